@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from podberth.app.meter import Meter
+from podberth.app.metrics import Meter
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind
 from podberth.engine.stimuli import Bound, Cycle, Put

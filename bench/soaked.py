@@ -15,10 +15,10 @@ import structlog
 
 from bench.telling import heap, tell_when_asked
 from podberth.app.comparer import Comparer
+from podberth.app.endpoints import endpoints
+from podberth.app.lease import Rivals
 from podberth.app.reload import Reloader
-from podberth.app.rivals import Rivals
 from podberth.app.scheduler import Scheduler
-from podberth.app.vitals import endpoints
 from podberth.cache.validate import validate
 from podberth.cli.inputs import configuration
 from podberth.cli.services import log_at
@@ -52,7 +52,7 @@ def sizes(scheduler: Scheduler) -> dict[str, int]:
         "pending": len(engine.queue),
         "queue": engine.queue.entries(),
         "binding": engine.binding.entries(),
-        "stories": engine.queue.stories.entries,
+        "stories": engine.history.stories.entries,
         "fairShare": engine.queue.fair_share.entries(),
         "conflictLooks": engine.placement_conflicts.entries(),
         "podClasses": len(cluster.affinity.pods),
@@ -66,7 +66,7 @@ def sizes(scheduler: Scheduler) -> dict[str, int]:
 
 
 async def schedule(config: str, kubeconfig: str) -> None:
-    """As `podberth.app.launch.schedule`, without a port, and with two signals more."""
+    """As `podberth.app.run.schedule`, without a port, and with two signals more."""
     settings = configuration(config)
     frameworks = build(settings, registry())
     limits = settings.client_connection

@@ -22,9 +22,9 @@ import structlog
 
 from podberth.cache import kept_results, row_counts
 from podberth.cli.main import run
-from podberth.engine import story
+from podberth.engine import history
 from podberth.kube import known_objects
-from podberth.kube.exchange import Exchange
+from podberth.kube.http1 import ConnectionPool
 
 KEPT = "kept"
 """The event of the line."""
@@ -75,7 +75,7 @@ def kept() -> dict[str, Any]:
 def close_idle() -> int:
     """Close connections that nobody uses: how many are open by chance would count as memory. How many clients did."""
     gc.unfreeze()  # what is frozen is not among the objects
-    clients = [one for one in gc.get_objects() if isinstance(one, Exchange)]
+    clients = [one for one in gc.get_objects() if isinstance(one, ConnectionPool)]
     gc.freeze()
     for one in clients:
         one.close()
@@ -84,7 +84,7 @@ def close_idle() -> int:
 
 def divide_bounds(by: int) -> None:
     """Of all that fills for longest: entries of stories, keys of deleted objects, and logs of what changed."""
-    story.MOST //= by
+    history.MOST //= by
     known_objects.TOMBSTONES //= by
     kept_results.KEPT //= by
     row_counts.REMEMBERED //= by

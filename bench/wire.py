@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import aiohttp
@@ -31,8 +31,8 @@ import msgspec
 from bench.pprof import MalformedError, Profile, fields, read
 from podberth.kube import writes
 from podberth.kube.client import Client
-from podberth.kube.connection import Connection
-from podberth.kube.exchange import Exchange
+from podberth.kube.connection import Connection, Tls
+from podberth.kube.http1 import ConnectionPool
 from podberth.kube.kubeconfig import from_kubeconfig
 from podberth.kube.machine import loop_factory
 from podberth.kube.protobuf import MEDIA_TYPE as PROTOBUF
@@ -117,8 +117,7 @@ class Bench:
         self._client = client
         self._pods = pods
         self._rounds = 0
-        self._exchanges: dict[str, Exchange] = {}
-        self._contexts: dict[str, ssl.SSLContext] = {}
+        self._pools: dict[str, ConnectionPool] = {}
 
     async def set_up(self, nodes: int) -> None:
         """The namespace and nodes to bind to."""
@@ -155,15 +154,17 @@ class Bench:
         return costs
 
     async def _write(self, variant: Variant, refs: list[PodRef]) -> Cost:
-        context = self._contexts.setdefault(variant.ciphers, _context(variant.ciphers, self._cluster))
-        exchange = self._exchanges.setdefault(variant.name, Exchange(self._connection.host, None, time.monotonic))
+        if variant.name not in self._pools:
+            connection = replace(self._connection, tls=_Ciphers(variant.ciphers, self._cluster))
+            self._pools[variant.name] = ConnectionPool(connection, time.monotonic)
+        pool = self._pools[variant.name]
         token = self._connection.authorization()
         headers = f"User-Agent: berth/bench\r\nAccept: {variant.accept}\r\nAuthorization: {token}\r\n"
         query = f"?{variant.query}" if variant.query else ""
 
         async def post(path: str, body: bytes) -> None:
-            message = exchange.message("POST", path + query, headers, body, variant.body)
-            answer = await exchange.send("POST", message, context, 60.0)
+            message = pool.message("POST", path + query, headers, body, variant.body)
+            answer = await pool.send("POST", message, 60.0)
             assert answer.status in (200, 201), answer
 
         async def work(numbers: Iterator[int]) -> None:
@@ -176,7 +177,7 @@ class Bench:
         # connections are made before it counts
         await asyncio.gather(
             *(
-                exchange.send("GET", exchange.message("GET", "/readyz", headers, None, ""), context, 60.0)
+                pool.send("GET", pool.message("GET", "/readyz", headers, None, ""), 60.0)
                 for _ in range(variant.connections)
             )
         )
@@ -262,6 +263,17 @@ def _event(variant: Variant, pod: PodRef, node: str) -> tuple[str, bytes]:
         moment=time.time(),
     )
     return EVENTS.path(pod.namespace), said.protobuf() if variant.body == PROTOBUF else said.json()
+
+
+class _Ciphers(Tls):
+    """TLS with one cipher."""
+
+    def __init__(self, cipher: str, cluster: ControlPlane) -> None:
+        super().__init__()
+        self._made = _context(cipher, cluster)
+
+    def context(self) -> ssl.SSLContext:
+        return self._made
 
 
 def _context(cipher: str, cluster: ControlPlane) -> ssl.SSLContext:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from podberth.app import families
+from podberth.app import metrics
 from podberth.app.evictor import launch as evictor
 from podberth.policy.operator import vitals as operator
 from podberth.service import complaints, port
@@ -28,7 +28,7 @@ by Berth's own clock; counts begin at the start of the process.
 
 def scheduler() -> list[Family]:
     """Those of `berth run`, in the order of their declaration."""
-    return [value for value in vars(families).values() if isinstance(value, Family)]
+    return [value for value in vars(metrics).values() if isinstance(value, Family)]
 
 
 def page() -> str:

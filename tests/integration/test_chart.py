@@ -65,7 +65,7 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
             for group in ("scheduling.k8s.io", "scheduling.x-k8s.io")
             for verb, kind in (("list", "podgroups"), ("watch", "podgroups"), ("patch", "podgroups/status"))
         },
-        "a group whose claim is to be reserved, after no answer (unit: controller/test_pre_bind_writes)": {
+        "a group whose claim is to be reserved, after no answer (unit: app/test_objects)": {
             ("get", "scheduling.k8s.io/podgroups", "")
         },
     },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podberth.app.heartbeat import SUFFIX
+from podberth.app.lease import SUFFIX
 from podberth.kube.schedulers import SCHEDULERS
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.wait import wait_for

@@ -91,8 +91,9 @@ def test_a_leak_is_seen() -> None:
 def test_idle_connections_are_closed() -> None:
     """All clients' of the process, also those that the collector was told to leave alone."""
     code = (
-        "import gc, time, bench.telling as t; from podberth.kube.exchange import Exchange\n"
-        "a, b = Exchange('http://a', None, time.monotonic), Exchange('http://b', None, time.monotonic)\n"
+        "import gc, time, bench.telling as t; from podberth.kube.http1 import ConnectionPool\n"
+        "from podberth.kube.connection import Connection\n"
+        "a, b = (ConnectionPool(Connection(f'http://{n}'), time.monotonic) for n in 'ab')\n"
         "gc.freeze(); print(t.close_idle(), t.close_idle())"
     )
     done = subprocess.run(

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
-from podberth.app.candidacy import lease_annotations
 from podberth.app.comparer import Comparer
+from podberth.app.lease import lease_annotations
 from podberth.app.reload import Loaded, Reloader
 from podberth.app.scheduler import Scheduler
 from podberth.engine.instructions import Bind

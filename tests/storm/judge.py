@@ -333,7 +333,7 @@ class Judge:
     def _untold(self, berth: Berth, told: Counter[str]) -> Iterator[str]:
         """Pods that it bound, that are there, and that nobody was told of, although it dropped no event."""
         assert berth.scheduler is not None
-        if berth.scheduler.writer.written.events_dropped or self._world.server.restored_at > 0:
+        if berth.scheduler.writer.events.dropped or self._world.server.restored_at > 0:
             return
         there = {pod["metadata"]["uid"] for pod in self._world.server.objects("pods")} - self._orphans
         for uid, (_, who) in self._ours.items():
@@ -395,7 +395,7 @@ class Judge:
             if width and (free := self._free_in_the_end(lane.places, width)) != width:
                 yield f"lane {name} has {free} of {width} places"
         accepted = self._bound_by.get(berth.user, 0)
-        counted, errors = scheduler.writer.written.bound, scheduler.writer.bindings.failures.total()
+        counted, errors = scheduler.writer.bound, scheduler.writer.bindings.failures.total()
         # A Binding of ours without an answer, and the pod on its node: ours, or an earlier leader's. Nobody can know.
         either = sum(
             who != berth.user and (uid, self._where[uid]) in self._sent.get(berth.user, ())

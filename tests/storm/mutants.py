@@ -16,10 +16,9 @@ from unittest.mock import patch
 
 import msgspec
 
-from podberth.app.bindings import GONE, LOST, Bindings, _Failure, _Unknown
-from podberth.app.freshness import Freshness
 from podberth.app.scheduler import Scheduler
-from podberth.app.writer import Writer
+from podberth.app.watch import Freshness
+from podberth.app.writer import GONE, LOST, Bindings, Writer, _Failure, _Unknown
 from podberth.engine.instructions import Bind
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.stimuli import BindFailed, Gone, Put, Stimulus
@@ -81,7 +80,7 @@ def no_uid() -> Iterator[None]:
     async def careless(client: Client, pod: writes.PodRef, node: str, **how: Any) -> Any:
         return await bind(client, msgspec.structs.replace(pod, uid=""), node, **how)
 
-    with patch("podberth.app.bindings.bind", careless):
+    with patch("podberth.app.writer.bind", careless):
         yield
 
 
@@ -108,7 +107,7 @@ def hopes_on_timeout() -> Iterator[None]:
 
 @mutant("one look at a pod that is not bound settles what became of its Binding")
 def settles_at_once() -> Iterator[None]:
-    with patch("podberth.app.bindings.SETTLED", 0.0), patch("podberth.app.bindings.MOST_SENT", 0):
+    with patch("podberth.app.writer.SETTLED", 0.0), patch("podberth.app.writer.MOST_SENT", 0):
         yield
 
 

@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 import msgspec
 import structlog
 
-from podberth.app.cluster_watch import LIVE_PODS
 from podberth.app.scheduler import Scheduler
+from podberth.app.watch import LIVE_PODS
 from podberth.engine.engine import Engine
 from podberth.framework.profiles import annotated
 from podberth.kube.beside import decoded

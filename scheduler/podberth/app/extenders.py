@@ -17,8 +17,8 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from podberth.app.originals import Originals
-from podberth.app.under_way import UnderWay
+from podberth.app.reporting import UnderWay
+from podberth.app.watch import Originals
 from podberth.engine.instructions import AskExtenders, Carries
 from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed, Stimulus
 from podberth.framework.binding import AssumedPod, BindResult

@@ -2,7 +2,7 @@
 
 A gang that does not fit is tried again and again, and most attempts say the same. So there is one place for each group,
 in which the newest word replaces the one before, namespaces take turns, and what the API has already is not written.
-Nobody waits for a condition, so those of a moment share a connection, as events do (`events`).
+Nobody waits for a condition, so those of a moment share a connection, as events do (`reporting`).
 Each write names the version of the group that it goes by: PodGroupInitiallyScheduled never goes back from True, also
 when another scheduler wrote that a moment ago. Upstream: `schedule_one_podgroup.go`, updatePodGroupCondition.
 
@@ -20,9 +20,7 @@ from typing import Any
 import structlog
 from msgspec import Struct
 
-from podberth.app.events import GATHER_SECONDS, TOGETHER, TRUST
-from podberth.app.under_way import UnderWay
-from podberth.app.waiting_writes import MOST, WaitingWrites
+from podberth.app.reporting import GATHER_SECONDS, MOST, TOGETHER, TRUST, UnderWay, WaitingWrites
 from podberth.engine.instructions import Carries, DisruptGroup, SetGroupCondition
 from podberth.kube.answers import read_answer
 from podberth.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client

@@ -1,18 +1,29 @@
 """Writes of plugins: each is sent until it is known whether it has happened."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 import structlog
 
+from podberth.app.reporting import UnderWay, about
+from podberth.engine.instructions import Carries, PostFilterWrite, PreBindWrite, UnreserveWrite
+from podberth.engine.stimuli import (
+    PostFilterWriteFailed,
+    PreBindWriteFailed,
+    PreBindWritten,
+    Stimulus,
+    TakenOut,
+    TakingOut,
+)
 from podberth.framework.binding import NOW, Create, Delete, ObjectKey, Patch, Write
 from podberth.framework.status import shown
 from podberth.kube.answers import read_answer
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.machine import Machine
 from podberth.kube.resources import BY_KIND, Resource
 from podberth.kube.writes import (
     create_object,
@@ -40,6 +51,114 @@ class _Live(msgspec.Struct):
 
 
 _live = msgspec.json.Decoder(_Live)
+
+
+class PluginWrites:
+    """Carries out the writes that plugins ask for. What becomes of them goes back as stimuli."""
+
+    def __init__(
+        self, client: Client, answer: Callable[[Stimulus], None], under_way: UnderWay, machine: Machine
+    ) -> None:
+        self._client = client
+        self._answer = answer
+        self._under_way = under_way
+        self._wall = machine.wall
+        self._in_turn = InTurn(client, machine.wall)
+        self._after_filtering: dict[str, list[tuple[Write, ...]]] = {}
+        """UID of a pod → what is being written after its attempts failed."""
+        self.carries: Carries = {
+            PreBindWrite: self.pre_bind,
+            PostFilterWrite: self.post_filter,
+            UnreserveWrite: self.unreserve,
+        }
+
+    def pre_bind(self, instruction: PreBindWrite) -> None:
+        """Write for a PreBind plugin; `answer` gets PreBindWritten or PreBindWriteFailed."""
+        about_it = {**about(instruction.pod), "node": instruction.node, "plugin": instruction.plugin}
+        log.debug("writing before the binding", **about_it)
+        self._under_way.start(self._pre_bind_write(instruction))
+
+    def post_filter(self, instruction: PostFilterWrite) -> None:
+        """Write for a PostFilter plugin; `answer` gets PostFilterWriteFailed if that fails.
+
+        What the attempt before wanted as well may still be under way, and be sent again and again: that is enough.
+        """
+        under_way = self._after_filtering.setdefault(instruction.pod.uid, [])
+        if instruction.writes not in under_way:
+            under_way.append(instruction.writes)
+            self._under_way.start(self._write_after_filtering(instruction))
+
+    def unreserve(self, instruction: UnreserveWrite) -> None:
+        """Write for plugins whose reservation has ended."""
+        self._answer(TakingOut(instruction.pod.uid))
+        self._under_way.start(self._take_out(instruction))
+
+    def overtake(self, writes: Iterable[Write]) -> None:
+        """Write these, each for itself: whoever was faster has overtaken what they were to overtake."""
+        for write in writes:
+            self._under_way.start(self._overtake(write))
+
+    async def _pre_bind_write(self, instruction: PreBindWrite) -> None:
+        pod, written = instruction.pod, dict[ObjectKey, str]()
+        for write in instruction.writes:
+            try:
+                written[write.key] = await write_object(self._client, write, self._wall, instruction.since)
+            except Exception as error:
+                # Whether it happened after all, the watch will tell: the next attempt sees it and goes on from there.
+                status, message = (error.status, error.message) if isinstance(error, ApiError) else (0, str(error))
+                if isinstance(write, Patch) and write.purpose:
+                    message = f"{write.purpose}: {message}"
+                kind, _, name = write.key
+                told = {**about(pod), "plugin": instruction.plugin, "kind": kind, "object": name}
+                expected = isinstance(error, (ApiError, Unreachable, TypeError))
+                log.warning(
+                    "not written before the binding", **told, status=status, error=message, exc_info=not expected
+                )
+                self._answer(PreBindWriteFailed(pod.uid, status, message, written))
+                return
+        self._answer(PreBindWritten(pod.uid, written))
+
+    async def _write_after_filtering(self, instruction: PostFilterWrite) -> None:
+        uid = instruction.pod.uid
+        try:
+            left = await self._write_on(instruction, "not written after filtering", {})
+        finally:
+            self._after_filtering[uid].remove(instruction.writes)
+            if not self._after_filtering[uid]:
+                del self._after_filtering[uid]
+        if left:
+            self._answer(PostFilterWriteFailed(uid, left))
+
+    async def _take_out(self, instruction: UnreserveWrite) -> None:
+        written: dict[ObjectKey, str] = {}
+        try:
+            await self._write_on(instruction, "not written after a reservation has ended", written)
+        finally:
+            self._answer(TakenOut(instruction.pod.uid, written))
+
+    async def _overtake(self, write: Write) -> None:
+        try:
+            await write_object(self._client, write, self._wall)
+        except (ApiError, Unreachable) as error:
+            if isinstance(error, ApiError) and error.status in (404, 409):
+                return
+            kind, namespace, name = write.key
+            log.warning("not overtaken", kind=kind, namespace=namespace, name=name, error=str(error))
+
+    async def _write_on(
+        self, instruction: PostFilterWrite | UnreserveWrite, failure: str, written: dict[ObjectKey, str]
+    ) -> tuple[Write, ...]:
+        """Write one after the other, up to the first that fails; returns those that are left then."""
+        for i, write in enumerate(instruction.writes):
+            try:
+                written[write.key] = await self._in_turn.write(write)
+            except (ApiError, Unreachable, TypeError) as error:
+                if isinstance(error, ApiError) and error.status == 404:
+                    continue  # gone, and with it what was to be changed
+                kind, _, name = write.key
+                log.warning(failure, **about(instruction.pod), kind=kind, object=name, error=str(error))
+                return instruction.writes[i:]
+        return ()
 
 
 class _Turn:

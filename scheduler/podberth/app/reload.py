@@ -11,8 +11,8 @@ import structlog
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from podberth.app import families
-from podberth.app.candidacy import lease_annotations
+from podberth.app.lease import lease_annotations
+from podberth.app.metrics import RELOAD_OK, RELOADS
 from podberth.app.scheduler import Scheduler
 from podberth.framework.config import SchedulerConfiguration
 from podberth.framework.runtime import Framework
@@ -52,7 +52,7 @@ class Reloader:
         self._load = load
         self._asked = asyncio.Event()
         self._seen = self._signature()
-        self._reloads = Counter(families.RELOADS)
+        self._reloads = Counter(RELOADS)
 
     def soon(self) -> None:
         """Reload at the next occasion; may be called from a signal handler of the loop."""
@@ -107,7 +107,7 @@ class Reloader:
 
     def instruments(self) -> list[Instrument]:
         """Return how reloads went."""
-        return [self._reloads, Asked(families.RELOAD_OK, lambda: {(): float(not self.error)})]
+        return [self._reloads, Asked(RELOAD_OK, lambda: {(): float(not self.error)})]
 
     def _signature(self) -> tuple[int, int, int] | None:
         """A value that changes whenever the file changes; None while the file is missing, as while it is replaced."""

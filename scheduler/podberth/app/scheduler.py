@@ -7,24 +7,19 @@ progress, so that each decision sees the newest state of the cluster.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import structlog
 
-from podberth.app.bindings import SETTLED
-from podberth.app.calls import Calls
-from podberth.app.cluster_watch import ClusterWatch
+from podberth.app.calls import Calls, Sources
 from podberth.app.extenders import ExtenderBinder, Extenders
-from podberth.app.freshness import STALE_SECONDS
-from podberth.app.meter import Meter
-from podberth.app.originals import Originals
-from podberth.app.refusals import Refusals
-from podberth.app.reports import Reports
-from podberth.app.sources import Sources
-from podberth.app.unshown_claims import UnshownClaims
+from podberth.app.metrics import Meter
+from podberth.app.reporting import Reports
+from podberth.app.watch import STALE_SECONDS, ClusterWatch, Originals, UnshownClaims
 from podberth.app.watchdog import Watchdog
-from podberth.app.writer import Writer
+from podberth.app.writer import SETTLED, Writer
 from podberth.engine.engine import Engine
-from podberth.engine.instructions import Instruction
+from podberth.engine.instructions import UNSCHEDULABLE, Failed, Instruction
 from podberth.engine.stimuli import Broke, Compared, Cycle, Stimulus, Tick
 from podberth.framework.config import Extender, SchedulerConfiguration
 from podberth.framework.extenders import in_order
@@ -111,31 +106,24 @@ class Scheduler:
         self._took_over = asyncio.Event()
         self.leads_since: float | None = None
         """When it was elected, on the clock of the engine."""
+        self.watch = ClusterWatch(
+            client, frameworks, self.originals, self.receive, self._awake.set, limits=config.limits, machine=machine
+        )
+        self.freshness = self.watch.freshness
         name = f"berth-{machine.name}"
-        self.writer = Writer(client, self.receive, name, machine=machine, view=lambda: self.freshness)
+        self.writer = Writer(client, self.receive, name, machine=machine, freshness=self.freshness)
         self.calls = Calls(self.receive)
         self.sources = Sources(frameworks, self.receive, machine.monotonic)
-        self._reports = Reports(lambda: self.freshness.check_soon())
-        self.carries = {
+        self._reports = Reports()
+        self.carries: dict[type[Instruction], Callable[[Any], None]] = {
             **self.writer.carries,
             **self.calls.carries,
             **self.extenders.carries,
             **self._reports.carries,
+            Failed: self._failed,
         }
         self.watchdog = Watchdog(framework.guard for framework in frameworks.values())
         self._hear_plugins(frameworks)
-        self.refusals = Refusals(lambda: self.engine.queue.frameworks)
-        self.watch = ClusterWatch(
-            client,
-            frameworks,
-            self.originals,
-            self.refusals,
-            self.receive,
-            self._awake.set,
-            limits=config.limits,
-            machine=machine,
-        )
-        self.freshness = self.watch.freshness
         self._synced = asyncio.Event()
         self.blocks = Blocks(clock=machine.monotonic)
         self.decisions = Quantiles()
@@ -174,7 +162,9 @@ class Scheduler:
             if self._elector is not None:
                 log.info("leads", identity=self._elector.term.identity)
                 self.leads_since = self._clock()
-                self.writer.overtake(self.engine.takes_over(self.leads_since, SETTLED + STALE_SECONDS, True))
+                self.writer.plugin_writes.overtake(
+                    self.engine.takes_over(self.leads_since, SETTLED + STALE_SECONDS, True)
+                )
                 self._took_over.set()
             self._led = True
             self._awake.set()
@@ -251,7 +241,7 @@ class Scheduler:
     async def _sync(self) -> None:
         """Wait until every kind is listed, or is refused and not needed, and apply everything."""
         started = self._clock()
-        while not self._stopping and self.watch.awaited():
+        while not self._stopping and self.freshness.awaited():
             await self.wait(0.05 if self._inbox else _IDLE_SECONDS)
             await self._apply_inbox()
         await self.sources.first()
@@ -360,6 +350,11 @@ class Scheduler:
                 self._observe(instruction)
             self.carries[type(instruction)](instruction)
 
+    def _failed(self, failed: Failed) -> None:
+        if failed.reason == UNSCHEDULABLE:
+            self.freshness.check_soon()
+        self._reports.failed(failed)
+
     def _totals(self) -> dict[str, int | float]:
         quantiles = {
             "decision_p50_ms": self.decisions.at(0.5),
@@ -368,11 +363,10 @@ class Scheduler:
             "held_longest_ms": self.blocks.longest,
             "held_longest_wall_ms": self.blocks.longest_wall,
         }
-        written = self.writer.written
         return {
-            "bound": written.bound,
+            "bound": self.writer.bound,
             "bind_errors": self.writer.bindings.failures.total(),
-            "events": written.events,
+            "events": self.writer.events.written,
             "pending": len(self.engine.queue),
             **self.meter.verified(),
             **{name: round(1000 * seconds, 4) for name, seconds in quantiles.items() if seconds is not None},

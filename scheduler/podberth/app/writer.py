@@ -1,43 +1,32 @@
 """Carries the engine's instructions out: bindings, events, conditions. Answers of bindings go back as stimuli."""
 
-from collections.abc import Callable, Iterable
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import structlog
+from msgspec import Struct
 
-from podberth.app.bindings import Bindings, Everything, View
-from podberth.app.events import Events, Written
 from podberth.app.group_statuses import GroupStatuses
-from podberth.app.naming import about, ref
-from podberth.app.objects import InTurn, write_object
-from podberth.app.statuses import Statuses
-from podberth.app.under_way import UnderWay
+from podberth.app.objects import PluginWrites
+from podberth.app.reporting import Events, Statuses, UnderWay, about, ref
+from podberth.app.watch import Freshness
 from podberth.engine.instructions import (
     Bind,
     BoundByPlugin,
     Carries,
-    ClearNomination,
     DeviceGivenTwice,
-    Nominate,
-    PatchCondition,
-    PostFilterWrite,
-    PreBindWrite,
     Preempt,
     RecordConflict,
     RecordEvent,
     RecordFailure,
-    UnreserveWrite,
     Withdraw,
 )
-from podberth.engine.stimuli import (
-    PostFilterWriteFailed,
-    PreBindWriteFailed,
-    PreBindWritten,
-    Stimulus,
-    TakenOut,
-    TakingOut,
-    VictimStays,
-)
-from podberth.framework.binding import ObjectKey, Patch, Write
+from podberth.engine.stimuli import BindFailed, BindWithdrawn, Bound, Stimulus, VictimStays
 from podberth.kube import live_pod
 from podberth.kube.answers import read_answer
 from podberth.kube.client import Client
@@ -47,6 +36,7 @@ from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.writes import (
     CHANGED,
     PodRef,
+    bind,
     condition_patch,
     delete_pod,
     event,
@@ -57,6 +47,22 @@ from podberth.kube.writes import (
 from podberth.model.pod import Pod
 
 log = structlog.get_logger("writer")
+
+ASK_AGAIN = 1.0
+"""Seconds between questions about a Binding whose fate is unknown, doubling to `ASK_AGAIN_MOST`."""
+ASK_AGAIN_MOST = 30.0
+ASK_SECONDS = 5.0
+SEND_AGAIN = 10.0
+"""Seconds after which a Binding is sent again that was not answered at all. One that was answered, in a way that leaves
+open what happened, is sent again after the next question."""
+MOST_SENT = 8
+"""How often one Binding is sent."""
+SETTLED = 75.0
+"""Seconds after which a Binding that was sent can't be stored any more: API servers give up requests after 60 s."""
+
+TAKEN, GONE, REFUSED, WITHDRAWN, NOT_SENT, LOST = "taken", "gone", "refused", "withdrawn", "not_sent", "lost"
+FAILURES = (TAKEN, GONE, REFUSED, WITHDRAWN, NOT_SENT, LOST)
+"""Why Bindings fail, in the words of the metric."""
 
 
 class Writer:
@@ -69,37 +75,38 @@ class Writer:
         instance: str,
         *,
         machine: Machine = MACHINE,
-        view: Callable[[], View] = Everything,
+        freshness: Freshness | None = None,
     ) -> None:
-        self.written = Written()
+        """`freshness`: what is known of the cluster; all there is, if it is not given."""
+        self.bound = 0
+        self.conflicts: Counter[str] = Counter()
+        """Pods whose requirements another scheduler broke, by kind of requirement."""
+        self.devices_given_twice = 0
+        """Pods that are bound with a device that another claim has."""
         self._client = client
         self._answer = answer
         self._instance = instance
         self._machine = machine
         self._under_way = UnderWay(machine.monotonic)
-        self._in_turn = InTurn(client, machine.wall)
-        self._after_filtering: dict[str, list[tuple[Write, ...]]] = {}
-        """UID of a pod → what is being written after its attempts failed."""
-        self._events = Events(client, self.written, clock=machine.monotonic)
-        clock = machine.monotonic
-        self.bindings = Bindings(client, answer, self._under_way, self._scheduled, clock=clock, view=view)
-        self.statuses = Statuses(client, answer, self._under_way, self.bindings, wall=machine.wall, clock=clock)
-        self.group_statuses = GroupStatuses(client, self._under_way, wall=machine.wall, clock=machine.monotonic)
+        clock, wall = machine.monotonic, machine.wall
+        self.events = Events(client, clock=clock)
+        self.bindings = Bindings(
+            client, answer, self._under_way, self._scheduled, freshness or Freshness(lambda: None), clock=clock
+        )
+        self.statuses = Statuses(client, answer, self._under_way, self.bindings, wall=wall, clock=clock)
+        self.group_statuses = GroupStatuses(client, self._under_way, wall=wall, clock=clock)
+        self.plugin_writes = PluginWrites(client, answer, self._under_way, machine)
         self.carries: Carries = {
+            **self.statuses.carries,
             **self.group_statuses.carries,
+            **self.plugin_writes.carries,
             Bind: self.bind,
             Withdraw: self.bindings.withdraw,
             BoundByPlugin: self._scheduled,
-            PreBindWrite: self.pre_bind_write,
-            PostFilterWrite: self.post_filter_write,
-            UnreserveWrite: self.unreserve_write,
             RecordEvent: self.record_event,
-            DeviceGivenTwice: self.device_given_twice,
-            Nominate: self.nominate,
-            ClearNomination: self.clear_nomination,
             RecordFailure: self.record_failure,
             RecordConflict: self.record_conflict,
-            PatchCondition: self.patch_condition,
+            DeviceGivenTwice: self.device_given_twice,
             Preempt: self.preempt,
         }
 
@@ -108,32 +115,6 @@ class Writer:
         self.statuses.drop(instruction.pod)
         self.bindings.post(instruction)
 
-    def pre_bind_write(self, instruction: PreBindWrite) -> None:
-        """Write for a PreBind plugin; `answer` gets PreBindWritten or PreBindWriteFailed."""
-        about_it = {**about(instruction.pod), "node": instruction.node, "plugin": instruction.plugin}
-        log.debug("writing before the binding", **about_it)
-        self._under_way.start(self._pre_bind_write(instruction))
-
-    def post_filter_write(self, instruction: PostFilterWrite) -> None:
-        """Write for a PostFilter plugin; `answer` gets PostFilterWriteFailed if that fails.
-
-        What the attempt before wanted as well may still be under way, and be sent again and again: that is enough.
-        """
-        under_way = self._after_filtering.setdefault(instruction.pod.uid, [])
-        if instruction.writes not in under_way:
-            under_way.append(instruction.writes)
-            self._under_way.start(self._write_after_filtering(instruction))
-
-    def unreserve_write(self, instruction: UnreserveWrite) -> None:
-        """Write for plugins whose reservation has ended."""
-        self._answer(TakingOut(instruction.pod.uid))
-        self._under_way.start(self._take_out(instruction))
-
-    def overtake(self, writes: Iterable[Write]) -> None:
-        """Write these, each for itself: whoever was faster has overtaken what they were to overtake."""
-        for write in writes:
-            self._under_way.start(self._overtake(write))
-
     def record_event(self, instruction: RecordEvent) -> None:
         """Post an event about a pod."""
         kind, reason, note = instruction.kind, instruction.reason, instruction.note
@@ -141,13 +122,9 @@ class Writer:
 
     def device_given_twice(self, instruction: DeviceGivenTwice) -> None:
         """Count and log it, and post a Warning: it can't be undone without ending one of the pods."""
-        self.written.devices_given_twice += 1
+        self.devices_given_twice += 1
         log.error("a device was given twice", **about(instruction.pod), message=instruction.note)
         self._warn(instruction.pod, "DeviceGivenTwice", instruction.note)
-
-    def nominate(self, instruction: Nominate) -> None:
-        """Set nominatedNodeName."""
-        self.statuses.want(instruction.pod, None, instruction.node)
 
     def record_failure(self, instruction: RecordFailure) -> None:
         """Post a FailedScheduling event."""
@@ -155,15 +132,10 @@ class Writer:
 
     def record_conflict(self, instruction: RecordConflict) -> None:
         """Count and log what another scheduler broke, and post a PlacementConflict event."""
-        self.written.conflicts[instruction.constraint] += 1
+        self.conflicts[instruction.constraint] += 1
         told = {**about(instruction.pod), "node": instruction.node, "constraint": instruction.constraint}
         log.warning("placement conflict", **told, message=instruction.message)
         self._warn(instruction.pod, "PlacementConflict", instruction.message)
-
-    def patch_condition(self, instruction: PatchCondition) -> None:
-        """Set PodScheduled=False."""
-        condition = (instruction.reason, instruction.message)
-        self.statuses.want(instruction.pod, condition, instruction.nominated)
 
     def preempt(self, instruction: Preempt) -> None:
         """Remove each victim: DisruptionTarget condition, deletion by UID, Preempted event."""
@@ -174,10 +146,6 @@ class Writer:
         for pod in instruction.reverted:
             self._preempted(instruction, pod)
 
-    def clear_nomination(self, instruction: ClearNomination) -> None:
-        """Clear nominatedNodeName."""
-        self.statuses.want(instruction.pod, None, "")
-
     async def drain(self, seconds: float) -> int:
         """Wait for what is under way, and for what follows from it (the event of a Binding).
 
@@ -185,11 +153,11 @@ class Writer:
         """
         until = self._machine.monotonic() + seconds
         late = await self._under_way.drain(seconds)
-        return late + await self._events.drain(until - self._machine.monotonic())
+        return late + await self.events.drain(until - self._machine.monotonic())
 
     def _scheduled(self, bound: Bind | BoundByPlugin) -> None:
         """Say it in the log, and have the event written."""
-        self.written.bound += 1
+        self.bound += 1
         pod, decision = bound.pod, bound.decision
         log.info(
             "bound",
@@ -268,73 +236,11 @@ class Writer:
         by_profile = preemptor.scheduler_name
         self._record(victim, controller=by_profile, kind="Normal", reason="Preempted", action="Preempting", note=note)
 
-    async def _pre_bind_write(self, instruction: PreBindWrite) -> None:
-        pod, written = instruction.pod, dict[ObjectKey, str]()
-        for write in instruction.writes:
-            try:
-                written[write.key] = await write_object(self._client, write, self._machine.wall, instruction.since)
-            except Exception as error:
-                # Whether it happened after all, the watch will tell: the next attempt sees it and goes on from there.
-                status, message = (error.status, error.message) if isinstance(error, ApiError) else (0, str(error))
-                if isinstance(write, Patch) and write.purpose:
-                    message = f"{write.purpose}: {message}"
-                kind, _, name = write.key
-                told = {**about(pod), "plugin": instruction.plugin, "kind": kind, "object": name}
-                expected = isinstance(error, (ApiError, Unreachable, TypeError))
-                log.warning(
-                    "not written before the binding", **told, status=status, error=message, exc_info=not expected
-                )
-                self._answer(PreBindWriteFailed(pod.uid, status, message, written))
-                return
-        self._answer(PreBindWritten(pod.uid, written))
-
-    async def _write_after_filtering(self, instruction: PostFilterWrite) -> None:
-        uid = instruction.pod.uid
-        try:
-            left = await self._write_on(instruction, "not written after filtering", {})
-        finally:
-            self._after_filtering[uid].remove(instruction.writes)
-            if not self._after_filtering[uid]:
-                del self._after_filtering[uid]
-        if left:
-            self._answer(PostFilterWriteFailed(uid, left))
-
-    async def _take_out(self, instruction: UnreserveWrite) -> None:
-        written: dict[ObjectKey, str] = {}
-        try:
-            await self._write_on(instruction, "not written after a reservation has ended", written)
-        finally:
-            self._answer(TakenOut(instruction.pod.uid, written))
-
-    async def _overtake(self, write: Write) -> None:
-        try:
-            await write_object(self._client, write, self._machine.wall)
-        except (ApiError, Unreachable) as error:
-            if isinstance(error, ApiError) and error.status in (404, 409):
-                return
-            kind, namespace, name = write.key
-            log.warning("not overtaken", kind=kind, namespace=namespace, name=name, error=str(error))
-
-    async def _write_on(
-        self, instruction: PostFilterWrite | UnreserveWrite, failure: str, written: dict[ObjectKey, str]
-    ) -> tuple[Write, ...]:
-        """Write one after the other, up to the first that fails; returns those that are left then."""
-        for i, write in enumerate(instruction.writes):
-            try:
-                written[write.key] = await self._in_turn.write(write)
-            except (ApiError, Unreachable, TypeError) as error:
-                if isinstance(error, ApiError) and error.status == 404:
-                    continue  # gone, and with it what was to be changed
-                kind, _, name = write.key
-                log.warning(failure, **about(instruction.pod), kind=kind, object=name, error=str(error))
-                return instruction.writes[i:]
-        return ()
-
     def _warn(self, pod: Pod, reason: str, note: str) -> None:
         self._record(pod, kind="Warning", reason=reason, action="Scheduling", note=note)
 
     def _record(self, pod: Pod, *, controller: str = "", **what: str) -> None:
-        self._events.write(
+        self.events.write(
             event(
                 PodRef(pod.namespace, pod.name, pod.uid, pod.resource_version),
                 controller=controller or pod.scheduler_name,
@@ -343,3 +249,241 @@ class Writer:
                 **what,
             )
         )
+
+
+class _Failure(Struct, frozen=True):
+    """The pod is not bound by us, and it is certain. `quietly`: the pod goes, which is nobody's failure."""
+
+    why: str
+    status: int
+    message: str
+    quietly: bool = False
+
+
+_OF_BACKUP = "the API server's data is that of a backup"
+_BY_ANOTHER = _Failure(TAKEN, 409, "another process has bound the pod to the same node", quietly=True)
+
+
+class _Unknown(Struct, frozen=True):
+    """It may be bound, or may still be. `silent`: there was no answer at all."""
+
+    message: str
+    silent: bool
+
+
+class _Recalled(Exception):  # noqa: N818 - no error: nobody is to send it any more
+    """It must not leave."""
+
+
+class _Posting(Struct):
+    """A Binding under way."""
+
+    bind: Bind
+    clock: Callable[[], float]
+    freshness: Freshness
+    history: int
+    """In which history it was decided."""
+    sent: int = 0
+    sent_at: float = 0.0
+    objection: str = ""
+    """Why it must not be sent (again)."""
+    doubtful: bool = False
+    """Whether one that was sent may be stored."""
+    task: asyncio.Task[None] | None = None
+
+    def on_send(self) -> None:
+        """It leaves at this moment.
+
+        Raises _Recalled: what the client sends again by itself was answered in a way that says that nothing was done.
+        """
+        if self.objects() and not self.doubtful:
+            raise _Recalled
+        self.sent += 1
+        self.sent_at = self.clock()
+
+    def objects(self) -> str:
+        """Return why it must not be sent (again), by what is known now."""
+        if not self.objection and (self.freshness.relisting or self.freshness.histories != self.history):
+            self.objection = _OF_BACKUP
+        return self.objection
+
+
+class Bindings:
+    """Posts Bindings, and does not let go of one before it is known what became of it.
+
+    A Binding that was sent may be stored whatever came back: nothing, a 500, a proxy's page. "Unknown" is not "no", so
+    the pod keeps its room, and is asked for until the API server says where it is. A single read that shows the pod
+    unbound proves nothing: the Binding may still be on its way. Then it is sent again. That is safe, for it names the
+    same pod (by UID) and the same node: one of the two is stored, the other gets a 409. Where that does not help, the
+    Binding is given up once it is too old to be stored. Nor is it sent again when the API server's data has become that
+    of a backup: what was written for the pod before, as the allocations of its claims, is lost.
+
+    `bound` is called for each that has succeeded, after `answer`.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        answer: Callable[[Stimulus], None],
+        under_way: UnderWay,
+        bound: Callable[[Bind], None],
+        freshness: Freshness,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+    ) -> None:
+        self.failures: Counter[str] = Counter()
+        """Why Bindings failed, and how often."""
+        self.unanswered = 0
+        """Bindings that were sent without an answer that says what became of them."""
+        self._client = client
+        self._answer = answer
+        self._under_way = under_way
+        self._bound = bound
+        self._clock = clock
+        self._sleep = sleep
+        self._freshness = freshness
+        self._postings: dict[str, _Posting] = {}
+
+    def __len__(self) -> int:
+        """Bindings whose outcome is not known yet."""
+        return len(self._postings)
+
+    def post(self, instruction: Bind) -> None:
+        """Post it; `answer` gets Bound or BindFailed."""
+        log.debug("binding", **_about(instruction), attempt=instruction.attempts)
+        posting = _Posting(instruction, self._clock, self._freshness, self._freshness.histories)
+        before = self._postings.get(instruction.pod.uid)
+        if before is not None and before.task is not None:
+            # The pod seemed to be gone, as after a restore, and was decided anew. Only one of the two answers.
+            before.task.cancel()
+            posting.sent = before.sent if before.bind.node == instruction.node else 0
+        self._postings[instruction.pod.uid] = posting
+        posting.task = self._under_way.start(self._post(posting))
+
+    def withdraw(self, instruction: Withdraw) -> None:
+        """Its node takes the pod no longer. If the Binding was not sent yet, it is not, and `answer` is told."""
+        posting = self._postings.get(instruction.pod.uid)
+        if posting is None:
+            return
+        posting.objection = instruction.message
+        if posting.sent or posting.task is None:
+            return  # what was sent can't be taken back, unless the server says that nothing was done (`on_send`)
+        del self._postings[instruction.pod.uid]
+        posting.task.cancel()
+        self._withdrawn(posting)
+
+    def _withdrawn(self, posting: _Posting) -> None:
+        self.failures[WITHDRAWN] += 1
+        log.info("binding withdrawn before anything was done", **_about(posting.bind), why=posting.objection)
+        self._answer(BindWithdrawn(posting.bind.pod.uid, posting.objection))
+
+    async def _post(self, posting: _Posting) -> None:
+        uid = posting.bind.pod.uid
+        try:
+            outcome = await self._send(posting)
+            failure = await self._settle(posting, outcome) if isinstance(outcome, _Unknown) else outcome
+        except _Recalled:
+            self._withdrawn(posting)
+            return
+        except Exception:
+            # A fault of ours, or of what answers in the API server's place: the pod is tried again all the same.
+            log.exception("a Binding failed in an unexpected way", **_about(posting.bind))
+            failure = _Failure(LOST, 0, "the Binding failed in an unexpected way, which the log of Berth shows")
+        finally:
+            if self._postings.get(uid) is posting:
+                del self._postings[uid]
+        if failure is None:
+            self._answer(Bound(uid))
+            self._bound(posting.bind)
+        elif failure is _BY_ANOTHER:
+            # A former leader, as both choose alike. The room stays taken; the event and the count are the other's.
+            self.failures[failure.why] += 1
+            log.info("bound by another process", **_about(posting.bind), attempt=posting.bind.attempts)
+            self._answer(Bound(uid))
+        else:
+            self._failed(posting.bind, failure)
+
+    def _failed(self, bind: Bind, failure: _Failure) -> None:
+        self.failures[failure.why] += 1
+        say = log.info if failure.quietly else log.warning
+        told = {**_about(bind), "attempt": bind.attempts}
+        say("binding failed", **told, status=failure.status, why=failure.why, error=failure.message)
+        self._answer(BindFailed(bind.pod.uid, failure.status, failure.message, failure.quietly))
+
+    async def _settle(self, posting: _Posting, outcome: _Unknown) -> _Failure | None:
+        """Ask, and send it again, until it is known what became of it; None: the pod is bound."""
+        posting.doubtful = True
+        self.unanswered += 1
+        told = {**_about(posting.bind), "attempt": posting.bind.attempts}
+        log.warning("binding unanswered, asking for the pod", **told, error=outcome.message)
+        pause, refused = ASK_AGAIN, None
+        while True:
+            found = await self._ask(posting.bind)
+            if not isinstance(found, _Unknown):
+                return found
+            if not found.silent:  # the API server says that the pod is not bound
+                age = self._clock() - posting.sent_at
+                may_be_sent = refused is None and not posting.objects() and posting.sent < MOST_SENT
+                # Between two streams nobody knows whether the API server's data is that of a backup.
+                if may_be_sent and posting.freshness.clear:
+                    if age >= (SEND_AGAIN if outcome.silent else ASK_AGAIN):
+                        again = await self._send(posting)
+                        if isinstance(again, _Unknown):
+                            outcome = again
+                        elif again is None or again.why in (TAKEN, GONE):
+                            return again
+                        elif again.why == REFUSED:
+                            refused = again  # this one; the one before may still be on its way
+                elif age >= SETTLED:
+                    return refused or _Failure(LOST, 0, posting.objection or outcome.message)
+            await self._sleep(pause)
+            pause = min(2 * pause, ASK_AGAIN_MOST)
+
+    async def _send(self, posting: _Posting) -> _Failure | _Unknown | None:
+        """Send it once; None: the API server said yes."""
+        try:
+            decided = posting.bind
+            await bind(self._client, ref(decided.pod), decided.node, on_send=posting.on_send, since=decided.since)
+        except ApiError as error:
+            if error.status == 409:
+                # Bound by another scheduler, replaced, not ready; or bound by us, and the answer to that was lost.
+                found = await self._ask(posting.bind)
+                if found is None and posting.sent == 1:
+                    return _BY_ANOTHER
+                return _Failure(REFUSED, 409, error.message, True) if isinstance(found, _Unknown) else found
+            if error.status >= 500 and not error.by_webhook:
+                return _Unknown(str(error), silent=False)
+            if error.status == 404 or error.has_cause("NamespaceTerminating"):
+                return _Failure(GONE, error.status, error.message, quietly=True)
+            return _Failure(REFUSED, error.status, error.message)
+        except Unreachable as error:
+            return _Unknown(str(error), silent=error.timed_out) if error.sent else _Failure(NOT_SENT, 0, str(error))
+        return None
+
+    async def _ask(self, bind: Bind) -> _Failure | _Unknown | None:
+        """Return where the pod is by the API server's word; None: on our node. Unknown, and not
+        silent: it is unbound.
+        """
+        pod = bind.pod
+        try:
+            body = await self._client.get(pod_path(ref(pod)), lane=CONFIRM, tries=2, timeout=ASK_SECONDS)
+            live = read_answer(body, live_pod.decode)
+        except ApiError as error:
+            if error.status == 404:
+                return _Failure(GONE, 404, error.message, quietly=True)
+            return _Unknown(str(error), silent=True)
+        except Unreachable as error:
+            return _Unknown(str(error), silent=True)  # asked again: the assumption holds until the API has spoken
+        if live.metadata.uid != pod.uid:
+            return _Failure(GONE, 409, "another pod has its name", quietly=True)
+        if live.spec.node_name:
+            elsewhere = f"the pod was bound to {live.spec.node_name} by somebody else"
+            return None if live.spec.node_name == bind.node else _Failure(TAKEN, 409, elsewhere, quietly=True)
+        if live.metadata.deletion_timestamp is not None:
+            return _Failure(GONE, 409, "the pod is being deleted", quietly=True)
+        return _Unknown("the pod is not bound", silent=False)
+
+
+def _about(bind: Bind | Withdraw) -> dict[str, str]:
+    return {**about(bind.pod), "node": bind.node}

@@ -45,8 +45,8 @@ def run(
     # What is imported and listed first stays: looking through it a hundred times would free nothing.
     gc.set_threshold(*QUIET)
     # Heavy imports wait until the command is known, so that the others start at once.
-    from podberth.app.launch import Files, schedule
     from podberth.app.reload import Loaded, ReloadError
+    from podberth.app.run import Files, schedule
     from podberth.cli.errors import InputError, misused
     from podberth.cli.inputs import STDIN, profiles
     from podberth.kube.kubeconfig import connect

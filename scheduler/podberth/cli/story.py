@@ -14,7 +14,7 @@ from podberth.cli.live import until_answered
 from podberth.cli.options import RequestTimeout, seconds
 from podberth.cli.output import Output, as_data
 from podberth.cli.subject import place_of, pod_named
-from podberth.engine.timeline import Timeline
+from podberth.engine.story import Timeline
 from podberth.explain.report.timeline import lines
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection

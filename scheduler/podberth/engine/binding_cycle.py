@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.view import row_with
-from podberth.engine import instructions, story_entries, story_writer
+from podberth.engine import instructions
 from podberth.engine.binding_table import ASKING, CALLING, MAY_BE_BOUND, TABLE, Action, Event, State
 from podberth.engine.instructions import (
     SCHEDULER_ERROR,
@@ -25,6 +25,7 @@ from podberth.engine.instructions import (
     Outbox,
     PatchCondition,
 )
+from podberth.engine.observers import Observers
 from podberth.engine.pod_groups.gathering import AT_ONCE, GANG_SCHEDULING, Gathering
 from podberth.engine.queue import queueing_hints
 from podberth.engine.queue.queued import QueuedPod
@@ -38,12 +39,10 @@ from podberth.engine.stimuli import (
     PreBindWriteFailed,
     PreBindWritten,
 )
-from podberth.engine.story import Story
 from podberth.framework.binding import BindResult, Call, ObjectKey, Wait
 from podberth.framework.binding_plugins import BindingPlugins, Holds, PointAnswer, Refusal, not_none
 from podberth.framework.decision import Decision
 from podberth.framework.events import ClusterEvent
-from podberth.framework.guard import spelled
 from podberth.framework.runtime import Framework
 from podberth.framework.status import SUCCESS, PluginError, Reason, printable
 from podberth.framework.waiting_pods import WaitingPods, timeout_text
@@ -87,8 +86,6 @@ class BindingCycle(Struct):
     deadline: float = 0.0
     gathers_on: float = 0.0
     """For how many seconds after its deadline it waits on for its group: at the deadline it only says that it waits."""
-    noted: bool = False
-    """The pod's story says that it was assumed."""
     group: GroupKey | None = None
     """The pod group with which it is bound."""
     stop: State | None = None
@@ -99,6 +96,8 @@ class BindingCycle(Struct):
     """The pod is gone."""
     nominated: bool = False
     """status.nominatedNodeName was asked to be set to this node."""
+    contested: str = ""
+    """What people are told if the pod is bound all the same: which of its devices another claim has."""
 
     def failure(self, cause: Any) -> tuple[str, str]:
         """(reason, message) of the condition, for what ended the attempt."""
@@ -177,10 +176,11 @@ class Deadlines:
 class BindingCycles:
     """All pods in their binding cycle, by UID, with what is held for them."""
 
-    def __init__(self, cluster: Cluster, queue: SchedulingQueue, outbox: Outbox) -> None:
+    def __init__(self, cluster: Cluster, queue: SchedulingQueue, outbox: Outbox, observers: Observers) -> None:
         self._cluster = cluster
         self._queue = queue
         self._outbox = outbox
+        self._observers = observers
         self._cycles: dict[str, BindingCycle] = {}
         self._on_node: dict[str, dict[str, BindingCycle]] = {}
         """The same by the node's name: a tenant may have placed thousands of other pods there."""
@@ -244,16 +244,10 @@ class BindingCycles:
         """Engine time at which `tick`, or `settle`, has something to do."""
         return 0.0 if self.unsettled else self._deadlines.next()
 
-    def note_assumed(self, uid: str) -> bool:
-        """Bring the story of a pod in its binding cycle up to date; returns whether a Binding of ours may be under way.
-
-        An ordinary decision has no time to write the story: that the pod was assumed is noted later, or here.
-        """
+    def may_be_bound(self, uid: str) -> bool:
+        """Return whether a Binding of ours may be under way for a pod."""
         cycle = self._cycles.get(uid)
-        if cycle is None:
-            return False
-        self._story(cycle)
-        return cycle.state in MAY_BE_BOUND
+        return cycle is not None and cycle.state in MAY_BE_BOUND
 
     def assume(
         self,
@@ -282,6 +276,8 @@ class BindingCycles:
             self._went_ahead += 1
         nominated = self._cluster.nominations.drop(pod.uid)
         self._cluster.assume(pod, row)
+        for hear in self._observers.assumed:
+            hear(queued, node, decision, now)
         other = None if nominated is None or nominated == node else self._cluster.nodes.live_row(nominated)
         if other is not None:
             queueing_hints.for_room(self._queue, self._cluster, pod, other, now, real=False)
@@ -342,20 +338,21 @@ class BindingCycles:
             for claim in users.take_released():
                 self.changed((CLAIM, *claim), now)
 
-    def contested(self, uid: str, why: str, now: float) -> State | None:
+    def contested(self, uid: str, why: str, now: float) -> bool:
         """A device of the pod is somebody else's as well: its plugins are asked again, or its Binding is withdrawn.
 
-        Returns the state in which it was found; None: it is in no binding cycle.
+        If it is bound all the same, people are told `why`. False: the pod is in no binding cycle.
         """
         cycle = self._cycles.get(uid)
         if cycle is None:
-            return None
-        state = cycle.state
-        if state in (State.BIND_POSTING, State.GROUP_GATHERING):
+            return False
+        if cycle.state is State.BIND_POSTING:
+            cycle.contested = why
+        if cycle.state in (State.BIND_POSTING, State.GROUP_GATHERING):
             self._take(cycle, Event.UNFIT, why, now)
         else:
             self._take(cycle, Event.OBJECT_CHANGED, None, now)
-        return state
+        return True
 
     def look_again(self, node: str, now: float) -> None:
         """A node has changed, went, or somebody else's pod has come there: withdraw pods that it does not take now.
@@ -545,7 +542,7 @@ class BindingCycles:
     def _hold(self, cycle: BindingCycle, held: Holds, now: float) -> None:
         self._idle += 1
         self.waiting_pods.add(cycle.queued.pod, cycle.node, held.seconds, now)
-        self._story(cycle).note(story_entries.WaitsOnPermit(now, cycle.node, held.seconds))
+        self._tell_waits(cycle, held, now)
         self._extend(cycle, None, now)
         self._nominate(cycle)
 
@@ -557,9 +554,7 @@ class BindingCycles:
 
     def _write(self, cycle: BindingCycle, wait: Wait, now: float) -> None:
         cycle.waits = ""
-        note = story_entries.cut(printable(wait.note))
-        names = story_writer.named(wait.writes)
-        self._story(cycle).note(story_entries.PreBindWrites(now, cycle.plugins.plugin, names, note))
+        self._tell_waits(cycle, wait, now)
         self._nominate(cycle)
         plugin, since = cycle.plugins.plugin, cycle.assumed_at
         self._outbox.add(instructions.PreBindWrite(cycle.queued.pod, cycle.node, plugin, wait.writes, since))
@@ -573,21 +568,21 @@ class BindingCycles:
         cycle.wait = wait
         if wait.event is not None:
             self._outbox.add(instructions.RecordEvent(cycle.queued.pod, "Normal", *wait.event))
-        self._story(cycle).wait(story_entries.PreBindWaits(now, plugin, wait.seconds))
+        self._tell_waits(cycle, wait, now)
         self._waits.add(uid, wait.on)
         self._nominate(cycle)
 
     def _call(self, cycle: BindingCycle, call: Call, now: float) -> None:
         self._idle += 1
         cycle.call = call
-        self._story(cycle).note(story_entries.PluginCalled(now, call.name, spelled(call.point)))
+        self._tell_waits(cycle, call, now)
         if cycle.state is not State.BIND_CALLING:
             self._nominate(cycle)
         self._outbox.add(instructions.RunCall(cycle.queued.pod, call))
 
     def _post(self, cycle: BindingCycle, _: Any, now: float) -> None:
-        if cycle.noted:  # otherwise the Binding is posted together with the assumption, and needs no entry of its own
-            cycle.queued.story.note(story_entries.BindingPosted(now, cycle.node))
+        for hear in self._observers.posted:
+            hear(cycle.queued, cycle.node, now)
         self._say_bound(cycle, instructions.Bind)
 
     def _say_bound(self, cycle: BindingCycle, kind: type[instructions.Bind] | type[instructions.BoundByPlugin]) -> None:
@@ -607,9 +602,9 @@ class BindingCycles:
     def _finish(self, cycle: BindingCycle, cause: Any, now: float) -> None:
         pod = cycle.queued.pod
         self._drop(cycle)
-        self._story(cycle)
-        by = cycle.plugins.plugin if cause is BindResult.DONE else story_writer.OURS
-        story_writer.bound(cycle.queued, cycle.node, by, now)
+        by = cycle.plugins.plugin if cause is BindResult.DONE else ""
+        for hear in self._observers.bound:
+            hear(cycle.queued, cycle.node, by, now)
         if cause is BindResult.DONE:
             self._say_bound(cycle, instructions.BoundByPlugin)
         calls, errors = cycle.plugins.post_bind(self._cluster)
@@ -617,6 +612,8 @@ class BindingCycles:
             self._outbox.add(instructions.RunCall(pod, call))
         for error in errors:
             self._outbox.add(Misbehaved(pod, error))
+        if cycle.contested:
+            self._outbox.add(instructions.DeviceGivenTwice(pod, cycle.contested))
 
     def _report(self, _: BindingCycle | None, end: CallEnded | CallFailed, now: float) -> None:
         """A coroutine of PostBind has ended."""
@@ -631,7 +628,7 @@ class BindingCycles:
         missed = self._queue.missed(queued, plugins)
         if self._revert(cycle, now):
             message = f"0/1 nodes are available: 1 {printable(rejected.reason.text)}."
-            story_writer.turned_back(queued, cycle.node, UNSCHEDULABLE, message, plugins, now)
+            self._tell_reverted(cycle, UNSCHEDULABLE, message, plugins, now)
             self._queue.add_unschedulable(queued, plugins, now, missed=missed)
             self._outbox.failed(queued, UNSCHEDULABLE, message, plugins, nominated="")
 
@@ -639,10 +636,11 @@ class BindingCycles:
         if isinstance(cause, PreBindWriteFailed):
             cycle.plugins.wrote(cause.written, cause.status)
         elif isinstance(cause, BindFailed):
-            self._story(cycle).note(story_entries.BindFailed(now, cause.status, story_entries.cut(cause.message)))
+            for hear in self._observers.bind_failed:
+                hear(cycle.queued, cause.status, cause.message, now)
         reason, message = cycle.failure(cause)
         if self._revert(cycle, now, cause if isinstance(cause, BindFailed) else None):
-            story_writer.turned_back(cycle.queued, cycle.node, reason, message, frozenset(), now)
+            self._tell_reverted(cycle, reason, message, frozenset(), now)
             self._queue.requeue(cycle.queued, now)
             self._outbox.failed(cycle.queued, reason, message, nominated="", quietly=quietly)
 
@@ -658,13 +656,15 @@ class BindingCycles:
     def _forget(self, cycle: BindingCycle, pod: Pod, now: float) -> None:
         cycle.queued.pod = pod
         self._revert(cycle, now)
-        cycle.queued.story.end(story_entries.Left(now, "terminating"))
+        for hear in self._observers.left:
+            hear(pod.uid, "terminating", now)
 
     def _give_back(self, cycle: BindingCycle, untold: Any, now: float) -> None:
         pod = cycle.queued.pod
         self._revert(cycle, now)
         if not untold:
-            cycle.queued.story.note(story_entries.Reverted(now, cycle.node))
+            for hear in self._observers.reverted:
+                hear(cycle.queued, cycle.node, now)
         if pod.nominated_node_name:
             self._cluster.nominations.put(pod, pod.nominated_node_name)
 
@@ -689,11 +689,17 @@ class BindingCycles:
         if not there:
             del self._on_node[cycle.node]
 
-    def _story(self, cycle: BindingCycle) -> Story:
-        if not cycle.noted:
-            cycle.noted = True
-            story_writer.assumed(cycle.queued, cycle.node, cycle.decision, cycle.assumed_at)
-        return cycle.queued.story
+    def _tell_waits(self, cycle: BindingCycle, answer: Holds | Wait | Call, now: float) -> None:
+        for hear in self._observers.waits:
+            hear(cycle.queued, cycle.node, cycle.plugins.plugin, answer, now)
+
+    def _tell_reverted(
+        self, cycle: BindingCycle, reason: str, message: str, plugins: frozenset[str], now: float
+    ) -> None:
+        for reverted in self._observers.reverted:
+            reverted(cycle.queued, cycle.node, now)
+        for failed in self._observers.failed:
+            failed(cycle.queued, reason, message, plugins, now)
 
     def _revert(self, cycle: BindingCycle, now: float, cause: Any = None) -> bool:
         """Unreserve and forget. True: the pod has to be tried again, as it is neither placed nor terminating."""
@@ -716,7 +722,6 @@ class BindingCycles:
         leaves = cycle.leaves or pod.terminating or status == 404
         if isinstance(cause, (PreBindWritten, PreBindWriteFailed)):
             cycle.plugins.wrote(cause.written, cause.status if isinstance(cause, PreBindWriteFailed) else None)
-        self._story(cycle)
         self.left_deciding += cycle.state is State.GROUP_DECIDING
         self._drop(cycle)
         if cycle.group is not None:

@@ -17,10 +17,11 @@ from podberth.engine.binding_table import Event
 from podberth.engine.device_conflicts import DeviceConflicts
 from podberth.engine.event_handlers import EventHandlers
 from podberth.engine.extender_calls import ExtenderCalls
+from podberth.engine.history import History
 from podberth.engine.instructions import Instruction, Outbox
 from podberth.engine.no_fits import NoFits
 from podberth.engine.nominator import Nominator
-from podberth.engine.observers import Observer
+from podberth.engine.observers import Observers
 from podberth.engine.orphaned_claims import OrphanedClaims
 from podberth.engine.placement_conflicts import PlacementConflicts, PlacementObserver
 from podberth.engine.pod_groups.cycle import GroupCycles
@@ -46,8 +47,6 @@ from podberth.engine.stimuli import (
     Unwritten,
     VictimStays,
 )
-from podberth.engine.story_writer import StoryWriter
-from podberth.engine.timeline import Timeline, told
 from podberth.engine.victims import Victims
 from podberth.framework.binding import Patch
 from podberth.framework.config import Extender
@@ -84,17 +83,18 @@ class Engine:
         self.cluster = cluster if cluster is not None else Cluster()
         self.epoch: float | None = None
         """Seconds since the epoch at engine time 0, where a shell knows them."""
-        self._outbox = Outbox()
+        self._outbox, self._observers = Outbox(), Observers()
         no_fits = NoFits(self.cluster)
-        self.queue = SchedulingQueue(frameworks, initial_backoff, max_backoff, self._outbox, self.cluster, no_fits)
+        self.queue = SchedulingQueue(
+            frameworks, initial_backoff, max_backoff, self._outbox, self.cluster, no_fits, self._observers
+        )
         self.choice = Choice(seed)
         rotation = Rotation()
         self._extender_calls = ExtenderCalls(self.cluster, frameworks, rotation, in_order(extenders))
-        self._story_writer = StoryWriter(self.queue.stories)
-        self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._story_writer)
-        self.binding = BindingCycles(self.cluster, self.queue, self._outbox)
+        self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._observers)
+        self.binding = BindingCycles(self.cluster, self.queue, self._outbox, self._observers)
         self.binding.let_go_beside = let_go_beside
-        self._victims = Victims(self.cluster, self.binding, self._nominator, self._outbox, self._story_writer)
+        self._victims = Victims(self.cluster, self.binding, self._nominator, self._outbox, self._observers)
         self.scheduling = SchedulingCycle(
             self.cluster,
             self.queue,
@@ -105,6 +105,7 @@ class Engine:
             self._nominator,
             self._victims,
             self._outbox,
+            self._observers,
             no_fits,
             self.choice,
             binders=tuple(binders),
@@ -117,17 +118,21 @@ class Engine:
             self.scheduling,
             self.binding,
             self._outbox,
+            self._observers,
             self.choice.pick,
             self._nominator,
             self._victims.remove,
         )
+        self.history = History(self.queue)
         self.placement_conflicts = PlacementConflicts(self.cluster, frameworks)
         self.orphaned_claims = OrphanedClaims(self.cluster, self._outbox)
-        self._observers: list[Observer] = [
+        for observer in (
+            self.history,
             PlacementObserver(self.placement_conflicts, self.queue, self._outbox),
             DeviceConflicts(self.cluster, self.binding, self._outbox),
             self.orphaned_claims,
-        ]
+        ):
+            self._observers.register(observer)
         self._events = EventHandlers(
             self.cluster,
             self.queue,
@@ -135,7 +140,6 @@ class Engine:
             self.groups,
             self._extender_calls,
             self._nominator,
-            self._story_writer,
             self._observers,
         )
         self._bindings_known_at: float | None = None
@@ -144,21 +148,6 @@ class Engine:
     def in_flight(self) -> int:
         """Writes for pods in their binding cycle, and questions to extenders, that have no answer yet."""
         return self.binding.writing + len(self._extender_calls.waiting)
-
-    def story(self, uid: str) -> Timeline | None:
-        """Everything that happened to a pod in this process, as far as it is kept; None where nothing is."""
-        self.binding.note_assumed(uid)
-        story, waiting = self.queue.stories.get(uid), self.queue.get(uid)
-        if story is None and waiting is not None:
-            story = waiting.story  # its entries were dropped to make room, but it knows how many
-        return None if story is None else told(story)
-
-    def story_of(self, namespace: str, name: str) -> Timeline | None:
-        """As `story`, of the pod of this name that was seen last; it names the others."""
-        found = self.queue.stories.named(namespace, name)
-        if found:
-            self.binding.note_assumed(found[0].uid)
-        return told(found[0], tuple(story.uid for story in found[1:])) if found else None
 
     @property
     def has_work(self) -> bool:
@@ -170,7 +159,7 @@ class Engine:
         times = (
             self.queue.next_tick(),
             self.binding.next_tick(),
-            *(observer.next_tick() for observer in self._observers),
+            *(observer.next_tick() for observer in self._observers.all),
             self.groups.reservations.next_tick(),
             self._bindings_known_at,
         )
@@ -181,7 +170,7 @@ class Engine:
     ) -> None:
         """Decide by other profiles from the next cycle on. Pods in their binding cycle go on as they were decided."""
         self.scheduling.follow(frameworks)
-        for observer in self._observers:
+        for observer in self._observers.all:
             observer.follow(frameworks)
         self.cluster.pod_groups.keep(frameworks)
         self.queue.reconfigure(frameworks, initial_backoff, max_backoff, now)
@@ -198,7 +187,7 @@ class Engine:
         devices.taken_over = devices.late_bindings = True
         devices.uncompared = comparing
         self._bindings_known_at = now + unknown_seconds
-        return self.orphaned_claims.begun(self.queue)
+        return [write for observer in self._observers.all for write in observer.takes_over(self.queue)]
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
         """Apply one stimulus at engine time `now` (seconds, monotonic).
@@ -214,8 +203,6 @@ class Engine:
                 self._cycle(now)
             case OfBindingCycle():
                 self.binding.handle(stimulus, now)
-                for observer in self._observers:
-                    observer.answered(stimulus, now)
             case Put(thing):
                 self._events.put(thing, now)
             case Gone():
@@ -258,7 +245,7 @@ class Engine:
                 self.queue.tick(now)
                 self.binding.tick(now)
                 self._look_for_late_bindings(now)
-                for observer in self._observers:
+                for observer in self._observers.all:
                     observer.tick(now)
         if self.cluster.kept_room.by_profile:
             self.groups.reservations.look(now, self.queue.groups.entry)

@@ -4,7 +4,7 @@ Mirrors kube-scheduler `eventhandlers.go`, and `framework/events.go` (the extrac
 `podberth.engine.queue.queueing_hints` asks the plugins whom a change may help.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -13,14 +13,13 @@ from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.binding_table import Event
 from podberth.engine.extender_calls import ExtenderCalls
 from podberth.engine.nominator import Nominator
-from podberth.engine.observers import Observer
+from podberth.engine.observers import Observers
 from podberth.engine.pod_groups.cycle import GroupCycles
 from podberth.engine.queue import queueing_hints
 from podberth.engine.queue.headroom import room_on
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.stimuli import Gone, key_of
-from podberth.engine.story_writer import StoryWriter
 from podberth.framework.events import ANY, ClusterEvent
 from podberth.model.devices import (
     CLAIM,
@@ -61,8 +60,7 @@ class EventHandlers:
         groups: GroupCycles,
         extender_calls: ExtenderCalls,
         nominator: Nominator,
-        story_writer: StoryWriter,
-        observers: Sequence[Observer],
+        observers: Observers,
     ) -> None:
         self._cluster = cluster
         self._queue = queue
@@ -70,7 +68,6 @@ class EventHandlers:
         self._groups = groups
         self._extender_calls = extender_calls
         self._nominator = nominator
-        self._story_writer = story_writer
         self._observers = observers
         self.undone = False
         """Whether a placed pod was shown without a node since this was last set to False."""
@@ -136,14 +133,14 @@ class EventHandlers:
 
     def _put_placed(self, pod: Pod, now: float) -> None:
         self._take_out(pod.uid)
-        self._story_writer.placed(pod, now, ours=self._binding.note_assumed(pod.uid))
+        ours = self._binding.may_be_bound(pod.uid)
         self._binding.happens(pod.uid, Event.PLACED, pod, now)
         before = self._cluster.put_pod(pod)
         self._nominator.end(pod, now)
         if before is None:
             self._binding.look_again(pod.node_name, now)
-        for observer in self._observers:
-            observer.placed(pod, before, now)
+        for hear in self._observers.placed:
+            hear(pod, before, now, ours)
         if before is None or before.assumed:
             queueing_hints.for_pod(self._queue, ClusterEvent.POD_PLACED, pod, now)
             if pod.scheduling_group is not None:
@@ -179,7 +176,7 @@ class EventHandlers:
             if placement is None:
                 self._left_unbound(pod, now)
             self._queue.remove(pod.uid)
-            self._story_writer.left(pod.uid, "terminating", now)
+            self._left(pod.uid, "terminating", now)
             self._nominator.end(pod, now)
         elif queued is not None:
             before = queued.pod
@@ -197,7 +194,7 @@ class EventHandlers:
         group = self._cluster.pod_groups.group_of(uid)
         waiting = self._take_out(uid)
         self._binding.happens(uid, Event.GONE, None, now)
-        self._story_writer.left(uid, why, now)
+        self._left(uid, why, now)
         placement = self._cluster.drop_pod(uid)
         if group is not None:
             self._binding.gathering.leaves(group, uid)
@@ -213,8 +210,12 @@ class EventHandlers:
             self._left_unbound(unbound.pod, now)
 
     def _left_unbound(self, pod: Pod, now: float) -> None:
-        for observer in self._observers:
-            observer.left_unbound(pod, now)
+        for hear in self._observers.left_unbound:
+            hear(pod, now)
+
+    def _left(self, uid: str, why: str, now: float) -> None:
+        for hear in self._observers.left:
+            hear(uid, why, now)
 
     # -- other objects -----------------------------------------------------------------------------------------------
 
@@ -247,8 +248,8 @@ class EventHandlers:
             case _:
                 before = cluster.storage.put(thing)
                 queueing_hints.for_object(queue, storage_changes(before, thing), before, thing, now)
-        for observer in self._observers:
-            observer.put(thing, now)
+        for hear in self._observers.put:
+            hear(thing, now)
 
     def _object_gone(self, gone: Gone, now: float) -> None:
         """An object was deleted."""
@@ -281,8 +282,8 @@ class EventHandlers:
             case kind:
                 cluster.drop_selecting(kind, gone.namespace, gone.name)
                 queueing_hints.everyone(queue, ClusterEvent.SELECTING, now, gone)
-        for observer in self._observers:
-            observer.gone(gone, now)
+        for hear in self._observers.gone:
+            hear(gone, now)
 
     def _put_device(self, thing: DeviceKind) -> DeviceKind | None:
         """Return what was there before; a claim whose promise this ends with what it was promised,

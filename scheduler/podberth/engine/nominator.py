@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
 from podberth.engine.instructions import ClearNomination, Outbox
+from podberth.engine.observers import Observers
 from podberth.engine.queue import queueing_hints
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
-from podberth.engine.story_writer import StoryWriter
 from podberth.model.pod import Pod
 
 _EACH = 8
@@ -35,11 +35,11 @@ class _Ending(Struct, frozen=True):
 class Nominator:
     """Ends nominations, and follows the nominations that the API shows."""
 
-    def __init__(self, cluster: Cluster, queue: SchedulingQueue, outbox: Outbox, story_writer: StoryWriter) -> None:
+    def __init__(self, cluster: Cluster, queue: SchedulingQueue, outbox: Outbox, observers: Observers) -> None:
         self._cluster = cluster
         self._queue = queue
         self._outbox = outbox
-        self._story_writer = story_writer
+        self._observers = observers
         self.ending: deque[_Ending] = deque()
         """Nominations that are still to be ended."""
 
@@ -78,7 +78,8 @@ class Nominator:
         for pod in pods:
             nominations.drop(pod.uid)
         why = "the node went" if row is None else "a pod of higher priority needs it"
-        self._story_writer.passed_over(pods, why, now)
+        for hear in self._observers.nominations_cleared:
+            hear(pods, why, now)
         if row is not None and ending.few:
             for pod in pods:
                 queueing_hints.for_room(self._queue, self._cluster, pod, row, now, real=False)

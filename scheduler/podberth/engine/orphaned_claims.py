@@ -66,8 +66,8 @@ class OrphanedClaims(Observer):
         elif not claim.reserved_for and not devices.users.uids(claim.uid):
             self._outbox.add(UnreserveWrite(pod, (freed(claim),)))
 
-    def begun(self, waiting: Iterable[QueuedPod]) -> list[Patch]:
-        """Other versions of the claims to which an earlier leader may be giving devices, and that no waiting pod names.
+    def takes_over(self, waiting: Iterable[QueuedPod]) -> list[Patch]:
+        """Return other versions of claims that an earlier leader may be giving devices to, and no waiting pod names.
 
         Their pods may have gone, so that nobody tries them. What that leader has sent is refused then (decision 20).
         """

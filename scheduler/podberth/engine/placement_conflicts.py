@@ -235,29 +235,29 @@ class PlacementObserver(Observer):
     """Has the conflicts of pods of ours told; each look is charged to the namespace of the pod."""
 
     def __init__(self, conflicts: PlacementConflicts, queue: SchedulingQueue, outbox: Outbox) -> None:
-        self._conflicts = conflicts
+        self.conflicts = conflicts
         self._queue = queue
         self._outbox = outbox
 
-    def placed(self, pod: Pod, before: Placement | None, now: float) -> None:
+    def placed(self, pod: Pod, before: Placement | None, now: float, ours: bool) -> None:
         """Remember a pod of others, and look at one of ours from now on."""
         if pod.scheduler_name not in self._queue.frameworks:
             if before is None:
-                self._conflicts.other_placed(pod)
+                self.conflicts.other_placed(pod)
         elif before is not None and before.assumed:
-            self._conflicts.placed(pod, now)
+            self.conflicts.placed(pod, now)
 
     def follow(self, frameworks: Mapping[str, Framework]) -> None:
         """Look at pods of these profiles."""
-        self._conflicts.follow(frameworks)
+        self.conflicts.follow(frameworks)
 
     def next_tick(self) -> float | None:
         """The time of the next look."""
-        return self._conflicts.next_look()
+        return self.conflicts.next_look()
 
     def tick(self, now: float) -> None:
         """Look at the pods whose time has come."""
-        for pod, conflict in self._conflicts.look(now):
+        for pod, conflict in self.conflicts.look(now):
             self._queue.fair_share.charge(pod.namespace, pod.shape.steps, now)
             if conflict is not None:
                 self._outbox.add(RecordConflict(pod, conflict.node, conflict.constraint, conflict.text))

@@ -14,7 +14,6 @@ import numpy as np
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
 from podberth.cache.kept_room import KeptRoom
-from podberth.engine import story_writer
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.extender_calls import ExtenderCall, ExtenderCalls
 from podberth.engine.instructions import (
@@ -29,6 +28,7 @@ from podberth.engine.instructions import (
 )
 from podberth.engine.no_fits import NoFit, NoFits
 from podberth.engine.nominator import Nominator
+from podberth.engine.observers import Observers
 from podberth.engine.queue.fair_share import FREE, IN_VAIN, ROWS_PER_STEP
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
@@ -81,6 +81,7 @@ class SchedulingCycle:
         nominator: Nominator,
         victims: Victims,
         outbox: Outbox,
+        observers: Observers,
         no_fits: NoFits,
         choice: Choice,
         *,
@@ -97,6 +98,7 @@ class SchedulingCycle:
         self._nominator = nominator
         self._victims = victims
         self._outbox = outbox
+        self._observers = observers
         self.no_fits = no_fits
         self._choice = choice
         self._binders = binders
@@ -142,7 +144,8 @@ class SchedulingCycle:
                 self.assume(queued, outcome, now)
             case AskExtenders():
                 self.record.wait()
-                story_writer.asked(queued, outcome.question, now)
+                for hear in self._observers.asked:
+                    hear(queued, outcome.question, now)
                 self._outbox.add(outcome)
             case NoFit():
                 # 5. Say why not, and have the pod wait for what may help.
@@ -292,7 +295,8 @@ class SchedulingCycle:
         """No node takes the pod: it waits for an event that may help, or for its victims to leave."""
         pod, message, result = queued.pod, found.message, found.result
         waits_for = found.waits_for
-        story_writer.failed(queued, UNSCHEDULABLE, message, found.plugins, now)
+        for hear in self._observers.failed:
+            hear(queued, UNSCHEDULABLE, message, found.plugins, now)
         missed = self._queue.missed(queued, waits_for)
         if result.node is not None and result.node != self._cluster.nominations.node_of(pod.uid):
             # Before the pod itself waits: the end of its own nomination must not wake it.
@@ -309,7 +313,8 @@ class SchedulingCycle:
 
     def _failed(self, queued: QueuedPod, message: str, plugins: frozenset[str], now: float) -> None:
         """The attempt broke: the pod waits out its backoff, and gives up the node kept for it, as in kube-scheduler."""
-        story_writer.failed(queued, SCHEDULER_ERROR, message, plugins, now)
+        for hear in self._observers.failed:
+            hear(queued, SCHEDULER_ERROR, message, plugins, now)
         self._nominator.end(queued.pod, now, real=False)
         self._queue.requeue(queued, now)
         self._outbox.failed(queued, SCHEDULER_ERROR, message, plugins, nominated="")

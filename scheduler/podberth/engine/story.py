@@ -1,229 +1,397 @@
-"""The stories of pods: everything that happened to each of them in this process, bounded in memory.
+"""A pod's story: the kinds of its entries, and how they are told to people and programs.
 
-**What a pod costs.** An entry takes 300 bytes, or 1.25 KiB at most with the longest message (in ASCII). A pod keeps at
-most `LONGEST` entries, its first `FIRST` and its latest ones; those between them are counted, not kept. So a pod that
-is woken a million times takes no more memory than one that was tried ten times.
-
-**What all cost.** At most `MOST` entries are kept: about 6 MB, never more than 25 MB. Entries are counted in advance,
-`AT_ONCE` at a time, for the pod's namespace. When there are too many, the namespace that has most of them loses a
-story: first of its pods that are bound or gone, the one without an entry for longest first, then of its pods that still
-wait, in the same order. A namespace with less than its equal share loses nothing, so a tenant with 100,000 pods
-displaces only stories of its own pods. A waiting pod whose story was dropped begins a new one with its next entry; the
-story says how many entries were dropped.
-
-When a large pod group moves, its pods' stories say so at once, but their entries are counted some pods at a time, in
-the next turns (`note_later`). Until then, fewer than `AT_ONCE` entries of each of these pods are not counted.
+An entry holds facts: names, texts and numbers, never a pod, a node or a decision, as a story must not keep those in
+memory. So no entry can be part of a reference cycle (`gc=False`). `told` makes plain data of a story, each entry with
+one sentence that says what happened: this is what `/debug/story` answers and what `berth story -o json` prints. Field
+names are stable; fields may be added. Times are engine seconds here; a shell, which has a clock, adds calendar times.
 """
 
-import heapq
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from podberth.engine.story_entries import Entry, PreBindWaits
+import msgspec
+from msgspec import Struct, field
 
-FIRST = 12
-"""How many first entries of a pod are always kept."""
-LONGEST = 48
-"""How many entries of a pod are kept in all."""
-AT_ONCE = 4
-"""How many entries are counted in advance: as many as an ordinary pod has."""
-MOST = 20_000
-"""How many entries of all pods are kept: the stories of 5,000 pods that were bound without waiting."""
-_FEW = 1024
+from podberth.engine.queue.queued import Place
+from podberth.framework.attempt_record import Trace, points
+
+API_VERSION = "podberth.dev/v1alpha1"
+KIND = "Story"
+LONGEST_TEXT = 512
+"""How many characters of a message are kept."""
+MOST_NAMED = 8
+"""How many victims or objects an entry names; of the others, only the number is kept."""
 
 
-class Story:
-    """One pod's story."""
+def _tag(name: str) -> str:
+    return name[0].lower() + name[1:]
 
-    __slots__ = (
-        "_stories",
-        "ended",
-        "kept",
-        "left_out",
-        "left_out_after",
-        "name",
-        "namespace",
-        "paid",
-        "profile",
-        "uid",
+
+class _Entry(Struct, frozen=True, gc=False, tag=_tag, rename="camel"):
+    """Something that happened to a pod."""
+
+    at: float
+    """Engine time."""
+
+
+class Queued(_Entry, frozen=True):
+    """The pod entered a queue."""
+
+    queue: str
+    event: str
+    """Why, under the name of the event in kube-scheduler's metrics."""
+    object: str
+    """The object of the event: "Node n4". Empty: the pod itself, or none."""
+    plugins: frozenset[str]
+    """The plugins that had rejected the pod."""
+    until: float = 0.0
+    """When its backoff is over; 0: it does not back off."""
+    reason: str = ""
+    """Why a PreEnqueue plugin gates it."""
+
+
+class ExtendersAsked(_Entry, frozen=True):
+    """The attempt waits for HTTP extenders."""
+
+    attempt: int
+    about: str
+    """Nodes, or victims."""
+    extenders: tuple[str, ...]
+
+
+class Assumed(_Entry, frozen=True):
+    """An attempt found a node: from now on the pod counts there, and Reserve plugins are asked."""
+
+    attempt: int
+    node: str
+    evaluated_nodes: int
+    feasible_nodes: int
+    score: int | None
+    """The node's total; None if it was the only feasible node, or if scores were not kept."""
+    trace: Trace | None
+
+
+class Failed(_Entry, frozen=True):
+    """An attempt found no node (reason Unschedulable) or broke (SchedulerError)."""
+
+    attempt: int
+    reason: str
+    message: str
+    plugins: frozenset[str]
+    trace: Trace | None
+
+
+class Nominated(_Entry, frozen=True):
+    """The pod is nominated for a node, and pods of lower priority have to leave it."""
+
+    node: str
+    victims: tuple[str, ...]
+    """The first of them, as namespace/name."""
+    victims_in_all: int
+
+
+class NominationCleared(_Entry, frozen=True):
+    """The pod is not nominated any more."""
+
+    why: str
+
+
+class ChosenAsVictim(_Entry, frozen=True):
+    """The pod has to make room for one of higher priority."""
+
+    node: str
+    preemptor: str
+
+
+class WaitsOnPermit(_Entry, frozen=True):
+    """Permit plugins make the pod wait, each for so many seconds at most."""
+
+    node: str
+    seconds: Mapping[str, float]
+
+
+class PluginCalled(_Entry, frozen=True):
+    """A plugin does its own I/O for the pod, and the pod waits for it."""
+
+    plugin: str
+    point: str
+
+
+class PreBindWrites(_Entry, frozen=True):
+    """A PreBind plugin has objects written before the pod can be bound."""
+
+    plugin: str
+    objects: tuple[str, ...]
+    note: str = ""
+    """What the plugin says of them."""
+
+
+class PreBindWaits(_Entry, frozen=True):
+    """A PreBind plugin waits for objects to change, for so many seconds at most."""
+
+    plugin: str
+    seconds: float
+
+
+class BindingPosted(_Entry, frozen=True):
+    """The Binding is posted after the pod had to wait. Otherwise it has no entry: it is posted with the assumption."""
+
+    node: str
+
+
+class BindFailed(_Entry, frozen=True):
+    """The API server refused the Binding (`status`: of its answer), or never answered (0)."""
+
+    status: int
+    message: str
+
+
+class Reverted(_Entry, frozen=True):
+    """The pod is not assumed any more, and what was reserved for it is given back. The next entry says why."""
+
+    node: str
+
+
+class Bound(_Entry, frozen=True):
+    """The pod is bound."""
+
+    node: str
+    by: str
+    """"berth", a Bind plugin's name, or "others"."""
+
+
+class Left(_Entry, frozen=True):
+    """The scheduler has nothing more to do for the pod: deleted, finished, terminating, or its profile is gone."""
+
+    why: str
+
+
+Entry = (
+    Queued
+    | ExtendersAsked
+    | Assumed
+    | Failed
+    | Nominated
+    | NominationCleared
+    | ChosenAsVictim
+    | WaitsOnPermit
+    | PluginCalled
+    | PreBindWrites
+    | PreBindWaits
+    | BindingPosted
+    | BindFailed
+    | Reverted
+    | Bound
+    | Left
+)
+
+
+def cut(text: str) -> str:
+    """A message, cut to the length that is kept."""
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+
+
+class PodNamed(Struct, rename="camel", frozen=True):
+    """The pod that a story is about."""
+
+    namespace: str
+    name: str
+    uid: str
+    scheduler_name: str
+
+
+class Told(Struct, rename="camel"):
+    """One entry: what happened to the pod, and when."""
+
+    kind: str
+    seconds: float
+    """Since the first entry."""
+    text: str
+    details: dict[str, Any]
+    """The fields of its class: apart from those that all have, so that none can take the place of another."""
+    time: str = ""
+    """The same moment by the calendar."""
+
+
+class Timeline(Struct, rename="camel", kw_only=True):
+    """One pod's story, the oldest entry first.
+
+    `state`: where the pod stands after the last entry. `leftOut` entries came after the first `leftOutAfter` ones, and
+    were not kept. `others`: UIDs of other pods that had the same name.
+    """
+
+    api_version: str = field(default=API_VERSION)
+    kind: str = field(default=KIND)
+    pod: PodNamed
+    state: str
+    leads: bool = True
+    """Whether the replica that answers is the one that schedules."""
+    leader: str = ""
+    """The identity of the leader; empty without an election, or while there is no leader."""
+    leads_since: str = ""
+    """When the replica that answers took over from another leader, where the pod is older than that; else empty."""
+    told_at: str = ""
+    since: float
+    """Engine time of the first entry."""
+    left_out: int
+    left_out_after: int
+    others: tuple[str, ...] = ()
+    entries: list[Told]
+
+
+def told(pod: PodNamed, kept: Sequence[Entry], left_out: int, left_out_after: int, others: tuple[str, ...]) -> Timeline:
+    """Return a story as plain data. The last three arguments: as of `Timeline`."""
+    since = kept[0].at if kept else 0.0
+    return Timeline(
+        pod=pod,
+        state=_state(kept),
+        since=since,
+        left_out=left_out,
+        left_out_after=left_out_after,
+        others=others,
+        entries=[_entry(entry, since) for entry in kept],
     )
 
-    def __init__(self, stories: "Stories", uid: str, namespace: str, name: str, profile: str) -> None:
-        self.uid = uid
-        self.namespace = namespace
-        self.name = name
-        self.profile = profile
-        self.left_out = 0
-        """How many entries were dropped to make room."""
-        self.left_out_after = 0
-        """How many of the kept entries came before these."""
-        self.ended = False
-        """The pod is bound, or gone."""
-        self._stories = stories
-        self.kept: list[Entry] = []
-        """The entries that are kept."""
-        self.paid = 0
-        """How many entries it may have; set by `Stories`."""
 
-    def note(self, entry: Entry) -> None:
-        """This happened to the pod."""
-        kept = self.kept
-        kept.append(entry)
-        if len(kept) > self.paid:
-            self._stories.pay(self)
-
-    def note_later(self, entry: Entry) -> None:
-        """As `note`, of one of very many pods to which this happens: the entry is there, and counted later."""
-        kept = self.kept
-        kept.append(entry)
-        more = len(kept) - self.paid
-        if more >= AT_ONCE:
-            self._stories.pay(self)
-        elif more > 0:
-            self._stories.late[self.uid] = self
-
-    def wait(self, entry: PreBindWaits) -> None:
-        """A PreBind plugin waits. It is asked again whenever something changed; that is one entry."""
-        last = self.kept[-1] if self.kept else None
-        if not isinstance(last, PreBindWaits) or last.plugin != entry.plugin:
-            self.note(entry)
-
-    def end(self, entry: Entry) -> None:
-        """The pod is bound or gone: this is the last entry for now."""
-        self.note(entry)
-        self.ended = True
-        self._stories.end(self)
-
-    def shorten(self) -> None:
-        """Drop some entries in the middle: there are as many as there may be."""
-        gone = LONGEST // 4
-        del self.kept[FIRST : FIRST + gone]
-        self.left_out += gone
-        self.left_out_after = FIRST
-
-    def forget(self) -> None:
-        """Drop all entries; called by `Stories`."""
-        self.left_out += len(self.kept)
-        self.left_out_after = 0
-        self.kept.clear()
-        self.paid = 0
+def _entry(entry: Entry, since: float) -> Told:
+    details: dict[str, Any] = msgspec.to_builtins(entry, order="deterministic")
+    kind, at = details.pop("type"), details.pop("at")
+    if "trace" in details:
+        trace: Trace | None = details.pop("trace")
+        details["points"] = [
+            {"point": point, "status": status, "seconds": round(seconds, 9)} for point, status, seconds in points(trace)
+        ]
+    if "until" in details:
+        until = details.pop("until")
+        details["backoffSeconds"] = round(until - at, 6) if until else 0.0
+    return Told(kind, round(at - since, 6), text_of(entry), details)
 
 
-class _OfNamespace:
-    """The stories of one namespace, by UID; those without an entry for longest come first."""
+def text_of(entry: Entry) -> str:
+    """Return what happened, in one sentence."""
+    match entry:
+        case Queued():
+            return _queued(entry)
+        case ExtendersAsked(_, attempt, about, extenders):
+            return f"attempt {attempt}: waits for what extenders say about {about}: {', '.join(extenders)}"
+        case Assumed(_, attempt, node, evaluated, feasible, score, trace):
+            took = _duration(trace)
+            scored = "" if score is None else f", score {score:,}"
+            nodes = f"{_several(evaluated, 'node')} evaluated, {feasible:,} feasible{scored}"
+            return f"attempt {attempt}: assumed on {node}{took} ({nodes})"
+        case Failed(_, attempt, "Unschedulable", message, _, trace):
+            return f"attempt {attempt}: unschedulable{_duration(trace)}: {message}"
+        case Failed(_, attempt, _, message, _, trace):
+            return f"attempt {attempt}: failed{_duration(trace)}: {message}"
+        case Nominated(_, node, victims, in_all):
+            more = f" and {in_all - len(victims):,} more" if in_all > len(victims) else ""
+            pods = f"{_several(in_all, 'pod')} of lower priority" + (" has" if in_all == 1 else " have")
+            return f"nominated for {node}: {pods} to leave it: {', '.join(victims)}{more}"
+        case NominationCleared(_, why):
+            return f"nominated no longer: {why}"
+        case ChosenAsVictim(_, node, preemptor):
+            return f"chosen as a victim: has to leave {node} for {preemptor}"
+        case WaitsOnPermit(_, node, seconds):
+            plugins = ", ".join(f"{plugin} (at most {limit:g} s)" for plugin, limit in seconds.items())
+            return f"waits on permit for {node}: {plugins}"
+        case PluginCalled(_, plugin, point):
+            return f"{point}: {plugin} is at work for the pod"
+        case PreBindWrites(_, plugin, objects, note):
+            return f"PreBind: {plugin} has {', '.join(objects)} written{': ' if note else ''}{note}"
+        case PreBindWaits(_, plugin, seconds):
+            return f"PreBind: {plugin} waits for a change, at most {seconds:g} s"
+        case BindingPosted(_, node):
+            return f"Binding to {node} posted"
+        case BindFailed(_, status, message):
+            answer = f"answered {status}" if status else "did not answer"
+            return f"Binding failed: the API server {answer}: {message}"
+        case Reverted(_, node):
+            return f"turned back: no longer assumed on {node}"
+        case Bound(_, node, "berth"):
+            return f"bound to {node}"
+        case Bound(_, node, "others"):
+            return f"bound to {node} by somebody else"
+        case Bound(_, node, plugin):
+            return f"bound to {node} by the plugin {plugin}"
+        case Left(_, why):
+            return f"left the queue: {why}"
 
-    __slots__ = ("ended", "name", "paid", "waiting")
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.waiting: dict[str, Story] = {}
-        self.ended: dict[str, Story] = {}
-        self.paid = 0
+def _queued(queued: Queued) -> str:
+    """Return why a pod is where it is now."""
+    why = _why(queued)
+    match queued.queue:
+        case Place.ACTIVE:
+            return why
+        case Place.GATED:
+            plugin = ", ".join(sorted(queued.plugins))
+            return f"{why}; gated by {plugin}: {queued.reason}"
+        case Place.BACKOFF:
+            backs_off = f"backs off for {max(queued.until - queued.at, 0.0):.1f} s"
+            return backs_off if queued.event == "ScheduleAttemptFailure" else f"{why}; {backs_off} first"
+    plugins = ", ".join(sorted(queued.plugins))
+    return f"waits for a change that may help against {plugins}" if plugins else "waits for any change"
 
-    def __bool__(self) -> bool:
-        return bool(self.waiting or self.ended)
+
+def _why(queued: Queued) -> str:
+    """The event, as a sentence."""
+    if queued.event in _OWN:
+        return _OWN[queued.event]
+    kind, _, name = queued.object.partition(" ")
+    about = f"{kind.lower() if kind in ('Node', 'Pod', 'Namespace') else kind} {name}" if name else "something"
+    usual = next((text for end, text in _BY_ENDING.items() if queued.event.endswith(end)), "{} changed")
+    happened = _EVENTS.get(queued.event, usual).format(about)
+    return f"woken: {happened}, which may help against {', '.join(sorted(queued.plugins))}"
 
 
-class Stories:
-    """The stories of all pods."""
+_OWN = {
+    "UnscheduledPodAdd": "queued: the pod was added",
+    "UnscheduledPodUpdate": "woken: the pod itself changed",
+    "BackoffComplete": "queued: its backoff is over",
+    "PopFromBackoffQ": "queued: nothing else is to be done, so it does not wait for the end of its backoff",
+    "UnschedulableTimeout": "flushed: no event has woken it for five minutes, so it is tried again",
+    "ForceActivate": "queued: a node is kept for it no longer, or the configuration changed",
+    "ScheduleAttemptFailure": "queued: what happened during the attempt may help",
+}
+_BY_ENDING = {"Add": "{} was added", "Delete": "{} was deleted"}
+_EVENTS = {
+    "NodeLabelUpdate": "labels of {} changed",
+    "NodeTaintUpdate": "taints of {} changed",
+    "NodeAllocatableUpdate": "what {} can hold changed",
+    "AssignedPodAdd": "{} came to a node",
+    "AssignedPodUpdate": "labels of {} changed",
+    "AssignedPodScaleDown": "{} asks for less than before",
+    "AssignedPodDelete": "{} gave room back",
+    "KeptRoomDelete": "room is kept for a pod group no longer",
+}
+_STATES = {
+    ExtendersAsked: "waiting for extenders",
+    Assumed: "assumed",
+    WaitsOnPermit: "waiting on permit",
+    PluginCalled: "binding",
+    PreBindWrites: "binding",
+    PreBindWaits: "binding",
+    BindingPosted: "binding",
+    Bound: "bound",
+}
 
-    def __init__(self) -> None:
-        self._stories: dict[str, Story] = {}
-        self._by_namespace: dict[str, _OfNamespace] = {}
-        self._most_first: list[tuple[int, int, _OfNamespace]] = []
-        """A heap of (-entries, number, namespace). What is out of date is dropped when it comes up: a namespace is here
-        with what it has now, and may be here with what it had before."""
-        self._number = 0
-        self.entries = 0
-        """How many entries are counted; at most as many are kept."""
-        self.late: dict[str, Story] = {}
-        """Stories with entries that are not counted yet, by UID."""
 
-    def __len__(self) -> int:
-        return len(self._stories)
+def _state(kept: Sequence[Entry]) -> str:
+    """Return where the pod stands after all that."""
+    for entry in reversed(kept):
+        match entry:
+            case Queued(queue=queue):
+                return str(queue)
+            case Left(why=why):
+                return why
+        if type(entry) in _STATES:
+            return _STATES[type(entry)]
+    return "unknown"
 
-    def begin(self, uid: str, namespace: str, name: str, profile: str) -> Story:
-        """The story of a pod that is to be scheduled. A pod that was there before continues its story."""
-        story = self.get(uid)
-        if story is None:
-            return Story(self, uid, namespace, name, profile)
-        if story.ended:
-            story.ended = False
-            own = self._by_namespace[namespace]
-            own.waiting[uid] = own.ended.pop(uid)
-        return story
 
-    def get(self, uid: str) -> Story | None:
-        """The story of a pod; None where nothing is kept."""
-        return self._stories.get(uid) or self.late.get(uid)
+def _several(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
-    def named(self, namespace: str, name: str) -> list[Story]:
-        """The stories of all pods that had this name, as far as they are kept: the latest first."""
-        own = self._by_namespace.get(namespace) or _OfNamespace(namespace)
-        found = [story for of in (own.ended, own.waiting) for story in of.values() if story.name == name]
-        for uid, story in self.late.items():
-            if (story.namespace, story.name) == (namespace, name) and story.kept and uid not in self._stories:
-                found.append(story)
-        return sorted(found, key=lambda story: story.kept[0].at, reverse=True)
 
-    def end(self, story: Story) -> None:
-        """The pod is bound or gone; called by the story."""
-        if self._stories.get(story.uid) is story:
-            own = self._by_namespace[story.namespace]
-            own.waiting.pop(story.uid, None)
-            own.ended[story.uid] = story
-
-    def pay(self, story: Story) -> None:
-        """The story has more entries than are counted; called by the story."""
-        if story.paid >= LONGEST:
-            story.shorten()
-            return
-        own = self._by_namespace.get(story.namespace)
-        if own is None:
-            own = self._by_namespace[story.namespace] = _OfNamespace(story.namespace)
-        self._stories[story.uid] = story
-        of = own.ended if story.ended else own.waiting
-        of.pop(story.uid, None)
-        of[story.uid] = story
-        story.paid += AT_ONCE
-        own.paid += AT_ONCE
-        self._rank(own)
-        self.entries += AT_ONCE
-        while self.entries > MOST:
-            self._make_room()
-
-    def catch_up(self, most: int) -> None:
-        """Count the entries of so many stories that are late."""
-        for _ in range(min(most, len(self.late))):
-            uid = next(iter(self.late))
-            story = self.late.pop(uid)
-            if len(story.kept) > story.paid:
-                self.pay(story)
-
-    def _make_room(self) -> None:
-        """Drop one story, of the namespace that has most: that is at least its equal share."""
-        own = self._payer()
-        of = own.ended or own.waiting
-        uid = next(iter(of))
-        story = of.pop(uid)
-        del self._stories[uid]
-        own.paid -= story.paid
-        self.entries -= story.paid
-        story.forget()
-        if own:
-            self._rank(own)
-        else:
-            del self._by_namespace[own.name]
-
-    def _payer(self) -> _OfNamespace:
-        """The namespace with most entries. Thousands of them may have a few each: nobody looks through them."""
-        while True:
-            paid, _, own = heapq.heappop(self._most_first)
-            if own and own.paid == -paid:
-                return own
-
-    def _rank(self, own: _OfNamespace) -> None:
-        """A namespace has another number of entries."""
-        self._number += 1
-        heapq.heappush(self._most_first, (-own.paid, self._number, own))
-        if len(self._most_first) > _FEW + 2 * len(self._by_namespace):
-            self._most_first = [(-one.paid, number, one) for number, one in enumerate(self._by_namespace.values())]
-            heapq.heapify(self._most_first)
+def _duration(trace: Trace | None) -> str:
+    return f" in {1000 * (trace[-1] - trace[0]):.2f} ms" if trace and len(trace) > 1 else ""

@@ -11,7 +11,7 @@ from podberth.cache.cluster import Cluster
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.instructions import Outbox, Preempt
 from podberth.engine.nominator import Nominator
-from podberth.engine.story_writer import StoryWriter
+from podberth.engine.observers import Observers
 from podberth.model.pod import Pod
 from podberth.model.pod_group import PodGroup
 
@@ -28,13 +28,13 @@ class Victims:
         binding: BindingCycles,
         nominator: Nominator,
         outbox: Outbox,
-        story_writer: StoryWriter,
+        observers: Observers,
     ) -> None:
         self._cluster = cluster
         self._binding = binding
         self._nominator = nominator
         self._outbox = outbox
-        self._story_writer = story_writer
+        self._observers = observers
         self._others_had = True
         """Since the last of those, somebody else had a turn."""
         self._leaving: deque[tuple[Pod, str, tuple[Pod, ...]]] = deque()
@@ -85,12 +85,8 @@ class Victims:
         placements = (self._cluster.placement(victim.uid) for victim in victims)
         victims = tuple(placement.pod for placement in placements if placement is not None)
         there = [victim for victim in victims if not victim.terminating]
-        for victim in victims:
-            self._binding.note_assumed(victim.uid)
-        if group is None:
-            self._story_writer.preempted(pod, node, victims, now)
-        else:
-            self._story_writer.preempted_by_group(group, victims, now)
+        for hear in self._observers.preempted:
+            hear(pod, node, victims, group, now)
         # Victims that are not bound yet are reverted instead of deleted.
         reverted = tuple(victim for victim in there if self._binding.preempt(victim.uid, now))
         going = tuple(victim for victim in there if victim not in reverted)

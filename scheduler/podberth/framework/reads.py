@@ -2,7 +2,7 @@
 
 A plugin says it in one declaration, `Plugin.reads`. Annotations are kept only where a plugin of some profile names
 their keys (`framework.profiles.annotated`). A source is refreshed beside the scheduling loop by a shell
-(`podberth.app.sources`); `filter` and `score` read its last value, and never wait.
+(`podberth.app.calls`); `filter` and `score` read its last value, and never wait.
 """
 
 import inspect

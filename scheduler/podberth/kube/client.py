@@ -1,9 +1,9 @@
 """Requests to one API server over kept-alive HTTP/1.1 connections: bytes in, bytes out, two exceptions.
 
 No typed models here: `writes` builds bodies, `reflector` reads answers, `answers` tells which are an API server's.
-Requests and streams go by `exchange`, where there is a proxy by `proxied`. URLs are taken as already encoded, no
-cookies, no redirects (they would carry the token elsewhere), no compression (the API server gzips answers of 128 KiB
-and more when asked; inflating them would hold the event loop).
+Requests and streams go over the connections of `http1`. URLs are taken as already encoded, no cookies, no redirects
+(they would carry the token elsewhere), no compression (the API server gzips answers of 128 KiB and more when asked;
+inflating them would hold the event loop).
 """
 
 from __future__ import annotations
@@ -14,18 +14,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from podberth.kube.answers import of_an_api_server
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, Unreachable, described
-from podberth.kube.exchange import Exchange
 from podberth.kube.flow import API, LANES, WATCH, Bucket, Gate, Lane, Places, Throttle
-from podberth.kube.line import Response
-from podberth.kube.streaming import Stream
-
-if TYPE_CHECKING:
-    from podberth.kube.proxied import Proxied
+from podberth.kube.http1 import ConnectionPool, Response, Stream
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -83,12 +77,9 @@ class Client:
         self._qps = qps
         self._burst = burst
         self._timeout = timeout
-        self._exchange = Exchange(connection.host, connection.server_name, clock)
-        self._proxied: Proxied | None = None
-        self._fixed: list[tuple[str, str]] = []
-        """What goes with every request."""
+        self._pool = ConnectionPool(connection, clock)
         self._headers = ""
-        """The same headers as lines of a request."""
+        """The headers that go with every request, as lines."""
         self._lanes: dict[str, _LaneState] = {}
         self._rng = rng
         self._clock = clock
@@ -100,19 +91,13 @@ class Client:
         for lane in LANES:
             own = Throttle(Bucket(self._qps, self._burst), self._clock, loop.call_later) if lane.own_bucket else shared
             self._lanes[lane.name] = _LaneState(lane, own, self._rng)
-        if self.connection.proxy is not None:
-            from podberth.kube.proxied import Proxied
-
-            self._proxied = Proxied(self.connection)
         await self._refresh(force=False)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._exchange.close()
-        if self._proxied is not None:
-            await self._proxied.close()
+        self._pool.close()
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -134,9 +119,9 @@ class Client:
         """Send and read to the end. `path` and `query` are already encoded; `timeout` in seconds.
 
         `since`: when what this is for began, by the client's clock; in a lane that is full, what began first goes
-        first. Without it: now. `patience`, `on_send`: as in `Exchange.send`. A 401 renews the credentials and is tried
-        once more; 429 and 503 with Retry-After pause the whole lane and are tried again up to `tries` times in all,
-        whatever the verb: the server says that it did nothing.
+        first. Without it: now. `patience`, `on_send`: as in `ConnectionPool.send`. A 401 renews the credentials and is
+        tried once more; 429 and 503 with Retry-After pause the whole lane and are tried again up to `tries` times in
+        all, whatever the verb: the server says that it did nothing.
         """
         state = self._lanes[lane.name]
         attempt = 1
@@ -237,14 +222,11 @@ class Client:
         They had their turn already (`turns`). Nothing is tried again here: what was not answered, or was refused for a
         while, is for whoever asks to send by itself. Raises Unreachable if nothing was sent.
         """
-        connection, exchange = self.connection, self._exchange
-        if self._proxied is not None:
-            return []
-        if connection.credentials.due():
+        if self.connection.credentials.due():
             await self._refresh(force=False)
         left, headers = self._left(verb, lane), self._headers
-        messages = [exchange.message(verb, path, headers, body, kind) for path, body, kind in requests]
-        return await exchange.send_many(messages, connection.context(), self._timeout, left, bodies=bodies)
+        messages = [self._pool.message(verb, path, headers, body, kind) for path, body, kind in requests]
+        return await self._pool.send_many(messages, self._timeout, left, bodies=bodies)
 
     async def replace(self, path: str, body: bytes, *, lane: Lane = API) -> bytes:
         """PUT an object; its resourceVersion in the body makes it conditional."""
@@ -317,21 +299,11 @@ class Client:
         target = f"{path}?{query}" if query else path
         seconds = self._timeout if timeout is None else timeout
         try:
-            if self._proxied is not None:
-                headers = [(name, value) for name, value in self._fixed if name != "Accept" or not lane.accept]
-                headers += [("Accept", lane.accept)] if lane.accept else []
-                headers = headers if body is None else [*headers, ("Content-Type", content_type)]
-                answer = await self._proxied.send(
-                    verb, target, headers, body, seconds, left, patience=patience, on_send=on_send
-                )
-            else:
-                lines = self._headers
-                if lane.accept:
-                    lines = lines.replace(f"Accept: {JSON}\r\n", f"Accept: {lane.accept}\r\n", 1)
-                message = self._exchange.message(verb, target, lines, body, content_type)
-                answer = await self._exchange.send(
-                    verb, message, connection.context(), seconds, left, patience=patience, on_send=on_send
-                )
+            lines = self._headers
+            if lane.accept:
+                lines = lines.replace(f"Accept: {JSON}\r\n", f"Accept: {lane.accept}\r\n", 1)
+            message = self._pool.message(verb, target, lines, body, content_type)
+            answer = await self._pool.send(verb, message, seconds, left, patience=patience, on_send=on_send)
         except Unreachable as error:
             if not error.timed_out:
                 connection.recheck_tls()  # TLS 1.3 tells of a refused client certificate only after the handshake
@@ -347,10 +319,7 @@ class Client:
             await self._refresh(force=False)
         target = f"{path}?{query}" if query else path
         try:
-            if self._proxied is not None:
-                return await self._proxied.open(target, self._fixed, idle)
-            message = self._exchange.message("GET", target, self._headers, None, JSON)
-            return await self._exchange.open(message, connection.context(), idle)
+            return await self._pool.open(self._pool.message("GET", target, self._headers, None, JSON), idle)
         except Unreachable as error:
             if not error.timed_out:
                 connection.recheck_tls()
@@ -381,8 +350,7 @@ class Client:
         fixed = [("User-Agent", self.connection.user_agent), ("Accept", JSON), *self.connection.headers]
         if header is not None:
             fixed.append(("Authorization", header))
-        self._fixed = [(name, _one_line(value)) for name, value in fixed]
-        self._headers = "".join(f"{name}: {value}\r\n" for name, value in self._fixed)
+        self._headers = "".join(f"{name}: {_one_line(value)}\r\n" for name, value in fixed)
 
 
 async def _rest(stream: Stream) -> bytes:

@@ -26,10 +26,10 @@ from podberth.kube.client import Client
 from podberth.kube.cross_check import Back, CrossCheck, Lost
 from podberth.kube.errors import ApiError, Unreachable, without_trace
 from podberth.kube.flow import CHECK, WATCH
+from podberth.kube.http1 import Stream
 from podberth.kube.listwatch import AskVersion, FetchPage, ListWatch, OpenWatch, Pause, Phase, object_of
 from podberth.kube.resources import Resource
 from podberth.kube.slices import Slices
-from podberth.kube.streaming import Stream
 
 IDLE_SECONDS = 67.0
 BATCH_OBJECTS = 1000  # a list is delivered in parts, with a turn for the event loop between them

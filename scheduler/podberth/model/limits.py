@@ -35,6 +35,10 @@ class Limits(Struct, forbid_unknown_fields=True, rename="camel", frozen=True, gc
     """Resources that the pod requests, whichever containers do."""
     host_ports: int = 256
     volumes: int = 128
+    resource_claims: int = 128
+    """Claims for devices, and claim templates. What one claim asks for is limited by the API server."""
+    annotation_bytes: int = 65_536
+    """Characters of the values of all annotations that plugins read, together."""
     labels: int = 256
 
 

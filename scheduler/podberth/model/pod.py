@@ -223,8 +223,10 @@ class Interner:
         found = self.known_shapes.get(key)
         if found is None:
             alike = Alike(self._by_spec.get(of_spec), self._by_terms.get(of_terms))
-            found = parse_shape(pod, affinity, promise, in_group=in_group, alike=alike, limits=self.limits)
-            found.annotation_problem, found.annotations = problem, annotations
+            found = parse_shape(
+                pod, affinity, promise, in_group=in_group, annotations=annotations, alike=alike, limits=self.limits
+            )
+            found.annotation_problem = problem
             found.weight = _weight(key)
             self.known_shapes.put(key, found, found.weight)
             if found.weight <= LENDS and found.lends_terms:

@@ -10,6 +10,7 @@ import msgspec
 
 from podberth.model import wire
 from podberth.model.devices import IMPLICIT_PREFIX
+from podberth.model.limits import Count
 from podberth.model.quantity import NANO
 from podberth.model.resources import PodResources, is_extended
 
@@ -39,10 +40,13 @@ class DeviceContainer(NamedTuple):
     requests: Mapping[str, int]
 
 
-def pod_claims(spec: wire.PodSpec) -> tuple[PodClaim, ...]:
-    """The claims for devices."""
+def pod_claims(spec: wire.PodSpec, count: Count) -> tuple[PodClaim, ...]:
+    """Return the claims for devices that are within the limits."""
     text = wire.present(spec.resource_claims)
-    return claims_of(_claims_decoder.decode(text)) if text else ()
+    if not text:
+        return ()
+    claims, most = claims_of(_claims_decoder.decode(text)), count.limits.resource_claims
+    return claims if count.allows(len(claims), most, "resource claims") else claims[:most]
 
 
 def claims_of(written: Iterable[wire.PodClaim]) -> tuple[PodClaim, ...]:

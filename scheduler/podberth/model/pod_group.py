@@ -97,6 +97,8 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
     """By annotation: its pods had better be on nodes with the same value of this label."""
     problems: tuple[str, ...] = ()
     """Parts of it that can't be read, and are left out."""
+    too_large: str | None = None
+    """Which limit it is beyond (`podberth/model/limits.py`), so that no pod of it is tried; None: none."""
 
     @property
     def namespace(self) -> str:

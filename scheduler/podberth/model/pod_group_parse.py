@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 from msgspec import Raw, field
 
+from podberth.model.limits import Count
 from podberth.model.pod import Interner
 from podberth.model.pod_devices import claims_of
 from podberth.model.pod_group import (
@@ -140,12 +141,14 @@ def parse_pod_group(raw: bytes, interner: Interner) -> PodGroup:
     )
 
 
-def parse_coscheduling_group(raw: bytes, _interner: Interner) -> PodGroup:
+def parse_coscheduling_group(raw: bytes, interner: Interner) -> PodGroup:
     """A PodGroup of scheduling.x-k8s.io. Raises msgspec.DecodeError when the bytes are not one."""
     wired = _coscheduling.decode(raw)
     meta, spec = wired.metadata, wired.spec
     resources: dict[str, int] | None = None
     problems: list[str] = []
+    count = Count(interner.limits)
+    count.allows(len(spec.min_resources or ()), count.limits.resources, "resources in minResources")
     if spec.min_resources is not None:
         nano, problems = parse_amounts(spec.min_resources, "spec.minResources")
         resources = in_units(nano)
@@ -164,6 +167,7 @@ def parse_coscheduling_group(raw: bytes, _interner: Interner) -> PodGroup:
         required_topology=required,
         preferred_topology=preferred,
         problems=tuple(problems),
+        too_large=count.excess,
     )
 
 

@@ -52,13 +52,14 @@ def parse_shape(
     promise: str | None = None,
     *,
     in_group: bool = False,
+    annotations: Mapping[str, str] = _NO_ANNOTATIONS,
     alike: Alike = NOTHING_ALIKE,
     limits: Limits = LIMITS,
 ) -> PodShape:
     """Parse what decides a pod's placement. Bad parts end up in `problem` and `warnings`, never in an exception.
 
     `affinity`: the JSON to go by as spec.affinity, or nothing; `promise`: the text of its annotation. `in_group`: it
-    names a pod group. `alike`: shapes from which parts may be taken over.
+    names a pod group. `annotations`: those that plugins read. `alike`: shapes from which parts may be taken over.
 
     Raises msgspec.ValidationError when a field has the wrong JSON type.
     """
@@ -71,10 +72,12 @@ def parse_shape(
     selector = wire.present(spec.node_selector)
     shape.node_selector = _node_selector(wire.texts_decoder.decode(selector), count) if selector else ()
     shape.promise = parse_promise(promise)
-    shape.claims = pod_claims(spec)
+    shape.claims = pod_claims(spec, count)
     shape.in_group = in_group
     shape.annotation_problem = None
-    shape.annotations = _NO_ANNOTATIONS
+    length = sum(map(len, annotations.values()))
+    fits = count.allows(length, limits.annotation_bytes, "characters of annotations that plugins read")
+    shape.annotations = annotations if fits else _NO_ANNOTATIONS
     if alike.spec is not None:
         shape.take_over(alike.spec, OF_SPEC)
     else:

@@ -8,8 +8,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from podberth.app.bindings import MOST_SENT, SEND_AGAIN, SETTLED, Bindings, Everything
-from podberth.app.under_way import UnderWay
+from podberth.app.reporting import UnderWay
+from podberth.app.watch import Freshness
+from podberth.app.writer import MOST_SENT, SEND_AGAIN, SETTLED, Bindings
 from podberth.engine.instructions import Bind, Withdraw
 from podberth.engine.stimuli import BindFailed, BindWithdrawn, Bound, Stimulus
 from podberth.framework.decision import Decision
@@ -29,7 +30,7 @@ CONFLICT = ApiError(409, "Conflict", 'pod p is already assigned to node "n"')
 PAGE = b"<html>back soon</html>"
 
 
-class Sight(Everything):
+class Sight:
     """What is known of the cluster, as a test changes it."""
 
     def __init__(self, world: "World") -> None:
@@ -39,7 +40,7 @@ class Sight(Everything):
         self._world = world
 
     @property
-    def clear(self) -> bool:  # type: ignore[override]
+    def clear(self) -> bool:
         return self._world.now >= self.clear_from
 
 
@@ -78,9 +79,9 @@ class World:
             self.answers.append,
             self.under_way,
             self.bound,
+            cast(Freshness, self.freshness),
             clock=lambda: self.now,
             sleep=self.sleep,
-            view=lambda: self.freshness,
         )
 
     def bound(self, bind: Bind) -> None:

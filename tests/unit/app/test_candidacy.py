@@ -18,7 +18,7 @@ import pytest
 from msgspec.structs import replace
 
 from podberth.apiserver import ApiServer
-from podberth.app.candidacy import candidacy
+from podberth.app.lease import candidacy
 from podberth.framework.config import SchedulerConfiguration, default_configuration
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection

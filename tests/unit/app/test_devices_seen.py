@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from podberth.app import cluster_watch
+from podberth.app import watch
 from podberth.kube.resources import DEVICE_CLASSES, POD_GROUPS, Resource
 from podberth.plugins.dynamic_resources.selecting import EVALUATING
 
@@ -25,7 +25,7 @@ async def test_cel_is_imported_with_the_first_of_them(monkeypatch: pytest.Monkey
         done.append(work)
         return "under way"
 
-    monkeypatch.setattr(cluster_watch, "beside", beside)
+    monkeypatch.setattr(watch, "beside", beside)
     world = Followed()
     seen: list[tuple[Resource, list[dict[str, Any]]]] = [(DEVICE_CLASSES, []), (POD_GROUPS, [group("train")])]
     for resource, objects in seen:

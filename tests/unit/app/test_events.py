@@ -10,9 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from podberth.apiserver import protobuf
-from podberth.app import events as room
-from podberth.app.events import TOGETHER, TRUST, Events, Written
-from podberth.app.waiting_writes import FEW, MOST
+from podberth.app import reporting as room
+from podberth.app.reporting import FEW, MOST, TOGETHER, TRUST, Events
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.writes import PodRef, event
@@ -93,8 +92,7 @@ class World:
     def __init__(self, server: ApiServer, client: Client) -> None:
         self.server = server
         self.client = client
-        self.written = Written()
-        self.events = Events(client, self.written)
+        self.events = Events(client)
 
     def write(self, count: int, namespace: str = "default") -> None:
         for i in range(count):
@@ -104,7 +102,7 @@ class World:
 
     async def written_all(self) -> tuple[int, int]:
         assert await self.events.drain(30.0) == 0
-        return self.written.events, self.written.events_dropped
+        return self.events.written, self.events.dropped
 
 
 @asynccontextmanager
@@ -158,7 +156,7 @@ async def test_events_that_are_cut_off_are_counted() -> None:
         assert await world.written_all() == (3, 0)
         world.write(40)
         assert await world.events.drain(0.0) == 40
-        assert (world.written.events, world.written.events_dropped) == (3, 40)
+        assert (world.events.written, world.events.dropped) == (3, 40)
 
 
 @pytest.mark.parametrize("after", [0, 1, 7])
@@ -212,7 +210,7 @@ async def test_a_page_for_people_is_no_event_that_was_taken(world: World, pages:
 
 async def test_nobody_listens(world: World) -> None:
     async with Client(Connection("http://127.0.0.1:1"), qps=-1, protobuf=True) as client:
-        world.events = Events(client, world.written)
+        world.events = Events(client)
         world.write(3)
         assert await world.written_all() == (0, 3)
 
@@ -222,17 +220,17 @@ async def test_where_nothing_but_one_at_a_time_works_they_go_one_by_one(world: W
     for _ in range(TRUST):
         world.server.says = iter((b"",))
         world.write(2)
-        assert await world.written_all() == (world.written.events, 0)
+        assert await world.written_all() == (world.events.written, 0)
     world.server.together = 0
     world.write(5)
     await world.written_all()
     assert world.server.together == 1
-    assert world.written.events == 2 * TRUST + 5
+    assert world.events.written == 2 * TRUST + 5
 
 
 async def test_too_many_are_dropped(world: World) -> None:
     world.write(MOST + 3)
-    assert world.written.events_dropped == 3
+    assert world.events.dropped == 3
     assert await world.events.drain(0.0) == MOST
     world.write(1)
     assert await world.written_all() == (1, MOST + 3)
@@ -241,11 +239,11 @@ async def test_too_many_are_dropped(world: World) -> None:
 async def test_a_crowd_drops_its_own_events_only(world: World) -> None:
     """As many as may wait are those of one namespace: another one's are written all the same."""
     world.write(MOST + 3, "crowd")
-    assert world.written.events_dropped == 3
+    assert world.events.dropped == 3
     world.write(FEW, "other")
-    assert world.written.events_dropped == 3
+    assert world.events.dropped == 3
     world.write(1, "other")
-    assert world.written.events_dropped == 4
+    assert world.events.dropped == 4
     assert await world.events.drain(0.0) == MOST + FEW
 
 
@@ -262,7 +260,7 @@ async def test_namespaces_take_turns() -> None:
         world.write(100, "crowd")
         world.write(1, "other")
         assert await world.events.drain(1.0) == 96
-    assert world.written.events == 5
+    assert world.events.written == 5
     assert sorted(world.server.of.values()) == [1, 4]
 
 

@@ -13,7 +13,7 @@ from podberth.kube.errors import ApiError
 from podberth.kube.lease import Elector
 from podberth.service.pages import health
 from podberth.service.serving import Endpoints, Gate
-from tests.unit.app.test_freshness import FORBIDDEN, World
+from tests.unit.app.test_watch import FORBIDDEN, World
 from tests.unit.service.test_serving import everybody, serving
 
 PAGE = Path(__file__).parents[3] / "docs" / "evictor.md"

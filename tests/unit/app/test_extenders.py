@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from podberth.app.extenders import ExtenderBinder, Extenders
-from podberth.app.originals import Originals
+from podberth.app.watch import Originals
 from podberth.engine.instructions import AskExtenders
 from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed, Stimulus
 from podberth.framework.binding import AssumedPod, BindResult

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from podberth.app import families
+from podberth.app import metrics
 from podberth.app.writer import Writer
 from podberth.engine.instructions import DeviceGivenTwice
 from podberth.kube.client import Client
@@ -39,8 +39,8 @@ async def test_counted_and_told() -> None:
     for name in ("p", "q"):
         writer.carries[DeviceGivenTwice](DeviceGivenTwice(Decoder().pod(wire.encode(pod(name))), NOTE))
     assert await writer.drain(30.0) == 0
-    assert writer.written.devices_given_twice == 2
+    assert writer.devices_given_twice == 2
     assert {(event["type"], event["reason"], event["note"]) for event in api.created} == {
         ("Warning", "DeviceGivenTwice", NOTE)
     }
-    assert families.DEVICES_TWICE.name == "berth_devices_given_twice_total"
+    assert metrics.DEVICES_TWICE.name == "berth_devices_given_twice_total"

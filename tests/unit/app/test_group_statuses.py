@@ -8,10 +8,9 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from podberth.app import group_statuses, waiting_writes
-from podberth.app.events import TOGETHER, TRUST
+from podberth.app import group_statuses, reporting
 from podberth.app.group_statuses import AT_ONCE, GroupStatuses
-from podberth.app.under_way import UnderWay
+from podberth.app.reporting import TOGETHER, TRUST, UnderWay
 from podberth.engine.instructions import DisruptGroup, SetGroupCondition
 from podberth.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
 from podberth.kube.errors import ApiError, Unreachable
@@ -362,7 +361,7 @@ async def test_a_storm_is_written_once_for_each_group_and_namespaces_take_turns(
 
 async def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_statuses, "MOST", 30)
-    monkeypatch.setattr(waiting_writes, "FEW", 5)
+    monkeypatch.setattr(reporting, "FEW", 5)
     api = Api()
     api.open.clear()
     for i in range(50):

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from podberth.apiserver import ApiServer
-from podberth.app.heartbeat import beat, heartbeat
+from podberth.app.lease import beat, heartbeat
 from podberth.framework.config import SchedulerConfiguration, default_configuration
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection

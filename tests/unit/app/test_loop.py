@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from podberth.app import scheduler as scheduler_module
-from podberth.app.freshness import Freshness
 from podberth.app.scheduler import LET_GO_BESIDE, LOOP_TURNS, Scheduler
+from podberth.app.watch import Freshness
 from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Failed, Instruction
 from podberth.engine.queue.queued import Place

@@ -120,10 +120,11 @@ async def test_a_kind_that_is_forbidden_does_not_count_unless_it_did() -> None:
 
 async def test_both_kinds_are_two_in_metrics_and_the_readiness() -> None:
     world = Followed()
-    called = [reflector.resource.called for reflector in world.scheduler.watch.reflectors]
+    freshness = world.scheduler.freshness
+    called = [reflector.resource.called for reflector in freshness.reflectors]
     assert len(set(called)) == len(called)
     assert set(called) >= {"PodGroup", "PodGroup.scheduling.x-k8s.io"}
-    assert set(world.scheduler.watch.awaited()) >= {"PodGroup", "PodGroup.scheduling.x-k8s.io"}
+    assert {one.resource.called for one in freshness.awaited()} >= {"PodGroup", "PodGroup.scheduling.x-k8s.io"}
     await world.lists(POD_GROUPS, ABSENT)
     await world.lists(COSCHEDULING_POD_GROUPS, [])
-    assert not {"PodGroup", "PodGroup.scheduling.x-k8s.io"} & set(world.scheduler.watch.awaited())
+    assert not {"PodGroup", "PodGroup.scheduling.x-k8s.io"} & {one.resource.called for one in freshness.awaited()}

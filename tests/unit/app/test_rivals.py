@@ -10,10 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from podberth.apiserver import ApiServer
-from podberth.app.candidacy import candidacy, lease_annotations
 from podberth.app.evictor import launch
 from podberth.app.evictor.launch import Post
-from podberth.app.rivals import Rivals
+from podberth.app.lease import Rivals, candidacy, lease_annotations
 from podberth.evictor.gates import Settings
 from podberth.framework.config import decode
 from podberth.kube.client import Client
@@ -127,9 +126,9 @@ async def test_leases_that_may_not_be_read() -> None:
 
 async def test_a_tenant_with_many_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever may write Leases can say anything in them: so much is read, told and logged, and no more."""
-    monkeypatch.setattr("podberth.app.rivals.PAGE", 10)
-    monkeypatch.setattr("podberth.app.rivals.PAGES", 4)
-    monkeypatch.setattr("podberth.app.rivals.MOST", 15)
+    monkeypatch.setattr("podberth.app.lease.PAGE", 10)
+    monkeypatch.setattr("podberth.app.lease.PAGES", 4)
+    monkeypatch.setattr("podberth.app.lease.MOST", 15)
     asked = []
     async with ApiServer() as server, Client(Connection(host=server.url), qps=-1) as client:
         for i in range(60):

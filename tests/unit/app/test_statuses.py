@@ -6,9 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from podberth.app import statuses, waiting_writes
-from podberth.app.statuses import AT_ONCE, BESIDE_BINDINGS, LATELY_SECONDS, LONGEST_REST, REST, Statuses
-from podberth.app.under_way import UnderWay
+from podberth.app import reporting
+from podberth.app.reporting import AT_ONCE, BESIDE_BINDINGS, LATELY_SECONDS, LONGEST_REST, REST, Statuses, UnderWay
 from podberth.engine.stimuli import Stimulus, Unwritten
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
@@ -125,8 +124,8 @@ async def test_a_storm_is_written_once_for_each_pod() -> None:
 
 async def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A storm of unschedulable pods of one tenant: beyond the bound they have to say it again; others don't."""
-    monkeypatch.setattr(statuses, "MOST", 500)
-    monkeypatch.setattr(waiting_writes, "FEW", 20)
+    monkeypatch.setattr(reporting, "MOST", 500)
+    monkeypatch.setattr(reporting, "FEW", 20)
     api = Api()
     api.open.clear()
     for i in range(550):
@@ -305,7 +304,7 @@ async def test_a_pod_that_is_always_newer_is_left_for_later() -> None:
     api.get = and_changes  # type: ignore[method-assign]
     api.statuses.want(each, ("Unschedulable", "no"), None)
     await api.done()
-    assert (seen, api.answers, api.patches) == (statuses.TRIES, [Unwritten("default/p")], [])
+    assert (seen, api.answers, api.patches) == (reporting.TRIES, [Unwritten("default/p")], [])
 
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["gone", "replaced"])

@@ -13,11 +13,11 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
+from podberth.app.endpoints import PATH, Storyteller
 from podberth.app.scheduler import Scheduler
-from podberth.app.storyteller import PATH, Storyteller
 from podberth.cli import story as story_module
-from podberth.engine.story import LONGEST
-from podberth.engine.story_entries import Failed
+from podberth.engine.history import LONGEST
+from podberth.engine.story import Failed
 from podberth.explain.report.timeline import after
 from podberth.service.certificate import Certificate, self_signed
 from podberth.service.serving import Address, Endpoints, Gate, Serving
@@ -188,7 +188,7 @@ def test_a_replica_that_stands_by(berth: Berth, port: Port) -> None:
 
 def test_what_was_left_out(berth: Berth, port: Port) -> None:
     """Where it was, and how many; control characters of messages are not obeyed."""
-    story = port.engine.queue.stories.get("web")
+    story = port.engine.history.stories.get("web")
     for i in range(3 * LONGEST):
         story.note(Failed(port.harness.now, i, "Unschedulable", f"{i}\x1b[2J", frozenset(), None))
     found = berth("story", "web", *options(port))
@@ -200,7 +200,7 @@ def test_what_was_left_out(berth: Berth, port: Port) -> None:
 
 def test_points(berth: Berth, port: Port) -> None:
     """With durations, where the attempt was measured."""
-    story = port.engine.queue.stories.get("web")
+    story = port.engine.history.stories.get("web")
     story.note(Failed(port.harness.now, 3, "Unschedulable", "no", frozenset(), [1.0, "PreFilter", "Success", 1.002]))
     found = berth("story", "pod/web", "--points", *options(port))
     assert "               PreFilter        2.000 ms  Success\n" in found.out

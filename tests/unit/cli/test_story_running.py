@@ -16,9 +16,9 @@ from structlog.testing import capture_logs
 
 from podberth.apiserver import ApiServer, StatusError
 from podberth.apiserver import server as embedded
+from podberth.app.endpoints import PATH, Storyteller
 from podberth.app.scheduler import Scheduler
-from podberth.app.storyteller import PATH, Storyteller
-from podberth.engine.story_entries import Entry
+from podberth.engine.story import Entry
 from podberth.framework.binding import BindResult, Hold
 from podberth.framework.config import decode
 from podberth.framework.plugin import Plugin
@@ -107,7 +107,7 @@ class World:
             async with asyncio.timeout(PATIENCE):
                 while not set(kinds) <= set(kept):
                     await asyncio.sleep(0.005)
-                    story = self.scheduler.engine.story_of("default", name)
+                    story = self.scheduler.engine.history.story_of("default", name)
                     kept = [] if story is None else [entry.kind for entry in story.entries]
         except TimeoutError:
             raise AssertionError(f"{name}: wanted {kinds}; there is\n{(await self.ask(name)).out}") from None

@@ -59,7 +59,7 @@ def test_another_alternative_is_taken() -> None:
 def test_the_story_says_that_it_found_something(wanted: tuple[str, ...], is_said: bool) -> None:
     """Beside what is written; of what kube-scheduler finds as well, nothing."""
     harness, _ = begun(1000, *wanted)
-    story = harness.engine.story("default/p")
+    story = harness.engine.history.story("default/p")
     assert story is not None
     texts = [entry.text for entry in story.entries]
     said = "DynamicResources has ResourceClaim default/c written"

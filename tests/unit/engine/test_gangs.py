@@ -105,7 +105,7 @@ def test_pods_wait_for_their_group(gangs: Harness) -> None:
     gangs.put(node("n1"), *members(2))
     assert gangs.cycles() == []
     assert gangs.engine.queue.counts()[Place.GATED] == 2
-    story = gangs.engine.story("train-0")
+    story = gangs.engine.history.story("train-0")
     assert story is not None
     gangs.put(group())
     assert sorted(bound(gangs.cycles())) == ["train-0", "train-1"]

@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from podberth.engine.binding_table import State
+from podberth.engine.history import Stories
 from podberth.engine.queue.group_entry import in_order
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.stimuli import Follows
-from podberth.engine.story import Stories
 from podberth.model.pod_group import NATIVE
 from tests.builders import Object
 
@@ -61,7 +61,7 @@ def turns(harness: Harness) -> Iterator[None]:
 
 def places(harness: Harness) -> set[str]:
     """The places that the gang's pods are in, by their stories."""
-    entries = [harness.engine.story(f"train-{i}") for i in range(MANY - 1)]
+    entries = [harness.engine.history.story(f"train-{i}") for i in range(MANY - 1)]
     return {entry.entries[-1].details.get("queue", "") for entry in entries if entry is not None}
 
 
@@ -78,7 +78,10 @@ def test_all_stories_say_so_when_a_gang_moves_and_are_counted_in_parts(
         assert paid() <= AT_ONCE
     for _ in turns(large):
         assert paid() <= 2 * AT_ONCE
-    assert not large.engine.queue.stories.late
+    while large.engine.next_tick() == 0.0:
+        large.tick(0.0)
+        assert paid() <= 2 * AT_ONCE
+    assert not large.engine.history.stories.late
     settled(large)
 
 

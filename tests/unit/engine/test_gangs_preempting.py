@@ -190,7 +190,7 @@ def test_the_story_of_a_victim_names_the_group(gangs: Harness) -> None:
     gangs.bound("low")
     gangs.put(running("low", "n0"), group("high", 1, 5), member("high", 0, priority=5))
     assert victims(gangs.cycles()) == {"low"}
-    story = gangs.engine.story("low")
+    story = gangs.engine.history.story("low")
     assert story is not None
     texts = [entry.text for entry in story.entries]
     assert "chosen as a victim: has to leave n0 for podgroup default/high" in texts

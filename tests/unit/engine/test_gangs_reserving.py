@@ -249,7 +249,7 @@ def test_who_waited_for_kept_room_is_told_why_it_is_woken(busy: Harness) -> None
     busy.put(*(small(f"s{i}", "3") for i in range(3)))
     left = "s1" if bound(busy.cycles()) != ["s1"] else "s2"
     busy.gone("PodGroup", "train")
-    story = busy.engine.story(left)
+    story = busy.engine.history.story(left)
     assert story is not None
     said = "woken: room is kept for a pod group no longer, which may help against GangScheduling"
     assert story.entries[-1].text.startswith(said)

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Failed, PatchCondition, RecordFailure
-from podberth.engine.stimuli import Put
+from podberth.engine.stimuli import Follows, Put
 from podberth.framework.status import LONGEST_TEXT
 from podberth.model import wire
+from podberth.model.pod_group import NATIVE
 
 from .conftest import Harness, node, pod
 
@@ -243,6 +244,34 @@ def test_ten_thousand_terms() -> None:
     assert failed.message == "too large for this scheduler: 10,000 affinity terms, at most 128"
     harness.put(pod("absurd", affinity=repels(1)))
     assert harness.binds().keys() == {"absurd"}
+
+
+def test_an_active_pod_that_is_given_too_many_labels_is_not_tried() -> None:
+    """It is told which limit it is beyond, and is tried once it is within it again."""
+    harness = cluster()
+    active = pod("active", meta={"uid": "active"})
+    harness.put(active)
+    done = harness.tell(pod("active", meta={"uid": "active"}, labels={f"example.com/{i}": "" for i in range(257)}))
+    (failed,) = [one for one in done if isinstance(one, Failed)]
+    assert failed.message == "too large for this scheduler: 257 labels, at most 256"
+    assert harness.binds() == {}
+    harness.put(active)
+    assert harness.binds().keys() == {"active"}
+
+
+def test_a_pod_of_an_active_group_that_is_given_too_many_labels() -> None:
+    """Its group is not tried: the pod would be bound with it."""
+    harness = cluster()
+    harness.handle(Follows(NATIVE, followed=True))
+    gang = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    harness.put({"kind": "PodGroup", "metadata": {"name": "g", "namespace": "default"}, "spec": gang})
+    spec: Object = {"schedulingGroup": {"podGroupName": "g"}}
+    harness.put(pod("a", **spec), pod("b", **spec))
+    done = harness.tell(pod("b", meta={"uid": "b"}, labels={f"example.com/{i}": "" for i in range(257)}, **spec))
+    assert [one.pod.name for one in done if isinstance(one, Failed)] == ["b"]
+    assert harness.binds() == {}
+    harness.put(pod("b", **spec))
+    assert harness.binds().keys() == {"a", "b"}
 
 
 def test_a_mebibyte_of_annotations() -> None:

@@ -134,7 +134,7 @@ class World:
         wanted = {queued.pod.uid: queued.place.value for queued in self.engine.queue}
         wanted |= {bind.pod.uid: "assumed" for bind in self.binding if self._is_assumed(bind.pod.uid)}
         for uid, state in wanted.items():
-            timeline = self.engine.story(uid)
+            timeline = self.engine.history.story(uid)
             told = None if timeline is None else timeline.state
             if told != state:
                 found.append(f"{uid}: {state}, told as {told}")

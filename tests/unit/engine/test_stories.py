@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from podberth.engine import story as story_module
-from podberth.engine.story import AT_ONCE, FIRST, LONGEST, Stories, Story
-from podberth.engine.story_entries import LONGEST_TEXT, Failed, Left, Queued
+from podberth.engine import history as story_module
+from podberth.engine.history import AT_ONCE, FIRST, LONGEST, Stories, Story
+from podberth.engine.story import LONGEST_TEXT, Failed, Left, Queued
 from tests.unit.work import lines
 
 from .conftest import Harness, node, pod
@@ -185,11 +185,11 @@ def test_the_engine_tells_of_what_went(harness: Harness, monkeypatch: pytest.Mon
     """A pod that waits is known though its story went; who is gone and whose story went is not."""
     monkeypatch.setattr(story_module, "MOST", 5 * AT_ONCE)
     harness.put(node("n1"), pod("first"), *(pod(f"p{i}") for i in range(20)))
-    timeline = harness.engine.story("first")
+    timeline = harness.engine.history.story("first")
     assert timeline is not None
     assert (timeline.entries, timeline.left_out, timeline.state) == ([], 1, "unknown")
     harness.gone("Pod", "first")
-    assert harness.engine.story("first") is None
+    assert harness.engine.history.story("first") is None
 
 
 def test_what_an_entry_takes() -> None:
@@ -219,7 +219,7 @@ def test_an_ordinary_pod_costs_one_payment() -> None:
     harness.cycles()
     for i in range(10):
         harness.bound(f"p{i}")
-    assert harness.engine.queue.stories.entries == 10 * AT_ONCE
+    assert harness.engine.history.stories.entries == 10 * AT_ONCE
 
 
 def test_room_is_made_without_a_look_at_every_namespace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,7 @@ from podberth.engine.engine import Engine
 from podberth.engine.instructions import AskExtenders, PreBindWrite, Preempt
 from podberth.engine.queue.places import FLUSH_AFTER
 from podberth.engine.stimuli import Broke, Cycle, PreBindWriteFailed, VictimStays
-from podberth.engine.story_entries import LONGEST_TEXT
-from podberth.engine.timeline import Told
+from podberth.engine.story import LONGEST_TEXT, Told
 from podberth.framework.binding import AssumedPod, BindResult
 from podberth.framework.config import decode
 from podberth.framework.plugin import Plugin
@@ -36,20 +35,20 @@ NO_CPU = "Insufficient cpu"
 
 def told(harness: Harness, uid: str = "web") -> list[str]:
     """What is told of a pod, without the times."""
-    timeline = harness.engine.story(uid)
+    timeline = harness.engine.history.story(uid)
     assert timeline is not None
     return [entry.text for entry in timeline.entries]
 
 
 def last(harness: Harness, kind: str, uid: str = "web") -> dict[str, Any]:
     """What the last entry of a kind says of its own."""
-    timeline = harness.engine.story(uid)
+    timeline = harness.engine.history.story(uid)
     assert timeline is not None
     return [entry for entry in timeline.entries if entry.kind == kind][-1].details
 
 
 def state(harness: Harness, uid: str = "web") -> str:
-    timeline = harness.engine.story(uid)
+    timeline = harness.engine.history.story(uid)
     assert timeline is not None
     return timeline.state
 
@@ -63,7 +62,7 @@ def test_a_pod_that_is_bound_at_once(harness: Harness) -> None:
     assert state(harness) == "assumed"
     harness.now += 0.5
     harness.bound("web")
-    timeline = harness.engine.story("web")
+    timeline = harness.engine.history.story("web")
     assert timeline is not None
     assert (timeline.api_version, timeline.kind, timeline.state) == ("podberth.dev/v1alpha1", "Story", "bound")
     assert (timeline.pod.namespace, timeline.pod.name, timeline.pod.scheduler_name) == ("default", "web", "berth")
@@ -80,8 +79,8 @@ def test_of_whom_nothing_is_told(harness: Harness) -> None:
     """Pods that are somebody else's, and those that nobody has seen."""
     harness.put(node("n1"), pod("theirs", scheduler="other"), pod("there", nodeName="n1"))
     for uid in ("theirs", "there", "nobody"):
-        assert harness.engine.story(uid) is None
-    assert harness.engine.story_of("default", "theirs") is None
+        assert harness.engine.history.story(uid) is None
+    assert harness.engine.history.story_of("default", "theirs") is None
 
 
 def test_by_name(harness: Harness) -> None:
@@ -93,10 +92,10 @@ def test_by_name(harness: Harness) -> None:
         harness.bound(uid)
         harness.now += 1.0
         harness.lose("Pod", "default", "web", uid)
-    timeline = harness.engine.story_of("default", "web")
+    timeline = harness.engine.history.story_of("default", "web")
     assert timeline is not None
     assert (timeline.pod.uid, timeline.others) == ("second", ("first",))
-    assert harness.engine.story_of("other", "web") is None
+    assert harness.engine.history.story_of("other", "web") is None
 
 
 def test_unschedulable_and_woken(harness: Harness) -> None:
@@ -114,7 +113,7 @@ def test_unschedulable_and_woken(harness: Harness) -> None:
         "woken: node n4 was added, which may help against NodeResourcesFit",
         "attempt 2: assumed on n4 (2 nodes evaluated, 1 feasible)",
     ]
-    woken = harness.engine.story("web").entries[3].details  # type: ignore[union-attr]
+    woken = harness.engine.history.story("web").entries[3].details  # type: ignore[union-attr]
     assert (woken["event"], woken["object"], woken["plugins"]) == ("NodeAdd", "Node n4", ["NodeResourcesFit"])
     assert last(harness, "failed")["reason"] == "Unschedulable"
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import get_args
 
-from podberth.engine.story import FIRST, LONGEST, MOST
-from podberth.engine.story_entries import LONGEST_TEXT, Entry
+from podberth.engine.history import FIRST, LONGEST, MOST
+from podberth.engine.story import LONGEST_TEXT, Entry
 
 
 def test_the_page_names_every_kind_and_field() -> None:

@@ -18,10 +18,9 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from podberth.kube.connection import Connection, Tls
 from podberth.kube.errors import Unreachable
-from podberth.kube.exchange import Exchange
-from podberth.kube.line import Line
-from podberth.kube.streaming import DirectStream
+from podberth.kube.http1 import ConnectionPool, HttpConnection, Stream
 from tests.certificates import Authority
 from tests.unit.kube.conftest import ScriptedServer, until
 from tests.unit.kube.test_reflector import Cluster, reflecting
@@ -42,11 +41,10 @@ def without_collector() -> Iterator[None]:
 
 
 class Served:
-    """A server with TLS that answers each piece it gets, or hangs up; its address, and a client's context."""
+    """A server with TLS that answers each piece it gets, or hangs up; and its address."""
 
     def __init__(self) -> None:
         self.url = ""
-        self.context = ssl._create_unverified_context()
         self.says = ANSWER
         self.hangs_up = False
         self._open: set[asyncio.StreamWriter] = set()
@@ -81,15 +79,15 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         yield made
 
 
-class Watched(Exchange):
-    """An exchange that knows its connections without keeping them."""
+class Watched(ConnectionPool):
+    """A pool that knows its connections without keeping them."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url, None, time.monotonic)
-        self.lines: list[weakref.ref[Line]] = []
+    def __init__(self, url: str, tls: Tls) -> None:
+        super().__init__(Connection(url, tls=tls), time.monotonic)
+        self.lines: list[weakref.ref[HttpConnection]] = []
 
-    async def _handshake(self, context: ssl.SSLContext | None, seconds: float) -> Line:
-        line = await super()._handshake(context, seconds)
+    async def _handshake(self, seconds: float) -> HttpConnection:
+        line = await super()._handshake(seconds)
         self.lines.append(weakref.ref(line))
         return line
 
@@ -97,8 +95,8 @@ class Watched(Exchange):
 @pytest.mark.usefixtures("without_collector")
 async def test_one_that_is_closed(served: Served) -> None:
     """It has carried a request."""
-    made = Watched(served.url)
-    assert (await made.send("GET", made.message("GET", "/x", "", None, ""), served.context, LONG)).body == b"ok"
+    made = Watched(served.url, Tls(verify=False))
+    assert (await made.send("GET", made.message("GET", "/x", "", None, ""), LONG)).body == b"ok"
     (line,) = made.lines
     made.close()
     await until(lambda: line() is None)
@@ -107,10 +105,10 @@ async def test_one_that_is_closed(served: Served) -> None:
 @pytest.mark.usefixtures("without_collector")
 async def test_one_that_carried_a_stream(served: Served) -> None:
     """A watch took it over."""
-    made = Watched(served.url)
-    await made.send("GET", made.message("GET", "/x", "", None, ""), served.context, LONG)
+    made = Watched(served.url, Tls(verify=False))
+    await made.send("GET", made.message("GET", "/x", "", None, ""), LONG)
     (line,) = made.lines
-    stream = await made.open(made.message("GET", "/w", "", None, ""), served.context, LONG)
+    stream = await made.open(made.message("GET", "/w", "", None, ""), LONG)
     assert await stream.read() == b"ok"
     assert line() is None
     stream.abort()
@@ -130,15 +128,15 @@ async def fails(wanted: Awaitable[object]) -> None:
 
 def lines() -> int:
     """How many connections of clients there are that carry no stream, open or not."""
-    return sum(isinstance(one, Line) for one in gc.get_objects())
+    return sum(isinstance(one, HttpConnection) for one in gc.get_objects())
 
 
 @pytest.mark.usefixtures("without_collector")
 async def test_one_on_which_no_answer_came(served: Served) -> None:
     """The server hung up: who asked has its exception, and nobody has the connection."""
     served.hangs_up = True
-    made = Watched(served.url)
-    await fails(made.send("POST", made.message("POST", "/x", "", b"x", "text/plain"), served.context, LONG))
+    made = Watched(served.url, Tls(verify=False))
+    await fails(made.send("POST", made.message("POST", "/x", "", b"x", "text/plain"), LONG))
     await until(lambda: lines() == 0)
 
 
@@ -146,8 +144,8 @@ async def test_one_on_which_no_answer_came(served: Served) -> None:
 async def test_one_whose_stream_was_cut(served: Served) -> None:
     """Whoever read the stream was told."""
     served.says = ENDLESS
-    made = Watched(served.url)
-    stream = await made.open(made.message("GET", "/w", "", None, ""), served.context, LONG)
+    made = Watched(served.url, Tls(verify=False))
+    stream = await made.open(made.message("GET", "/w", "", None, ""), LONG)
     assert await stream.read() == b"ok"
     served.cut()
     await fails(read_on(stream))
@@ -156,7 +154,7 @@ async def test_one_whose_stream_was_cut(served: Served) -> None:
     await until(lambda: carried() is None)
 
 
-async def read_on(stream: DirectStream) -> None:
+async def read_on(stream: Stream) -> None:
     """Until it is cut."""
     while await stream.read():
         pass
@@ -165,15 +163,15 @@ async def read_on(stream: DirectStream) -> None:
 @pytest.mark.usefixtures("without_collector")
 async def test_one_that_never_came_about(served: Served) -> None:
     """The server's certificate is nobody's that is trusted."""
-    made = Watched(served.url)
+    made = Watched(served.url, Tls())
     for _ in range(3):
-        await fails(made.open(made.message("GET", "/w", "", None, ""), ssl.create_default_context(), LONG))
+        await fails(made.open(made.message("GET", "/w", "", None, ""), LONG))
     await until(lambda: lines() == 0)
 
 
 def streams() -> int:
     """How many streams there are, open or not."""
-    return sum(isinstance(one, DirectStream) for one in gc.get_objects())
+    return sum(isinstance(one, Stream) for one in gc.get_objects())
 
 
 @pytest.mark.usefixtures("without_collector")

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from podberth.model.annotated import AnnotationsRead
 from podberth.model.kinds import Decoder
 from podberth.model.limits import Limits
 from podberth.model.pod import Pod
+from podberth.model.pod_group import COSCHEDULING_KIND, PodGroup
 from podberth.model.storage import PersistentVolumeClaim
 from podberth.model.wire import encode
 from tests.builders import pod
@@ -25,6 +27,8 @@ FEW = Limits(
     resources=3,
     host_ports=2,
     volumes=2,
+    resource_claims=2,
+    annotation_bytes=10,
     labels=3,
 )
 
@@ -111,6 +115,10 @@ BEYOND: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "host ports": ({"containers": [_container(0, ports=_ports(3))]}, "3 host ports, at most 2"),
     "volumes": ({"volumes": [{"name": f"v{i}", "emptyDir": {}} for i in range(3)]}, "3 volumes, at most 2"),
+    "claims": (
+        {"resourceClaims": [{"name": f"c{i}", "resourceClaimName": f"c{i}"} for i in range(3)]},
+        "3 resource claims, at most 2",
+    ),
 }
 
 
@@ -137,6 +145,7 @@ def test_what_is_at_a_limit_is_within_it() -> None:
         "tolerations": [{"key": f"k{i}"} for i in range(2)],
         "containers": [_container(i, ports=_ports(1)) for i in range(2)],
         "volumes": [{"name": f"v{i}", "emptyDir": {}} for i in range(2)],
+        "resourceClaims": [{"name": f"c{i}", "resourceClaimName": f"c{i}"} for i in range(2)],
     }
     found = _read(spec, labels={f"k{i}": "v" for i in range(3)})
     assert found.too_large is None
@@ -148,6 +157,20 @@ def test_too_many_labels() -> None:
     found = _read({}, labels={f"k{i}": "v" for i in range(5)})
     assert found.too_large == "too large for this scheduler: 5 labels, at most 3"
     assert found.labels == {"k0": "v", "k1": "v", "k2": "v"}
+
+
+def test_annotations_that_plugins_read() -> None:
+    """All of them together; those that nobody reads do not count, however long they are."""
+    read = AnnotationsRead(of_pods=frozenset(("a/x", "a/y")))
+    for value, told in (
+        ("12345", None),
+        ("123456", "too large for this scheduler: 12 characters of annotations that plugins read, at most 10"),
+    ):
+        made = pod("p")
+        made["metadata"]["annotations"] = {"a/x": value, "a/y": value, "a/z": 100 * "z"}
+        found = Decoder(read, limits=FEW).pod(encode(made))
+        assert found.too_large == told
+        assert found.annotations == ({} if told else {"a/x": value, "a/y": value})
 
 
 def test_all_requests_count_and_terms_within_the_limits_do() -> None:
@@ -183,3 +206,17 @@ def test_a_claims_selector_beyond_the_limits_is_a_mistake() -> None:
     found = Decoder(limits=FEW).of_kind("PersistentVolumeClaim")(encode(document))
     assert isinstance(found, PersistentVolumeClaim)
     assert found.problem == "too large for this scheduler: 4 requirements in spec.selector, at most 3"
+
+
+def test_names_of_resources_that_a_group_needs() -> None:
+    """By the limit that the configuration says."""
+    document = {
+        "metadata": {"name": "g", "namespace": "default", "uid": "g"},
+        "spec": {"minMember": 2, "minResources": {f"example.com/r{i}": "1" for i in range(4)}},
+    }
+    found = Decoder(limits=FEW).of_kind(COSCHEDULING_KIND)(encode(document))
+    assert isinstance(found, PodGroup)
+    assert found.too_large == "too large for this scheduler: 4 resources in minResources, at most 3"
+    within = Decoder().of_kind(COSCHEDULING_KIND)(encode(document))
+    assert isinstance(within, PodGroup)
+    assert within.too_large is None

@@ -8,9 +8,8 @@ from typing import Any
 
 import structlog
 
-from podberth.app.cluster_watch import LIVE_PODS
 from podberth.app.evictor.writer import Writer
-from podberth.app.freshness import NEEDED, Freshness, Malformed, check_seconds, log_refusal
+from podberth.app.watch import Freshness
 from podberth.engine.stimuli import Gone, Put
 from podberth.evictor.evictor import Evictor
 from podberth.evictor.gates import Settings
@@ -22,7 +21,6 @@ from podberth.kube.changes import Change, Deleted
 from podberth.kube.client import Client
 from podberth.kube.evictions import PastEviction, Regarding
 from podberth.kube.machine import MACHINE, Machine
-from podberth.kube.reflector import Reflector
 from podberth.kube.resources import DEVICES, SCHEDULING, Resource
 from podberth.model.kinds import Decoder
 from podberth.model.limits import LIMITS, Limits
@@ -89,9 +87,9 @@ class Watcher:
         self._writer = Writer(
             client, self._receive, self._decoder, leads, about, instance, observe=settings.observe, machine=machine
         )
-        self._malformed = Malformed(machine.monotonic)
-        self._reflectors = [self._reflector(client, resource) for resource in (*SCHEDULING, *DEVICES)]
-        self.freshness = Freshness(self._reflectors, NEEDED, self._awake.set)
+        self.freshness = Freshness(self._awake.set, machine)
+        for resource in (*SCHEDULING, *DEVICES):
+            self._follow(client, resource)
 
     def counts(self) -> Counts:
         """The figures of this term."""
@@ -106,7 +104,7 @@ class Watcher:
         """
         past, read_at = await self.remembered()
         async with asyncio.TaskGroup() as tasks:
-            following = [tasks.create_task(reflector.run()) for reflector in self._reflectors]
+            following = [tasks.create_task(reflector.run()) for reflector in self.freshness.reflectors]
             try:
                 await self._sync()
                 self._restore(past, read_at)
@@ -202,21 +200,14 @@ class Watcher:
                 case _:
                     self._writer.tell(instruction)
 
-    def _reflector(self, client: Client, resource: Resource) -> Reflector[Any]:
-        return Reflector(
+    def _follow(self, client: Client, resource: Resource) -> None:
+        self.freshness.follow(
             client,
             resource,
             self._decoder.of_kind(resource.kind),
             lambda changes, _replaced: self._deliver(resource.kind, changes),
             decode_large=self._decoder_beside.of_kind(resource.kind),
-            field_selector=LIVE_PODS if resource.kind == "Pod" else "",
-            on_malformed=self._malformed,
-            on_refused=log_refusal,
-            check_seconds=check_seconds(resource),
-            on_lost=lambda *lost: self.freshness.lost(*lost),
             on_back=self._back,
-            rng=self._machine.chance,
-            clock=self._clock,
         )
 
     def _deliver(self, kind: str, changes: list[Change[Any]]) -> None:

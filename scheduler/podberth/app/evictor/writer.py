@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from podberth.app.naming import ref
-from podberth.app.under_way import UnderWay
+from podberth.app.reporting import UnderWay, ref
 from podberth.evictor.messages import (
     Answered,
     Evict,

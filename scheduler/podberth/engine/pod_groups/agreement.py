@@ -5,16 +5,14 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
-from podberth.model.limits import LIMITS
 from podberth.model.pod import Pod
 from podberth.model.pod_group import COSCHEDULING, PodGroup
 
 
 def disagreement(group: PodGroup, waiting: Iterable[Pod], with_node: Iterable[Pod], profiles: Mapping[str, Any]) -> str:
     """Return what is wrong, in kube-scheduler's words unless it is a limit of ours; empty: nothing."""
-    resources = len(group.min_resources or ())
-    if resources > LIMITS.resources:
-        return f"too large for this scheduler: {resources:,} resources in minResources, at most {LIMITS.resources:,}"
+    if group.too_large is not None:
+        return group.too_large
     scheduler = preempts = None
     priority = group.priority
     if priority is None and group.key.api != COSCHEDULING:

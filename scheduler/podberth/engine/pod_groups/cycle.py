@@ -14,6 +14,7 @@ from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.binding_table import State
 from podberth.engine.instructions import GroupTried, Outbox
 from podberth.engine.nominator import Nominator
+from podberth.engine.observers import Observers
 from podberth.engine.pod_groups.agreement import disagreement, no_profile
 from podberth.engine.pod_groups.ending import Endings
 from podberth.engine.pod_groups.evicting import Evict, Evictions
@@ -50,6 +51,7 @@ class GroupCycles:
         scheduling: SchedulingCycle,
         binding: BindingCycles,
         outbox: Outbox,
+        observers: Observers,
         pick: Callable[[str, int], int],
         nominator: Nominator,
         evict: Evict,
@@ -63,7 +65,7 @@ class GroupCycles:
         self._tries = Tries(cluster, queue, scheduling, outbox, self._within)
         self.reservations = Reservations(cluster, queue, scheduling, outbox, pick)
         evictions = Evictions(cluster, queue, scheduling, outbox, pick, evict)
-        self._endings = Endings(cluster, queue, binding, outbox, nominator, evictions, self.reservations)
+        self._endings = Endings(cluster, queue, binding, outbox, observers, nominator, evictions, self.reservations)
         self._placements = Placements(cluster, queue, scheduling, self._endings, pick)
         self.attempt: GroupAttempt | None = None
         """The group that is being tried."""

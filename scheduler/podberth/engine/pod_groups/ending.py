@@ -4,7 +4,6 @@ Mirrors kube-scheduler `schedule_one_podgroup.go` (submitPodGroupAlgorithmResult
 """
 
 from podberth.cache.cluster import Cluster
-from podberth.engine import story_writer
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.binding_table import Event, State
 from podberth.engine.instructions import (
@@ -16,6 +15,7 @@ from podberth.engine.instructions import (
     SetGroupCondition,
 )
 from podberth.engine.nominator import Nominator
+from podberth.engine.observers import Observers
 from podberth.engine.pod_groups.evicting import Evictions
 from podberth.engine.pod_groups.plan import Plan
 from podberth.engine.pod_groups.preemption import failed_group
@@ -43,6 +43,7 @@ class Endings:
         queue: SchedulingQueue,
         binding: BindingCycles,
         outbox: Outbox,
+        observers: Observers,
         nominator: Nominator,
         evictions: Evictions,
         reservations: Reservations,
@@ -51,6 +52,7 @@ class Endings:
         self._queue = queue
         self._binding = binding
         self._outbox = outbox
+        self._observers = observers
         self._nominator = nominator
         self._evictions = evictions
         self._reservations = reservations
@@ -158,7 +160,8 @@ class Endings:
             self._nominator.end(queued.pod, now, real=False)
         elif nominated:
             self._nominator.nominate(queued.pod, nominated, now)
-        story_writer.failed(queued, reason, message, member.plugins, now)
+        for hear in self._observers.failed:
+            hear(queued, reason, message, member.plugins, now)
         self._outbox.failed(queued, reason, message, member.plugins, member.decision, nominated)
 
     def _close(self, attempt: GroupAttempt, back: list[Member]) -> None:

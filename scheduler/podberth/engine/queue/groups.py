@@ -11,12 +11,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from podberth.engine import story_entries
 from podberth.engine.instructions import SCHEDULER_ERROR
 from podberth.engine.queue.group_entry import Ended, Entry, in_order
 from podberth.engine.queue.places import FLUSH_AFTER, Cause, Places
 from podberth.engine.queue.queued import Place, QueuedPod
-from podberth.engine.story import Story
 from podberth.framework.status import PluginError
 from podberth.model.limits import TOO_LARGE
 from podberth.model.pod import Pod
@@ -26,8 +24,8 @@ _POD_CAME, _EARLY = Cause("UnscheduledPodAdd"), Cause("PopFromBackoffQ")
 _GROUP_ADDED, _GROUP_UPDATED, _GROUP_GONE = Cause("PodGroupAdd"), Cause("PodGroupUpdate"), Cause("PodGroupDelete")
 MOST_PODS = 10_000
 """A group of which more pods wait is not tried. To ask the plugins about so many takes 30 ms."""
-_NOTED_AT_ONCE = 256
-"""The stories of more pods are counted in later turns."""
+_MANY = 256
+"""Observers are told when more pods move at once."""
 _SHORTEST_DEBT = 0.001
 """Seconds: what is less is lost when it is added to the time."""
 _ANYTHING: frozenset[str] = frozenset()
@@ -82,7 +80,7 @@ class QueuedGroups:
             self._back_off(entry, now, cause)
         if entry.ticket == ticket and queued.entry is entry:
             self._count(entry.place, cause, 1)
-            queued.story.note(self._queued(queued, entry, now, cause))
+            self._tell(queued, entry, 0.0, cause, now, many=False)
 
     def _add(self, entry: Entry, queued: QueuedPod) -> None:
         self._arrivals += 1
@@ -237,7 +235,7 @@ class QueuedGroups:
         queued.pod = entry.pods[pod.uid].pod = pod
         if asked:
             self._places.unschedulable.put(queued)
-        if pod.uid in entry.held:
+        if pod.uid in entry.held or pod.too_large is not None:
             self._ask_about(entry, queued, now)
             self._settle(entry, now, cause)
         elif helps and not entry.trying:
@@ -264,9 +262,8 @@ class QueuedGroups:
         uid = queued.pod.uid
         framework = self._places.frameworks.get(queued.pod.scheduler_name)
         if framework is None:
-            del self._places.pods[uid]
             self.leave(queued)
-            queued.story.end(story_entries.Left(now, "its profile is not configured any more"))
+            self._places.profile_gone(queued, now)
             return
         self._release(entry, uid)
         entry.failing.discard(uid)
@@ -465,20 +462,10 @@ class QueuedGroups:
         self._count(place, cause, len(pods))
         entry.place = place
         entry.ticket = self._places.new_ticket()
-        note = Story.note_later if len(pods) > _NOTED_AT_ONCE else Story.note
-        held = entry.held if place is Place.GATED else {}
-        noted: dict[tuple[frozenset[str], str], story_entries.Queued] = {}
-        plugins = reason = said = None
-        for uid, queued in pods.items():
+        until = order if place is Place.BACKOFF else 0.0
+        for queued in pods.values():
             queued.place = place
-            about = held[uid][1] if uid in held else ""
-            if said is None or queued.plugins is not plugins or about != reason:
-                # Most of them are told what the one before was told.
-                plugins, reason = queued.plugins, about
-                said = noted.get((plugins, about))
-                if said is None:
-                    said = noted[plugins, about] = self._queued(queued, entry, now, cause, order)
-            note(queued.story, said)
+            self._tell(queued, entry, until, cause, now, many=len(pods) > _MANY)
         self._lead(entry, order)
         self._places.fair_share.charge(entry.key.namespace, len(pods), now)
 
@@ -517,19 +504,13 @@ class QueuedGroups:
         entered = (place, cause.event)
         self._places.incoming[entered] = self._places.incoming.get(entered, 0) + pods
 
-    def _queued(
-        self, queued: QueuedPod, entry: Entry, now: float, cause: Cause, order: Any = None
-    ) -> story_entries.Queued:
-        """Return what the story of a pod says of its group's place; the same for all pods with the same reasons."""
-        until = order if entry.place is Place.BACKOFF and order is not None else 0.0
-        reason = self._reason(queued, entry)
-        return story_entries.Queued(now, entry.place, cause.event, cause.about, queued.plugins, until, reason)
-
-    def _reason(self, queued: QueuedPod, entry: Entry) -> str:
-        """Return why PreEnqueue plugins hold a pod, or else another pod of its group."""
-        if not entry.held or entry.place is not Place.GATED:
-            return ""
-        return entry.held.get(queued.pod.uid, next(iter(entry.held.values())))[1]
+    def _tell(self, queued: QueuedPod, entry: Entry, until: float, cause: Cause, now: float, *, many: bool) -> None:
+        """Tell observers of the place of a pod, and of what holds it there, or else another pod of its group."""
+        reason = ""
+        if entry.held and entry.place is Place.GATED:
+            reason = entry.held.get(queued.pod.uid, next(iter(entry.held.values())))[1]
+        for hear in self._places.observers.queued:
+            hear(queued, cause.event, cause.about, until, reason, now, many)
 
 
 def _asks(group: PodGroup) -> tuple[Any, ...]:

@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from podberth.cache.cluster import Cluster
-from podberth.engine import story_entries
 from podberth.engine.instructions import SCHEDULER_ERROR, Outbox
+from podberth.engine.observers import Observers
 from podberth.engine.queue.fair_share import FairShare
 from podberth.engine.queue.heaps import Heap
 from podberth.engine.queue.queued import Place, QueuedPod
 from podberth.engine.queue.unschedulable import UnschedulablePods
 from podberth.engine.stimuli import EventObject, named
-from podberth.engine.story import Stories
 from podberth.framework.events import LABELS, ClusterEvent
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError, shown
@@ -50,8 +49,10 @@ class Places:
         max_backoff: float,
         outbox: Outbox,
         cluster: Cluster,
+        observers: Observers,
     ) -> None:
         self.outbox = outbox
+        self.observers = observers
         self.cluster = cluster
         """What PreEnqueue plugins may look at."""
         self.initial_backoff = initial_backoff
@@ -70,8 +71,6 @@ class Places:
         self.flush = Heap(self.pods)
         self.unschedulable = UnschedulablePods(frameworks, outbox)
         """Unschedulable and gated pods."""
-        self.stories = Stories()
-        """What happened to each pod."""
         self._key_form: list[bool] | None = None
         self._ticket = 0
         self.counts = dict.fromkeys(Place, 0)
@@ -119,8 +118,7 @@ class Places:
         """
         framework = self.frameworks.get(queued.pod.scheduler_name)
         if framework is None:
-            del self.pods[queued.pod.uid]
-            queued.story.end(story_entries.Left(now, "its profile is not configured any more"))
+            self.profile_gone(queued, now)
             return
         try:
             held = framework.pre_enqueue(queued.pod, self.cluster)
@@ -137,6 +135,12 @@ class Places:
         else:
             queued.early = True
             self.to_active(queued, queued.returned_at if queued.attempts else queued.queued_at, now, cause)
+
+    def profile_gone(self, queued: QueuedPod, now: float) -> None:
+        """Let a pod go whose profile is not configured any more."""
+        del self.pods[queued.pod.uid]
+        for hear in self.observers.left:
+            hear(queued.pod.uid, "its profile is not configured any more", now)
 
     def tell_limit(self, queued: QueuedPod) -> None:
         """Tell a pod that it is beyond a limit. It is no error of Berth's, but no node that is added would help."""
@@ -176,9 +180,10 @@ class Places:
         queued.attempts += 1
         queued.errors += 1
         queued.returned_at = now
-        message = story_entries.cut(str(error))
+        queued.trace = None
         plugins = frozenset((error.plugin,))
-        queued.story.note(story_entries.Failed(now, queued.attempts, SCHEDULER_ERROR, message, plugins, None))
+        for hear in self.observers.failed:
+            hear(queued, SCHEDULER_ERROR, str(error), plugins, now)
         self.to_backoff(queued, now, cause)
         self.outbox.failed(queued, SCHEDULER_ERROR, str(error), plugins)
 
@@ -205,7 +210,8 @@ class Places:
         event, about = cause
         entered = (place, event)
         self.incoming[entered] = self.incoming.get(entered, 0) + 1
-        queued.story.note(story_entries.Queued(now, place, event, about, queued.plugins, until, reason))
+        for hear in self.observers.queued:
+            hear(queued, event, about, until, reason, now, False)
 
     def leave(self, queued: QueuedPod) -> None:
         """Take a pod out of where it waits; its heap entries become stale."""

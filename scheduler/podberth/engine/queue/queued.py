@@ -5,7 +5,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from podberth.engine.story import Story
 from podberth.framework.attempt_record import Trace
 from podberth.model.pod import Pod
 
@@ -24,7 +23,8 @@ class QueuedPod(Struct, eq=False):
 
     pod: Pod
     queued_at: float
-    story: Story
+    story: Any = None
+    """Its story, which the history writes."""
     place: Place = Place.ACTIVE
     attempts: int = 0
     first_active: float | None = None

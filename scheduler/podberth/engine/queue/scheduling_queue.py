@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from podberth.cache.cluster import Cluster
 from podberth.engine.instructions import UNSCHEDULABLE, Outbox
 from podberth.engine.no_fits import NoFits
+from podberth.engine.observers import Observers
 from podberth.engine.queue.groups import QueuedGroups
 from podberth.engine.queue.headroom import Room
 from podberth.engine.queue.in_flight_events import InFlightEvents
@@ -30,8 +31,6 @@ _HELD_AT_ONCE = 256
 """How many pods of namespaces beyond their share are held in one turn."""
 _ASKED_BESIDE = 250
 """Steps of questions about pending events before each attempt."""
-_STORIES_AT_ONCE = 256
-"""How many stories have their entries counted in one turn, after a large group has moved."""
 _KEPT_FOR_ASKED = 64
 """How many of the pods nominated for one node are looked at closely; the others are woken."""
 AT_ONCE = 256
@@ -52,14 +51,13 @@ class SchedulingQueue:
         outbox: Outbox,
         cluster: Cluster,
         no_fits: NoFits,
+        observers: Observers,
     ) -> None:
         """`no_fits`: what attempts have found that gave no node."""
-        self.places = Places(frameworks, initial_backoff, max_backoff, outbox, cluster)
+        self.places = Places(frameworks, initial_backoff, max_backoff, outbox, cluster, observers)
         self.groups = QueuedGroups(self.places)
         self.events = InFlightEvents()
         """For pods that are being tried."""
-        self.stories = self.places.stories
-        """What happened to each pod."""
         self.fair_share = self.places.fair_share
         self.unschedulable = self.places.unschedulable
         self.incoming = self.places.incoming
@@ -109,7 +107,7 @@ class SchedulingQueue:
 
     def add(self, pod: Pod, now: float) -> QueuedPod:
         """A pod to schedule: active, gated if a PreEnqueue plugin holds it back, or backing off if that fails."""
-        queued = QueuedPod(pod, now, self.stories.begin(pod.uid, pod.namespace, pod.name, pod.scheduler_name))
+        queued = QueuedPod(pod, now)
         if pod.condition is not None and pod.condition[0] == "False":
             # The condition that the API shows need not be written again.
             queued.written = (pod.condition[1], pod.condition[2], pod.nominated_node_name)
@@ -188,7 +186,7 @@ class SchedulingQueue:
             self.unschedulable.put(queued)
             if woken:
                 self._wake(queued, now, _UPDATED)
-        elif queued.place is Place.GATED:
+        elif queued.place is Place.GATED or pod.too_large is not None:
             self._leave(queued)
             queued.pod = pod
             self.places.enter(queued, now, _UPDATED)
@@ -245,8 +243,6 @@ class SchedulingQueue:
         (SchedulerPopFromBackoffQ). That happens once for each real change that woke the pod (`QueuedPod.early`).
         """
         self.unschedulable.attempted()
-        if self.stories.late:
-            self.stories.catch_up(_STORIES_AT_ONCE)
         if self.has_pending_work and not self._goes_on(now):
             return None
         queued = self._next_active(now)
@@ -320,7 +316,6 @@ class SchedulingQueue:
         """End backoffs that are over and flush pods that waited long. If there are many, the others follow later."""
         if not self.places.counts[Place.ACTIVE]:
             self.unschedulable.idle()
-        self.stories.catch_up(_STORIES_AT_ONCE)
         if self._idle:
             self.groups.take_early(now)
         self.do_pending_work(now)
@@ -420,8 +415,8 @@ class SchedulingQueue:
 
     @property
     def has_pending_work(self) -> bool:
-        """Return whether pods are still being woken, events are pending, or stories are behind."""
-        return bool(self.waking.under_way or self._entering or self.stories.late) or self.behind
+        """Return whether pods are still being woken, or events are pending."""
+        return bool(self.waking.under_way or self._entering) or self.behind
 
     @property
     def behind(self) -> bool:

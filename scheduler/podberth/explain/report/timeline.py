@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from podberth.engine.timeline import Timeline
+from podberth.engine.story import Timeline
 from podberth.explain.report.wording import count, printable
 
 _WIDTH = 11

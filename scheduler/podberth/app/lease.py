@@ -1,4 +1,4 @@
-"""Other live schedulers that serve the same pods, found by their Leases, or by the Bindings that they post first.
+"""Leases: by one a scheduler leads, or shows that it lives, and by those of others it finds who serves the same pods.
 
 Two that hold one Lease take turns. Two with a Lease each (a scheduler in a shell, and one of the chart in another
 namespace) both decide about every pod: each binds what the other has not seen, and nodes are filled twice. A scheduler
@@ -16,15 +16,21 @@ import msgspec
 import structlog
 
 from podberth.framework.config import SchedulerConfiguration
+from podberth.framework.durations import seconds
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
-from podberth.kube.lease import Elector
+from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Candidate, Elector, LeaseLostError, own_identity
 from podberth.kube.machine import boottime
 from podberth.kube.resources import LEASES
-from podberth.kube.schedulers import Lease, LiveSchedulers, served
+from podberth.kube.schedulers import SCHEDULERS, Lease, LiveSchedulers, served
 from podberth.kube.wire import MALFORMED, ListMeta
+from podberth.service.election import candidate, lease_namespace
 from podberth.service.log import RateLimit
 
+SUFFIX = "-heartbeat"
+BEAT_DURATION, BEAT_DEADLINE, BEAT_RETRY = 30.0, 25.0, 10.0
+FIRST_SECONDS = 5.0
+"""A start is for the first bindings."""
 LOOK_SECONDS = 60.0
 PAGE, PAGES = 50, 40
 """Leases of one answer, and answers of one look: whoever may write Leases has no more than these read."""
@@ -36,7 +42,81 @@ MOST = 20
 _NOT_NODES = "metadata.namespace!=kube-node-lease"
 """There is a Lease for each node; none of them is a scheduler's."""
 
-log = structlog.get_logger("rivals")
+log = structlog.get_logger("lease")
+
+
+def candidacy(client: Client, config: SchedulerConfiguration) -> Candidate | None:
+    """A candidate for the Lease; the client sends no write without it. None when there is no election."""
+    wanted = config.leader_election
+    if not wanted.leader_elect:
+        return None
+    namespace, otherwise = lease_namespace(client.connection, wanted.resource_namespace)
+    elector = candidate(
+        client,
+        namespace,
+        wanted.resource_name,
+        duration=seconds(wanted.lease_duration) or DURATION,
+        renew_deadline=seconds(wanted.renew_deadline) or RENEW_DEADLINE,
+        retry=seconds(wanted.retry_period) or RETRY,
+        annotations=lease_annotations(config),
+        otherwise=otherwise,
+    )
+    client.fence = elector.left
+    return elector
+
+
+def lease_annotations(config: SchedulerConfiguration) -> dict[str, str]:
+    """Return what the Lease says of its holder."""
+    return {SCHEDULERS: ",".join(profile.scheduler_name or "" for profile in config.profiles)}
+
+
+def heartbeat(client: Client, config: SchedulerConfiguration) -> Elector | None:
+    """Return who keeps a Lease by which others see whom a scheduler that is not elected schedules for.
+
+    Nothing depends on holding it, and it is not the Lease of the election, which another process may be waiting for.
+    None where a scheduler is elected, whose own Lease says the same.
+    """
+    wanted = config.leader_election
+    if wanted.leader_elect:
+        return None
+    namespace, otherwise = lease_namespace(client.connection, wanted.resource_namespace)
+    name = wanted.resource_name + SUFFIX
+
+    def problem(said: str) -> None:
+        log.warning(
+            "the heartbeat can't be written: policies that send pods here are said to have no live scheduler",
+            namespace=namespace,
+            lease=name,
+            error=said[:300],
+        )
+
+    return Elector(
+        client,
+        namespace,
+        name,
+        own_identity(),
+        duration=BEAT_DURATION,
+        renew_deadline=BEAT_DEADLINE,
+        retry=BEAT_RETRY,
+        annotations=lease_annotations(config),
+        otherwise=otherwise,
+        on_problem=problem,
+    )
+
+
+async def beat(elector: Elector, first: float = FIRST_SECONDS) -> None:
+    """Keep the Lease until cancelled, then give it back; where another process keeps it, wait for its end."""
+    await asyncio.sleep(first)
+    while True:
+        try:
+            await elector.run(_for_ever)
+        except (LeaseLostError, ApiError, Unreachable) as error:
+            log.info("the heartbeat stopped, it goes on in some seconds", reason=str(error)[:300])
+            await asyncio.sleep(BEAT_RETRY)
+
+
+async def _for_ever() -> None:
+    await asyncio.Event().wait()
 
 
 class _Page(msgspec.Struct):

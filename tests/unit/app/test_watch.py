@@ -1,23 +1,33 @@
 """Nothing is decided on a cluster that can't be seen, and everybody is told why."""
 
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
 from typing import Any, cast
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from podberth.app.freshness import NEEDED, STALE_SECONDS, Freshness
 from podberth.app.scheduler import Scheduler
+from podberth.app.watch import STALE_SECONDS, Freshness, Refusals, UnshownClaims
+from podberth.cache.devices import Devices
 from podberth.engine.instructions import Failed
 from podberth.engine.queue.queued import Place
-from podberth.engine.stimuli import Put
+from podberth.engine.stimuli import Gone, Put, Stimulus
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
+from podberth.kube.changes import Counts, Deleted
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.known_objects import KnownObjects
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import NAMESPACES, NODES, PODS, Resource
 from podberth.model import wire
+from podberth.model.devices import AllocatedDevice, Allocation, DeviceID
 from podberth.model.kinds import Decoder
+from podberth.service.log import MOST_LINES
 from tests.builders import configuration, node, pod
 from tests.registered import registry
 
@@ -53,8 +63,9 @@ class World:
     def __init__(self) -> None:
         self.nodes, self.pods, self.others = Kind(NODES), Kind(PODS), Kind(NAMESPACES)
         self.woken = 0
-        kinds = [cast(Reflector[Any], kind) for kind in (self.nodes, self.pods, self.others)]
-        self.freshness = Freshness(kinds, NEEDED, self.wake)
+        self.freshness = Freshness(self.wake)
+        for kind in (self.nodes, self.pods, self.others):
+            self.freshness.listen(cast(Reflector[Any], kind))
 
     def wake(self) -> None:
         self.woken += 1
@@ -209,3 +220,127 @@ async def test_a_binding_that_is_undone() -> None:
     await followed.lists(PODS, [waiting])
     assert all(reflector.astray for reflector in followed.scheduler.watch.reflectors)
     assert followed.scheduler.freshness.histories == 1
+
+
+def ended(phase: str, reason: str, scheduler: str = "berth") -> dict[str, Any]:
+    document = pod("p", on="n1")
+    document["spec"]["schedulerName"] = scheduler
+    document["metadata"]["resourceVersion"] = "7"
+    document["status"] = {"phase": phase, "reason": reason, "message": "Node didn't have enough resource: cpu"}
+    return document
+
+
+@pytest.mark.parametrize(
+    ("id", "document", "want"),
+    [
+        ("no room", ended("Failed", "OutOfcpu"), {"OutOfcpu": 1}),
+        ("too many pods", ended("Failed", "OutOfpods"), {"OutOfpods": 1}),
+        ("a device", ended("Failed", "OutOfexample.com/gpu"), {"other": 1}),
+        ("its program failed", ended("Failed", ""), {}),
+        ("evicted", ended("Failed", "Evicted"), {}),
+        ("ended well", ended("Succeeded", "OutOfcpu"), {}),
+        ("another scheduler's", ended("Failed", "OutOfcpu", "other"), {}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_refused(id: str, document: dict[str, Any], want: dict[str, int]) -> None:
+    """It is gone from the cache by the very event that counts it, so its room is free again."""
+    decoder, refusals = Decoder(), Refusals(["berth"])
+    known = KnownObjects(decoder.pod, Counts())
+    known.on_deleted = refusals.see
+    running = {**document, "status": {"phase": "Pending"}}
+    running["metadata"] = {**document["metadata"], "resourceVersion": "6"}
+    known.upsert(msgspec.Raw(msgspec.json.encode(running)))
+    known.take()
+    known.delete(msgspec.Raw(msgspec.json.encode(document)))
+    (gone,) = known.take()
+    assert isinstance(gone, Deleted)
+    assert dict(refusals.counted) == want
+
+
+def test_what_can_not_be_read_is_gone_all_the_same() -> None:
+    """A status that is none costs nobody anything."""
+    refusals = Refusals(["berth"])
+    refusals.see(msgspec.Raw(b'{"metadata":{"name":"p"},"spec":[],"status":{"phase":"Failed"}}'))
+    assert not refusals.counted
+
+
+DEVICE = DeviceID("gpu.test", "n", "d0")
+
+
+class Server:
+    """The API server's answer to whoever asks for a claim."""
+
+    def __init__(self, answer: Exception | None) -> None:
+        self._answer = answer
+        self.asked: list[str] = []
+
+    async def get(self, path: str) -> bytes:
+        """GET."""
+        self.asked.append(path)
+        if self._answer is not None:
+            raise self._answer
+        return b"{}"
+
+
+def devices() -> Devices:
+    """A claim was made for a pod and written, and its watch has not shown it."""
+    made = Devices()
+    made.assume("\0p", Allocation((AllocatedDevice("r", DEVICE),), None), None)
+    made.name("\0p", ("default", "p-extended-resources-x"))
+    made.written("\0p", "7")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("answer", "gone"),
+    [
+        (ApiError(404, "NotFound", "not found"), True),
+        (ApiError(500, "InternalError", "no"), False),
+        (Unreachable("no route"), False),
+        (None, False),
+    ],
+)
+def test_a_claim_that_is_not_shown_is_asked_for(answer: Exception | None, gone: bool) -> None:
+    """Not the first time, as the watch may only be late; and only "not found" says that it is gone."""
+    heard: list[Stimulus] = []
+    there, server = devices(), Server(answer)
+    looks = UnshownClaims(server, lambda: there, heard.append)  # type: ignore[arg-type]
+    asyncio.run(looks.look())
+    assert server.asked == []
+    asyncio.run(looks.look())
+    assert server.asked == ["/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/p-extended-resources-x"]
+    assert heard == ([Gone("ResourceClaim", "default", "p-extended-resources-x", "")] if gone else [])
+    for stimulus in heard:
+        assert isinstance(stimulus, Gone)
+        there.drop(stimulus.kind, stimulus.namespace, stimulus.name)
+    assert there.allocated.is_taken(DEVICE) is not gone
+
+
+async def test_lines_about_malformed_pods() -> None:
+    """Pods that can't be read at all."""
+    pods = [told(f"p{i}", namespace) for i, namespace in enumerate(["evil"] * 500 + ["team"] * 3)]
+    for one in pods:
+        one["spec"]["priority"] = "high"
+    with capture_logs() as lines:
+        await Followed().lists(PODS, pods)
+    said = [line for line in lines if line["event"] == "an object can't be read and is left out"]
+    assert Counter(line["key"][0] for line in said) == {"evil": MOST_LINES, "team": 3}
+
+
+async def test_lines_about_parts_of_pods() -> None:
+    """Pods of which parts can't be read."""
+    pods = [told(f"p{i}", namespace) for i, namespace in enumerate(["evil"] * 500 + ["team"] * 3)]
+    for one in pods:
+        one["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "much"}}
+    with capture_logs() as lines:
+        await Followed().lists(PODS, pods)
+    said = [line for line in lines if line["event"] == "parts of a pod can't be read and are left out"]
+    assert Counter(line["pod"].partition("/")[0] for line in said) == {"evil": MOST_LINES, "team": 3}
+
+
+def told(name: str, namespace: str) -> dict[str, Any]:
+    """A pod as a list shows it."""
+    made: dict[str, Any] = pod(name, uid=name, namespace=namespace)
+    made["metadata"]["resourceVersion"] = "5"
+    return made

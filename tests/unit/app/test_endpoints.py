@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from podberth.app.endpoints import endpoints
 from podberth.app.evictor.launch import Post
-from podberth.app.families import KEPT_NODES
-from podberth.app.vitals import endpoints
+from podberth.app.metrics import KEPT_NODES
 from podberth.cache.kept_room import KeptRoom
 from podberth.engine.engine import Engine
 from podberth.framework.config import decode

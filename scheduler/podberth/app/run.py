@@ -6,14 +6,12 @@ from functools import partial
 
 from msgspec import Struct
 
-from podberth.app.bindings import TAKEN
-from podberth.app.candidacy import candidacy
 from podberth.app.comparer import Comparer
-from podberth.app.heartbeat import beat, heartbeat
+from podberth.app.endpoints import endpoints
+from podberth.app.lease import Rivals, beat, candidacy, heartbeat
 from podberth.app.reload import Loaded, Reloader
-from podberth.app.rivals import Rivals
 from podberth.app.scheduler import Scheduler
-from podberth.app.vitals import endpoints
+from podberth.app.writer import TAKEN
 from podberth.framework.config import SchedulerConfiguration
 from podberth.framework.runtime import Framework
 from podberth.kube.client import Client

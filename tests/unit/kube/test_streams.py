@@ -12,7 +12,7 @@ import pytest
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, Unreachable
-from podberth.kube.streaming import MOST_WAITING
+from podberth.kube.http1 import MOST_WAITING
 from tests.unit.kube.conftest import until
 
 Say = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -5,25 +5,29 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter as Tally
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from podberth.app import families
-from podberth.app.bindings import FAILURES
+from podberth.app import metrics
 from podberth.app.comparer import Comparer
+from podberth.app.lease import Rivals
 from podberth.app.reload import Reloader
-from podberth.app.rivals import Rivals
 from podberth.app.scheduler import Scheduler
-from podberth.app.storyteller import PATH, Storyteller
+from podberth.app.writer import FAILURES
 from podberth.engine.placement_conflicts import CONSTRAINTS
+from podberth.engine.story import Timeline
 from podberth.kube.client import Client
+from podberth.kube.errors import one_line
 from podberth.kube.lease import Elector
+from podberth.kube.writes import micro_time
 from podberth.service.metrics import Asked, Instrument, Labels
 from podberth.service.pages import Checks
 from podberth.service.serving import Endpoints
 
+PATH = "/debug/story"
+WANTED = "want ?pod=NAMESPACE/NAME or ?uid=UID"
 Values = Mapping[Labels, float]
 _NAMESPACES = 20
 """Namespaces that are named among the costly ones."""
@@ -83,7 +87,7 @@ class _Vitals:
         return self._lost()
 
     def _awaited(self) -> str | None:
-        kinds = self._scheduler.watch.awaited()
+        kinds = [reflector.resource.called for reflector in self._scheduler.freshness.awaited()]
         return f"not listed yet: {', '.join(kinds)}" if kinds else None
 
     def _gap(self) -> str | None:
@@ -95,46 +99,46 @@ class _Vitals:
     # -- numbers -------------------------------------------------------------------------------------------------
 
     def instruments(self) -> list[Instrument]:
-        scheduler, written = self._scheduler, self._scheduler.writer.written
+        scheduler, writer = self._scheduler, self._scheduler.writer
         found: list[Instrument] = [
             *scheduler.meter.instruments(),
-            Asked(families.PENDING, self._pending),
-            Asked(families.QUEUED, lambda: {(*at, "pod"): count for at, count in self._pending().items()}),
-            Asked(families.INCOMING, self._incoming),
-            Asked(families.INCOMING_ENTITIES, lambda: {(*by, "pod"): n for by, n in self._incoming().items()}),
-            Asked(families.CACHE_SIZE, self._cache_size),
-            Asked(families.UNSCHEDULABLE_PODS, self._unschedulable),
-            Asked(families.COSTLY_NAMESPACES, self._costly),
-            Asked(families.KEPT_NODES, self._kept_nodes),
-            Asked(families.IN_FLIGHT, lambda: {(): float(scheduler.engine.in_flight)}),
-            Asked(families.INBOX, lambda: {(): float(scheduler.inbox)}),
-            Asked(families.BIND_FAILURES, self._bind_failures),
-            Asked(families.UNANSWERED, lambda: {(): float(scheduler.writer.bindings.unanswered)}),
-            Asked(families.REFUSALS, lambda: {(why,): float(n) for why, n in scheduler.refusals.counted.items()}),
-            Asked(families.CONFLICTS, lambda: {(what,): float(written.conflicts[what]) for what in CONSTRAINTS}),
-            Asked(families.DEVICES_TWICE, lambda: {(): float(written.devices_given_twice)}),
-            Asked(families.STATUSES_WAITING, lambda: {(): float(len(scheduler.writer.statuses))}),
-            Asked(families.STATUSES_DROPPED, lambda: {(): float(scheduler.writer.statuses.dropped)}),
-            Asked(families.EVENTS_DROPPED, lambda: {(): float(written.events_dropped)}),
-            Asked(families.STALENESS, self._staleness),
+            Asked(metrics.PENDING, self._pending),
+            Asked(metrics.QUEUED, lambda: {(*at, "pod"): count for at, count in self._pending().items()}),
+            Asked(metrics.INCOMING, self._incoming),
+            Asked(metrics.INCOMING_ENTITIES, lambda: {(*by, "pod"): n for by, n in self._incoming().items()}),
+            Asked(metrics.CACHE_SIZE, self._cache_size),
+            Asked(metrics.UNSCHEDULABLE_PODS, self._unschedulable),
+            Asked(metrics.COSTLY_NAMESPACES, self._costly),
+            Asked(metrics.KEPT_NODES, self._kept_nodes),
+            Asked(metrics.IN_FLIGHT, lambda: {(): float(scheduler.engine.in_flight)}),
+            Asked(metrics.INBOX, lambda: {(): float(scheduler.inbox)}),
+            Asked(metrics.BIND_FAILURES, self._bind_failures),
+            Asked(metrics.UNANSWERED, lambda: {(): float(writer.bindings.unanswered)}),
+            Asked(metrics.REFUSALS, lambda: {(why,): float(n) for why, n in scheduler.watch.refusals.counted.items()}),
+            Asked(metrics.CONFLICTS, lambda: {(what,): float(writer.conflicts[what]) for what in CONSTRAINTS}),
+            Asked(metrics.DEVICES_TWICE, lambda: {(): float(writer.devices_given_twice)}),
+            Asked(metrics.STATUSES_WAITING, lambda: {(): float(len(writer.statuses))}),
+            Asked(metrics.STATUSES_DROPPED, lambda: {(): float(writer.statuses.dropped)}),
+            Asked(metrics.EVENTS_DROPPED, lambda: {(): float(writer.events.dropped)}),
+            Asked(metrics.STALENESS, self._staleness),
             Asked(
-                families.WATCHED_OBJECTS,
+                metrics.WATCHED_OBJECTS,
                 lambda: {(r.resource.called,): float(len(r)) for r in scheduler.watch.reflectors},
             ),
-            Asked(families.WATCH_TROUBLE, self._trouble),
+            Asked(metrics.WATCH_TROUBLE, self._trouble),
             Asked(
-                families.WATCH_CHECKS,
+                metrics.WATCH_CHECKS,
                 lambda: {(r.resource.called,): float(r.counts.checks) for r in scheduler.watch.reflectors},
             ),
-            Asked(families.BLIND, lambda: {(): float(bool(scheduler.freshness.gap()))}),
-            Asked(families.RETRIES, lambda: {(str(code),): float(n) for code, n in self._client.retries.items()}),
+            Asked(metrics.BLIND, lambda: {(): float(bool(scheduler.freshness.gap()))}),
+            Asked(metrics.RETRIES, lambda: {(str(code),): float(n) for code, n in self._client.retries.items()}),
         ]
         found += self._reloader.instruments()
         found += scheduler.sources.instruments()
         if self._comparer.found is not None:
-            found.append(Asked(families.DIFFERENCES, lambda: {(): float(self._comparer.found or 0)}))
+            found.append(Asked(metrics.DIFFERENCES, lambda: {(): float(self._comparer.found or 0)}))
         if self._elector is not None:
-            found.append(Asked(families.LEADER, self._leader))
+            found.append(Asked(metrics.LEADER, self._leader))
         return found
 
     def _pending(self) -> Values:
@@ -184,7 +188,7 @@ class _Vitals:
         return {
             (r.resource.called, trouble): float(getattr(r.counts, trouble))
             for r in self._scheduler.watch.reflectors
-            for trouble in families.TROUBLES
+            for trouble in metrics.TROUBLES
         }
 
     def _leader(self) -> Values:
@@ -200,3 +204,60 @@ def _without_keys(document: Any) -> Any:
     if isinstance(document, dict):
         return {k: "REDACTED" if k == "keyData" and v else _without_keys(v) for k, v in document.items()}
     return [_without_keys(value) for value in document] if isinstance(document, list) else document
+
+
+class Storyteller:
+    """`/debug/story`: a pod's story for who asks the serving port, with the times of the calendar.
+
+    Answers for one scheduler, on its event loop. `podberth.engine.story` says what is in a story.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        elector: Elector | None,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        calendar: Callable[[], float] = time.time,
+    ) -> None:
+        self._scheduler = scheduler
+        self._elector = elector
+        self._monotonic = monotonic
+        self._calendar = calendar
+
+    def answer(self, query: Mapping[str, str]) -> tuple[int, str | bytes]:
+        """Status, and JSON or one line that says why there is none."""
+        engine = self._scheduler.engine
+        pod, uid = query.get("pod", ""), query.get("uid", "")
+        namespace, slash, name = pod.partition("/")
+        if bool(pod) == bool(uid) or (pod and not (namespace and slash and name)) or "/" in name:
+            return 400, WANTED
+        timeline = engine.history.story(uid) if uid else engine.history.story_of(namespace, name)
+        if timeline is None:
+            asked = one_line(uid or pod)[:512]
+            return 404, (
+                f"{asked}: no story of this pod; there is one of each pod that was to be scheduled since this process "
+                f"started, and of those that were bound the latest ones are kept{self._stands_by()}"
+            )
+        self._date(timeline)
+        return 200, msgspec.json.encode(timeline)
+
+    def _date(self, timeline: Timeline) -> None:
+        """Add what only who has a clock knows."""
+        now = self._calendar()
+        epoch = now - self._monotonic()
+        for entry in timeline.entries:
+            entry.time = micro_time(epoch + timeline.since + entry.seconds)
+        timeline.told_at = micro_time(now)
+        timeline.leads = self._scheduler.leading
+        if self._elector is not None:
+            timeline.leader = self._elector.term.holder
+            leads_since = self._scheduler.leads_since
+            if self._elector.follows and leads_since is not None and timeline.since < leads_since:
+                timeline.leads_since = micro_time(epoch + leads_since)
+
+    def _stands_by(self) -> str:
+        """Says that another replica has more to tell, if so."""
+        if self._scheduler.leading or self._elector is None:
+            return ""
+        return f". This replica stands by: ask the leader, {self._elector.term.holder or 'once there is one'}"

@@ -69,7 +69,7 @@ async def answer_of(client: FakeClient, *writes: Write, machine: Machine = MACHI
     answers: list[Stimulus] = []
     writer = Writer(cast(Client, client), answers.append, "berth-test", machine=machine)
     decoded = Decoder().pod(wire.encode(pod("p")))
-    writer.pre_bind_write(PreBindWrite(decoded, "n", "VolumeBinding", writes or WRITES, since=0.0))
+    writer.plugin_writes.pre_bind(PreBindWrite(decoded, "n", "VolumeBinding", writes or WRITES, since=0.0))
     assert await writer.drain(5.0) == 0
     (answer,) = answers
     return answer
@@ -166,7 +166,7 @@ OUT = Patch(CLAIM, "u2", "8", {"status": {"reservedFor": [{"$patch": "delete", "
 async def taken_out(client: FakeClient) -> list[Stimulus]:
     answers: list[Stimulus] = []
     writer = Writer(cast(Client, client), answers.append, "berth-test")
-    writer.unreserve_write(UnreserveWrite(Decoder().pod(wire.encode(pod("p"))), (OUT,)))
+    writer.plugin_writes.unreserve(UnreserveWrite(Decoder().pod(wire.encode(pod("p"))), (OUT,)))
     assert answers == [TakingOut("default/p")]
     assert await writer.drain(5.0) == 0
     return answers[1:]
@@ -191,7 +191,7 @@ async def test_pods_that_leave_one_claim_do_so_one_after_the_other() -> None:
     answers: list[Stimulus] = []
     writer = Writer(cast(Client, client), answers.append, "berth-test")
     for name in "pqrs":
-        writer.unreserve_write(UnreserveWrite(Decoder().pod(wire.encode(pod(name))), (OUT,)))
+        writer.plugin_writes.unreserve(UnreserveWrite(Decoder().pod(wire.encode(pod(name))), (OUT,)))
     assert await writer.drain(5.0) == 0
     assert [body["metadata"]["resourceVersion"] for _, body, _ in client.asked] == ["8", "9", "10", "11"]
     told = {one.uid: one.written[CLAIM] for one in answers if isinstance(one, TakenOut)}
@@ -220,7 +220,7 @@ async def test_what_a_post_filter_plugin_could_not_write_is_told(
     """No watch tells of it."""
     told: list[Stimulus] = []
     writer = Writer(cast(Client, FakeClient(*answers)), told.append, "berth-test")
-    writer.post_filter_write(PostFilterWrite(Decoder().pod(wire.encode(pod("p"))), WRITES))
+    writer.plugin_writes.post_filter(PostFilterWrite(Decoder().pod(wire.encode(pod("p"))), WRITES))
     assert await writer.drain(5.0) == 0
     assert told == ([PostFilterWriteFailed("default/p", left)] if left else [])
 
@@ -231,10 +231,10 @@ async def test_what_is_being_written_after_filtering_is_not_written_beside_itsel
     told: list[Stimulus] = []
     writer = Writer(cast(Client, client), told.append, "berth-test")
     for name, writes in (("p", WRITES), ("p", WRITES), ("q", WRITES[:1]), ("p", WRITES[1:])):
-        writer.post_filter_write(PostFilterWrite(Decoder().pod(wire.encode(pod(name))), writes))
+        writer.plugin_writes.post_filter(PostFilterWrite(Decoder().pod(wire.encode(pod(name))), writes))
     assert await writer.drain(5.0) == 0
     assert len(client.asked) == len(WRITES) + 2, "another pod's, and other writes of the same pod"
-    writer.post_filter_write(PostFilterWrite(Decoder().pod(wire.encode(pod("p"))), WRITES))
+    writer.plugin_writes.post_filter(PostFilterWrite(Decoder().pod(wire.encode(pod("p"))), WRITES))
     assert await writer.drain(5.0) == 0
     assert len(client.asked) == 2 * len(WRITES) + 2, "it was answered"
     assert told == []
@@ -257,7 +257,7 @@ async def test_what_the_leader_before_has_begun(first: Exception | str, said: li
     client = FakeClient(first, "18")
     writer = Writer(cast(Client, client), answers.append, "berth-test")
     with capture_logs() as logs:
-        writer.overtake(WRITES)
+        writer.plugin_writes.overtake(WRITES)
         assert await writer.drain(5.0) == 0
     assert (len(client.asked), answers) == (2, [])
     assert [(line["event"], line["name"]) for line in logs if line["log_level"] == "warning"] == said

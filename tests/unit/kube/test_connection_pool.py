@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from podberth.kube import exchange
+from podberth.kube import http1
+from podberth.kube.connection import Connection
 from podberth.kube.errors import Unreachable
-from podberth.kube.exchange import CONNECTING, Exchange
-from podberth.kube.line import STRETCHING_BYTES, Response
+from podberth.kube.http1 import CONNECTING, STRETCHING_BYTES, ConnectionPool, Response
 from tests.unit.kube.conftest import until
-from tests.unit.kube.test_streaming import Raw
+from tests.unit.kube.test_streams import Raw
 
 LONG = 60.0
 
 
-class Gated(Exchange):
-    """An exchange whose connections are made when the test lets them; `begun` counts them."""
+class Gated(ConnectionPool):
+    """A pool whose connections are made when the test lets them; `begun` counts them."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(url, None, lambda: time.monotonic() + self.stood_still)
+        super().__init__(Connection(url), lambda: time.monotonic() + self.stood_still)
         self.stood_still = 0.0
         self.begun = 0
         self.hung_up: int | None = None
@@ -45,7 +45,7 @@ class Gated(Exchange):
     def ask(self, within: float | None = None, verb: str = "GET") -> asyncio.Task[Response]:
         """A request under way."""
         message = self.message(verb, "/x", "", None, "")
-        return asyncio.ensure_future(self.send(verb, message, None, LONG, within))
+        return asyncio.ensure_future(self.send(verb, message, LONG, within))
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ async def gated(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Gated]:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow this machine is, no handshake here counts as stuck."""
-    monkeypatch.setattr(exchange, "PATIENCE", LONG)
+    monkeypatch.setattr(http1, "PATIENCE", LONG)
 
 
 async def test_a_crowd_shares_the_first_connection(gated: Gated) -> None:
@@ -121,7 +121,7 @@ async def test_stuck_handshakes_hold_nobody_up_for_long(gated: Gated, monkeypatc
     """After a while a request opens a connection of its own; and its time is its time."""
     asked = [gated.ask() for _ in range(CONNECTING)]
     await until(lambda: gated.begun == CONNECTING)
-    monkeypatch.setattr(exchange, "PATIENCE", 0.01)
+    monkeypatch.setattr(http1, "PATIENCE", 0.01)
     asked.append(gated.ask())
     await until(lambda: gated.begun == CONNECTING + 1)
     for _ in asked:
@@ -135,8 +135,8 @@ async def test_those_that_lose_patience_open_connections_one_after_the_other(
     """They began together. All their handshakes in one turn of the loop would hold it up."""
     asked = [gated.ask() for _ in range(CONNECTING)]
     await until(lambda: gated.begun == CONNECTING)
-    monkeypatch.setattr(exchange, "PATIENCE", 0.0)
-    monkeypatch.setattr(exchange, "APART", LONG / 100)
+    monkeypatch.setattr(http1, "PATIENCE", 0.0)
+    monkeypatch.setattr(http1, "APART", LONG / 100)
     asked += [gated.ask() for _ in range(10)]
     await until(lambda: gated.begun == CONNECTING + 1)
     for _ in range(100):
@@ -157,7 +157,7 @@ async def test_what_is_held_back_leaves_the_connection_to_others(gated: Gated) -
         raise LookupError("not this one")
 
     with pytest.raises(LookupError):
-        await gated.send("GET", message, None, LONG, on_send=hold_back)
+        await gated.send("GET", message, LONG, on_send=hold_back)
     gated.released.release()
     assert (await gated.ask()).status == 200
     assert gated.begun == 1
@@ -240,55 +240,55 @@ class Dying:
 
 
 @pytest.fixture
-async def dying() -> AsyncIterator[tuple[Dying, Exchange]]:
-    """One, and an exchange with it."""
+async def dying() -> AsyncIterator[tuple[Dying, ConnectionPool]]:
+    """One, and a pool of connections with it."""
     server = Dying()
     raw = Raw(server.say, server.gone)
     listening = await asyncio.start_server(raw.serve, "127.0.0.1", 0)
     async with listening:
-        made = Exchange(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", None, time.monotonic)
+        made = ConnectionPool(Connection(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"), time.monotonic)
         yield server, made
         made.close()
 
 
-async def test_when_one_connection_is_silent_the_idle_ones_are_not_used(dying: tuple[Dying, Exchange]) -> None:
+async def test_when_one_connection_is_silent_the_idle_ones_are_not_used(dying: tuple[Dying, ConnectionPool]) -> None:
     """A path has died under a pool: one request finds out, and all others go over new connections."""
     server, made = dying
     message = made.message("POST", "/binding", "", b"{}", "application/json")
-    crowd = [asyncio.ensure_future(made.send("POST", message, None, LONG)) for _ in range(CONNECTING)]
+    crowd = [asyncio.ensure_future(made.send("POST", message, LONG)) for _ in range(CONNECTING)]
     await asyncio.gather(*crowd)
     server.dead = pool = server.opened
     assert pool == CONNECTING
     with pytest.raises(Unreachable) as caught:
-        await made.send("POST", message, None, LONG, patience=0.01)
+        await made.send("POST", message, LONG, patience=0.01)
     assert (caught.value.sent, caught.value.timed_out, caught.value.heard) == (True, True, False)
     for _ in range(pool):
-        assert (await made.send("POST", message, None, LONG)).body == b"ok"
+        assert (await made.send("POST", message, LONG)).body == b"ok"
     assert server.heard[-pool:] == [pool] * pool
 
 
-async def test_who_stops_waiting_does_not_stop_the_server(dying: tuple[Dying, Exchange]) -> None:
+async def test_who_stops_waiting_does_not_stop_the_server(dying: tuple[Dying, ConnectionPool]) -> None:
     """After its patience a request lets others go on; its connection stays open for as long as the server may take."""
     server, made = dying
     server.dead = 2
     message = made.message("POST", "/binding", "", b"{}", "application/json")
     with pytest.raises(Unreachable):
-        await made.send("POST", message, None, LONG, patience=0.01)
+        await made.send("POST", message, LONG, patience=0.01)
     with pytest.raises(Unreachable):
-        await made.send("POST", message, None, 0.02, patience=0.01)
+        await made.send("POST", message, 0.02, patience=0.01)
     await until(lambda: server.ended == [1])
 
 
 async def test_a_watch_does_not_wait_on_a_connection_that_has_died(
-    dying: tuple[Dying, Exchange], monkeypatch: pytest.MonkeyPatch
+    dying: tuple[Dying, ConnectionPool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An idle connection that does not answer at all is replaced by a new one."""
     server, made = dying
     message = made.message("GET", "/watch", "", None, "")
-    await made.send("GET", message, None, LONG)
+    await made.send("GET", message, LONG)
     server.dead = 1
-    monkeypatch.setattr(exchange, "HEAD_SECONDS", 0.01)
-    stream = await made.open(message, None, LONG)
+    monkeypatch.setattr(http1, "HEAD_SECONDS", 0.01)
+    stream = await made.open(message, LONG)
     assert await stream.read() == b"ok"
     stream.abort()
     assert server.heard == [0, 0, 1]
@@ -315,15 +315,15 @@ async def test_long_answers_come_over_few_connections() -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
-        made = Exchange(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", None, time.monotonic)
+        made = ConnectionPool(Connection(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"), time.monotonic)
 
         async def ask(verb: str, target: str) -> Response:
-            return await made.send(verb, made.message(verb, target, "", None, ""), None, LONG)
+            return await made.send(verb, made.message(verb, target, "", None, ""), LONG)
 
         for _ in range(4):
             await asyncio.gather(*(ask("POST", "/bind") for _ in range(CONNECTING)))
             assert len((await ask("GET", "/list")).body) == 2 * STRETCHING_BYTES
-            stream = await made.open(made.message("GET", "/watch", "", None, ""), None, LONG)
+            stream = await made.open(made.message("GET", "/watch", "", None, ""), LONG)
             assert await stream.read() == b"xx"
             stream.abort()
         made.close()
@@ -334,31 +334,31 @@ async def test_long_answers_come_over_few_connections() -> None:
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such option")
 async def test_tcp_gives_up_what_is_not_acknowledged(
-    dying: tuple[Dying, Exchange], monkeypatch: pytest.MonkeyPatch
+    dying: tuple[Dying, ConnectionPool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A path that swallows what we send is noticed by TCP in 15 s, and one that is silent in 30."""
     _, made = dying
     kept: list[socket.socket] = []
-    keep_alive = exchange.keep_alive
+    keep_alive = http1.keep_alive
 
     def keeping(sock: socket.socket) -> None:
         kept.append(sock)
         keep_alive(sock)
 
-    monkeypatch.setattr(exchange, "keep_alive", keeping)
-    await made.send("GET", made.message("GET", "/x", "", None, ""), None, LONG)
+    monkeypatch.setattr(http1, "keep_alive", keeping)
+    await made.send("GET", made.message("GET", "/x", "", None, ""), LONG)
     (sock,) = kept
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 15
 
 
 async def test_answers_to_several_requests_come_with_their_bodies_where_they_are_wanted(
-    dying: tuple[Dying, Exchange],
+    dying: tuple[Dying, ConnectionPool],
 ) -> None:
     server, made = dying
     messages = [made.message("PATCH", f"/{i}", "", b"{}", "application/json") for i in range(3)]
-    found = await made.send_many(messages, None, LONG, bodies=True)
+    found = await made.send_many(messages, LONG, bodies=True)
     assert [(one.status, one.body) for one in found] == [(200, b"ok")] * 3
-    found = await made.send_many(messages, None, LONG)
+    found = await made.send_many(messages, LONG)
     assert [(one.status, one.body) for one in found] == [(200, b"")] * 3
     assert server.heard == [0] * 6

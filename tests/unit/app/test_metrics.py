@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from podberth.app import families
-from podberth.app.meter import KEEP_MOST, Meter
+from podberth.app import metrics
+from podberth.app.metrics import KEEP_MOST, Meter
 from podberth.cache.validate import validate
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind
@@ -90,17 +90,17 @@ def test_scheduled(bench: Bench) -> None:
     (bind,) = bench.cycle()
     assert isinstance(bind, Bind)
     bench.meter.handle(Bound(bind.pod.uid), bench.clock())
-    assert bench.series(families.ATTEMPTS) == {("scheduled", "berth"): 1.0}
-    assert bench.series(families.ATTEMPT_SECONDS) == {("scheduled", "berth"): 1}
-    assert bench.series(families.ALGORITHM_SECONDS) == {(): 1}
-    assert bench.series(families.POD_ATTEMPTS) == {(): 1}
-    assert bench.series(families.SLI_SECONDS) == {("1",): 1}
-    assert bench.series(families.POINT_SECONDS) == {
+    assert bench.series(metrics.ATTEMPTS) == {("scheduled", "berth"): 1.0}
+    assert bench.series(metrics.ATTEMPT_SECONDS) == {("scheduled", "berth"): 1}
+    assert bench.series(metrics.ALGORITHM_SECONDS) == {(): 1}
+    assert bench.series(metrics.POD_ATTEMPTS) == {(): 1}
+    assert bench.series(metrics.SLI_SECONDS) == {("1",): 1}
+    assert bench.series(metrics.POINT_SECONDS) == {
         (point, "Success", "berth"): 1 for point in ("PreEnqueue", "PreFilter", "Filter", "Score", "Reserve", "Bind")
     }
-    assert bench.series(families.EVENT_SECONDS) == {("NodeAdd",): 2, ("UnscheduledPodAdd",): 1}
-    assert bench.series(families.DECISIONS) == {("miss", "berth"): 1.0}
-    assert bench.series(families.EVALUATIONS)["TaintToleration", "Filter", "berth"] == 1.0
+    assert bench.series(metrics.EVENT_SECONDS) == {("NodeAdd",): 2, ("UnscheduledPodAdd",): 1}
+    assert bench.series(metrics.DECISIONS) == {("miss", "berth"): 1.0}
+    assert bench.series(metrics.EVALUATIONS)["TaintToleration", "Filter", "berth"] == 1.0
 
 
 def test_unschedulable(bench: Bench) -> None:
@@ -109,17 +109,17 @@ def test_unschedulable(bench: Bench) -> None:
     for name in ("web", "twin"):
         bench.put(pod(name, "2"))
         bench.cycle()
-    assert bench.series(families.ATTEMPTS) == {("unschedulable", "berth"): 2.0}
-    assert bench.series(families.ATTEMPT_SECONDS) == {("unschedulable", "berth"): 2}
-    assert bench.series(families.PREEMPTIONS) == {(): 2.0}
+    assert bench.series(metrics.ATTEMPTS) == {("unschedulable", "berth"): 2.0}
+    assert bench.series(metrics.ATTEMPT_SECONDS) == {("unschedulable", "berth"): 2}
+    assert bench.series(metrics.PREEMPTIONS) == {(): 2.0}
     # The second has a shape that was seen before: it takes the quick way, finds nothing, and is counted once.
-    assert bench.series(families.POINT_SECONDS) == {
+    assert bench.series(metrics.POINT_SECONDS) == {
         ("PreEnqueue", "Success", "berth"): 2,
         ("PreFilter", "Success", "berth"): 2,
         ("Filter", "Success", "berth"): 2,
         ("PostFilter", "Unschedulable", "berth"): 2,
     }
-    assert families.SLI_SECONDS.name not in bench.readings()
+    assert metrics.SLI_SECONDS.name not in bench.readings()
 
 
 def budget() -> dict[str, Any]:
@@ -137,10 +137,10 @@ def test_preemption_over_a_budget(bench: Bench) -> None:
         bench.put(pod(name, "1", on="a", labels=labels))
     bench.put(pod("high", "2", priority=10))
     bench.cycle()
-    assert bench.series(families.VICTIMS) == {(): 1}
-    assert bench.readings()[families.VICTIMS.name].distributions[()][-1] == 2, "two victims in one preemption"
-    assert bench.series(families.VIOLATIONS) == {("pod",): 1.0}
-    assert not {families.DISRUPTIONS.name, families.GROUP_VICTIMS.name} & bench.readings().keys()
+    assert bench.series(metrics.VICTIMS) == {(): 1}
+    assert bench.readings()[metrics.VICTIMS.name].distributions[()][-1] == 2, "two victims in one preemption"
+    assert bench.series(metrics.VIOLATIONS) == {("pod",): 1.0}
+    assert not {metrics.DISRUPTIONS.name, metrics.GROUP_VICTIMS.name} & bench.readings().keys()
 
 
 def gang(bench: Bench, name: str, count: int, cpu: str = "1", priority: int = 0, mode: str | None = None) -> None:
@@ -170,18 +170,18 @@ def test_pod_groups(bench: Bench) -> None:
     bench.put(node("a", cpu="2"))
     bench.put(budget())
     gang(bench, "first", 2)
-    assert bench.series(families.GROUP_ATTEMPTS) == {("scheduled", "berth"): 1.0}
-    assert families.GROUP_PREEMPTIONS.name not in bench.readings()
+    assert bench.series(metrics.GROUP_ATTEMPTS) == {("scheduled", "berth"): 1.0}
+    assert metrics.GROUP_PREEMPTIONS.name not in bench.readings()
     gang(bench, "second", 2)
-    assert bench.series(families.GROUP_ATTEMPTS)["unschedulable", "berth"] == 1.0
-    assert bench.series(families.GROUP_PREEMPTIONS) == {("Unschedulable",): 1.0}
+    assert bench.series(metrics.GROUP_ATTEMPTS)["unschedulable", "berth"] == 1.0
+    assert bench.series(metrics.GROUP_PREEMPTIONS) == {("Unschedulable",): 1.0}
     gang(bench, "third", 2, priority=10)
-    assert bench.series(families.GROUP_ATTEMPTS)["waiting_on_preemption", "berth"] == 1.0
-    assert bench.series(families.GROUP_PREEMPTIONS) == {("Unschedulable",): 1.0, ("Success",): 1.0}
-    assert bench.series(families.GROUP_VICTIMS) == {(): 1}
-    assert bench.series(families.VIOLATIONS) == {("podgroup",): 2.0}
-    assert bench.series(families.GROUP_ATTEMPT_SECONDS).keys() == bench.series(families.GROUP_ATTEMPTS).keys()
-    assert bench.series(families.GROUP_ALGORITHM_SECONDS) == {(): 3}
+    assert bench.series(metrics.GROUP_ATTEMPTS)["waiting_on_preemption", "berth"] == 1.0
+    assert bench.series(metrics.GROUP_PREEMPTIONS) == {("Unschedulable",): 1.0, ("Success",): 1.0}
+    assert bench.series(metrics.GROUP_VICTIMS) == {(): 1}
+    assert bench.series(metrics.VIOLATIONS) == {("podgroup",): 2.0}
+    assert bench.series(metrics.GROUP_ATTEMPT_SECONDS).keys() == bench.series(metrics.GROUP_ATTEMPTS).keys()
+    assert bench.series(metrics.GROUP_ALGORITHM_SECONDS) == {(): 3}
 
 
 def test_refused(bench: Bench) -> None:
@@ -190,8 +190,8 @@ def test_refused(bench: Bench) -> None:
     bench.put(pod("web", "100m"))
     (bind,) = bench.cycle()
     bench.meter.handle(BindFailed(bind.pod.uid, 500, "no"), bench.clock())
-    assert bench.series(families.ATTEMPTS) == {("error", "berth"): 1.0}
-    assert bench.series(families.POINT_SECONDS)["Bind", "Error", "berth"] == 1
+    assert bench.series(metrics.ATTEMPTS) == {("error", "berth"): 1.0}
+    assert bench.series(metrics.POINT_SECONDS)["Bind", "Error", "berth"] == 1
 
 
 class Gate(Plugin):
@@ -235,8 +235,8 @@ def test_a_pod_that_goes_on_when_another_is_bound() -> None:
         bench.cycle()
     (bind,) = [d for d in bench.meter.handle(Bound("default/two"), bench.clock()) if isinstance(d, Bind)]
     bench.meter.handle(Bound(bind.pod.uid), bench.clock())
-    assert bench.series(families.ATTEMPTS) == {("scheduled", "berth"): 2.0}
-    assert bench.series(families.PERMIT_WAIT) == {("Success",): 1}
+    assert bench.series(metrics.ATTEMPTS) == {("scheduled", "berth"): 2.0}
+    assert bench.series(metrics.PERMIT_WAIT) == {("Success",): 1}
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.99], ids=["sampled", "not sampled"])
@@ -251,16 +251,16 @@ def test_permit(chance: float) -> None:
     assert [bind.pod.name for bind in bound] == ["two", "one"]
     for bind in bound:
         bench.meter.handle(Bound(bind.pod.uid), bench.clock())
-    points = bench.series(families.POINT_SECONDS)
+    points = bench.series(metrics.POINT_SECONDS)
     assert {labels: count for labels, count in points.items() if labels[0] in ("Permit", "PostBind")} == {
         ("Permit", "Wait", "berth"): 1,
         ("Permit", "Unschedulable", "berth"): 1,
         ("Permit", "Success", "berth"): 1,
         ("PostBind", "Success", "berth"): 2,
     }
-    assert bench.series(families.PERMIT_WAIT) == {("Success",): 1}
+    assert bench.series(metrics.PERMIT_WAIT) == {("Success",): 1}
     if chance == 0.0:
-        timed = bench.series(families.PLUGIN_SECONDS)
+        timed = bench.series(metrics.PLUGIN_SECONDS)
         assert {(labels[1], count) for labels, count in timed.items() if labels[0] == "Gate"} == {
             ("Permit", 3),
             ("PostBind", 2),
@@ -275,18 +275,18 @@ def test_a_pod_that_waits_for_a_permit_goes() -> None:
     bench.put(pod("one", "100m"))
     bench.cycle()
     bench.meter.handle(Gone("Pod", "default", "one", "default/one"), bench.clock())
-    assert bench.series(families.PERMIT_WAIT) == {("Unschedulable",): 1}
+    assert bench.series(metrics.PERMIT_WAIT) == {("Unschedulable",): 1}
 
 
 def test_gated(bench: Bench) -> None:
     """A pod that PreEnqueue holds back."""
     bench.put(pod("web", gates=["wait"]))
-    assert bench.series(families.POINT_SECONDS) == {("PreEnqueue", "UnschedulableAndUnresolvable", "berth"): 1}
+    assert bench.series(metrics.POINT_SECONDS) == {("PreEnqueue", "UnschedulableAndUnresolvable", "berth"): 1}
 
 
 def test_bound_after_flush(bench: Bench) -> None:
     """Counted for pods whose time was over, not for those that an event woke."""
-    assert bench.series(families.AFTER_FLUSH) == {(): 0.0}
+    assert bench.series(metrics.AFTER_FLUSH) == {(): 0.0}
     now = bench.clock()
     for name, flushed in (("late", True), ("woken", False)):
         bench.put(pod(name, "100m"))
@@ -297,7 +297,7 @@ def test_bound_after_flush(bench: Bench) -> None:
         (bind,) = bench.cycle()
         bench.meter.handle(Bound(bind.pod.uid), bench.clock())
         bench.meter.handle(Gone("Node", "", "a", "a"), bench.clock())
-        assert bench.series(families.AFTER_FLUSH) == {(): 1.0}
+        assert bench.series(metrics.AFTER_FLUSH) == {(): 1.0}
 
 
 def test_events(bench: Bench) -> None:
@@ -311,7 +311,7 @@ def test_events(bench: Bench) -> None:
     bench.put(pod("foreign", scheduler="other"))
     bench.meter.handle(Gone("Pod", "default", "web", "default/web"), bench.clock())
     bench.meter.handle(Gone("Node", "", "a", "a"), bench.clock())
-    assert bench.series(families.EVENT_SECONDS) == {
+    assert bench.series(metrics.EVENT_SECONDS) == {
         ("NodeAdd",): 1,
         ("NodeUpdate",): 1,
         ("UnscheduledPodAdd",): 1,
@@ -330,7 +330,7 @@ def test_memos(bench: Bench) -> None:
     for name in ("one", "two", "three", "four"):
         bench.put(pod(name, "100m"))
         bench.cycle()
-    found = bench.series(families.DECISIONS)
+    found = bench.series(metrics.DECISIONS)
     assert found["miss", "berth"] + found["hit", "berth"] == 4.0
     assert found["hit", "berth"] >= 1.0
 
@@ -344,7 +344,7 @@ def test_verifications() -> None:
         bench.engine.cluster.nodes.requested[0] += drift
         bench.put(pod(name, "100m"))
         bench.cycle()
-    assert bench.series(families.VERIFICATIONS) == {("equal", "berth"): 2.0, ("differs", "berth"): 1.0}
+    assert bench.series(metrics.VERIFICATIONS) == {("equal", "berth"): 2.0, ("differs", "berth"): 1.0}
     assert bench.meter.verified() == {"verified": 3, "differing": 1}
 
 
@@ -354,7 +354,7 @@ def test_what_is_kept_is_bounded() -> None:
     for _ in range(KEEP_MOST + 1):
         bench.put(node("a"), added=False)
     assert bench.meter.kept <= KEEP_MOST
-    assert bench.series(families.EVENT_SECONDS) == {("NodeUpdate",): KEEP_MOST + 1}
+    assert bench.series(metrics.EVENT_SECONDS) == {("NodeUpdate",): KEEP_MOST + 1}
 
 
 @pytest.mark.parametrize(("chance", "timed"), [(0.05, True), (0.5, False)])
@@ -364,7 +364,7 @@ def test_plugins_are_timed_in_one_attempt_of_ten(chance: float, timed: bool) -> 
     bench.put(node("a"))
     bench.put(pod("web", "100m"))
     bench.cycle()
-    found = bench.readings().get(families.PLUGIN_SECONDS.name)
+    found = bench.readings().get(metrics.PLUGIN_SECONDS.name)
     assert (found is not None) == timed
     if found is not None:
         asked = {("InterPodAffinity", "Filter", "Success"), ("NodeResourcesFit", "Filter", "Success")}
@@ -381,7 +381,7 @@ def test_an_attempt_with_extenders_is_one_attempt() -> None:
     bench.put(pod("other"))
     bench.cycle()
     bench.meter.handle(ExtendersAnswered(ask.question, NodesAnswer(frozenset(("n1", "n2")), {}, {})), bench.clock())
-    assert {labels: n for labels, n in bench.series(families.POINT_SECONDS).items() if labels[0] != "PreEnqueue"} == {
+    assert {labels: n for labels, n in bench.series(metrics.POINT_SECONDS).items() if labels[0] != "PreEnqueue"} == {
         (point, "Success", "berth"): 1 for point in ("PreFilter", "Filter", "Score", "Reserve")
     }
-    assert bench.series(families.ALGORITHM_SECONDS) == {(): 1}
+    assert bench.series(metrics.ALGORITHM_SECONDS) == {(): 1}

@@ -1,0 +1,496 @@
+"""What is followed of the cluster: a reflector for each kind, whose changes become stimuli; and if it is what there is.
+
+A decision on an old view of the cluster binds pods to nodes that are gone, and double-books room that others have
+taken. The API server checks neither. So while nodes or pods can't be followed, nothing is scheduled, and everybody is
+told (`Freshness`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from functools import partial
+from importlib import import_module
+from itertools import islice
+from typing import Any
+
+import msgspec
+import structlog
+
+from podberth.cache.devices import Devices
+from podberth.engine.stimuli import Follows, Gone, Put, Stimulus
+from podberth.framework.profiles import annotated
+from podberth.framework.runtime import Framework
+from podberth.kube.beside import beside
+from podberth.kube.changes import Added, Change, Deleted
+from podberth.kube.client import Client
+from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.listwatch import Phase
+from podberth.kube.machine import MACHINE, Machine
+from podberth.kube.reflector import IDLE_SECONDS, Reflector
+from podberth.kube.resources import BY_KIND, DEVICES, GROUPS, NODES, PODS, SCHEDULING, Resource
+from podberth.kube.wire import MALFORMED
+from podberth.model.devices import CLAIM, ClaimKey
+from podberth.model.kinds import Decoder, Modelled
+from podberth.model.limits import LIMITS, Limits
+from podberth.model.mistakes import misfit
+from podberth.model.node import Node
+from podberth.model.pod import Pod
+from podberth.model.pod_group import PodGroup, api_of_kind
+from podberth.plugins.dynamic_resources.selecting import EVALUATING
+from podberth.service.log import RateLimit
+
+NEEDED = (NODES, PODS)
+"""Kinds that every decision needs. RBAC may refuse the others; decisions are then made without them."""
+LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
+"""Finished pods use nothing of a node, and there may be many, so they are not watched."""
+STALE_SECONDS = IDLE_SECONDS + 10.0
+"""A kind of which nothing was heard for so long is not followed: silence alone ends a watch before."""
+CHECK_NEEDED_SECONDS, CHECK_OTHERS_SECONDS = 20.0, 60.0
+"""How often a kind is compared with a list, less or more a quarter."""
+ASK_SECONDS = 20.0
+ASKED_AT_ONCE = 16
+"""Claims that are asked for at a time; the others have their turn the next time."""
+OTHERS = "other"
+REASONS = frozenset(
+    (
+        "OutOfcpu",
+        "OutOfmemory",
+        "OutOfpods",
+        "OutOfephemeral-storage",
+        "NodeAffinity",
+        "NodePorts",
+        "TopologyAffinityError",
+        "UnexpectedAdmissionError",
+    )
+)
+"""What kubelets say of pods that they do not admit (pkg/kubelet/lifecycle/predicate.go, cm/admission)."""
+_TROUBLE_SECONDS = 1.0
+_NO_SUCH_KIND = 404
+
+log = structlog.get_logger("scheduler")
+
+
+class Freshness:
+    """Makes reflectors, and goes by what they say of themselves. `wake` is called when work may go on."""
+
+    def __init__(self, wake: Callable[[], None], machine: Machine = MACHINE) -> None:
+        self.reflectors: list[Reflector[Any]] = []
+        self.histories = 0
+        """How often it turned out that the API server's data is that of a backup."""
+        self._needed: list[Reflector[Any]] = []
+        self._wake = wake
+        self._machine = machine
+        self._malformed = RateLimit(clock=machine.monotonic)
+        self._told = ""
+        self._astray: list[Reflector[Any]] = []
+        """What may still be known from before a backup was restored, of whatever kind."""
+
+    def follow(
+        self,
+        client: Client,
+        resource: Resource,
+        decode: Callable[[msgspec.Raw], Any],
+        deliver: Callable[[list[Change[Any]], bool], None],
+        *,
+        decode_large: Callable[[msgspec.Raw], Any],
+        on_deleted: Callable[[msgspec.Raw], None] | None = None,
+        on_back: Callable[[Resource], None] | None = None,
+    ) -> None:
+        """Follow a kind. The functions are those of `Reflector`; `on_back` is called in place of `back`."""
+        reflector = Reflector(
+            client,
+            resource,
+            decode,
+            deliver,
+            decode_large=decode_large,
+            field_selector=LIVE_PODS if resource is PODS else "",
+            on_malformed=self.malformed,
+            on_refused=self.refused,
+            check_seconds=CHECK_NEEDED_SECONDS if resource in NEEDED else CHECK_OTHERS_SECONDS,
+            on_lost=self.lost,
+            on_back=on_back or self.back,
+            on_trust=self.trust,
+            on_deleted=on_deleted,
+            rng=self._machine.chance,
+            clock=self._machine.monotonic,
+        )
+        self.listen(reflector)
+
+    def listen(self, reflector: Reflector[Any]) -> None:
+        """Go by what this reflector says, too."""
+        self.reflectors.append(reflector)
+        if reflector.resource in NEEDED:
+            self._needed.append(reflector)
+
+    @property
+    def clear(self) -> bool:
+        """Return whether anything may be decided now."""
+        return all(reflector.trusted for reflector in self._needed) and not self.gap()
+
+    def gap(self) -> str:
+        """Return what can't be seen, and why; empty when all is well, and before the first list."""
+        for reflector in self._needed:
+            kind = reflector.resource.called
+            if not reflector.has_synced:
+                continue
+            if reflector.refused is not None:
+                return f"not allowed to follow {kind}s: {reflector.refused}"
+            if reflector.astray:
+                return _of_backup(reflector)
+            silent = reflector.staleness() or 0.0
+            if silent > STALE_SECONDS:
+                return f"nothing heard of {kind}s for {silent:.0f}s: {reflector.last_error or 'the watch is silent'}"
+        # A pod that is unbound again has lost the devices and volumes that its claims seem to have.
+        return next(map(_of_backup, self._of_before()), "")
+
+    @property
+    def relisting(self) -> bool:
+        """Return whether what is known is in part of before the last backup that was restored."""
+        return next(self._of_before(), None) is not None
+
+    def _of_before(self) -> Iterator[Reflector[Any]]:
+        if self._astray:
+            self._astray = [reflector for reflector in self._astray if reflector.astray]
+        return (one for one in self._astray if one.has_synced and one.refused is None)
+
+    def missing(self) -> str:
+        """The kinds that have to be listed first and are not, each with why; empty when all are."""
+        return ", ".join(
+            f"{one.resource.called} ({one.refused or one.last_error or 'the first list is under way'})"
+            for one in self.awaited()
+        )
+
+    def awaited(self) -> list[Reflector[Any]]:
+        """Return those of kinds that are not listed yet, without those that RBAC refuses and no decision needs."""
+        return [one for one in self.reflectors if not one.has_synced and (one.refused is None or one in self._needed)]
+
+    def without(self) -> str:
+        """The kinds that are forbidden and not needed, so that decisions are made without them; empty when none is."""
+        return ", ".join(
+            f"{one.resource.called} ({one.refused})"
+            for one in self.reflectors
+            if one not in self._needed and one.refused is not None and one.refused.status != _NO_SUCH_KIND
+        )
+
+    def tell(self) -> None:
+        """Log when scheduling pauses and when it goes on; call it now and then."""
+        gap = self.gap()
+        if bool(gap) != bool(self._told):
+            if gap:
+                log.error("the cluster can't be seen, so nothing is decided", reason=gap)
+            else:
+                log.info("the cluster can be seen again", reason=self._told)
+                self._wake()
+        self._told = gap
+
+    def check_soon(self) -> None:
+        """A pod finds no room: see whether the room that others have is theirs still."""
+        for reflector in self._needed:
+            reflector.check_soon()
+
+    def malformed(self, resource: Resource, key: tuple[str, str] | None, error: Exception) -> None:
+        """Log that an object can't be read, and that decisions are made without it; some lines for each namespace."""
+        what = "an object can't be read and is left out"
+        whose = (resource.called, key[0] if key else "")
+        self._malformed.write(whose, log.error, what, kind=resource.called, key=key, error=misfit(error)[:300])
+
+    def refused(self, resource: Resource, error: ApiError | None) -> None:
+        """Log that a kind can't be followed, and why; None: it can again."""
+        if error is None:
+            log.info("allowed to list and watch again", kind=resource.called)
+        elif error.status == _NO_SUCH_KIND and resource not in NEEDED:
+            log.info("the API server does not have this kind: scheduling without it", kind=resource.called)
+        else:
+            log.error("not allowed to follow", kind=resource.called, needed=resource in NEEDED, error=str(error)[:300])
+        self._wake()
+
+    def lost(self, resource: Resource, objects: int) -> None:
+        """A reflector found that its watch had lost events."""
+        log.warning("events were lost, listing again", kind=resource.called, objects=objects)
+
+    def back(self, resource: Resource | None = None) -> None:
+        """The API server's data is that of a backup: no other kind is what it was either.
+
+        `resource`: the kind whose reflector found that by resourceVersions, and lists it anew by itself.
+        """
+        log.error(
+            "etcd was restored from a backup; listing everything again",
+            seen_at="a pod that has left its node" if resource is None else resource.called,
+        )
+        for reflector in self.reflectors:
+            if reflector.resource != resource:
+                reflector.stray()
+        self._astray = list(self.reflectors)
+        self.histories += 1
+
+    def trust(self) -> None:
+        """A reflector has heard from the server again."""
+        if self.clear:
+            self._wake()
+
+
+def _of_backup(reflector: Reflector[Any]) -> str:
+    return f"the API server's data is that of a backup, and its {reflector.resource.called}s are not listed yet"
+
+
+class ClusterWatch:
+    """The reflectors of all kinds that decisions need.
+
+    `receive` gets what becomes of a change; `wake` is called when something else has come that the loop waits for.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        frameworks: Mapping[str, Framework],
+        originals: Originals,
+        receive: Callable[[Stimulus], None],
+        wake: Callable[[], None],
+        *,
+        limits: Limits = LIMITS,
+        machine: Machine,
+    ) -> None:
+        self.freshness = Freshness(wake, machine)
+        self.refusals = Refusals(frameworks)
+        self._originals = originals
+        self._receive = receive
+        self._wake = wake
+        self._told: dict[str, tuple[str, ...]] = {}
+        """What is wrong with objects, by UID: it is said once."""
+        self._incomplete = RateLimit(clock=machine.monotonic)
+        self._followed: set[str] = set()
+        """API groups of pod groups."""
+        self._evaluating: asyncio.Future[Any] | None = None
+        """The import of what knows CEL, once there are devices or claims."""
+        self._decoder = Decoder(annotated(frameworks), limits=limits)
+        self._decoder_beside = self._decoder.beside()
+        for resource in (*SCHEDULING, *DEVICES, *GROUPS):
+            self._follow(client, resource)
+
+    @property
+    def reflectors(self) -> list[Reflector[Any]]:
+        """All of them."""
+        return self.freshness.reflectors
+
+    def work(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what has to run for this: it goes on until it is cancelled, or until something breaks."""
+        return [*(reflector.run() for reflector in self.reflectors), self._tell_troubles()]
+
+    def follow(self, frameworks: Mapping[str, Framework], limits: Limits, *, anew: bool) -> None:
+        """Go by other profiles. All pods are put again if asked for, and if the profiles read pods differently."""
+        anew = self._decoder.follow(annotated(frameworks), limits) or anew
+        self._decoder_beside.follow(annotated(frameworks), limits)
+        self.refusals.ours = frameworks
+        for reflector in self.reflectors:
+            if anew and reflector.resource is PODS:
+                reflector.redeliver()
+
+    async def compare_claims(self, seconds: float) -> bool:
+        """Compare the claims that are known with a list, and repair them; whether that was done in time."""
+        return await next(one for one in self.reflectors if one.resource.called == CLAIM).compare(seconds)
+
+    def _follow(self, client: Client, resource: Resource) -> None:
+        kind, keeping = resource.called, self._originals.keeping
+        self.freshness.follow(
+            client,
+            resource,
+            keeping(kind, self._decoder.of_kind(kind)),
+            partial(self._hear, resource),
+            decode_large=keeping(kind, self._decoder_beside.of_kind(kind)),
+            on_deleted=self.refusals.see if resource is PODS else None,
+        )
+
+    def _hear(self, resource: Resource, changes: list[Change[Any]], replaced: bool) -> None:
+        if changes and resource in DEVICES and self._evaluating is None:
+            self._evaluating = beside(import_module, EVALUATING)  # 25 ms, in which the event loop goes on
+        self._deliver(resource.called, changes)
+        if replaced and resource in GROUPS:
+            self._tell_followed(resource)
+
+    def _deliver(self, kind: str, changes: list[Change[Any]]) -> None:
+        for change in changes:
+            if isinstance(change, Deleted):
+                self._receive(Gone(kind, change.namespace, change.name, change.uid))
+                self._originals.drop(kind, change.namespace, change.name)
+                self._told.pop(change.uid, None)
+            else:
+                self._warn_of_problems(change.object)
+                self._receive(Put(change.object, isinstance(change, Added)))
+        self._wake()
+
+    def _tell_followed(self, resource: Resource) -> None:
+        """A kind of pod groups was listed, or all of it is gone with its API: tell the engine whether it counts."""
+        reflector = next(one for one in self.reflectors if one.resource is resource)
+        followed = reflector.phase is not Phase.EMPTY
+        api = api_of_kind(resource.called)
+        if followed != (api in self._followed):
+            self._followed ^= {api}
+            self._receive(Follows(api, followed))
+
+    def _warn_of_problems(self, thing: Modelled) -> None:
+        """Log once which parts of an object can't be read; the rest of it counts. Namespaces have some lines each."""
+        match thing:
+            case Node(problems=problems):
+                what = "parts of a node can't be read and are left out"
+            case Pod():
+                what, problems = "parts of a pod can't be read and are left out", thing.shape.warnings
+                if thing.too_large is not None:
+                    problems = (*problems, thing.too_large)
+            case PodGroup(problems=problems):
+                what = "parts of a pod group can't be read and are left out"
+            case _:
+                return
+        if problems and self._told.get(thing.uid) != problems:
+            self._told[thing.uid] = problems
+            whose = (what, "" if isinstance(thing, Node) else thing.namespace)
+            told = {type(thing).__name__.lower(): str(thing.key), "problems": list(problems)[:5]}
+            self._incomplete.write(whose, log.warning, what, **told)
+
+    async def _tell_troubles(self) -> None:
+        """While lists and watches fail, log one line for all kinds together."""
+        told = [0] * len(self.reflectors)
+        while True:
+            await asyncio.sleep(_TROUBLE_SECONDS)
+            self.freshness.tell()
+            failing = [r for r, errors in zip(self.reflectors, told, strict=True) if r.counts.errors > errors]
+            told = [r.counts.errors for r in self.reflectors]
+            failing = [r for r in failing if r.refused is None and r.last_error is not None]
+            if failing:
+                kinds = [r.resource.called for r in failing]
+                log.warning("list or watch failed, trying again", kinds=kinds, error=str(failing[0].last_error)[:300])
+
+
+class Originals:
+    """Objects as the API server sent them, for HTTP extenders, which get whole objects.
+
+    By kind, namespace and name; empty for kinds that nobody asks for.
+    """
+
+    def __init__(self, kinds: Iterable[str]) -> None:
+        self._kept: dict[str, dict[tuple[str, str], bytes]] = {kind: {} for kind in kinds}
+
+    def keeping(self, kind: str, decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+        """The same decoding function, which keeps the bytes if the kind is wanted."""
+        kept = self._kept.get(kind)
+        if kept is None:
+            return decode
+
+        def keep(raw: bytes) -> Any:
+            thing = decode(raw)
+            kept[(thing.namespace, thing.name)] = bytes(raw)
+            return thing
+
+        return keep
+
+    def get(self, kind: str, namespace: str, name: str) -> msgspec.Raw | None:
+        """The object as JSON."""
+        found = self._kept.get(kind, {}).get((namespace, name))
+        return msgspec.Raw(found) if found is not None else None
+
+    def drop(self, kind: str, namespace: str, name: str) -> None:
+        """The object is gone."""
+        self._kept.get(kind, {}).pop((namespace, name), None)
+
+
+class _Meta(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+    scheduler_name: str = ""
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class _Ended(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_ended = msgspec.json.Decoder(_Ended)
+
+
+class Refusals:
+    """Counts pods that a kubelet refused: their room was gone, though the scheduler thought that it was there.
+
+    The kubelet says so by the phase Failed and a reason. The watch of pods leaves out those that have ended, so such a
+    pod is seen as deleted: its room is free again at once, and whoever made it makes another. `ours`: the profiles,
+    other schedulers' pods are not counted.
+    """
+
+    def __init__(self, ours: Collection[str]) -> None:
+        self.counted: Counter[str] = Counter()
+        """By the kubelet's reason."""
+        self.ours = ours
+
+    def see(self, raw: msgspec.Raw) -> None:
+        """A pod has ended or was deleted; as it was at last."""
+        text = bytes(raw)
+        if b'"Failed"' not in text:
+            return
+        try:
+            pod = _ended.decode(text)
+        except MALFORMED:
+            return  # it is gone, whatever it was: the cache has heard of that by its metadata
+        status = pod.status
+        refused = status.reason in REASONS or status.reason.startswith("OutOf")
+        if status.phase != "Failed" or not refused or pod.spec.scheduler_name not in self.ours:
+            return
+        self.counted[status.reason if status.reason in REASONS else OTHERS] += 1
+        log.warning(
+            "refused by the kubelet",
+            pod=f"{pod.metadata.namespace}/{pod.metadata.name}",
+            profile=pod.spec.scheduler_name,
+            node=pod.spec.node_name,
+            reason=status.reason,
+            error=status.message[:300],
+        )
+
+
+class UnshownClaims:
+    """Asks for claims that were written for a pod and that the watch never shows.
+
+    A claim that Berth makes for extended resources may be deleted again at once. If the watch loses both events,
+    nothing tells that its devices are free: no list has the claim, and none ever had. All else that a watch loses is
+    found by comparison (`podberth.kube.cross_check`). `devices` gives the columns as they are now.
+    """
+
+    def __init__(self, client: Client, devices: Callable[[], Devices], receive: Callable[[Stimulus], None]) -> None:
+        self._client = client
+        self._devices = devices
+        self._receive = receive
+        self._before: dict[ClaimKey, str] = {}
+
+    async def run(self) -> None:
+        """Look now and then, until cancelled."""
+        while True:
+            await asyncio.sleep(ASK_SECONDS)
+            await self.look()
+
+    async def look(self) -> None:
+        """Ask for claims that were not shown the last time either."""
+        unshown = self._devices().unshown()
+        late = [key for key, version in unshown.items() if self._before.get(key) == version]
+        self._before = unshown
+        for key in islice(late, ASKED_AT_ONCE):
+            if await self._is_gone(key):
+                log.warning("a claim is gone, and its watch has not said so", claim="/".join(key))
+                self._receive(Gone(CLAIM, *key, ""))
+
+    async def _is_gone(self, key: ClaimKey) -> bool:
+        try:
+            await self._client.get(BY_KIND[CLAIM].path(*key))
+        except ApiError as error:
+            return error.status == 404
+        except Unreachable:
+            pass  # asked again the next time
+        return False
