@@ -26,7 +26,7 @@ _MODULES = {
     "AuditEntry": "users",
     "Connection": "server",
     "DropConnectionError": "server",
-    "StatusError": "status",
+    "StatusError": "rules.status",
     "User": "users",
 }
 

@@ -3,7 +3,3 @@
 Types, unknown fields and enums come from `schemas.json`, which `make schemas` writes from the OpenAPI documents of the
 supported versions. The rules in `judge` say what those documents can't.
 """
-
-from podberth.explain.judging.judge import judge
-
-__all__ = ["judge"]

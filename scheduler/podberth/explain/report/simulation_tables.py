@@ -9,8 +9,7 @@ from rich.text import Text
 from podberth.explain.report import timeline
 from podberth.explain.report.columns import more, number, plain_table
 from podberth.explain.report.wording import count, printable, some
-from podberth.explain.simulate.groups import GroupOutcome
-from podberth.explain.simulate.outcome import Outcome, Quality
+from podberth.explain.simulate.outcome import GroupOutcome, Outcome, Quality
 from podberth.explain.simulate.replay import Compaction, ProfileStudy, Study
 
 _MANY = 20

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Ints
-from podberth.explain.simulate.groups import GroupOutcome
 from podberth.model.pod import Pod
 
 Floats = NDArray[np.float64]
@@ -150,6 +149,22 @@ class Blocked(msgspec.Struct, rename="camel", frozen=True):
     pod: str
     node: str
     budgets: list[str]
+
+
+class GroupOutcome(msgspec.Struct, rename="camel", frozen=True):
+    """The outcome for a pod group. `bound`: so many of its pods have a node, and as many as it needs, or none, do.
+
+    `starts`: whether enough do. `message`: of its condition, or what its pods wait for; empty when it starts.
+    """
+
+    group: str
+    api: str
+    min_count: int | None
+    pods: int
+    bound: int
+    waiting: int
+    starts: bool
+    message: str
 
 
 class WorkloadOutcome(msgspec.Struct, rename="camel", frozen=True):

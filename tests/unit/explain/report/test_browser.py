@@ -18,8 +18,7 @@ from podberth.explain.report.pages import (
 )
 from podberth.explain.report.simulation_page import outcome_page, study_page
 from podberth.explain.simulate.capacity import Capacity, NodeRoom, OneMore, Stranded
-from podberth.explain.simulate.groups import GroupOutcome
-from podberth.explain.simulate.outcome import Blocked, Placed, Preempted, Waiting, WorkloadOutcome
+from podberth.explain.simulate.outcome import Blocked, GroupOutcome, Placed, Preempted, Waiting, WorkloadOutcome
 from podberth.explain.simulate.removable import Kept, Movable, Removals
 from podberth.framework.changes import Uncordon
 from podberth.model.pod_group import NATIVE
