@@ -16,7 +16,7 @@ import msgspec
 from bench.contenders import profile_for
 from bench.crowd import crowd, rendered
 from bench.rehearsed_claims import KIND, Claims
-from podberth.apiserver.patch import strategic
+from podberth.apiserver.rules.patch import strategic
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind, Instruction, PreBindWrite, Preempt
 from podberth.engine.stimuli import Bound, Cycle, Follows, Gone, Put, Stimulus, Tick

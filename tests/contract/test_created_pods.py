@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from podberth.apiserver import StatusError, defaults, plugins
-from podberth.apiserver.plugins import Surroundings, created
+from podberth.apiserver import StatusError
+from podberth.apiserver.rules import defaults, plugins
+from podberth.apiserver.rules.plugins import Surroundings, created
 from tests.contract.client import PATIENCE, Api, JsonObject
 
 TERM: JsonObject = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}

@@ -23,9 +23,9 @@ from podberth.apiserver.crd import Definitions
 from podberth.apiserver.dispatch import Dispatch
 from podberth.apiserver.listing import Watcher, WatchOptions, error_line, watch_options
 from podberth.apiserver.resources import Registry, Resource
-from podberth.apiserver.selectors import Selection
+from podberth.apiserver.rules.selectors import Selection
+from podberth.apiserver.rules.status import NothingServedError, StatusError, expired, forbidden
 from podberth.apiserver.server import bootstrap
-from podberth.apiserver.status import NothingServedError, StatusError, expired, forbidden
 from podberth.apiserver.storage import Change, Store, Stored
 from podberth.apiserver.users import Trail, User
 from tests.storm.asked import OURS, Asked, Effect, Entry, Trouble, mistyped

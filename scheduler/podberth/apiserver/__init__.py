@@ -15,8 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from podberth.apiserver.rules.status import StatusError
     from podberth.apiserver.server import ApiServer, Connection, DropConnectionError
-    from podberth.apiserver.status import StatusError
     from podberth.apiserver.users import AuditEntry, User
 
 __all__ = ["ApiServer", "AuditEntry", "Connection", "DropConnectionError", "StatusError", "User"]

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import aiohttp
 import msgspec
 
-from podberth.apiserver.patch import json_patch
 from podberth.apiserver.resources import Registry, Resource
-from podberth.apiserver.selectors import label_selector
-from podberth.apiserver.status import JsonObject, StatusError, internal
+from podberth.apiserver.rules.patch import json_patch
+from podberth.apiserver.rules.selectors import label_selector
+from podberth.apiserver.rules.status import JsonObject, StatusError, internal
 from podberth.apiserver.storage import Store
 from podberth.apiserver.users import Trail
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from podberth.apiserver.resources import Registry, Resource
-from podberth.apiserver.selectors import label_selector
-from podberth.apiserver.status import JsonObject, StatusError, bad_request, conflict, forbidden, not_found
+from podberth.apiserver.rules.selectors import label_selector
+from podberth.apiserver.rules.status import JsonObject, StatusError, bad_request, conflict, forbidden, not_found
+from podberth.apiserver.rules.strategy import GIVEN, set_condition, timestamp
 from podberth.apiserver.storage import Store, Stored
-from podberth.apiserver.strategy import GIVEN, set_condition, timestamp
 
 IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 

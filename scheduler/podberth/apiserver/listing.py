@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from podberth.apiserver.resources import Resource
-from podberth.apiserver.selectors import Selection
-from podberth.apiserver.status import (
+from podberth.apiserver.rules.selectors import Selection
+from podberth.apiserver.rules.status import (
     FieldError,
     StatusError,
     bad_request,

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from podberth.apiserver.status import JsonObject
+from podberth.apiserver.rules.status import JsonObject
 
 META_FIELDS = {"metadata.name": ("metadata", "name"), "metadata.namespace": ("metadata", "namespace")}
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")

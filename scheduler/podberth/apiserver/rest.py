@@ -12,14 +12,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from podberth.apiserver import crd, defaults, storage, strategy, validation
+from podberth.apiserver import crd, storage
 from podberth.apiserver.admission import Admission, AdmissionRequest
 from podberth.apiserver.binding import check_preconditions
 from podberth.apiserver.deletion import lets_go
-from podberth.apiserver.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, apply_patch
-from podberth.apiserver.plugins import Plugins, default_tolerations, without_nulls
 from podberth.apiserver.resources import Registry, Resource
-from podberth.apiserver.status import (
+from podberth.apiserver.rules import defaults, strategy, validation
+from podberth.apiserver.rules.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, apply_patch
+from podberth.apiserver.rules.plugins import Plugins, default_tolerations, without_nulls
+from podberth.apiserver.rules.status import (
     JsonObject,
     StatusError,
     already_exists,
@@ -35,8 +36,8 @@ from podberth.apiserver.status import (
     unsupported_media_type,
     wrong_namespace,
 )
+from podberth.apiserver.rules.strategy import GIVEN
 from podberth.apiserver.storage import Store, Stored, with_revision
-from podberth.apiserver.strategy import GIVEN
 from podberth.apiserver.users import Trail
 
 Query = Mapping[str, str]

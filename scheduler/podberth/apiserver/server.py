@@ -17,17 +17,18 @@ from typing import Any
 import msgspec
 from aiohttp import ClientConnectionResetError, web
 
-from podberth.apiserver import defaults, podgroups, protobuf, resources, strategy
+from podberth.apiserver import protobuf, resources
 from podberth.apiserver.admission import Admission
 from podberth.apiserver.crd import Definitions
 from podberth.apiserver.dispatch import Dispatch
 from podberth.apiserver.listing import Watcher, watch_options
-from podberth.apiserver.podgroups import PRIORITY_CLASSES
 from podberth.apiserver.resources import Registry
-from podberth.apiserver.selectors import Selection
-from podberth.apiserver.status import NothingServedError, StatusError, forbidden, unauthorized
+from podberth.apiserver.rules import defaults, podgroups, strategy
+from podberth.apiserver.rules.podgroups import PRIORITY_CLASSES
+from podberth.apiserver.rules.selectors import Selection
+from podberth.apiserver.rules.status import NothingServedError, StatusError, forbidden, unauthorized
+from podberth.apiserver.rules.strategy import GIVEN
 from podberth.apiserver.storage import Store
-from podberth.apiserver.strategy import GIVEN
 from podberth.apiserver.users import ANONYMOUS, MASTER, AuditEntry, Authorizer, Trail, User
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from podberth.apiserver.resources import Resource
-from podberth.apiserver.status import JsonObject
+from podberth.apiserver.rules.status import JsonObject
 
 # events.k8s.io name → core name; what is absent here has one name in both.
 _TO_CORE = {

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from podberth.apiserver.status import JsonObject
+from podberth.apiserver.rules.status import JsonObject
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,8 @@ from podberth.explain.report.wording import count
 from podberth.explain.simulate.arrivals import Batch, batches, refuse_twins, rolled_out, still_to_come
 from podberth.explain.simulate.plan import plan, settled
 from podberth.explain.simulate.removable import removals
-from podberth.explain.simulate.replay import Recorded, study
-from podberth.explain.simulate.replay import beside as recorded
-from podberth.explain.simulate.trace import NODES_FILE, PODS_FILE, TRACE_PROFILES, read
+from podberth.explain.simulate.trace import NODES_FILE, PODS_FILE, TRACE_PROFILES, Recorded, read, study
+from podberth.explain.simulate.trace import beside as recorded
 from podberth.framework.runtime import Framework
 from podberth.framework.spelling import near_names
 from podberth.model.kinds import Modelled

@@ -11,8 +11,8 @@ from copy import deepcopy
 from shlex import quote
 from typing import Any, NamedTuple
 
-from podberth.apiserver.patch import JSON_PATCH, STRATEGIC_PATCH, apply_patch, json_patch
-from podberth.apiserver.status import StatusError
+from podberth.apiserver.rules.patch import JSON_PATCH, STRATEGIC_PATCH, apply_patch, json_patch
+from podberth.apiserver.rules.status import StatusError
 from podberth.explain.objects.documents import ObjectError
 from podberth.explain.written import (
     NoPatchError,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from podberth.apiserver.patch import json_patch
+from podberth.apiserver.rules.patch import json_patch
 from podberth.explain.explanation import FITS, Explanation
 from podberth.framework.changes import AddNode, Change, Request
 from podberth.framework.device_changes import (

@@ -5,9 +5,8 @@ import pytest
 from podberth.explain.objects.documents import ObjectError
 from podberth.explain.report.simulation_page import study_page
 from podberth.explain.report.simulation_tables import figures
-from podberth.explain.simulate import replay
-from podberth.explain.simulate.replay import Recorded, beside, study
-from podberth.explain.simulate.trace import TRACE_PROFILES, Trace, read
+from podberth.explain.simulate import trace as replay
+from podberth.explain.simulate.trace import TRACE_PROFILES, Recorded, Trace, beside, read, study
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
 from tests.registered import registry

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from podberth.apiserver import names, validation
-from podberth.apiserver.status import FieldError
+from podberth.apiserver.rules import names, validation
+from podberth.apiserver.rules.status import FieldError
 from podberth.explain.judging.schema import Misfit, fitting, meant, said, schemas
 from podberth.explain.objects.controllers import Template, made, templates
 from podberth.explain.objects.documents import Document, ObjectError, plain

@@ -1,16 +1,16 @@
 """Does what the API server does to a pod that is created, on the classes, limits and quotas of a cluster.
 
-The doing is that of the embedded API server (`podberth.apiserver.plugins.created`), which tests hold to the real one.
-A class that is not among the objects refuses nothing here: dumps seldom have it.
+It is done as the embedded API server does it (`podberth.apiserver.rules.plugins.created`), which tests hold to the
+real one. A class that is not among the objects refuses nothing here: dumps seldom have it.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from podberth.apiserver import defaults, plugins, validation
-from podberth.apiserver.plugins import Surroundings, created
-from podberth.apiserver.podgroups import PRIORITY_CLASSES
-from podberth.apiserver.status import StatusError, decoding
+from podberth.apiserver.rules import defaults, plugins, validation
+from podberth.apiserver.rules.plugins import Surroundings, created
+from podberth.apiserver.rules.podgroups import PRIORITY_CLASSES
+from podberth.apiserver.rules.status import StatusError, decoding
 from podberth.explain.objects.documents import Document, ObjectError, plain
 from podberth.model.pod import Pod
 

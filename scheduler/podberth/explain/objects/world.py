@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from podberth.apiserver import defaults
-from podberth.apiserver.status import StatusError
+from podberth.apiserver.rules import defaults
+from podberth.apiserver.rules.status import StatusError
 from podberth.cache.cluster import Cluster
 from podberth.explain.objects import admission, resource_claims
 from podberth.explain.objects.admission import Admission

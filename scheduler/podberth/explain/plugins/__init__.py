@@ -13,10 +13,10 @@ from podberth.explain.plugins.node_fields import (
     NodeUnschedulableExplainer,
     RequiredDuringExecutionExplainer,
     ServiceAffinityExplainer,
+    TaintTolerationExplainer,
 )
 from podberth.explain.plugins.node_resources_fit import NodeResourcesFitExplainer
 from podberth.explain.plugins.pod_topology_spread import PodTopologySpreadExplainer
-from podberth.explain.plugins.taint_toleration import TaintTolerationExplainer
 from podberth.explain.plugins.volumes import (
     NodeVolumeLimitsExplainer,
     VolumeBindingExplainer,

@@ -10,7 +10,7 @@ from podberth.explain.report import timeline
 from podberth.explain.report.columns import more, number, plain_table
 from podberth.explain.report.wording import count, printable, some
 from podberth.explain.simulate.outcome import GroupOutcome, Outcome, Quality
-from podberth.explain.simulate.replay import Compaction, ProfileStudy, Study
+from podberth.explain.simulate.trace import Compaction, ProfileStudy, Study
 
 _MANY = 20
 _FEW = 4

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import msgspec
 
-from podberth.apiserver import podgroups
+from podberth.apiserver.rules import podgroups
 from podberth.apiserver.server import ApiServer
 from podberth.app.scheduler import Scheduler
 from podberth.explain.explain import explain

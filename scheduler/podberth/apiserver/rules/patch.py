@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from podberth.apiserver.status import JsonObject, StatusError, bad_request, unprocessable
+from podberth.apiserver.rules.status import JsonObject, StatusError, bad_request, unprocessable
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from podberth.apiserver.resources import Resource
-from podberth.apiserver.status import JsonObject, StatusError, bad_request
+from podberth.apiserver.rules.status import JsonObject, StatusError, bad_request
 
 Labels = Mapping[str, str]
 Matches = Callable[[Labels], bool]

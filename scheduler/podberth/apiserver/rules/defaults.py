@@ -8,9 +8,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 
-from podberth.apiserver import podgroups, quantity, storage
-from podberth.apiserver.quantity import containers
-from podberth.apiserver.status import JsonObject, bad_request
+from podberth.apiserver import storage
+from podberth.apiserver.rules import podgroups, quantity
+from podberth.apiserver.rules.quantity import containers
+from podberth.apiserver.rules.status import JsonObject, bad_request
 
 
 def quantities(kind: str, amounts: JsonObject | None) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from podberth.apiserver import names
 from podberth.apiserver.resources import Resource
-from podberth.apiserver.status import (
+from podberth.apiserver.rules import names
+from podberth.apiserver.rules.status import (
     FieldError,
     JsonObject,
     StatusError,

@@ -11,10 +11,10 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from podberth.apiserver import podgroups
-from podberth.apiserver.quantity import containers, default_pod_level, is_set, nano
 from podberth.apiserver.resources import Resource
-from podberth.apiserver.status import JsonObject
+from podberth.apiserver.rules import podgroups
+from podberth.apiserver.rules.quantity import containers, default_pod_level, is_set, nano
+from podberth.apiserver.rules.status import JsonObject
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 

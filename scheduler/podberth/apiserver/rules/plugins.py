@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from podberth.apiserver import defaults, podgroups, quantity, strategy, validation
-from podberth.apiserver.podgroups import priority_class
-from podberth.apiserver.quantity import (
+from podberth.apiserver.resources import BUILT_IN, Registry, Resource
+from podberth.apiserver.rules import defaults, podgroups, quantity, strategy, validation
+from podberth.apiserver.rules.podgroups import priority_class
+from podberth.apiserver.rules.quantity import (
     HUGE_PAGES,
     MILLI,
     aggregated,
@@ -25,8 +26,7 @@ from podberth.apiserver.quantity import (
     overcommitted,
     text_of,
 )
-from podberth.apiserver.resources import BUILT_IN, Registry, Resource
-from podberth.apiserver.status import JsonObject, StatusError, decoding, forbidden, invalid
+from podberth.apiserver.rules.status import JsonObject, StatusError, decoding, forbidden, invalid
 from podberth.apiserver.storage import Store
 
 _ANNOTATION = "kubernetes.io/limit-ranger"

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from podberth.apiserver import names, podgroups, quantity
-from podberth.apiserver.quantity import canonical, nano, text_of
 from podberth.apiserver.resources import Resource
-from podberth.apiserver.status import (
+from podberth.apiserver.rules import names, podgroups, quantity
+from podberth.apiserver.rules.quantity import canonical, nano, text_of
+from podberth.apiserver.rules.status import (
     FieldError,
     JsonObject,
     duplicate,
