@@ -25,7 +25,7 @@ from podberth.model.pod_group import NATIVE
 from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened
 from tests.builders import node, pod
-from tests.unit.explain.gangs import asked, group, members
+from tests.unit.explain.gangs.dumps import asked, group, members
 from tests.unit.explain.report.test_simulation_page import EVIL, OUTCOME, STUDY, USED
 from tests.unit.explain.story import BIG, explained
 

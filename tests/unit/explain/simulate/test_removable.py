@@ -12,7 +12,7 @@ from podberth.explain.simulate.plan import plan, settled
 from podberth.explain.simulate.removable import BARE, GROUPED, Removals, removals
 from tests.builders import Object, node, pod
 from tests.storage import claim, using, volume
-from tests.unit.explain.test_plan import framework, owned
+from tests.unit.explain.simulate.test_plan import framework, owned
 
 
 def found_in(objects: list[Object], labels: dict[str, str] | None = None, **more: int) -> Removals:

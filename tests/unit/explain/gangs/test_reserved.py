@@ -10,7 +10,7 @@ from podberth.explain.gangs.gang import kept_from
 from tests.builders import Object, namespace, node, pod
 from tests.unit.cli.conftest import Berth, berth
 from tests.unit.engine.test_gangs_reserving import busy, waiting
-from tests.unit.explain.gangs import asked, group, members
+from tests.unit.explain.gangs.dumps import asked, group, members
 from tests.unit.explain.story import world
 
 __all__ = ["berth", "busy"]

@@ -25,7 +25,7 @@ from tests.unit.explain.story import DUMP, framework, world
 from tests.unit.explain.test_remedies import INCOMING, NODE, POD
 
 Object = dict[str, Any]
-COOKBOOK = Path(__file__).parents[3] / "examples" / "cookbook" / "dump.yaml"
+COOKBOOK = Path(__file__).parents[4] / "examples" / "cookbook" / "dump.yaml"
 STORAGE = [
     namespace("shop"),
     node("acme-a", zone="acme-1"),

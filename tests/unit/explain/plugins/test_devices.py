@@ -13,8 +13,7 @@ from tests.devices import (
     resource_slice,
     result,
 )
-
-from .story import explained, why
+from tests.unit.explain.story import explained, why
 
 GPU = device_class("gpu", 'device.driver == "gpu.test"')
 SLICE = resource_slice("n", device("a"), node="n")

@@ -28,8 +28,8 @@ from tests.devices import (
     resource_slice,
     templated,
 )
+from tests.unit.explain.simulate.test_capacity import asked, limits, on_nodes
 from tests.unit.explain.story import framework, world
-from tests.unit.explain.test_capacity import asked, limits, on_nodes
 
 CLASSES = [device_class("gpu", 'device.driver == "gpu.test"'), device_class("nic", 'device.driver == "nic.test"')]
 SHARED = {"_allowMultipleAllocations": True}

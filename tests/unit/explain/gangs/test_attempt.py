@@ -15,7 +15,7 @@ from podberth.model.pod_group import NATIVE, GroupKey
 from podberth.plugins.registry import IN_TREE
 from tests.builders import Object, configuration, namespace, node, pod, profile
 from tests.unit.cli.conftest import Berth, berth
-from tests.unit.explain.gangs import group, members
+from tests.unit.explain.gangs.dumps import group, members
 from tests.unit.explain.story import world
 
 __all__ = ["berth"]

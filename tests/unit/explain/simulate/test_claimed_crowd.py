@@ -21,8 +21,7 @@ from podberth.plugins.registry import IN_TREE
 from tests import storage
 from tests.builders import Object, configuration, namespace, node, pod, profile
 from tests.devices import claim, claim_template, device, device_class, request, resource_slice, templated
-from tests.unit.explain.story import framework, world
-from tests.unit.explain.test_claimed_room import (
+from tests.unit.explain.simulate.test_claimed_room import (
     CLASSES,
     EXTENDED_NODE,
     NET,
@@ -34,7 +33,8 @@ from tests.unit.explain.test_claimed_room import (
     networked,
     published,
 )
-from tests.unit.explain.test_plan import workload
+from tests.unit.explain.simulate.test_plan import workload
+from tests.unit.explain.story import framework, world
 
 BY_RESOURCE = decode(
     configuration(

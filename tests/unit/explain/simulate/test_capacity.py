@@ -15,8 +15,8 @@ from podberth.explain.simulate.capacity import Capacity, capacity
 from podberth.explain.simulate.room import room
 from tests.builders import namespace, node, pod
 from tests.storage import volume
+from tests.unit.explain.simulate.test_plan import CLAIM, outcome, storage_class, workload
 from tests.unit.explain.story import framework, world
-from tests.unit.explain.test_plan import CLAIM, outcome, storage_class, workload
 
 Object = dict[str, Any]
 

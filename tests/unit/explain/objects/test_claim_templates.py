@@ -25,8 +25,8 @@ from tests.devices import (
     result,
     templated,
 )
-from tests.unit.explain.test_capacity import asked, on_nodes
-from tests.unit.explain.test_plan import outcome, workload
+from tests.unit.explain.simulate.test_capacity import asked, on_nodes
+from tests.unit.explain.simulate.test_plan import outcome, workload
 
 GPU = device_class("gpu", 'device.driver == "gpu.test"')
 THERE = [GPU, claim_template()]

@@ -14,7 +14,7 @@ from podberth.explain.gangs.remedies import cheapest
 from podberth.framework.changes import OnPod, Ungate
 from tests.builders import Object, node, pod
 from tests.unit.explain.carry_out import carried_out
-from tests.unit.explain.gangs import (
+from tests.unit.explain.gangs.dumps import (
     COSCHEDULING,
     asked,
     bound,
