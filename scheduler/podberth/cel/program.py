@@ -1,6 +1,5 @@
 """Compile an expression once, evaluate it for many devices."""
 
-import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -25,33 +24,6 @@ from podberth.cel.quantity import Quantity
 from podberth.cel.types import BOOL, DYN, spelled
 from podberth.cel.values import NONE, DefaultMap, DeviceMap, Map, Optional, Value, type_name
 from podberth.cel.version import Version
-
-_DEVICE: Final = re.compile(r"\bdevice\b", re.ASCII)
-_LOOKUP: Final = re.compile(
-    r"""
-    \s*\.\s*
-    (?: (?:driver|capacity|allowMultipleAllocations)\b
-      | attributes\s*\[\s*\??\s*(?:"(?P<domain>[^"\\]+)"|'(?P<domain_>[^'\\]+)')\s*\]\s*
-        (?: \.\s*\??\s*(?P<field>[A-Za-z_]\w*)(?!\w|\s*(?:\(|//))
-          | \[\s*\??\s*(?:"(?P<name>[^"\\]+)"|'(?P<name_>[^'\\]+)')\s*\] ) )
-    """,
-    re.VERBOSE | re.ASCII,
-)
-"""After the name of the device. A name that brackets follow is a function of all attributes of the domain."""
-
-
-def attributes_read(expression: str) -> frozenset[str] | None:
-    """Their names, qualified by a domain; None: it may read any."""
-    found: set[str] = set()
-    for device in _DEVICE.finditer(expression):
-        lookup = _LOOKUP.match(expression, device.end())
-        if lookup is None:
-            return None
-        domain = lookup["domain"] or lookup["domain_"]
-        if domain is not None:
-            found.add(f"{domain}/{lookup['field'] or lookup['name'] or lookup['name_']}")
-    return frozenset(found)
-
 
 _REMEMBERED: Final = 500_000
 """The bound of what is kept compiled: characters of expressions and instructions of patterns, some hundred bytes

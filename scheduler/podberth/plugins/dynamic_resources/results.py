@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Ints
 from podberth.cache.search_steps import CappedSearch
-from podberth.cel.program import attributes_read
+from podberth.cel.reads import attributes_read
 from podberth.model.devices import MOST_ALTERNATIVES, PoolID
 from podberth.model.node import Node
 from podberth.plugins.dynamic_resources.choices import Chosen
