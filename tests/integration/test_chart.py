@@ -80,17 +80,13 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
             ("get", f"admissionregistration.k8s.io/{kind}webhookconfigurations", "zz-berth-admission")
             for kind in ("mutating", "validating")
         },
-        "owners of what is audited, as the owner guard asks for them (unit: policy/operator/test_audit)": {
+        "owners that may lose what they make, where labels are written (unit: policy/operator/test_audit)": {
             ("list", "apps/replicasets", ""),
             ("list", "replicationcontrollers", ""),
         },
     },
     "berth-admission": {
         **ALL_OF_THE_ROLE,
-        "owners of labels that a policy overwrites (test_admission)": {
-            ("get", f"apps/{kind}", "") for kind in ("replicasets", "statefulsets", "daemonsets", "deployments")
-        }
-        | {("get", "batch/jobs", ""), ("get", "replicationcontrollers", "")},
         "configurations are edited, certificates age (test_admission)": {
             ("update", f"admissionregistration.k8s.io/{kind}webhookconfigurations", "zz-berth-admission")
             for kind in ("mutating", "validating")

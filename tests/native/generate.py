@@ -75,7 +75,7 @@ def _rule(chance: random.Random, index: int) -> Object:
         action["updatedAnnotations"] = {
             key: chance.choice(NAMES if key == keys.SCHEDULER_NAME else TEXTS) for key in wanted if key != keys.QOS
         } or {"x": chance.choice(TEXTS)}
-        if chance.random() < 0.1:
+        if chance.random() < 0.5:
             action["updatedLabels"] = {chance.choice(LABELS): chance.choice(VALUES)}
         if chance.random() < 0.1:
             action["updatedAnnotations"]["eks.amazonaws.com/role-arn"] = "arn"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from unittest.mock import patch
 
-from podberth.cache.pod_groups import PodGroups
+from podberth.cache.groups import PodGroups
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.pod_groups import cycle, trying
 from podberth.engine.pod_groups.ending import Endings

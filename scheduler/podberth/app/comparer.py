@@ -19,11 +19,11 @@ from podberth.app.scheduler import Scheduler
 from podberth.app.watch import LIVE_PODS
 from podberth.engine.engine import Engine
 from podberth.framework.profiles import annotated
-from podberth.kube.beside import decoded
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.objects import MALFORMED
+from podberth.kube.reflector import decoded
 from podberth.kube.resources import NODES, PODS, Resource
-from podberth.kube.wire import MALFORMED
 from podberth.model.kinds import Decoder
 from podberth.model.node import Node
 from podberth.model.pod import Pod

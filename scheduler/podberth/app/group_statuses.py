@@ -22,12 +22,11 @@ from msgspec import Struct
 
 from podberth.app.reporting import GATHER_SECONDS, MOST, TOGETHER, TRUST, UnderWay, WaitingWrites
 from podberth.engine.instructions import Carries, DisruptGroup, SetGroupCondition
-from podberth.kube.answers import read_answer
-from podberth.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
+from podberth.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, read_answer
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import STATUS
+from podberth.kube.objects import older, read_version
 from podberth.kube.resources import BY_KIND
-from podberth.kube.wire import older, read_version
 from podberth.kube.writes import CHANGED, meta_time, object_patch, shorten
 from podberth.model.kinds import Decoder
 from podberth.model.pod_group import DISRUPTION_TARGET, INITIALLY_SCHEDULED, NATIVE, GroupCondition, PodGroup

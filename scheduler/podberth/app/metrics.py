@@ -275,6 +275,13 @@ DEVICES_TWICE = Family(
     "Pods bound by Berth with a device that another scheduler gave to another claim at the same time. Only ending one "
     "of the pods mends it: the event DeviceGivenTwice names the device and both claims.",
 )
+TOO_LARGE = Family(
+    "berth_pods_too_large_total",
+    "counter",
+    "Pods beyond a limit, by the limit as the configuration names it, each counted once. waiting: a pod for us, which "
+    "is not tried; placed: it has a node, so all that it requests counts, and of its terms those within the limits.",
+    ("limit", "pod"),
+)
 STATUSES_WAITING = Family(
     "berth_statuses_waiting", "gauge", "Pods for which a condition or a nominated node waits to be written."
 )

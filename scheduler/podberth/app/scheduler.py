@@ -27,6 +27,7 @@ from podberth.framework.runtime import Framework
 from podberth.kube.client import Client
 from podberth.kube.lease import Elector
 from podberth.kube.machine import MACHINE, Machine
+from podberth.model.pod import Pod
 from podberth.service.loop import Blocks, worked
 from podberth.service.metrics import Quantiles
 
@@ -107,7 +108,14 @@ class Scheduler:
         self.leads_since: float | None = None
         """When it was elected, on the clock of the engine."""
         self.watch = ClusterWatch(
-            client, frameworks, self.originals, self.receive, self._awake.set, limits=config.limits, machine=machine
+            client,
+            frameworks,
+            self.originals,
+            self.receive,
+            self._awake.set,
+            self._tell_too_large,
+            limits=config.limits,
+            machine=machine,
         )
         self.freshness = self.watch.freshness
         name = f"berth-{machine.name}"
@@ -148,14 +156,14 @@ class Scheduler:
                 with self.watchdog:
                     loop = tasks.create_task(self.work_forever())
                     following.append(loop)
-                    await self._in_turn(loop, drain_seconds)
+                    await self.lead_in_turn(loop, drain_seconds)
             finally:
                 self.blocks.stop()
                 for task in following:
                     task.cancel()
                 await self.writer.drain(0.0)
 
-    async def _in_turn(self, loop: asyncio.Task[None], drain_seconds: float) -> None:
+    async def lead_in_turn(self, loop: asyncio.Task[None], drain_seconds: float) -> None:
         """Lead, at once or when elected, until the loop ends. Then finish the writes, and give the Lease back last."""
 
         async def lead() -> None:
@@ -166,7 +174,9 @@ class Scheduler:
                     self.engine.takes_over(self.leads_since, SETTLED + STALE_SECONDS, True)
                 )
                 self._took_over.set()
-            self._led = True
+                self._led = True
+                for pod in self.watch.placed_too_large.values():
+                    self._tell_too_large(pod)
             self._awake.set()
             await asyncio.wait((loop,))
             await self.calls.close()
@@ -349,6 +359,11 @@ class Scheduler:
             if self._observe is not None:
                 self._observe(instruction)
             self.carries[type(instruction)](instruction)
+
+    def _tell_too_large(self, pod: Pod) -> None:
+        """A pod that has its node is beyond a limit. Only the leader tells it, and all that there are when elected."""
+        if self._led:
+            self.writer.placed_too_large(pod, next(iter(self.engine.queue.frameworks)))
 
     def _failed(self, failed: Failed) -> None:
         if failed.reason == UNSCHEDULABLE:

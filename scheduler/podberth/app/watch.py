@@ -8,7 +8,7 @@ told (`Freshness`).
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter as Tally
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
@@ -18,19 +18,18 @@ from typing import Any
 import msgspec
 import structlog
 
+from podberth.app.metrics import TOO_LARGE
 from podberth.cache.devices import Devices
 from podberth.engine.stimuli import Follows, Gone, Put, Stimulus
 from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
-from podberth.kube.beside import beside
-from podberth.kube.changes import Added, Change, Deleted
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.listwatch import Phase
 from podberth.kube.machine import MACHINE, Machine
-from podberth.kube.reflector import IDLE_SECONDS, Reflector
+from podberth.kube.objects import MALFORMED, Added, Change, Deleted
+from podberth.kube.reflector import IDLE_SECONDS, Reflector, beside
 from podberth.kube.resources import BY_KIND, DEVICES, GROUPS, NODES, PODS, SCHEDULING, Resource
-from podberth.kube.wire import MALFORMED
 from podberth.model.devices import CLAIM, ClaimKey
 from podberth.model.kinds import Decoder, Modelled
 from podberth.model.limits import LIMITS, Limits
@@ -40,6 +39,7 @@ from podberth.model.pod import Pod
 from podberth.model.pod_group import PodGroup, api_of_kind
 from podberth.plugins.dynamic_resources.selecting import EVALUATING
 from podberth.service.log import RateLimit
+from podberth.service.metrics import Counter
 
 NEEDED = (NODES, PODS)
 """Kinds that every decision needs. RBAC may refuse the others; decisions are then made without them."""
@@ -238,7 +238,8 @@ def _of_backup(reflector: Reflector[Any]) -> str:
 class ClusterWatch:
     """The reflectors of all kinds that decisions need.
 
-    `receive` gets what becomes of a change; `wake` is called when something else has come that the loop waits for.
+    `receive` gets what becomes of a change; `wake` is called when something else has come that the loop waits for;
+    `placed_too_large` is told once of each pod that has a node and is beyond a limit.
     """
 
     def __init__(
@@ -248,10 +249,17 @@ class ClusterWatch:
         originals: Originals,
         receive: Callable[[Stimulus], None],
         wake: Callable[[], None],
+        placed_too_large: Callable[[Pod], None],
         *,
         limits: Limits = LIMITS,
         machine: Machine,
     ) -> None:
+        self.too_large = Counter(TOO_LARGE)
+        self.placed_too_large: dict[str, Pod] = {}
+        """Pods that have a node and are beyond a limit, by UID."""
+        self._hear_too_large = placed_too_large
+        self._sizes: dict[str, tuple[str, str]] = {}
+        """UID → the limit that a pod is beyond, and if it waits or is placed, as it was counted."""
         self.freshness = Freshness(wake, machine)
         self.refusals = Refusals(frameworks)
         self._originals = originals
@@ -315,7 +323,11 @@ class ClusterWatch:
                 self._receive(Gone(kind, change.namespace, change.name, change.uid))
                 self._originals.drop(kind, change.namespace, change.name)
                 self._told.pop(change.uid, None)
+                self._sizes.pop(change.uid, None)
+                self.placed_too_large.pop(change.uid, None)
             else:
+                if isinstance(change.object, Pod):
+                    self._count_too_large(change.object)
                 self._warn_of_problems(change.object)
                 self._receive(Put(change.object, isinstance(change, Added)))
         self._wake()
@@ -329,6 +341,23 @@ class ClusterWatch:
             self._followed ^= {api}
             self._receive(Follows(api, followed))
 
+    def _count_too_large(self, pod: Pod) -> None:
+        """Count a pod that is beyond a limit, once: it waits for us, or it has a node, whoever bound it."""
+        if pod.too_large is None:
+            if pod.uid in self._sizes:
+                del self._sizes[pod.uid]
+                self.placed_too_large.pop(pod.uid, None)
+            return
+        placed = bool(pod.node_name)
+        size = (pod.too_large.limit, "placed" if placed else "waiting")
+        if self._sizes.get(pod.uid) == size or not (placed or pod.scheduler_name in self.refusals.ours):
+            return
+        self._sizes[pod.uid] = size
+        self.too_large.add(1, *size)
+        if placed:
+            self.placed_too_large[pod.uid] = pod
+            self._hear_too_large(pod)
+
     def _warn_of_problems(self, thing: Modelled) -> None:
         """Log once which parts of an object can't be read; the rest of it counts. Namespaces have some lines each."""
         match thing:
@@ -337,7 +366,7 @@ class ClusterWatch:
             case Pod():
                 what, problems = "parts of a pod can't be read and are left out", thing.shape.warnings
                 if thing.too_large is not None:
-                    problems = (*problems, thing.too_large)
+                    problems = (*problems, thing.too_large.text)
             case PodGroup(problems=problems):
                 what = "parts of a pod group can't be read and are left out"
             case _:
@@ -428,7 +457,7 @@ class Refusals:
     """
 
     def __init__(self, ours: Collection[str]) -> None:
-        self.counted: Counter[str] = Counter()
+        self.counted: Tally[str] = Tally()
         """By the kubelet's reason."""
         self.ours = ours
 

@@ -27,8 +27,6 @@ from podberth.engine.instructions import (
     Withdraw,
 )
 from podberth.engine.stimuli import BindFailed, BindWithdrawn, Bound, Stimulus, VictimStays
-from podberth.kube import live_pod
-from podberth.kube.answers import read_answer
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import CONFIRM, EVICT
@@ -40,6 +38,7 @@ from podberth.kube.writes import (
     condition_patch,
     delete_pod,
     event,
+    live_pod,
     meta_time,
     patch_status,
     pod_path,
@@ -125,6 +124,11 @@ class Writer:
         self.devices_given_twice += 1
         log.error("a device was given twice", **about(instruction.pod), message=instruction.note)
         self._warn(instruction.pod, "DeviceGivenTwice", instruction.note)
+
+    def placed_too_large(self, pod: Pod, profile: str) -> None:
+        """Post a Warning about a pod that has its node and is beyond a limit."""
+        note = f"{pod.too_large}; what it requests counts in full, and of its terms those that are within the limits"
+        self._record(pod, controller=profile, kind="Warning", reason="TooLarge", action="Scheduling", note=note)
 
     def record_failure(self, instruction: RecordFailure) -> None:
         """Post a FailedScheduling event."""
@@ -221,7 +225,7 @@ class Writer:
         """Return whether this very pod is gone, or being deleted. Raises ApiError, Unreachable."""
         try:
             answer = await self._client.get(pod_path(ref(pod)), lane=CONFIRM, tries=2)
-            live = read_answer(answer, live_pod.decode).metadata
+            live = live_pod(answer).metadata
         except ApiError as error:
             if error.status == 404:
                 return True
@@ -468,7 +472,7 @@ class Bindings:
         pod = bind.pod
         try:
             body = await self._client.get(pod_path(ref(pod)), lane=CONFIRM, tries=2, timeout=ASK_SECONDS)
-            live = read_answer(body, live_pod.decode)
+            live = live_pod(body)
         except ApiError as error:
             if error.status == 404:
                 return _Failure(GONE, 404, error.message, quietly=True)

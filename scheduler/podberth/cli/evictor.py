@@ -7,7 +7,7 @@ from podberth.app.evictor.watcher import restored
 from podberth.evictor.gates import Settings
 from podberth.explain.promises import Past
 from podberth.kube.evictions import past_evictions, seconds
-from podberth.kube.wire import MALFORMED
+from podberth.kube.objects import MALFORMED
 
 if TYPE_CHECKING:
     from podberth.explain.objects.world import World

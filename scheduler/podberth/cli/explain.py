@@ -43,10 +43,10 @@ from podberth.explain.pending import pending
 from podberth.explain.promises import Races, wanted_by
 from podberth.explain.report.wording import some
 from podberth.explain.simulate.arrivals import Batch, quota_notes
+from podberth.explain.spelling import near_names
 from podberth.explain.written import Written, of_cluster
 from podberth.framework.config import ConfigError
 from podberth.framework.runtime import Framework
-from podberth.framework.spelling import near_names
 from podberth.framework.status import PluginError
 from podberth.model.kinds import Modelled
 from podberth.model.mistakes import misfit

@@ -16,8 +16,8 @@ from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.evictions import PastEviction, read_past_evictions
 from podberth.kube.kubeconfig import connect
+from podberth.kube.objects import list_page
 from podberth.kube.resources import DEVICES, GROUPS, NODES, PODS, RESOURCE_CLAIM_TEMPLATES, WATCHED, Resource
-from podberth.kube.wire import list_page
 from podberth.model.kinds import KINDS, Decoder
 
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", False, "PriorityClass")

@@ -30,11 +30,10 @@ from podberth.cli.policy_inputs import (
 from podberth.explain.report.wording import printable
 from podberth.model.mistakes import misfit
 from podberth.model.selectors import Requirement
-from podberth.policy import cases, impact, keys, withheld
+from podberth.policy import cases, impact, keys, owners, withheld
 from podberth.policy.analyse import analyse
 from podberth.policy.exempt import NAMESPACES
 from podberth.policy.findings import Finding
-from podberth.policy.guard import Known
 from podberth.policy.native.compile import Compiled, compile_namespace
 from podberth.policy.objects import namespace as namespace_in
 from podberth.policy.options import Options
@@ -327,7 +326,7 @@ def preview(
     """Show what policies would do to the objects of a cluster if each were created again: reject, change, reroute.
 
     A live cluster is only read. Kinds that can't be listed there are named on stderr and left out. Exit code 1 when an
-    object would be rejected.
+    object would be rejected, or an owner would not find what it makes.
     """
     settings = chosen(namespace, own_namespace, scheduler, owner, allow_prefix, reserve_prefix, reserve_known)
     allowed = settings.allowed_prefixes
@@ -338,7 +337,9 @@ def preview(
         found = all_objects(cluster, namespace, faults)
         held = [policy for _, policy in accepted(policies, faults, allowed)]
         faults.tell()
-        result = impact.impact(Policies(held).of(namespace or ""), found, settings, Known(found))
+        result = impact.impact(
+            Policies(held).of(namespace or ""), found, settings, filter(None, map(owners.read, found))
+        )
     else:
         from podberth.cli.policy_inputs import cluster_impact
 
@@ -352,7 +353,7 @@ def preview(
             seconds(timeout),
         )
     as_data(result, output) if output is not Output.TABLE else out.impact(result)
-    return FOUND if result.total.rejected else 0
+    return FOUND if result.total.rejected or result.losses else 0
 
 
 @app.command()

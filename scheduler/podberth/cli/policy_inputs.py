@@ -25,12 +25,12 @@ from podberth.kube.resources import METADATA_POLICIES, OWNERS, Resource
 from podberth.model.selectors import LabelSelector
 from podberth.policy import cases, exempt, expect, objects, options
 from podberth.policy.cases import name_of
-from podberth.policy.guard import Known
 from podberth.policy.impact import Impact, impact
 from podberth.policy.objects import JsonObject, ShapeError, check
 from podberth.policy.operator.kinds import DEFAULT_KINDS, KindError, resource
 from podberth.policy.operator.pages import Page, pages
 from podberth.policy.options import Options
+from podberth.policy.owners import Owner, read
 from podberth.policy.parse import PolicyError, parse
 from podberth.policy.spec import KIND, Policies, Policy
 
@@ -203,7 +203,7 @@ class _Listed(NamedTuple):
 
     objects: list[JsonObject]
     policies: list[JsonObject]
-    owners: Known
+    owners: list[Owner]
     problems: list[str]
 
 
@@ -247,7 +247,7 @@ def _accepted(found: _Listed, allowed_prefixes: tuple[str, ...]) -> Policies:
 async def _listed(
     connection: Connection, kinds: list[Resource], namespace: str | None, policies: bool, limit: float
 ) -> _Listed:
-    found = _Listed([], [], Known(), [])
+    found = _Listed([], [], [], [])
     async with Client(connection, timeout=limit) as client:
         silence = until_answered(connection.host, limit)
         if policies:
@@ -275,17 +275,17 @@ async def _listed(
                 continue
             try:
                 async for page in pages(client, kind, namespace):
-                    for obj in page.objects():
-                        found.owners.learn(obj)
+                    found.owners.extend(owner for obj in page.objects() if (owner := read(obj)) is not None)
             except (ApiError, Unreachable) as error:
-                found.problems.append(f"can't list {kind.plural}, whose labels are guarded: {error}")
+                found.problems.append(f"can't list {kind.plural}, which may lose what they make: {error}")
     return found
 
 
 def _take(page: Page, found: _Listed) -> None:
     """Keep of each object what policies read: a cluster's objects are many."""
     for obj in page.objects():
-        found.owners.learn(obj)
+        if (owner := read(obj)) is not None:
+            found.owners.append(owner)
         try:
             check(obj)
         except ShapeError as error:

@@ -64,6 +64,9 @@ def impact(found: Impact) -> None:
     for rejection in found.rejections:
         name = f"{rejection.kind} {rejection.namespace}/{rejection.name}"
         print(printable(f"rejected: {name}: {rejection.message}"))
+    for loss in found.losses:
+        name = f"{loss.kind} {loss.namespace}/{loss.name}"
+        print(printable(f'{name} would not find what it makes: {loss.policy} writes label {loss.label}="{loss.value}"'))
     for warning, objects in found.warnings.items():
         print(printable(f"warning for {objects} objects: {warning}"))
 

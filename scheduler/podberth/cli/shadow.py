@@ -34,14 +34,13 @@ from podberth.explain.shadow.record import read_line as change_of
 from podberth.explain.shadow.shadow import Shadow
 from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
-from podberth.kube.changes import Change as Changed
-from podberth.kube.changes import Deleted
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError
+from podberth.kube.objects import Change as Changed
+from podberth.kube.objects import Deleted, Partial, partial
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import DEVICES, GROUPS, NODES, PODS, SCHEDULING, Resource
-from podberth.kube.wire import Partial, partial
 from podberth.model.kinds import Decoder
 
 _LONGEST = 16 << 20

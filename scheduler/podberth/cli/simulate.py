@@ -38,8 +38,8 @@ from podberth.explain.simulate.plan import plan, settled
 from podberth.explain.simulate.removable import removals
 from podberth.explain.simulate.trace import NODES_FILE, PODS_FILE, TRACE_PROFILES, Recorded, read, study
 from podberth.explain.simulate.trace import beside as recorded
+from podberth.explain.spelling import near_names
 from podberth.framework.runtime import Framework
-from podberth.framework.spelling import near_names
 from podberth.model.kinds import Modelled
 from podberth.model.mistakes import misfit
 from podberth.model.namespaced import Namespace, SelectingObject

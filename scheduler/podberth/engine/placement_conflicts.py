@@ -271,7 +271,8 @@ class _Look(Struct, frozen=True):
 
 def has_requirements(pod: Pod) -> bool:
     """Return whether a pod asks for something that pods on other nodes may break."""
-    return bool(pod.shape.anti_affinity_terms) or any(constraint.hard for constraint in pod.shape.spread)
+    shape = pod.shape
+    return bool(shape.anti_affinity_terms or (shape.spread and any(constraint.hard for constraint in shape.spread)))
 
 
 def bound_at(pod: Pod) -> float | None:

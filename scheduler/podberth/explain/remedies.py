@@ -13,30 +13,32 @@ from typing import Any
 from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
+from podberth.cache.nodes import HOSTNAME
 from podberth.explain import explanation as shown
-from podberth.explain.plugins.volumes import where_volumes_are
-from podberth.explain.rejections import Asking, Stuck, stuck_at
-from podberth.explain.simulate.drain import Disruptions
-from podberth.explain.trial import Trial, applied, best, edited, placing
-from podberth.framework.changes import (
-    HOSTNAME,
+from podberth.explain.changes import (
     AddNode,
     AwaitPod,
     Change,
+    FewerDevices,
     Fix,
+    FreeDevices,
     GiveUpNode,
     Label,
     MovePod,
     NameScheduler,
+    OnClaim,
     OnPod,
+    OnStorage,
     RaiseMaxSkew,
     Request,
     ungated,
 )
-from podberth.framework.device_changes import FewerDevices, FreeDevices, OnClaim
+from podberth.explain.plugins.volumes import where_volumes_are
+from podberth.explain.rejections import Asking, Stuck, stuck_at
+from podberth.explain.simulate.drain import Disruptions
+from podberth.explain.trial import Trial, applied, best, edited, placing
 from podberth.framework.explaining import Inquiry
 from podberth.framework.status import PluginError, Reason
-from podberth.framework.storage_changes import OnStorage
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.plugins.node_affinity import pod_matches

@@ -19,11 +19,10 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Struct
 
-from podberth.kube.changes import Key
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import Bucket
 from podberth.kube.listwatch import FetchPage, ListWatch, Pause, Phase
-from podberth.kube.wire import MALFORMED, ListMeta, Partial, Version, older, read_version
+from podberth.kube.objects import MALFORMED, Key, ListMeta, Partial, Version, older, read_version
 
 EVERY_SECONDS = 20.0
 """Between two checks of a kind, less or more a quarter."""

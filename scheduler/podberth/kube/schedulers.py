@@ -17,15 +17,14 @@ from datetime import UTC, datetime
 import msgspec
 import structlog
 
-from podberth.kube.changes import Change, Deleted
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError
 from podberth.kube.lease import DURATION
 from podberth.kube.listwatch import Phase
 from podberth.kube.machine import boottime
+from podberth.kube.objects import Change, Deleted, MarkedMeta, Partial
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import LEASES, Resource
-from podberth.kube.wire import MarkedMeta, Partial
 
 SCHEDULERS = "podberth.dev/schedulers"
 """What the holder of a scheduler's Lease writes on it (`Elector(annotations=…)`), and what is read here."""

@@ -13,10 +13,9 @@ from podberth.model.selectors import LabelSelector, Requirement
 from podberth.policy import keys
 from podberth.policy.dead import dead_rejects, dead_writers
 from podberth.policy.findings import Finding, Kind, Report
-from podberth.policy.merge import Guards
 from podberth.policy.questions import Questions
 from podberth.policy.solver import ROOM, TooComplexError
-from podberth.policy.space import AXIS, WORLDS, Among, Axis, Space, criteria, weigh
+from podberth.policy.space import AXIS, WORLDS, Axis, Space, changed_by, criteria, weigh
 from podberth.policy.spec import Policies, Rule, Write
 from podberth.policy.story import MOST_PASSES, VALUE, chain, poisoning, shown
 from podberth.policy.words import cut
@@ -31,7 +30,7 @@ TOO_COMPLEX = "too complex to decide within the bound"
 _ABOUT = {
     "_self_poison": "whether what is written is rejected later",
     "_chains": "whether a second pass writes again",
-    "_owned": "which writes owners' labels keep back",
+    "_owned": "which writes take objects away from their owners",
     "_conflicts": "which rules can disagree",
     "_dead": "which rules never make a difference",
 }
@@ -203,11 +202,13 @@ class _Analysis:
 
     def _owned(self) -> Iterator[Finding]:
         for write in (write for rule in self.rules for write in rule.writes if write.field == "label"):
-            question = f"whether {write.rule} can overwrite {write.key} under its owner"
-            example = self._ask(question, [write.rule], _at_risk(write, self.owners))
+            question = f"whether {write.rule} can take {write.key} away from an owner"
+            example = self._ask(question, [write.rule], _losing(write, self.owners))
             if example is not None:
-                message = f"{write.rule} writes {shown(write)}, and owners find their objects by that label"
-                yield _finding("owner-selector", [write.rule], f"{message}: it is not written there", example)
+                message = (
+                    f"{write.rule} writes {shown(write)}, and an owner that finds its objects by that label loses them"
+                )
+                yield _finding("owner-selector", [write.rule], message, example)
 
     def _ask(
         self, question: str, rules: list[Rule], ask: Callable[[Questions], dict[str, Any] | None]
@@ -282,11 +283,10 @@ def _second(rule: Rule) -> Ask:
 
     def ask(world: Questions) -> dict[str, Any] | None:
         for write in rule.writes:
-            found = world.space.writer(write)
-            if found is None:
+            later = world.space.later(write)
+            if later is None:
                 continue
-            writer, later = found
-            deciding = [rule, *(other.write.rule for other in later)]
+            deciding = [rule, *(other.rule for other in later)]
             world.solver.owe(len(deciding))
             # If no key that decides who writes here is ever written, the second pass decides as the first did.
             if not any(axis in world.space.writers for one in deciding for axis in world.space.boxes[id(one)]):
@@ -296,7 +296,7 @@ def _second(rule: Rule) -> Ask:
                 world.matches_after(rule),
                 world.accepted_after,
                 world.none_of_after(deciding[1:]),
-                world.among_after((write.field, write.key), writer.changes),
+                world.among_after((write.field, write.key), changed_by(write)),
             )
             if example is not None:
                 return example
@@ -305,43 +305,30 @@ def _second(rule: Rule) -> Ask:
     return ask
 
 
-def _at_risk(write: Write, owners: Sequence[LabelSelector]) -> Ask:
-    """Return where a write would take a label away from what an owner's selector asks for, or from
-    a controller's own.
-    """
+def _losing(write: Write, owners: Sequence[LabelSelector]) -> Ask:
+    """Return where a write is the last one, and an owner that found the object does not find it any more."""
+    asking = [owner for owner in owners if _refuses(owner, write) and not owner.nothing]
 
     def ask(world: Questions) -> dict[str, Any] | None:
-        found = world.space.writer(write)
-        if found is None:
-            return None
-        writer, later = found
-        kept_back = writer.kept_back
-        if kept_back is None and not owners:
+        later = world.space.later(write)
+        if later is None or not asking:
             return None
         world.solver.owe(len(later))
-        axis = write.field, write.key
-        last = [world.accepted, world.matches(write.rule), *world.none_of(other.write.rule for other in later)]
-        example = None if kept_back is None else world.ask(last, world.among(axis, kept_back))
-        for owner in owners:
-            if example is not None:
-                break
+        last = [world.accepted, world.matches(write.rule), *world.none_of(other.rule for other in later)]
+        for owner in asking:
             world.solver.owe(1 + len(owner.requirements))
-            kept = _kept_for(owner, write)
             selected = world.space.box(("label", requirement) for requirement in owner.requirements)
-            if kept is not None and selected is not None and not owner.nothing:
-                example = world.ask(last, world.inside(selected), world.among(axis, kept))
-        return example
+            example = None if selected is None else world.ask(last, world.inside(selected))
+            if example is not None:
+                return example
+        return None
 
     return ask
 
 
-def _kept_for(owner: LabelSelector, write: Write) -> Among | None:
-    """The old values of a label that a write leaves alone because the owner's selector reads it."""
-    asked = [requirement for requirement in owner.requirements if requirement.key == write.key]
-    if not asked and write.key not in keys.OWNERS_OWN:
-        return None
-    adds = Guards((owner,)).may_write(write.key, None, write.value)
-    return Among(frozenset((None, write.value) if adds else (write.value,)), all_but=True)
+def _refuses(owner: LabelSelector, write: Write) -> bool:
+    """Return whether an object with this label is none that the owner finds."""
+    return any(one.key == write.key and not one.accepts(write.value) for one in owner.requirements)
 
 
 def _finding(kind: Kind, rules: Sequence[Rule], message: str, example: dict[str, Any] | None = None) -> Finding:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from podberth.policy.questions import Questions
 from podberth.policy.solver import TooComplexError
-from podberth.policy.space import Axis
+from podberth.policy.space import Axis, changed_by
 from podberth.policy.spec import Rule, Write
 
 
@@ -90,20 +90,18 @@ def _last_word(write: Write, world: Questions, gone: set[int]) -> bool:
     """Return whether some object gets another value on this key because of this write."""
     axis = write.field, write.key
     world.solver.owe(len(world.space.writers.get(axis, ())))
-    writers = [w for w in world.space.writers.get(axis, ()) if id(w.write.rule) not in gone]
-    mine = next((i for i, w in enumerate(writers) if w.write.rule is write.rule), None)
+    writers = [other for other in world.space.writers.get(axis, ()) if id(other.rule) not in gone]
+    mine = next((i for i, other in enumerate(writers) if other.rule is write.rule), None)
     if mine is None:
         return False  # it never matches in this world, or the key is a pod's stamp
-    me, before = writers[mine], [w.write.rule for w in writers[:mine]]
-    last = [world.accepted, world.matches(write.rule), *world.none_of(w.write.rule for w in writers[mine + 1 :])]
-    if world.ask(last, world.none_of(before), world.among(axis, me.changes)) is not None:
+    before = [other.rule for other in writers[:mine]]
+    last = [world.accepted, world.matches(write.rule), *world.none_of(other.rule for other in writers[mine + 1 :])]
+    if world.ask(last, world.none_of(before), world.among(axis, changed_by(write))) is not None:
         return True
     for i, earlier in enumerate(writers[:mine]):
-        differs = me.differs(earlier)
-        if differs is None:
+        if earlier.value == write.value:
             world.solver.owe(1)
             continue
-        shows = [world.matches(earlier.write.rule), *world.none_of(before[i + 1 :])]
-        if world.ask(last, shows, world.among(axis, differs)) is not None:
+        if world.ask(last, world.matches(earlier.rule), *world.none_of(before[i + 1 :])) is not None:
             return True
     return False

@@ -12,12 +12,12 @@ from typing import Literal
 from podberth.model.quantity import QuantityError
 from podberth.policy import keys, objects, verdict, words
 from podberth.policy.exempt import exemption
-from podberth.policy.merge import Guards, Merged, merge
+from podberth.policy.merge import Merged, changes, lost, merge
 from podberth.policy.objects import JsonObject, Snapshot
 from podberth.policy.options import NO_OPTIONS, Options
 from podberth.policy.patch import Patch
 from podberth.policy.qos import CLASSES, QosClass, qos_class
-from podberth.policy.spec import Policies, Policy, Rule
+from podberth.policy.spec import Policies, Policy, Rule, Write
 from podberth.policy.verdict import ALLOWED, DENIED, Effect, Verdict
 
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
@@ -57,8 +57,9 @@ class _Request:
         self.said: list[str] = []
         self.stamp = self._stamp(obj, old) if self.is_pod else None
         self.snapshot = _stamped(objects.snapshot(obj), self.stamp)
-        self.guards = Guards(options.owner_selectors, options.reserved)
+        self.reserved = options.reserved
         self.changes: dict[int, tuple[str, ...]] = {}
+        self.lost: tuple[Write, ...] = ()
         labels, annotations = self.snapshot.labels, self.snapshot.annotations
         self.matched: list[tuple[Policy, list[Rule]]] = []
         for policy in policies.policies:
@@ -72,7 +73,7 @@ class _Request:
         """The mutating pass."""
         if self.rejecting:
             return self._denied(verdict.denial(self.rejecting), self._effects(set()))
-        merged = merge(self.deciding, self.snapshot, self.is_pod, self.guards)
+        merged = merge(self.deciding, self.snapshot, self.is_pod, self.reserved)
         patch = Patch(self.object)
         annotations = {key: write.value for key, write in merged.annotations.items()}
         if self.stamp is not None and (self.options.stamp or self._brought is not None):
@@ -84,6 +85,9 @@ class _Request:
             self._choose(scheduler, patch)
         self.said += map(verdict.conflict, merged.conflicts)
         self.said += map(verdict.skipped, merged.skipped)
+        found = (lost(owner, self.snapshot.labels, merged.labels) for owner in self.options.owner_selectors)
+        self.lost = tuple({write.key: write for writes in found for write in writes}.values())
+        self.said += map(verdict.lost, self.lost)
         effective = {write.rule.policy for write in (*merged.labels.values(), *merged.annotations.values())}
         return self._allowed(merged, patch, effective, self._effects(effective))
 
@@ -148,6 +152,7 @@ class _Request:
             audit=self._audit({"applied": _joined(sorted(effective))}),
             effects=effects,
             conflicts=tuple(sorted(conflicting)),
+            lost=self.lost,
         )
 
     def _denied(self, message: str, effects: tuple[Effect, ...]) -> Verdict:
@@ -176,7 +181,7 @@ class _Request:
         """Return what mode warn says of a rule's writes that would change something, were it alone."""
         found = self.changes.get(id(rule))
         if found is None:
-            changing = self.guards.changes(rule, self.snapshot, self.is_pod)
+            changing = changes(rule, self.snapshot, self.is_pod, self.reserved)
             found = self.changes[id(rule)] = tuple(told for _, told in changing)
         return found
 

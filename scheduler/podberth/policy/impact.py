@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
 
 from podberth.policy import keys, objects
 from podberth.policy.evaluate import evaluate
-from podberth.policy.guard import Known
 from podberth.policy.objects import JsonObject
 from podberth.policy.options import Options
+from podberth.policy.owners import Owner, lost_by
 from podberth.policy.spec import Policies
 
 SAMPLES = 20
@@ -40,6 +40,17 @@ class Rejection(Struct, frozen=True, rename="camel"):
     message: str
 
 
+class Loss(Struct, frozen=True):
+    """An owner that would not find what it makes any more, because of a label that a policy writes."""
+
+    kind: str
+    namespace: str
+    name: str
+    policy: str
+    label: str
+    value: str
+
+
 class Impact(Struct):
     """All counts. `schedulers`: pods by the scheduler that they have now, and would have. Samples are the first few."""
 
@@ -48,21 +59,27 @@ class Impact(Struct):
     policies: dict[str, Effects] = field(default_factory=dict)
     schedulers: dict[str, dict[str, int]] = field(default_factory=dict)
     rejections: list[Rejection] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
     warnings: dict[str, int] = field(default_factory=dict)
 
 
-def impact(policies: Policies, found: Iterable[JsonObject], options: Options, owners: Known) -> Impact:
+def impact(policies: Policies, found: Iterable[JsonObject], options: Options, owners: Iterable[Owner] = ()) -> Impact:
     """Return what would happen if each of these objects were created again and all policies were in mode enforce.
 
-    `owners` keep the labels that they find their objects by.
+    `owners` are looked at for what they would make.
     """
     enforced = policies.enforced()
     result = Impact(policies={policy.name: Effects() for policy in enforced.policies})
     moves: Counter[tuple[str, str]] = Counter()
     said: Counter[str] = Counter()
     for obj in found:
-        selectors = (*options.owner_selectors, *owners.of(obj))
-        _count(result, enforced, obj, structs.replace(options, owner_selectors=selectors), moves, said)
+        _count(result, enforced, obj, options, moves, said)
+    for owner in owners:
+        result.losses += [
+            Loss(owner.kind, owner.namespace, owner.name, write.rule.policy, write.key, write.value)
+            for write in lost_by(owner, enforced, options)
+        ]
+    result.losses = result.losses[:SAMPLES]
     for (now, then), number in sorted(moves.items()):
         result.schedulers.setdefault(now, {})[then] = number
     result.warnings = dict(said.most_common(SAMPLES))

@@ -24,22 +24,6 @@ ALLOWED_PREFIXES = ("app.kubernetes.io/",)
 NEVER_WRITTEN = frozenset({f"kubernetes.io/config.{word}" for word in ("mirror", "source", "hash", "seen")})
 """What the kubelet writes on mirror pods: a policy that set one would make pods exempt from policies."""
 
-OWNERS_OWN = frozenset(
-    {
-        "pod-template-hash",
-        "pod-template-generation",
-        "controller-revision-hash",
-        "controller-uid",
-        "batch.kubernetes.io/controller-uid",
-        "job-name",
-        "batch.kubernetes.io/job-name",
-        "batch.kubernetes.io/job-completion-index",
-        "statefulset.kubernetes.io/pod-name",
-        "apps.kubernetes.io/pod-index",
-    }
-)
-"""Labels that controllers find their objects by; overwriting one makes them create objects in a loop."""
-
 _DNS_SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 

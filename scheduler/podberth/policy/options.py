@@ -34,7 +34,9 @@ class UserInfo(Struct, frozen=True):
 
 
 class Options(Struct, frozen=True, rename="camel"):
-    """`live_schedulers` None: not known. `owner_selectors`: what the object's owners find their objects by."""
+    """`live_schedulers` None: not known. `owner_selectors`: what the object's owners find their objects by,
+    which changes nothing but what is said.
+    """
 
     namespace: str = ""
     own_namespace: str = ""

@@ -69,6 +69,12 @@ PREFIXES = {
     "run.oci.": "container runtime",
     "dev.gvisor.": "container runtime",
     "aadpodidbinding": "Azure identity",
+    # By which controllers find what they made: who overwrites one has them make pods without end.
+    "pod-template-hash": "a controller's own label",
+    "pod-template-generation": "a controller's own label",
+    "controller-revision-hash": "a controller's own label",
+    "controller-uid": "a controller's own label",
+    "job-name": "a controller's own label",
 }
 """What keys without a domain begin with, and what such keys decide."""
 _PREFIXES = tuple(PREFIXES)

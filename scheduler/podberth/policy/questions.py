@@ -27,7 +27,6 @@ class _Written(NamedTuple):
 
     untouched: Literal
     last: Mapping[str, Literal]
-    guarded: bool
     reach: frozenset[int]
 
 
@@ -149,14 +148,8 @@ class Questions:
         if found is None:
             written = self._fate(axis)
             now = [written.last[value] for value in among.values if value is not None and value in written.last]
-            if written.guarded:  # only what was absent is written
-                stays = self.among(axis, Among(among.values - {None}))
-                absent = [*now, written.untouched] if None in among.values else now
-                found = self._any((stays, self._all((self._before[axis][None], self._any(absent)))))
-            else:
-                stays = self._all((written.untouched, self.among(axis, Among(among.values))))
-                found = self._any((stays, *now))
-            self._among_after[key] = found
+            stays = self._all((written.untouched, self.among(axis, Among(among.values))))
+            found = self._among_after[key] = self._any((stays, *now))
             self._follows(found, (self._numbers((axis,)), written.reach))
         return found ^ among.all_but
 
@@ -168,12 +161,12 @@ class Questions:
             writers = self.space.writers[axis]
             untouched = self._true
             for writer in reversed(writers):
-                match = self.matches(writer.write.rule)
-                last.setdefault(writer.write.value, []).append(self._all((match, untouched)))
+                match = self.matches(writer.rule)
+                last.setdefault(writer.value, []).append(self._all((match, untouched)))
                 untouched = self._all((match ^ 1, untouched))
             said = {value: self._any(facts) for value, facts in last.items()}
-            reach = self._numbers({axis for writer in writers for axis in self.space.boxes[id(writer.write.rule)]})
-            found = self._written[axis] = _Written(untouched, said, writers[0].guarded, reach)
+            reach = self._numbers({axis for writer in writers for axis in self.space.boxes[id(writer.rule)]})
+            found = self._written[axis] = _Written(untouched, said, reach)
         return found
 
     def _inside(self, box: Box, fact_of: FactOf) -> Literal:

@@ -63,6 +63,11 @@ Box = Mapping[Axis, Among]
 """Axis → the values inside; an axis that is not there is unbounded."""
 
 
+def changed_by(write: Write) -> Among:
+    """The old values that a write changes, if it is the last one of its axis."""
+    return Among(frozenset((write.value,)), all_but=True)
+
+
 def among(requirement: Requirement) -> Among:
     """The values that meet a requirement."""
     match requirement.operator:
@@ -71,29 +76,6 @@ def among(requirement: Requirement) -> Among:
         case "NotIn":
             return Among(requirement.values, all_but=True)
     return Among(_ABSENT, all_but=requirement.operator == "Exists")
-
-
-class Writer(NamedTuple):
-    """One rule's write on one axis. `guarded`: a controller finds its objects by the label, so it is only added."""
-
-    write: Write
-    guarded: bool
-
-    @property
-    def changes(self) -> Among:
-        """The old values that the write changes, if it is the last one."""
-        return Among(_ABSENT) if self.guarded else Among(frozenset((self.write.value,)), all_but=True)
-
-    @property
-    def kept_back(self) -> Among | None:
-        """The old values that the owner guard keeps it from changing."""
-        return Among(frozenset((None, self.write.value)), all_but=True) if self.guarded else None
-
-    def differs(self, other: "Writer") -> Among | None:
-        """The old values that it turns into something else than another writer of the same axis does."""
-        if self.write.value == other.write.value:
-            return None
-        return Among(_ABSENT) if self.guarded else Among(frozenset(), all_but=True)
 
 
 class Space:
@@ -109,15 +91,14 @@ class Space:
         if world == "pod":  # the stamp is always there; a mirror pod would be exempt
             self._only = {_STAMP: [*reversed(CLASSES)], ("annotation", keys.MIRROR): [None]}
         raw = {id(rule): box for rule in rules if (box := self.meet(criteria(rule))) is not None}
-        self.writers: dict[Axis, list[Writer]] = {}
+        self.writers: dict[Axis, list[Write]] = {}
         for rule in rules:
             for write in rule.writes if id(rule) in raw else ():
                 axis = write.field, write.key
                 if world != "pod" or axis != _STAMP:
-                    guarded = write.field == "label" and write.key in keys.OWNERS_OWN
-                    self.writers.setdefault(axis, []).append(Writer(write, guarded))
+                    self.writers.setdefault(axis, []).append(write)
         self._places = {
-            (axis, id(writer.write.rule)): i for axis, found in self.writers.items() for i, writer in enumerate(found)
+            (axis, id(write.rule)): i for axis, found in self.writers.items() for i, write in enumerate(found)
         }
         selected = [self.meet(("label", one) for one in owner.requirements) for owner in owners if not owner.nothing]
         self.values: dict[Axis, Sequence[Value]] = {}
@@ -135,11 +116,11 @@ class Space:
         """Return whether a write's rule can match, and the key is one that policies write here."""
         return ((write.field, write.key), id(write.rule)) in self._places
 
-    def writer(self, write: Write) -> tuple[Writer, list[Writer]] | None:
-        """This write's writer, and those that would overwrite it; None when it never gets anywhere."""
+    def later(self, write: Write) -> list[Write] | None:
+        """The writes that would overwrite this one; None when it never gets anywhere."""
         axis = write.field, write.key
         place = self._places.get((axis, id(write.rule)))
-        return None if place is None else (self.writers[axis][place], self.writers[axis][place + 1 :])
+        return None if place is None else self.writers[axis][place + 1 :]
 
     def box(self, wanted: Iterable[tuple[Field, Requirement]]) -> Box | None:
         """The box of ANDed criteria of a rule or an owner that this space was made for; None when it is empty."""
@@ -204,7 +185,7 @@ class Space:
                     known[value] = split[old]
         for axis, writers in self.writers.items():
             known = kinds.setdefault(axis, {})
-            for value in {writer.write.value for writer in writers}:
+            for value in {write.value for write in writers}:
                 highest += 1
                 known[value] = highest
         for axis, known in sorted(kinds.items()):

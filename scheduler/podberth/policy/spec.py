@@ -163,11 +163,6 @@ class Policies:
         """The rules that decide, in order."""
         return tuple(rule for policy in self.policies if policy.mode == "enforce" for rule in policy.rules)
 
-    @cached_property
-    def warns_of_labels(self) -> bool:
-        """Return whether a policy in mode warn would write a label: then owners matter, though nothing is written."""
-        return any(policy.mode == "warn" and rule.action.labels for policy in self.policies for rule in policy.rules)
-
 
 def _ordered(policies: Iterable[Policy]) -> Iterator[Policy]:
     """A namespace holds a name once. Files may repeat one: then content decides, so that the order still is one."""

@@ -7,7 +7,7 @@ from msgspec import Struct
 from podberth.policy.merge import Conflict, Skipped
 from podberth.policy.objects import JsonObject
 from podberth.policy.patch import Operation
-from podberth.policy.spec import Rule
+from podberth.policy.spec import Rule, Write
 from podberth.policy.words import cut, warning
 
 ALLOWED, DENIED = 200, 403
@@ -38,6 +38,8 @@ class Verdict(Struct, frozen=True):
     """In the mutating pass one for each policy that matched, in the validating pass one for each that rejects."""
     conflicts: tuple[str, ...] = ()
     """Names of the policies that disagreed about this object."""
+    lost: tuple[Write, ...] = ()
+    """Labels by which an owner of the object (`Options.owner_selectors`) does not find it any more."""
     exempt: str | None = None
     """Why no policy applied, when none did."""
 
@@ -70,3 +72,11 @@ def skipped(found: Skipped) -> str:
     """Return what was not written, and why."""
     write = found.write
     return f"{write.field} {cut(write.key, 40)} not written for {write.rule.short_place}: {found.reason}"
+
+
+def lost(write: Write) -> str:
+    """Return which label takes an object away from its owner."""
+    return (
+        f'label {cut(write.key, 40)}: {write.rule.short_place} writes "{cut(write.value, 16)}", '
+        "and the object's owner does not find it any more"
+    )

@@ -9,7 +9,7 @@ from podberth.cache.validate import validate
 from podberth.engine.binding_table import State
 from podberth.engine.instructions import Bind, Failed, Instruction, Preempt, SetGroupCondition
 from podberth.engine.queue import groups
-from podberth.engine.queue.group_entry import Ended
+from podberth.engine.queue.groups import Ended
 from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import Follows
 from podberth.framework.binding import AssumedPod

@@ -7,7 +7,7 @@ import pytest
 from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Instruction
 from podberth.engine.queue.fair_share import PAID_OFF, SHARE
-from podberth.engine.queue.group_entry import Entry
+from podberth.engine.queue.groups import Entry
 from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import Follows
 from podberth.model.pod_group import NATIVE, GroupKey

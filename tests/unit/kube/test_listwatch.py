@@ -8,9 +8,9 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from podberth.kube.changes import Added, Change, Deleted, Key, Updated
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.listwatch import PAGE_BYTES, Action, AskVersion, FetchPage, ListWatch, OpenWatch, Pause, Phase
+from podberth.kube.objects import Added, Change, Deleted, Key, Updated
 from tests.unit.kube.wirekit import Thing, bookmark, decode, event, listing, status, thing
 
 

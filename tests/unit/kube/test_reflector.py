@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from podberth.kube.beside import LARGE_BYTES
-from podberth.kube.changes import Added, Change, Deleted
 from podberth.kube.errors import ApiError
-from podberth.kube.reflector import Reflector
+from podberth.kube.objects import Added, Change, Deleted
+from podberth.kube.reflector import LARGE_BYTES, Reflector
 from podberth.kube.resources import PODS, Resource
 from tests.unit.kube.conftest import ScriptedServer
 from tests.unit.kube.wirekit import Thing, bookmark, decode, event, listing, status, thing

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from podberth.kube.wire import Partial
+from podberth.kube.objects import Partial
 
 
 class _Spec(msgspec.Struct):

@@ -9,17 +9,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from podberth.model.selectors import LabelSelector, Requirement
 from podberth.policy import objects
 from podberth.policy.analyse import analyse
 from podberth.policy.evaluate import evaluate
 from podberth.policy.merge import merge
 from podberth.policy.objects import Snapshot
+from podberth.policy.options import Options
 from podberth.policy.spec import Policies, Rule
 from podberth.policy.story import passes
 from tests.unit.policy.build import QOS, Object, config_map, pod, policies, policy
 
-HASH = "pod-template-hash"
-LABELS = ("a", "b", HASH)
+LABELS = ("a", "b", "c")
+OWNERS = (
+    LabelSelector((Requirement("a", "In", frozenset({"x"})),)),
+    LabelSelector((Requirement("b", "DoesNotExist"), Requirement("c", "Exists"))),
+)
 ANNOTATIONS = ("n", QOS)
 VALUES = (None, "x", "y", "fresh")
 AMOUNTS = {"cpu": "1", "memory": "1Gi"}
@@ -88,11 +93,11 @@ class Pass:
         self.key = outcome(first.allowed, self.after)
         self.then: list[Rule] = []
         self.writers: list[Rule] = []
-        self.guarded: list[Rule] = []
+        self.losing: list[Rule] = []
         self.stays = True
         if first.allowed:
-            kept = merge(self.matched, snapshot(obj), objects.is_pod(obj)).skipped
-            self.guarded = [found.write.rule for found in kept if found.write.field == "label"]
+            owned = evaluate(all_policies, "CREATE", obj, None, Options(owner_selectors=OWNERS))
+            self.losing = [write.rule for write in owned.lost]
             self.then = matching(all_policies, self.after)
             second = evaluate(all_policies, "CREATE", self.after)
             self.stays = second.allowed and not second.patch
@@ -138,15 +143,15 @@ def outcomes(all_policies: Policies) -> list[Any]:
 @given(some_policies)
 def test_two_passes(all_policies: Policies) -> None:
     """Self-poison, chains and conflicts are found for exactly those rules for which some object shows them."""
-    report = analyse(all_policies)
+    report = analyse(all_policies, OWNERS)
     assert report.decided
     seen = [Pass(all_policies, obj) for obj in UNIVERSE]
     poisoned = {rule.place for one in seen if one.allowed for rule in one.then if rule.action.reject}
     assert {finding.rules[-1] for finding in report.of("self-poison")} == poisoned
     again = {rule.place for one in seen if one.allowed for rule in one.writers}
     assert {finding.rules[-1] for finding in report.of("not-idempotent")} == again
-    guarded = {rule.place for one in seen if one.allowed for rule in one.guarded}
-    assert {finding.rules[0] for finding in report.of("owner-selector")} == guarded
+    losing = {rule.place for one in seen if one.allowed for rule in one.losing}
+    assert {finding.rules[0] for finding in report.of("owner-selector")} == losing
     assert report.self_consistent == all(one.stays for one in seen)
     disagreeing = set()
     for one in seen:
@@ -187,7 +192,7 @@ def test_dead_rules(all_policies: Policies) -> None:
 def test_examples_show_what_they_claim(all_policies: Policies) -> None:
     """Each finding's example, run through the evaluator, does what the finding says."""
     rules = {rule.place: rule for rule in all_policies.enforcing}
-    for finding in analyse(all_policies).findings:
+    for finding in analyse(all_policies, OWNERS).findings:
         example, named = finding.example, [rules[place] for place in finding.rules]
         match finding.kind:
             case "self-poison":
@@ -209,6 +214,5 @@ def test_examples_show_what_they_claim(all_policies: Policies) -> None:
             case "dead-rule":
                 assert not any(named[0] in matching(all_policies, obj) for obj in UNIVERSE)
             case "owner-selector":
-                verdict = evaluate(all_policies, "CREATE", example)
-                assert verdict.allowed
-                assert any("owner" in warning for warning in verdict.warnings)
+                verdict = evaluate(all_policies, "CREATE", example, None, Options(owner_selectors=OWNERS))
+                assert named[0] in [write.rule for write in verdict.lost]

@@ -213,21 +213,21 @@ def test_shared_options(shell: Shell) -> None:
     assert shell.run("lint", route, "--profile", "berth")[0] == 0
 
 
-def test_impact_leaves_owners_their_labels(shell: Shell) -> None:
-    """In a dump that has the owners, the labels that they find their objects by count as untouched."""
-    policies = shell.file("policies.yaml", policy("relabel", rule(set_labels={"app": "other"})))
+def test_impact_names_owners_that_lose_what_they_make(shell: Shell) -> None:
+    """In a dump that has the owners."""
+    policies = shell.file("policies.yaml", policy("relabel", rule(has(app="web"), set_labels={"app": "other"})))
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}}
     owner: Object = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
         "metadata": {"name": "web", "namespace": "team-a", "uid": "u", "labels": {"app": "other"}},
-        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template},
     }
-    owned, free = pod({"app": "web"}), pod({"app": "web"})
-    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
-    owned["metadata"]["ownerReferences"] = [reference]
-    dump = shell.file("dump.yaml", {"apiVersion": "v1", "kind": "List", "items": [owned, free, owner]})
-    _, out, _ = shell.run("impact", "--policies", policies, "--cluster", dump, "-o", "json")
-    assert json.loads(out)["policies"] == {"relabel": {"rejected": 0, "relabelled": 1}}
+    dump = shell.file("dump.yaml", {"apiVersion": "v1", "kind": "List", "items": [pod({"app": "web"}), owner]})
+    code, out, _ = shell.run("impact", "--policies", policies, "--cluster", dump)
+    assert code == 1
+    told = 'ReplicaSet team-a/web would not find what it makes: relabel writes label app="other"'
+    assert told in out.splitlines()
 
 
 def test_documented_commands(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +263,7 @@ def test_test_failures(shell: Shell) -> None:
         "warnings": ["something"],
     }
     case = {"name": "wrong", "object": config_map({"c": "d"}), "expect": expected}
-    writes = policy("p", rule(set_labels={"a": "b", "pod-template-hash": "x"}))
+    writes = policy("p", rule(set_labels={"a": "b"}))
     shell.file("tests/all.yaml", {"policies": [writes], "cases": [case, {**case, "expect": {"allowed": True}}]})
     code, out, _ = shell.run("test", "tests")
     assert code == 1

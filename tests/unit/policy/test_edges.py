@@ -10,7 +10,6 @@ from podberth.model.selectors import LabelSelector
 from podberth.policy import options, story, verdict
 from podberth.policy.analyse import analyse
 from podberth.policy.evaluate import Operation, evaluate
-from podberth.policy.guard import Known, OwnerReference, OwnerUnknownError, controller, matters
 from podberth.policy.impact import SAMPLES, impact
 from podberth.policy.merge import Conflict, Skipped
 from podberth.policy.native.compile import label_of
@@ -19,6 +18,7 @@ from podberth.policy.native.likeness import same
 from podberth.policy.native.mutation import patch
 from podberth.policy.native.partition import LARGEST, partition
 from podberth.policy.options import selector
+from podberth.policy.owners import read
 from podberth.policy.powers import Reserved
 from podberth.policy.spec import Rule
 from podberth.policy.verdict import Effect, Verdict
@@ -128,33 +128,14 @@ def test_an_update_to_a_mirror_whose_past_is_not_known() -> None:
     assert found.exempt == "mirror pods are exempt"
 
 
-def test_one_controller_is_asked_and_two_are_too_many() -> None:
-    owner = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="r", uid="u", controller=True)
-    assert controller(1, owner) == owner
-    assert controller(0, None) is None
-    with pytest.raises(OwnerUnknownError, match="names 2 controllers"):
-        controller(2, owner)
-
-
-@pytest.mark.parametrize(("writes", "asks"), [(({"a": "1"}, {"b": "1"}), True), ((None, {"b": "1"}), False)])
-def test_owners_matter_where_any_label_is_written(writes: tuple[Any, Any], asks: bool) -> None:
-    made = rule(set_labels=writes[0], set_annotations=writes[1])
-    assert matters(judged(policy("p", made), obj=config_map({"x": "y"}, {"x": "y"}))) == asks
-
-
-def test_a_warning_leaves_out_what_the_owner_keeps() -> None:
-    one = policy("p", rule(set_labels={"pod-template-hash": "b"}, set_annotations={"a": "2"}), mode="warn")
-    found = judged(one, obj=pod({"pod-template-hash": "a"}, {"a": "1"}))
-    assert found.warnings == ['p/rules[0] would write annotation a="2"']
-
-
 def test_owners_are_known_by_their_kind() -> None:
     """A ReplicationController has a plain map, and a Service of that shape is no owner."""
     meta = {"name": "r", "uid": "u"}
-    made = {"apiVersion": "v1", "kind": "ReplicationController", "metadata": meta, "spec": {"selector": {"a": "b"}}}
-    reference = {**meta, "apiVersion": "v1", "kind": "ReplicationController", "controller": True}
-    owned = pod() | {"metadata": {"name": "p", "ownerReferences": [reference]}}
-    assert Known([made]).of(owned) == (selector({"a": "b"}, "x"),)
+    spec = {"selector": {"a": "b"}, "template": {"metadata": {"labels": {"a": "b"}}}}
+    made = {"apiVersion": "v1", "kind": "ReplicationController", "metadata": meta, "spec": spec}
+    owner = read(made)
+    assert owner is not None and owner.selector == selector({"a": "b"}, "x")
+    assert read({**made, "kind": "Service"}) is None
 
 
 @pytest.mark.parametrize("document", [{"matchLabels": {"a": "b"}}, {"a": "b"}])
@@ -164,7 +145,7 @@ def test_selectors_of_both_shapes(document: Object) -> None:
 
 
 def test_so_many_rejections_are_shown() -> None:
-    found = impact(policies(RULER), [config_map() for _ in range(SAMPLES + 1)], options.parse({}), Known())
+    found = impact(policies(RULER), [config_map() for _ in range(SAMPLES + 1)], options.parse({}))
     assert (len(found.rejections), found.total.rejected) == (SAMPLES, SAMPLES + 1)
 
 
@@ -199,10 +180,10 @@ def test_what_the_api_server_fills_in_is_no_difference(found: object, wanted: ob
 
 def test_what_a_patch_is_made_of() -> None:
     """The stamp comes to every pod or to those that bring one; reasons only where something can be rejected."""
-    stamped, plain = (patch('""', [], "[]", stamp) for stamp in (True, False))
+    stamped, plain = (patch('""', [], [], "[]", stamp) for stamp in (True, False))
     assert stamped.startswith("(variables.pod ? (")
     assert plain.startswith(f'(variables.pod && "{QOS}" in variables.annotations ? ')
-    assert " ? [JSONPatch" in patch("variables.refusal", [], "[]", True).split('variables.refusal != ""')[1]
+    assert " ? [JSONPatch" in patch("variables.refusal", [], [], "[]", True).split('variables.refusal != ""')[1]
     assert '"" != ""' not in stamped
 
 
@@ -293,10 +274,11 @@ def test_a_pods_class_can_be_what_a_rule_reads() -> None:
 @pytest.mark.parametrize(
     ("asks", "writes", "kept"),
     [
-        (needs("app", "Exists"), {"app": "x"}, True),
+        (needs("app", "In", "w"), {"app": "x"}, True),
+        (needs("app", "In", "w", "x"), {"app": "x"}, False),
+        (needs("app", "Exists"), {"app": "x"}, False),
         (needs("app", "DoesNotExist"), {"app": "x"}, True),
         (needs("other", "Exists"), {"app": "x"}, False),
-        (needs("other", "Exists"), {"pod-template-hash": "x"}, True),
     ],
 )
 def test_labels_that_owners_read(asks: Object, writes: dict[str, str], kept: bool) -> None:

@@ -10,7 +10,6 @@ import pytest
 from podberth.apiserver.rules.patch import json_patch
 from podberth.policy import options
 from podberth.policy.evaluate import Operation, evaluate
-from podberth.policy.guard import Known
 from podberth.policy.verdict import Verdict
 from tests.unit.policy.build import NAME, QOS, Object, config_map, has, needs, pod, policies, policy, rule
 
@@ -247,30 +246,30 @@ def test_scheduler_names() -> None:
     [{"matchLabels": {"app": "web"}}, {"app": "web"}, [{"matchLabels": {"app": "web"}}]],
     ids=["selector", "plain map", "list"],
 )
-def test_owner_guard(selector: Any) -> None:
-    """An existing label that the owner's selector uses is not overwritten; other labels are; a warning says it."""
+def test_what_an_owner_loses_is_said(selector: Any) -> None:
+    """A label is written whoever finds the object by it, and a warning says who does not find it any more."""
     one = policy("p", rule(set_labels={"app": "api", "tier": "1", "pod-template-hash": "zzz"}))
     found = verdict(one, obj=pod({"app": "web", "pod-template-hash": "abc"}), ownerSelector=selector)
-    assert labels(found) == {"app": "web", "pod-template-hash": "abc", "tier": "1"}
+    assert labels(found) == {"app": "api", "pod-template-hash": "abc", "tier": "1"}
     assert found.warnings == [
-        "label app not written for p/rules[0]: the object's owner finds it by this label",
-        "label pod-template-hash not written for p/rules[0]: the object's owner finds it by this label",
+        "label pod-template-hash not written for p/rules[0]: the key is reserved (a controller's own label)",
+        'label app: p/rules[0] writes "api", and the object\'s owner does not find it any more',
     ]
+    assert [write.key for write in found.lost] == ["app"]
 
 
-@pytest.mark.parametrize("spec", [{}, {"spec": None}, {"spec": {}}, {"spec": {"selector": None}}])
-def test_owners_without_a_selector(spec: Object) -> None:
-    """They find nothing by labels."""
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "r", "uid": "u"}, **spec}
-    owned = pod() | {"metadata": {"name": "p", "ownerReferences": [REFERENCE]}}
-    assert Known([owner]).of(owned) == ()
-
-
-def test_owner_guard_on_absent_labels() -> None:
-    """An absent label is added, unless the owner's selector wants it absent."""
+def test_absent_labels_that_an_owner_wants_absent() -> None:
     one = policy("p", rule(set_labels={"app": "web", "quarantine": "yes"}))
     found = verdict(one, obj=pod(), ownerSelector=needs("quarantine", "DoesNotExist"))
-    assert labels(found) == {"app": "web"}
+    assert labels(found) == {"app": "web", "quarantine": "yes"}
+    assert [write.key for write in found.lost] == ["quarantine"]
+
+
+@pytest.mark.parametrize("selector", [needs("app", "In", "web", "api"), needs("app", "In", "other"), {"tier": "1"}])
+def test_what_an_owner_does_not_lose(selector: Any) -> None:
+    """It still finds the object, or did not find it before."""
+    found = verdict(policy("p", rule(set_labels={"app": "api"})), obj=pod({"app": "web"}), ownerSelector=selector)
+    assert (labels(found), found.warnings, found.lost) == ({"app": "api"}, [], ())
 
 
 def test_modes() -> None:

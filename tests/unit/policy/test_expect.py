@@ -8,9 +8,9 @@ import pytest
 
 from podberth.policy.cases import CaseError
 from podberth.policy.expect import check
-from podberth.policy.guard import Known
-from podberth.policy.impact import Effects, Kind, Rejection, impact
+from podberth.policy.impact import Effects, Kind, Loss, Rejection, impact
 from podberth.policy.options import NO_OPTIONS
+from podberth.policy.owners import read
 from tests.unit.policy.build import NAME, Object, config_map, has, pod, policies, policy, rule
 
 LABELS = policy("labels", rule(set_labels={"seen": "yes"}))
@@ -77,7 +77,7 @@ def test_impact() -> None:
     mirror = pod(annotations={"kubernetes.io/config.mirror": "hash"})
     event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}}
     objects = [pod(), pod({"app": "bad"}), config_map(), config_map({"seen": "yes", "more": "yes"}), event, mirror]
-    found = impact(policies(LABELS, WARNS, REJECTS, SENDS), objects, NO_OPTIONS, Known())
+    found = impact(policies(LABELS, WARNS, REJECTS, SENDS), objects, NO_OPTIONS)
     assert found.total == Kind(objects=6, exempt=2, rejected=1, relabelled=3)
     assert found.kinds == {
         "Pod": Kind(objects=3, exempt=1, rejected=1, relabelled=1),
@@ -87,3 +87,23 @@ def test_impact() -> None:
     assert found.policies["rejects"] == Effects(rejected=1, relabelled=0)
     assert found.schedulers == {"default-scheduler": {"berth": 1}}
     assert found.rejections == [Rejection("Pod", "team-a", "web", 'MetadataPolicy "rejects" rules[0]: no bad ones')]
+
+
+@pytest.mark.parametrize(
+    ("kind", "template", "lost"),
+    [
+        ("Deployment", {"labels": {"app": "web"}}, True),
+        ("StatefulSet", {"labels": {"app": "web"}}, True),
+        ("Deployment", {"labels": {"app": "other"}}, False),
+        ("Widget", {"labels": {"app": "web"}}, False),
+        ("Deployment", {"labels": "none"}, False),
+    ],
+)
+def test_impact_names_owners_that_lose_what_they_make(kind: str, template: dict[str, Any], lost: bool) -> None:
+    """It is the pod of the template that counts, and no label of the owner itself."""
+    spec = {"selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": template, "spec": {"containers": []}}}
+    meta = {"name": "web", "namespace": "team-a", "labels": {"app": "own"}}
+    obj = {"apiVersion": "apps/v1", "kind": kind, "metadata": meta, "spec": spec}
+    label = policy("label", rule(has(app="web"), set_labels={"app": "api"}))
+    found = impact(policies(label), [], NO_OPTIONS, filter(None, [read(obj)]))
+    assert found.losses == ([Loss(kind, "team-a", "web", "label", "app", "api")] if lost else [])

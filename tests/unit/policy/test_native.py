@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from podberth.model.selectors import Requirement
-from podberth.policy import keys, options
-from podberth.policy.evaluate import evaluate
+from podberth.policy import keys
 from podberth.policy.native.compile import compile_namespace, label_of, name_of
 from podberth.policy.native.expressions import LONGEST, chunks, every, meets, text
 from podberth.policy.native.mutation import patch
@@ -19,7 +18,7 @@ from podberth.policy.native.requests import of_what_comes
 from podberth.policy.patch import pointer
 from podberth.policy.powers import Reserved
 from podberth.policy.spec import Mode
-from tests.unit.policy.build import NAME, QOS, has, needs, pod, policies, policy, rule
+from tests.unit.policy.build import NAME, QOS, has, needs, policies, policy, rule
 from tests.unit.policy.test_cli import Shell, shell
 
 __all__ = ["shell"]
@@ -28,9 +27,9 @@ NOTE = policy("note", rule(has(app="web"), set_annotations={"note": "web"}))
 TEAM = policy("team", rule(set_labels={"team": "a"}))
 
 
-def stays(*documents: dict[str, Any]) -> dict[str, str]:
-    """Which policies need the webhook, with the reasons."""
-    return {one.policy: one.reason for one in partition(policies(*documents), Reserved()).webhook}
+def stays(*documents: dict[str, Any], elsewhere: dict[str, str] | None = None) -> dict[str, str]:
+    """Return which policies need the webhook, with the reasons."""
+    return {one.policy: one.reason for one in partition(policies(*documents), Reserved(), elsewhere).webhook}
 
 
 def variables(kind: str, *documents: dict[str, Any]) -> dict[str, str]:
@@ -94,8 +93,8 @@ def test_parts_of_an_expression() -> None:
 
 def test_a_patch_without_writes() -> None:
     """It has no list to go over."""
-    assert ".map(write" not in patch('""', [], "variables.scheduler", True)
-    assert ".map(write" in patch('""', ["[]"], "variables.scheduler", True)
+    assert ".map(write" not in patch('""', [], [], "variables.scheduler", True)
+    assert ".map(write" in patch('""', [], ["[]"], "variables.scheduler", True)
 
 
 def test_conditions_that_are_too_long_are_not_asked_twice() -> None:
@@ -105,45 +104,46 @@ def test_conditions_that_are_too_long_are_not_asked_twice() -> None:
     assert "x" * 100 not in of_what_comes([longest + "x"])[0]["expression"]
 
 
-def test_labels_need_the_webhook() -> None:
-    assert stays(NOTE, TEAM) == {
-        "team": "rules[0] writes label team: whether the object's owner needs the label as it is, only the webhook can "
-        "look up"
-    }
-    observed = policy("team", rule(set_labels={"team": "a"}), mode="observe")
-    assert stays(observed) == {}, "it writes nothing"
-    reserved = policy("mesh", rule(set_labels={"sidecar.istio.io/inject": "true"}))
-    assert stays(reserved) == {}, "nor does this one: policies may not write the key"
-
-
 def test_what_shares_a_key_goes_along() -> None:
+    team = {"team": "refused"}
     by_team = policy("by-team", rule(has(team="a"), set_annotations={"a": "1"}))
     by_a = policy("by-a", rule(annotations=needs("a", "Exists"), set_annotations={"b": "1"}))
     by_b = policy("by-b", rule(annotations=needs("b", "Exists"), set_annotations={"c": "1"}))
-    assert list(stays(NOTE, TEAM, by_team, by_a, by_b)) == ["by-a", "by-b", "by-team", "team"]
-    assert stays(NOTE, TEAM, by_team)["by-team"] == "it shares label team with policy team, which needs the webhook"
+    assert list(stays(NOTE, TEAM, by_team, by_a, by_b, elsewhere=team)) == ["by-a", "by-b", "by-team", "team"]
+    assert (
+        stays(NOTE, TEAM, by_team, elsewhere=team)["by-team"]
+        == "it shares label team with policy team, which needs the webhook"
+    )
 
 
 def test_all_that_reject_go_along() -> None:
     both = policy("both", rule(set_labels={"team": "a"}), rule(has(app="x"), reject=True))
     refuse = policy("refuse", rule(has(app="y"), reject=True))
-    assert stays(both, refuse, NOTE)["refuse"] == (
+    gone = {"both": "refused"}
+    assert stays(both, refuse, NOTE, elsewhere=gone)["refuse"] == (
         "it rejects, as policy both does, which needs the webhook: a refusal names all reasons"
     )
-    assert "note" not in stays(both, refuse, NOTE)
-
-
-def test_a_warning_about_what_another_writes() -> None:
-    """The API server warns of what is stored; the webhook, of what came in."""
-    warn = policy("warn", rule(annotations=needs("note", "Exists"), reject=True), mode="warn")
-    assert "policy note writes" in stays(NOTE, warn)["warn"]
-    assert stays(warn) == {}
+    assert "note" not in stays(both, refuse, NOTE, elsewhere=gone)
 
 
 def test_too_long() -> None:
     long = policy("long", rule(annotations=needs("note", "In", *(f"{i}" * 8000 for i in range(8)))))
     assert "too long" in stays(long)["long"]
     assert all(len(one) < LONGEST for one in variables("MutatingAdmissionPolicy", NOTE).values())
+
+
+def test_labels_are_written_where_there_are_any() -> None:
+    """An object without labels gets a map for them, if a rule writes one."""
+    [mutating] = [
+        one
+        for one in compile_namespace(policies(TEAM), "shop", "berth", Reserved()).objects
+        if one["kind"] == "MutatingAdmissionPolicy"
+    ]
+    named = {held["name"]: held["expression"] for held in mutating["spec"]["variables"]}
+    assert named["labels0"].endswith(' ? [["/metadata/labels/team", "a"]] : []].flatten()')
+    expression = mutating["spec"]["mutations"][0]["jsonPatch"]["expression"]
+    room = '(has(object.metadata.labels) || size((variables.labels0)) == 0 ? [] : [JSONPatch{op: "add", '
+    assert room + 'path: "/metadata/labels", value: {}}])' in expression
 
 
 def test_the_last_rule_wins() -> None:
@@ -154,14 +154,16 @@ def test_the_last_rule_wins() -> None:
         policy("a", rule(set_annotations={"x": "1"})),
     )
     path = "/metadata/annotations/x"
-    assert named["writes0"] == f'[true ? [["{path}", "1"]] : [], true ? [["{path}", "2"]] : []].flatten()'
+    assert named["annotations0"] == f'[true ? [["{path}", "1"]] : [], true ? [["{path}", "2"]] : []].flatten()'
 
 
 def test_reserved_keys_are_not_written() -> None:
     asked = policy("role", rule(set_annotations={"eks.amazonaws.com/role-arn": "arn", QOS: "x"}))
     named = variables("MutatingAdmissionPolicy", asked)
     path = pointer("metadata", "annotations", QOS)
-    assert named["writes0"] == f'[!variables.pod && true ? [["{path}", "x"]] : []].flatten()', "other objects are free"
+    assert named["annotations0"] == f'[!variables.pod && true ? [["{path}", "x"]] : []].flatten()', (
+        "other objects are free"
+    )
 
 
 def forty() -> list[dict[str, Any]]:
@@ -219,19 +221,6 @@ def test_pods_that_are_not_stamped() -> None:
     assert "(pod ? true : " in condition["expression"]
 
 
-@pytest.mark.parametrize(("held", "selectors"), [({}, ["DoesNotExist", "Exists"]), ({"team": "b"}, ["Exists", ""])])
-def test_what_a_label_becomes_is_not_in_the_request(held: dict[str, str], selectors: list[str]) -> None:
-    """Why labels need the webhook: two owners' selectors, one request, and two answers (decision 32)."""
-    answers = []
-    for operator in selectors:
-        owner = {"matchExpressions": [{"key": "team", "operator": operator}]} if operator else {}
-        found = evaluate(policies(TEAM), "CREATE", pod(held), None, options.parse({"ownerSelector": owner}))
-        assert found.object is not None
-        answers.append(found.object["metadata"].get("labels", {}))
-    assert answers[0] == held
-    assert answers[1] == {"team": "a"}
-
-
 def test_a_closed_namespace_is_asked_about_everything() -> None:
     """Where nothing is let in, no object is passed over."""
     objects = compile_namespace(policies(NOTE), "shop", "berth", Reserved(), closed="closed").objects
@@ -280,16 +269,17 @@ def test_the_command_prints_what_kubectl_takes(shell: Shell) -> None:
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
     ]
-    assert f'  # MetadataPolicy "route" rule "be": annotation {QOS} in (BestEffort)\n  - name: writes0\n' in out
+    assert f'  # MetadataPolicy "route" rule "be": annotation {QOS} in (BestEffort)\n  - name: annotations0\n' in out
     code, listed, _ = shell.run("compile", "-f", "policies", "-n", "shop", "-o", "json")
     assert json.loads(listed)["items"] == list(yaml.safe_load_all(out))
 
 
 def test_the_command_names_what_stays(shell: Shell) -> None:
-    shell.file("a.yaml", {**TEAM, "metadata": {"name": "team", "namespace": "shop"}})
+    long = rule(annotations=needs("note", "In", *(f"{i}" * 8000 for i in range(8))))
+    shell.file("a.yaml", policy("long", long, namespace="shop"))
     code, out, err = shell.run("compile", "-f", "a.yaml")
     assert code == 1
-    assert err.startswith("berth: MetadataPolicy shop/team needs the webhook: rules[0] writes label team: ")
+    assert err.startswith("berth: MetadataPolicy shop/long needs the webhook: rules[0] is too long ")
     assert "rule0" not in out
 
 
@@ -375,12 +365,12 @@ def test_each_key_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1, 200):
         seen = needs(f"a{number - 1}", "Exists")
         chain.append(policy(f"p{number:03}", rule(annotations=seen, set_annotations={f"a{number}": "1"})))
-    assert len(partition(policies(*chain), Reserved()).webhook) == len(chain)
+    assert len(partition(policies(*chain), Reserved(), {"team": "refused"}).webhook) == len(chain)
     assert calls <= 4 * len(chain)
 
 
 def test_nothing_native_is_nothing_at_all() -> None:
-    assert compile_namespace(policies(TEAM), "shop", "berth", Reserved()).objects == ()
+    assert compile_namespace(policies(), "shop", "berth", Reserved()).objects == ()
 
 
 def test_a_long_release_still_is_a_label() -> None:

@@ -23,12 +23,12 @@ from podberth.evictor.messages import (
     WasRead,
 )
 from podberth.kube import evictions
-from podberth.kube.beside import decoded
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.evictions import Regarding, regarding
 from podberth.kube.machine import MACHINE, Machine
-from podberth.kube.wire import MALFORMED
+from podberth.kube.objects import MALFORMED
+from podberth.kube.reflector import decoded
 from podberth.kube.writes import meta_time
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod

@@ -13,7 +13,6 @@ from podberth.cache.column import Bools
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.binding_table import State
 from podberth.engine.instructions import GroupTried, Outbox
-from podberth.engine.nominator import Nominator
 from podberth.engine.observers import Observers
 from podberth.engine.pod_groups.agreement import disagreement, no_profile
 from podberth.engine.pod_groups.ending import Endings
@@ -25,8 +24,9 @@ from podberth.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
 from podberth.engine.pod_groups.stand_ins import StandIns
 from podberth.engine.pod_groups.trying import Tries
 from podberth.engine.pod_groups.turns import Answer, Turns
+from podberth.engine.preemption import Nominator
 from podberth.engine.queue.fair_share import FREE
-from podberth.engine.queue.group_entry import Ended, Entry
+from podberth.engine.queue.groups import Ended, Entry
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import SchedulingCycle

@@ -11,8 +11,8 @@ from math import inf
 from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
-from podberth.cache.kept_room import ends_at
-from podberth.cache.supposed_devices import SupposedDevices
+from podberth.cache.devices import SupposedDevices
+from podberth.cache.reservations import ends_at
 from podberth.engine.pod_groups.planning import Planning
 from podberth.engine.pod_groups.trial import Assigned
 from podberth.framework.status import PluginError

@@ -9,7 +9,7 @@ from podberth.engine.pod_groups.plan import Plan
 from podberth.engine.pod_groups.preemption import NODE, GroupPreemption
 from podberth.engine.pod_groups.results import GroupAttempt
 from podberth.engine.pod_groups.turns import Turns
-from podberth.engine.queue.group_entry import Ended
+from podberth.engine.queue.groups import Ended
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import SchedulingCycle
 from podberth.model.pod import Pod

@@ -6,7 +6,7 @@ all nodes counts, whether or not the pods may go there.
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Ints
-from podberth.cache.pod_groups import GroupState
+from podberth.cache.groups import GroupState
 from podberth.framework.status import printable
 from podberth.model.pod_group import PodGroup
 from podberth.model.quantity import exact

@@ -28,7 +28,7 @@ from podberth.engine.pod_groups.results import (
 )
 from podberth.engine.pod_groups.room import Room, room_of_all
 from podberth.engine.pod_groups.turns import A_TRY, MOST_STEPS, Turns
-from podberth.engine.queue.group_entry import Ended
+from podberth.engine.queue.groups import Ended
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import SchedulingCycle
 from podberth.framework.decision import Rows

@@ -5,8 +5,8 @@ from collections.abc import Callable, Generator, Mapping
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from podberth.cache.cluster import Cluster
-from podberth.cache.supposed_devices import supposed
-from podberth.cache.without_pods import WithoutPods
+from podberth.cache.devices import supposed
+from podberth.cache.rebuild import WithoutPods
 from podberth.engine.extender_calls import ExtenderCalls
 from podberth.engine.instructions import Outbox
 from podberth.engine.pod_groups.consulting import Consulting

@@ -2,23 +2,22 @@
 
 A profile has it if one of its plugins has a `reservation`, as GangScheduling by its argument of that name. A gang that
 has waited for long, and fits nowhere now, gets room on the nodes on which it would start first if nobody else came.
-Other pods of no higher priority may use that room only if they give it back in time (`podberth.cache.kept_room`). One
-gang of each profile has room at a time.
+Other pods of no higher priority may use that room only if they give it back in time (`podberth.cache.reservations`).
+One gang of each profile has room at a time.
 """
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from podberth.cache.cluster import Cluster
-from podberth.cache.kept_room import KeptRoom
+from podberth.cache.reservations import ReservedRoom
 from podberth.cache.search_steps import SearchCapError
 from podberth.engine.instructions import Outbox, RecordEvent
 from podberth.engine.pod_groups.draining import Drained, Draining
 from podberth.engine.pod_groups.results import GroupAttempt
 from podberth.engine.pod_groups.room import plain
 from podberth.engine.pod_groups.turns import Turns
-from podberth.engine.queue import queueing_hints
-from podberth.engine.queue.group_entry import Ended, Entry
+from podberth.engine.queue.groups import Ended, Entry
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import SchedulingCycle
 from podberth.framework.events import ClusterEvent
@@ -49,7 +48,7 @@ class Reservations:
         self._scheduling = scheduling
         self._outbox = outbox
         self._pick = pick
-        self._kept = cluster.kept_room
+        self._kept = cluster.reservations
         self._not_before: dict[str, float] = {}
         """Namespace → when a gang of it may have room again (engine time)."""
 
@@ -108,7 +107,7 @@ class Reservations:
             and now >= self._not_before.get(key.namespace, now)
         )
 
-    def _stands(self, room: KeptRoom, attempt: GroupAttempt) -> bool:
+    def _stands(self, room: ReservedRoom, attempt: GroupAttempt) -> bool:
         """Return whether the group can still have what it was promised."""
         late = room.until is not None and room.until <= self._cluster.devices.wall
         return not (late or room.lost or room.planned.keys() != attempt.members.keys())
@@ -127,7 +126,9 @@ class Reservations:
         self._found(attempt, wanted, room if holds else None, why, attempt.now)
         return True
 
-    def _found(self, attempt: GroupAttempt, wanted: Reservation, room: KeptRoom | None, why: str, now: float) -> None:
+    def _found(
+        self, attempt: GroupAttempt, wanted: Reservation, room: ReservedRoom | None, why: str, now: float
+    ) -> None:
         """Keep this room, if it may be; None: `why` there is none."""
         cluster, key = self._cluster, attempt.entry.key
         pod = attempt.pods[0].queued.pod
@@ -155,7 +156,9 @@ class Reservations:
         if not mine:
             self._outbox.add(RecordEvent(pod, "Normal", "RoomKept", said(room)))
 
-    def _room(self, attempt: GroupAttempt, plugin: str, wanted: Reservation, found: Drained, now: float) -> KeptRoom:
+    def _room(
+        self, attempt: GroupAttempt, plugin: str, wanted: Reservation, found: Drained, now: float
+    ) -> ReservedRoom:
         """The room as it would be kept, before anything on its nodes is counted."""
         wall, nodes = self._cluster.devices.wall, self._cluster.nodes
         pod, key = attempt.pods[0].queued.pod, attempt.entry.key
@@ -163,7 +166,7 @@ class Reservations:
         mine = before is not None and before.group == key
         expires = before.expires if mine and before is not None else now + wanted.for_seconds
         planned = {one.uid: nodes.names[row] or "" for one, row in found.assigned}
-        return KeptRoom(
+        return ReservedRoom(
             key,
             plugin,
             pod.priority,
@@ -178,7 +181,7 @@ class Reservations:
             expires_text=_text(wall + expires - now),
         )
 
-    def _say(self, attempt: GroupAttempt, room: KeptRoom | None) -> None:
+    def _say(self, attempt: GroupAttempt, room: ReservedRoom | None) -> None:
         attempt.kept = True
         if room is not None:
             self._tell(attempt, said(room))
@@ -225,14 +228,14 @@ class Reservations:
         waiting = () if entry is None else entry.trying or tuple(entry.pods.values())
         if note and waiting:
             self._outbox.add(RecordEvent(waiting[0].pod, "Warning", "RoomNotKept", note))
-        queueing_hints.everyone(self._queue, ClusterEvent.KEPT_ROOM_GONE, now)
+        self._queue.wake_everyone(ClusterEvent.KEPT_ROOM_GONE, now)
 
 
-def _sooner(room: KeptRoom | None, before: KeptRoom) -> bool:
+def _sooner(room: ReservedRoom | None, before: ReservedRoom) -> bool:
     return room is not None and room.until is not None and (before.until is None or room.until < before.until)
 
 
-def said(room: KeptRoom) -> str:
+def said(room: ReservedRoom) -> str:
     """Return what is said of the group."""
     nodes = "1 node" if len(room.rows) == 1 else f"{len(room.rows)} nodes"
     by = "nobody knows when it has all of it" if room.until is None else f"it should have it all by {_text(room.until)}"

@@ -17,7 +17,7 @@ from podberth.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
 from podberth.engine.pod_groups.plan import Plan
 from podberth.engine.pod_groups.room import Room
 from podberth.engine.pod_groups.turns import Answer
-from podberth.engine.queue.group_entry import Ended, Entry
+from podberth.engine.queue.groups import Ended, Entry
 from podberth.engine.queue.queued import QueuedPod
 from podberth.framework.decision import Decision, Rows
 from podberth.framework.extenders import Question

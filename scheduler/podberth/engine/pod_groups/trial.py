@@ -11,13 +11,13 @@ import numpy as np
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
-from podberth.cache.supposed_devices import SupposedDevices
+from podberth.cache.devices import SupposedDevices
 from podberth.engine.pod_groups.consulting import Consulting
 from podberth.engine.pod_groups.domains import fill_order, rank
 from podberth.engine.pod_groups.results import GROUP_UNSCHEDULABLE, GroupAttempt, Member, running, unsatisfied
 from podberth.engine.pod_groups.room import room_of_all
 from podberth.engine.pod_groups.turns import A_TRY
-from podberth.engine.queue.group_entry import Ended
+from podberth.engine.queue.groups import Ended
 from podberth.framework.binding import AssumedPod
 from podberth.framework.decision import Rows
 from podberth.framework.placement import Assignment, Placement
@@ -156,7 +156,7 @@ class Trial:
         first, group = self._attempt.pods[0].queued.pod, self._attempt.entry.key
         kept = [
             room.rows
-            for room in self._cluster.kept_room.by_profile.values()
+            for room in self._cluster.reservations.by_profile.values()
             if room.group != group and room.priority >= first.priority
         ]
         if not kept and (only is None or len(only) == nodes.count):

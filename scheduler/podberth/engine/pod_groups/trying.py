@@ -13,7 +13,7 @@ from podberth.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExte
 from podberth.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
 from podberth.engine.pod_groups.turns import A_TRY, Turns
 from podberth.engine.queue.fair_share import FREE
-from podberth.engine.queue.group_entry import Ended
+from podberth.engine.queue.groups import Ended
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import CallAnswer, SchedulingCycle
@@ -125,7 +125,7 @@ class Tries:
     def _planned(self, attempt: GroupAttempt, queued: QueuedPod) -> int | None:
         """The row on which room should be free by now for a pod of the group."""
         cluster = self._cluster
-        room = cluster.kept_room.of(attempt.entry.key) if cluster.kept_room else None
+        room = cluster.reservations.of(attempt.entry.key) if cluster.reservations else None
         if room is None or room.until is None or room.until > cluster.devices.wall:
             return None
         name = room.planned.get(queued.pod.uid)

@@ -9,17 +9,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from podberth.cache.allocated_devices import AllocatedDevices
 from podberth.cache.cluster import Cluster
-from podberth.cache.devices import Devices
-from podberth.framework.changes import Change, Fix, Request
-from podberth.framework.device_changes import (
+from podberth.cache.devices import AllocatedDevices, Devices
+from podberth.explain.changes import (
+    Change,
     DropConstraint,
     DropDeviceSelector,
     FewerDevices,
+    Fix,
     FreeDevices,
     LessCapacity,
     RemoveTaintRule,
+    Request,
     TolerateDeviceTaint,
     UseDeviceClass,
 )

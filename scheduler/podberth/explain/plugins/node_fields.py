@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from podberth.cache.nodes import conflicts
-from podberth.framework.changes import AwaitUntaint, Change, DropHostPort, Fix, MovePod, RemoveTaint, Tolerate, Uncordon
+from podberth.explain.changes import AwaitUntaint, Change, DropHostPort, Fix, MovePod, RemoveTaint, Tolerate, Uncordon
+from podberth.explain.of_controllers import BY_HAND, mark_of_taint
 from podberth.framework.explaining import Detail, Explainer, Inquiry
-from podberth.framework.of_controllers import BY_HAND, mark_of_taint
 from podberth.framework.status import Reason
 from podberth.model.pod import Pod
 from podberth.model.shape import HostPort

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from podberth.cache.cluster import Cluster, Placement
 from podberth.cache.column import Bools
+from podberth.cache.groups import GroupState, PodGroups
 from podberth.cache.nodes import Nodes
-from podberth.cache.pod_groups import GroupState, PodGroups
 from podberth.framework.decision import Rows
 from podberth.model.pod import Pod
 from podberth.model.pod_group import NATIVE

@@ -517,8 +517,7 @@ class DryRun:
         cluster.nodes.suppose_all([(placement.row, placement.pod.shape) for placement in placements], sign)
         for placement in placements:
             if placement.pod.shape.volumes is not NO_VOLUMES:
-                cluster.storage.charge(placement.pod, placement.row, sign)
-                cluster.storage.suppose(placement.pod, sign)
+                cluster.storage.suppose(placement.pod, placement.row, sign)
 
 
 def _pods_of(victim: Placement | Whole, *, apart: bool) -> list[Placement]:

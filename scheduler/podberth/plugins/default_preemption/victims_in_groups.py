@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
-from podberth.cache.pod_groups import PodGroups
+from podberth.cache.groups import PodGroups
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey
 from podberth.plugins.default_preemption.budgets import Budgets, Drawn

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from podberth.cache.cluster import Cluster, Placement
-from podberth.cache.pod_groups import GroupState
+from podberth.cache.groups import GroupState
 from podberth.model.pod_group import GroupKey
 from podberth.plugins.default_preemption.candidates import PRIORITY_OFFSET
 from podberth.plugins.default_preemption.importance import started

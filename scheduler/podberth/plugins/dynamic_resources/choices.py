@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from podberth.cache.allocated_devices import NOTHING_USED, AllocatedDevices
+from podberth.cache.devices import NOTHING_USED, AllocatedDevices
 from podberth.model.devices import Device, DeviceID, PoolID
 from podberth.model.notation import Quantity
 from podberth.plugins.dynamic_resources.capacities import CapacityError

@@ -5,8 +5,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from podberth.cache.claim_users import MOST
-from podberth.cache.devices import Devices
+from podberth.cache.devices import MOST, Devices
 from podberth.model.devices import ClaimKey, DeviceClass, DeviceID, ResourceClaim
 from podberth.model.pod import Pod
 from podberth.model.pod_devices import PodClaim, may_be_devices

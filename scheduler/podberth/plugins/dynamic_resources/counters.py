@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from podberth.cache.allocated_devices import AllocatedDevices
+from podberth.cache.devices import AllocatedDevices
 from podberth.model.devices import Device, DeviceTaint
 from podberth.plugins.dynamic_resources.pools import Pool
 from podberth.plugins.dynamic_resources.requested import Alternative

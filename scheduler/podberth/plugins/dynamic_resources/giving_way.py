@@ -2,8 +2,7 @@
 
 from collections.abc import Container
 
-from podberth.cache.allocated_devices import held
-from podberth.cache.devices import Devices
+from podberth.cache.devices import Devices, held
 from podberth.framework.binding import AssumedPod, ObjectKey, Patch, Wait, Write
 from podberth.plugins.dynamic_resources.reserved import NOTHING, Reservation, ReservationError, latest
 

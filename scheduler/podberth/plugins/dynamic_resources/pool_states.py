@@ -8,7 +8,7 @@ from collections.abc import Hashable
 
 from msgspec import Struct
 
-from podberth.cache.allocated_devices import AllocatedDevices
+from podberth.cache.devices import AllocatedDevices
 from podberth.model.devices import Device, DeviceID, PoolID
 from podberth.plugins.dynamic_resources.counters import available_counters
 from podberth.plugins.dynamic_resources.pools import Pool, hard_taints

@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from podberth.cache.devices import Devices
-from podberth.cache.promised_devices import older
+from podberth.cache.devices import Devices, older
 from podberth.framework.binding import NOW, AssumedPod, Create, Delete, ObjectKey, Patch, Wait, Write
 from podberth.model.devices import CLAIM, EVERY_CLAIM, EXTENDED_RESOURCE_CLAIM, FINALIZER, ResourceClaim
 from podberth.model.node import Node

@@ -7,7 +7,7 @@ generators are stacked here: a pod may claim more devices than Python's own stac
 from collections.abc import Callable, Generator, Sequence
 from enum import Enum, auto
 
-from podberth.cache.allocated_devices import NOTHING_USED, AllocatedDevices
+from podberth.cache.devices import NOTHING_USED, AllocatedDevices
 from podberth.cache.search_steps import CappedSearch
 from podberth.model.devices import MOST_DEVICES, DeviceID, DeviceTraits
 from podberth.plugins.dynamic_resources.choices import Choices

@@ -9,8 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from podberth.cache.claim_users import MOST, ClaimUser
-from podberth.cache.devices import Devices
+from podberth.cache.devices import MOST, ClaimUser, Devices
 from podberth.framework.binding import AssumedPod, Wait
 from podberth.model.devices import AllocatedDevice, ResourceClaim
 from podberth.model.pod import Pod

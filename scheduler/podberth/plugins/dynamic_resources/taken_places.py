@@ -6,7 +6,7 @@ for each pod would take longer than all else.
 
 from collections.abc import Iterator
 
-from podberth.cache.allocated_devices import AllocatedDevices
+from podberth.cache.devices import AllocatedDevices
 from podberth.model.devices import DeviceID
 from podberth.plugins.dynamic_resources.pools import Pool
 

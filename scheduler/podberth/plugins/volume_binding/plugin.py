@@ -7,10 +7,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from podberth.cache.assumed import OutOfSyncError
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Ints
-from podberth.cache.storage import Storage
+from podberth.cache.volumes import OutOfSyncError, Storage
 from podberth.framework.binding import AssumedPod, Wait
 from podberth.framework.events import ClusterEvent
 from podberth.framework.normalize import MAX_SCORE

@@ -1,7 +1,6 @@
 """Judges one review and returns plain data, in the server's own process or in a worker's.
 
-Pure: no network, no clock, no log. `reviewer` asks here for what is cheap, `worker` for what is dear; where the answer
-depends on the object's owner, it is asked for, and the question is put again with what was found.
+Pure: no network, no clock, no log. `reviewer` asks here for what is cheap, `worker` for what is dear.
 """
 
 from __future__ import annotations
@@ -11,12 +10,10 @@ from functools import cached_property
 
 import msgspec
 
-from podberth.model.selectors import LabelSelector
-from podberth.policy import bounds, guard, objects
+from podberth.policy import bounds
 from podberth.policy.admission import promises, review
 from podberth.policy.admission.review import Bytes, MalformedError, Request, ReviewError
 from podberth.policy.evaluate import OPERATIONS, evaluate
-from podberth.policy.guard import OwnerReference, OwnerUnknownError
 from podberth.policy.options import Options, Pass
 from podberth.policy.spec import Policies, Policy
 from podberth.policy.verdict import Effect, Verdict, warnings
@@ -86,35 +83,24 @@ def encoded(policy: Policy) -> bytes:
 _decoded = msgspec.msgpack.Decoder(Policy).decode
 
 
-class Owned(msgspec.Struct, frozen=True):
-    """What was found out about an object's owner: by what it selects, or why that is not known."""
-
-    selectors: tuple[LabelSelector, ...] = ()
-    unknown: str = ""
-
-
 class Question(msgspec.Struct, frozen=True):
-    """What one review is asked under. `owned` None: nobody looked at the owner yet."""
+    """What one review is asked under. `live_schedulers` None: not known."""
 
     pass_: Pass
     live_schedulers: frozenset[str] | None = None
-    owned: Owned | None = None
 
 
 _NOT_YET = ReviewReply(500, b"", "failed")
 
 
 class Ruling(msgspec.Struct):
-    """The answer, and what there is to count and to log; or the owner that has to be `asked` first."""
+    """The answer, and what there is to count and to log."""
 
     answer: ReviewReply = _NOT_YET
     namespace: str = ""
     effects: tuple[Effect, ...] = ()
     denied: dict[str, str | bool] | None = None
     """Who was refused by which rules; no label or annotation of the object, those may hold secrets."""
-    asked: OwnerReference | None = None
-    unknown: str = ""
-    """Which owner could not be known, and why."""
     elsewhere: bool = False
     """The review is of `namespace`, and the policies of another one were at hand: not judged yet."""
 
@@ -147,29 +133,11 @@ def judge(request: Request, held: KnownPolicies, terms: Terms, question: Questio
     options = _options(request, terms, question)
     found = evaluate(held.policies, operation, request.object, request.old, options)
     said: list[str] = []
-    owned = question.owned
-    if guard.matters(found) or held.policies.warns_of_labels:
-        if owned is None:
-            try:
-                asked = guard.controller(request.controllers, request.owner)
-            except OwnerUnknownError as error:
-                owned = Owned(unknown=str(error))
-            else:
-                if asked is not None:
-                    return Ruling(namespace=request.namespace, asked=asked)
-        selectors = () if owned is None else owned.selectors
-        if owned is not None and owned.unknown:
-            said.append(f"owner could not be read, labels that are there are left alone: {owned.unknown}")
-            selectors = guard.everything(objects.snapshot(request.object).labels)
-        if selectors:
-            options = msgspec.structs.replace(options, owner_selectors=selectors)
-            found = evaluate(held.policies, operation, request.object, request.old, options)
     if found.exempt is None:
         said += held.said
         if held.closed and found.allowed:
             return refusal(request.uid, bounds.CLOSED, code=403, outcome="denied", operation=operation)
     ruling = Ruling(_answer(request, found, question.pass_, said), request.namespace)
-    ruling.unknown = "" if owned is None else owned.unknown
     if not request.dry_run:
         ruling.effects = found.effects
     if not found.allowed:

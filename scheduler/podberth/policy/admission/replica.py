@@ -25,7 +25,6 @@ from podberth.policy.admission.counting import Counting
 from podberth.policy.admission.judging import Terms
 from podberth.policy.admission.metrics import Metrics
 from podberth.policy.admission.mounted import MountedFiles
-from podberth.policy.admission.owners import Owners
 from podberth.policy.admission.registration import Registration
 from podberth.policy.admission.reviewer import Reviewer
 from podberth.policy.admission.secret import SharedSecret
@@ -72,9 +71,8 @@ class Replica:
         self.cache = PolicyCache(
             client, self._aside, on_change=self._policies_changed, machine=machine, leave_native=settings.leave_native
         )
-        self._owners = Owners(client, clock=machine.monotonic)
         self.tallies = Tallies(machine.wall)
-        self.reviewer = Reviewer(self.cache, self._owners, self._aside, self.tallies)
+        self.reviewer = Reviewer(self.cache, self._aside, self.tallies)
         self.schedulers = Schedulers(
             client,
             settings.namespace,
@@ -236,14 +234,6 @@ class Replica:
                 "berth_admission_count_failures": (
                     "Updates of counts that failed and are tried again",
                     lambda: self.counting.failures,
-                ),
-                "berth_admission_owner_lookups": (
-                    "Owners that were read, so that no policy changes a label by which an owner finds its pods",
-                    lambda: self._owners.lookups,
-                ),
-                "berth_admission_owner_failures": (
-                    "Owners that could not be read",
-                    lambda: self.reviewer.guard_failures,
                 ),
             }
         )

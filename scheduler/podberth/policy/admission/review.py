@@ -11,12 +11,11 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 import msgspec
 
 from podberth.model.mistakes import misfit
-from podberth.policy.guard import OwnerReference
 from podberth.policy.objects import JsonObject
 from podberth.policy.options import UserInfo
 from podberth.policy.patch import Operation
@@ -61,18 +60,6 @@ class Request(msgspec.Struct, frozen=True):
     dry_run: bool
     object: JsonObject | None
     old: JsonObject | None
-    controllers: int
-    """How many owners say that they are its controller; the API allows one."""
-    owner: OwnerReference | None
-    """The one that does, if it is one."""
-
-
-class _Owned(NamedTuple):
-    controllers: int
-    owner: OwnerReference | None
-
-
-_NOBODY = _Owned(0, None)
 
 
 class _Envelope(msgspec.Struct, rename="camel"):
@@ -111,13 +98,6 @@ class _Request(msgspec.Struct, rename="camel"):
 class _Meta(msgspec.Struct, rename="camel"):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
-    owner_references: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _Claim(msgspec.Struct, gc=False):
-    """An owner, with no more than whether it is the controller: an object may have thousands, of which one counts."""
-
-    controller: bool | None = None
 
 
 class _Object(msgspec.Struct):
@@ -183,9 +163,6 @@ _object = msgspec.json.Decoder(_Object).decode
 _pod = msgspec.json.Decoder(_Pod).decode
 _whole_pod = msgspec.json.Decoder(_WholePod).decode
 _old_pod = msgspec.json.Decoder(_OldPod).decode
-_claims = msgspec.json.Decoder(list[_Claim] | None).decode
-_each = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_owner = msgspec.json.Decoder(OwnerReference).decode
 _NAME = rb':\s*"([A-Za-z0-9._-]{1,253})"'
 _hinted_uid = re.compile(rb'"uid"' + _NAME).search
 _hinted_namespace = re.compile(rb'"namespace"' + _NAME).search
@@ -226,8 +203,8 @@ def read(body: Bytes) -> Request:
         if not 0 < len(uid) <= UID_LENGTH:
             raise ReviewError(f"request.uid: want 1 to {UID_LENGTH} characters")
     wants_object = asked.operation in ("CREATE", "UPDATE")
-    obj, owned = _thin(uid, "object", asked.object, asked.kind) if wants_object else (None, _NOBODY)
-    old, _ = _thin(uid, "oldObject", asked.old_object, asked.kind) if wants_object else (None, _NOBODY)
+    obj = _thin(uid, "object", asked.object, asked.kind) if wants_object else None
+    old = _thin(uid, "oldObject", asked.old_object, asked.kind) if wants_object else None
     if wants_object and obj is None:
         raise MalformedError(uid, "request.object: want the object")
     user = asked.user_info or _User()
@@ -243,8 +220,6 @@ def read(body: Bytes) -> Request:
         dry_run=bool(asked.dry_run),
         object=obj,
         old=old,
-        controllers=owned.controllers,
-        owner=owned.owner,
     )
 
 
@@ -291,15 +266,14 @@ def answer(
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 
 
-def _thin(uid: str, field: str, raw: msgspec.Raw, kind: _Kind) -> tuple[JsonObject | None, _Owned]:
-    """Return what policies read of an object, under the kind that the API server names, and its owner."""
+def _thin(uid: str, field: str, raw: msgspec.Raw, kind: _Kind) -> JsonObject | None:
+    """Return what policies read of an object, under the kind that the API server names."""
     if bytes(memoryview(raw)[:5]) in _NOTHING:
-        return None, _NOBODY
+        return None
     found: JsonObject = {"apiVersion": f"{kind.group}/{kind.version}".lstrip("/"), "kind": kind.kind}
     pod = (kind.group, kind.kind) == ("", "Pod")
     try:
         read = (_old_pod(raw) if field == "oldObject" else _of_pod(raw)) if pod else _object(raw)
-        owned = _NOBODY if read.metadata is None else _owned(read.metadata.owner_references)
     except MALFORMED as error:
         raise MalformedError(uid, f"request.{field}: {_say(error)}") from error
     if (meta := read.metadata) is not None:
@@ -309,13 +283,7 @@ def _thin(uid: str, field: str, raw: msgspec.Raw, kind: _Kind) -> tuple[JsonObje
         found["spec"] = read.spec
     if not isinstance(read, _Object) and read.status is not None and read.status.qos_class:
         found["status"] = {"qosClass": read.status.qos_class}
-    return found, owned
-
-
-def _owned(raw: msgspec.Raw) -> _Owned:
-    """Return who owns it, without an object for each of thousands who may say so."""
-    claims = [i for i, claim in enumerate(_claims(raw) or ()) if claim.controller]
-    return _Owned(len(claims), _owner(_each(raw)[claims[0]]) if len(claims) == 1 else None)
+    return found
 
 
 def _of_pod(raw: msgspec.Raw) -> _Pod | _WholePod:

@@ -1,4 +1,4 @@
-"""One review, from its bytes to the answer's: where it is judged, the owner guard's question, and what is counted.
+"""One review, from its bytes to the answer's: where it is judged, and what is counted.
 
 What is cheap is judged in the event loop (a tenth of a millisecond): a small review of a namespace whose policies cost
 little. All else waits for its namespace's slot `aside`, so that nobody waits behind it. What is said is `judging`'s.
@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
 import structlog
 
-from podberth.policy import guard
 from podberth.policy.admission import judging, review
 from podberth.policy.admission.aside import Aside, WorkError
 from podberth.policy.admission.cache import PolicyCache
-from podberth.policy.admission.judging import KnownPolicies, Owned, Question, ReviewReply, Ruling
+from podberth.policy.admission.judging import KnownPolicies, Question, ReviewReply, Ruling
 from podberth.policy.admission.lanes import OverloadedError
-from podberth.policy.admission.owners import Owners
 from podberth.policy.admission.review import Bytes, Hint, Request
 from podberth.policy.admission.tally import Tallies
-from podberth.policy.guard import OwnerReference
 from podberth.policy.options import Pass
 
 __all__ = ["ReviewReply", "Reviewer"]
@@ -39,12 +35,10 @@ log = structlog.get_logger("admission")
 class Reviewer:
     """Answers reviews from one policy cache, on the terms of what is done aside."""
 
-    def __init__(self, cache: PolicyCache, owners: Owners, aside: Aside, tallies: Tallies | None = None) -> None:
+    def __init__(self, cache: PolicyCache, aside: Aside, tallies: Tallies | None = None) -> None:
         self.live_schedulers: frozenset[str] | None = None
-        self.guard_failures = 0
         self.tallies = tallies or Tallies()
         self._cache = cache
-        self._owners = owners
         self._aside = aside
 
     async def answer(self, body: Bytes, pass_: Pass) -> ReviewReply:
@@ -71,11 +65,6 @@ class Reviewer:
             return judging.refusal(hint.uid, text, code=413, outcome="failed").answer
         if ruling.effects:
             self.tallies.add(ruling.effects, held.uids, pass_)
-        if ruling.unknown:
-            self.guard_failures += 1
-            log.warning(
-                "an owner could not be read, no existing label of its object is overwritten", owner=ruling.unknown
-            )
         if ruling.denied is not None:
             log.info("denied", **ruling.denied)
         return ruling.answer
@@ -102,19 +91,6 @@ class Reviewer:
                 ruling = judging.judge(request, held, self._aside.terms, question)
             else:
                 ruling = await self._aside.review(namespace, held, question, body, until)
-            if ruling.elsewhere:
-                namespace = ruling.namespace
-            elif ruling.asked is not None:
-                question = msgspec.structs.replace(question, owned=await self._owned(namespace, ruling.asked))
-            else:
+            if not ruling.elsewhere:
                 return held, ruling
-
-    async def _owned(self, namespace: str, reference: OwnerReference) -> Owned:
-        """Return what the object's owner selects by. When that can't be known, no label that is there is overwritten: a
-        ReplicaSet that loses its pods makes new ones without end; a label not written is seen, and said.
-        """
-        try:
-            selects = await self._owners.selector(namespace, reference)
-        except guard.OwnerUnknownError as error:
-            return Owned(unknown=str(error))
-        return Owned() if selects is None else Owned((selects,))
+            namespace = ruling.namespace

@@ -23,7 +23,7 @@ from podberth.policy.native import mutation, pod_class, requests
 from podberth.policy.native.expressions import NAMED, Scope, chunks, every, held, meets, some, text
 from podberth.policy.native.partition import Stays, partition
 from podberth.policy.powers import Reserved
-from podberth.policy.spec import GROUP, Mode, Policies, Rule, Write
+from podberth.policy.spec import GROUP, Field, Mode, Policies, Rule, Write
 
 API_VERSION = "admissionregistration.k8s.io/v1"
 LABELS = {"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "policy"}
@@ -171,14 +171,11 @@ class _Namespace:
         refusal = self._refusal(variables)
         writing = [(rule, list(self._written(rule))) for rule in self._rules("enforce")]
         writing = [(rule, writes) for rule, writes in writing if writes]
-        written = []
-        for number, part in enumerate(chunks(writing, lambda one: _size(one[0]))):
-            wishes = [wish for rule, writes in part for wish in mutation.wishes(_asked(rule), writes)]
-            comment = _lines(rule for rule, _ in part)
-            written.append(variables.add(f"writes{number}", f"[{', '.join(wishes)}].flatten()", comment))
+        labels = self._wishes(variables, "label", writing)
+        annotations = self._wishes(variables, "annotation", writing)
         scheduler = self._scheduler(variables, writing)
         self.comments |= variables.comments
-        expression = mutation.patch(refusal, written, scheduler, self._stamp)
+        expression = mutation.patch(refusal, labels, annotations, scheduler, self._stamp)
         spec = {
             "matchConstraints": self._constraints(),
             "matchConditions": self._concerned([*self._rejecting(), *(rule for rule, _ in writing)]),
@@ -189,6 +186,19 @@ class _Namespace:
         }
         yield self._object("MutatingAdmissionPolicy", "enforce", spec)
         yield self._binding("MutatingAdmissionPolicyBinding", "enforce", None)
+
+    def _wishes(
+        self, variables: _Variables, field: Field, writing: Sequence[tuple[Rule, Sequence[Write]]]
+    ) -> list[str]:
+        """Name what the rules write into labels or annotations: lists of pairs of path and value."""
+        wanted = [(rule, [write for write in writes if write.field == field]) for rule, writes in writing]
+        found = []
+        parts = chunks([(rule, writes) for rule, writes in wanted if writes], lambda one: _size(one[0]))
+        for number, part in enumerate(parts):
+            wishes = [wish for rule, writes in part for wish in mutation.wishes(_asked(rule), writes)]
+            comment = _lines(rule for rule, _ in part)
+            found.append(variables.add(f"{field}s{number}", f"[{', '.join(wishes)}].flatten()", comment))
+        return found
 
     def _concerned(self, rules: Iterable[Rule]) -> list[Object]:
         """The match condition of the mutating policy; `rules` are those that would do something."""
@@ -201,7 +211,7 @@ class _Namespace:
     def _written(self, rule: Rule) -> Iterator[Write]:
         """Yield what a rule writes where policies may write it."""
         for write in rule.writes:
-            if write.field == "annotation" and self._reserved.why(write.key, write.power) is None:
+            if self._reserved.why(write.key, write.power) is None:
                 yield write
 
     def _scheduler(self, variables: _Variables, writing: Sequence[tuple[Rule, Sequence[Write]]]) -> str:
@@ -209,7 +219,7 @@ class _Namespace:
         name = text(keys.SCHEDULER_NAME)
         found = [f"{name} in variables.annotations ? [string(variables.annotations[{name}])] : []"]
         for rule, writes in writing:
-            named = [write for write in writes if write.key == keys.SCHEDULER_NAME]
+            named = [one for one in writes if (one.field, one.key) == ("annotation", keys.SCHEDULER_NAME)]
             found += [f"{_asked(rule)} ? [{text(write.value)}] : []" for write in named]
         parts = [
             variables.add(f"schedulers{number}", f"[{', '.join(part)}].flatten()")
@@ -351,8 +361,6 @@ def _changes(write: Write) -> str:
     differs = f"{map_}[?{text(write.key)}] != optional.of({text(write.value)})"
     if (write.field, write.key) == ("annotation", keys.QOS):
         return f"(!variables.pod && {differs})"
-    if write.field == "label" and write.key in keys.OWNERS_OWN:
-        return f"!({text(write.key)} in {map_})"
     return f"({differs})"
 
 

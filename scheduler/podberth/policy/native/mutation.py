@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from podberth.policy import keys
 from podberth.policy.native.expressions import text
 from podberth.policy.patch import pointer
-from podberth.policy.spec import Write
+from podberth.policy.spec import Field, Write
 
-_ANNOTATIONS = "/metadata/annotations"
+_ANNOTATIONS, _LABELS = "/metadata/annotations", "/metadata/labels"
 _SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _THERE = "has(object.metadata.annotations)"
 
@@ -20,17 +20,17 @@ def wishes(asked: str, writes: Sequence[Write]) -> list[str]:
 
     The QoS class of a pod is no rule's to write, but on other objects its annotation is like any other.
     """
-    free = [write for write in writes if write.key != keys.QOS]
-    stamps = [write for write in writes if write.key == keys.QOS]
+    stamps = [write for write in writes if (write.field, write.key) == ("annotation", keys.QOS)]
+    free = [write for write in writes if write not in stamps]
     found = [f"{asked} ? {_pairs(free)} : []"] if free else []
     return [*found, f"!variables.pod && {asked} ? {_pairs(stamps)} : []"] if stamps else found
 
 
-def patch(refusal: str, writes: Sequence[str], scheduler: str, stamp: bool) -> str:
+def patch(refusal: str, labels: Sequence[str], annotations: Sequence[str], scheduler: str, stamp: bool) -> str:
     """The reasons alone, or all writes, the scheduler, and no reasons that the object brought along.
 
-    `refusal` is the reasons, `writes` are lists of pairs, `scheduler` is a list with the name last. `stamp`: whether
-    pods get their class also where they do not bring the annotation along.
+    `refusal` is the reasons, `labels` and `annotations` are lists of pairs, `scheduler` is a list with the name last.
+    `stamp`: whether pods get their class also where they do not bring the annotation along.
     """
     over = f"[{_add(_path(keys.QOS), 'variables.qos')}]"
     room = f"({_THERE} ? [] : [{_add(text(_ANNOTATIONS), '{}')}])"
@@ -38,8 +38,13 @@ def patch(refusal: str, writes: Sequence[str], scheduler: str, stamp: bool) -> s
         made = [f"(variables.pod ? ({_THERE} ? {over} : [{_first(keys.QOS, 'variables.qos')}]) : {room})"]
     else:
         made = [f"(variables.pod && {text(keys.QOS)} in variables.annotations ? {over} : {room})"]
-    if writes:
-        made.append(f"({' + '.join(writes)}).map(write, {_add('write[0]', 'write[1]')})")
+    if labels:
+        written = f"({' + '.join(labels)})"
+        there = f"has(object.metadata.labels) || size({written}) == 0"
+        made.append(f"({there} ? [] : [{_add(text(_LABELS), '{}')}])")
+        made.append(f"{written}.map(write, {_add('write[0]', 'write[1]')})")
+    if annotations:
+        made.append(f"({' + '.join(annotations)}).map(write, {_add('write[0]', 'write[1]')})")
     verdict = _path(keys.VERDICT)
     forged = f"{text(keys.VERDICT)} in variables.annotations"
     made.append(f'({forged} ? [JSONPatch{{op: "remove", path: {verdict}}}] : [])')
@@ -57,11 +62,11 @@ def patch(refusal: str, writes: Sequence[str], scheduler: str, stamp: bool) -> s
 
 
 def _pairs(writes: Iterable[Write]) -> str:
-    return "[" + ", ".join(f"[{_path(write.key)}, {text(write.value)}]" for write in writes) + "]"
+    return "[" + ", ".join(f"[{_path(write.key, write.field)}, {text(write.value)}]" for write in writes) + "]"
 
 
-def _path(key: str) -> str:
-    return text(pointer("metadata", "annotations", key))
+def _path(key: str, field: Field = "annotation") -> str:
+    return text(pointer("metadata", f"{field}s", key))
 
 
 def _add(path: str, value: str) -> str:

@@ -49,7 +49,7 @@ def partition(
     reasons: dict[str, str] = {}
     size = units = 0
     for policy in policies.policies:
-        own = (elsewhere or {}).get(policy.name) or _by_itself(policy, reserved)
+        own = (elsewhere or {}).get(policy.name) or _by_itself(policy)
         if not own:
             more, price = _size(policy), bounds.price(policy).units
             if size + more > LARGEST:
@@ -75,16 +75,8 @@ def written(rule: Rule, reserved: Reserved) -> Iterator[Touched]:
             yield write.field, write.key
 
 
-def _by_itself(policy: Policy, reserved: Reserved) -> str:
+def _by_itself(policy: Policy) -> str:
     """Return why this policy needs the webhook, whatever the others are; "" when it does not."""
-    if policy.mode != "observe":
-        for rule in policy.rules:
-            for field, key in written(rule, reserved):
-                if field == "label":
-                    return (
-                        f"{_short(rule)} writes label {key}: whether the object's owner needs the label as it is, "
-                        "only the webhook can look up"
-                    )
     for rule in policy.rules:
         texts = [rule.rejection, *(write.value for write in rule.writes)]
         for criterion in (*rule.predicate.labels, *rule.predicate.annotations):
@@ -130,17 +122,6 @@ def _drawn_along(policies: Policies, reserved: Reserved, reasons: Mapping[str, s
             if name not in reasons and name not in found:
                 found[name] = why
                 waiting.append(name)
-    left = [policy for policy in policies.policies if policy.name not in reasons and policy.name not in found]
-    written_by = {key: policy.name for policy in left for key in writes[policy.name]}
-    for policy in left:
-        if policy.mode == "warn":
-            for key in sorted(_reads(policy)):
-                if key in written_by:
-                    found[policy.name] = (
-                        f"it warns by {key[0]} {key[1]}, which policy {written_by[key]} writes: "
-                        "the API server warns of the object as it is stored"
-                    )
-                    break
     return found
 
 

@@ -1,34 +1,31 @@
 """Count what the policies of a namespace would do to the objects that are in it already; slowly, page by page.
 
 An object is judged as if it were created again with the labels and annotations that it has. A policy in mode warn or
-observe counts what it would do if it enforced, which is what one wants to know before switching it on. A label by
-which an owner finds the object is left alone, as it would be in a request.
+observe counts what it would do if it enforced, which is what one wants to know before switching it on. Owners that
+would not find what they make any more are named.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TypeVar
 
 import msgspec
 import structlog
-from msgspec import structs
 
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
-from podberth.kube.resources import Resource
-from podberth.model.selectors import LabelSelector
-from podberth.policy import guard, objects
+from podberth.kube.resources import OWNERS, Resource
+from podberth.policy import objects, owners
 from podberth.policy.evaluate import evaluate
 from podberth.policy.merge import RESERVED
 from podberth.policy.objects import JsonObject, ShapeError
-from podberth.policy.operator.owners import ListedOwners
 from podberth.policy.operator.pages import pages
 from podberth.policy.operator.status import MOST_EXAMPLES, Counts
 from podberth.policy.options import Options
 from podberth.policy.powers import Reserved
 from podberth.policy.spec import Policies
+from podberth.policy.words import cut
 
 SLICE = 10_000
 """Criteria that are asked, about, before other tasks get a turn: some milliseconds."""
@@ -39,7 +36,6 @@ QPS, BURST = 5.0, 5
 """Limits of the client that lists: at most 500 objects a second are read."""
 
 log = structlog.get_logger("audit")
-Found = TypeVar("Found")
 
 
 class Total(msgspec.Struct):
@@ -91,11 +87,12 @@ class Audit:
         tally = Tally(policies, options)
         if namespace in self._exempt:
             return tally.result
-        owners = ListedOwners(self._client, namespace)
-        for kind in self._kinds:
+        listed = {(kind.group, kind.plural) for kind in self._kinds}
+        beside = [kind for kind in OWNERS.values() if (kind.group, kind.plural) not in listed]
+        for kind in (*self._kinds, *(beside if tally.writes_labels else ())):
             try:
                 async for page in pages(self._client, kind, namespace):
-                    if not await self._judge(tally, owners, page.objects()):
+                    if not await self._judge(tally, page.objects(), count=kind not in beside):
                         seen = tally.result.total.objects
                         told = f"objects after the first {seen} are not counted: the policies ask too much of each"
                         self._complain(tally, told, f"namespace {namespace}: {told}")
@@ -104,29 +101,31 @@ class Audit:
                 self._complain(tally, f"can't list {kind.plural} {kind.group}".rstrip() + f": {str(error)[:200]}")
         return tally.result
 
-    async def _judge(self, tally: Tally, owners: ListedOwners, found: list[JsonObject]) -> bool:
-        """Judge some objects, in slices; False once the audit has cost all that it may."""
+    async def _judge(self, tally: Tally, found: list[JsonObject], *, count: bool) -> bool:
+        """Judge some objects, in slices; False once the audit has cost all that it may.
+
+        `count`: whether they count as objects, or are looked at as owners only.
+        """
         since = 0
         for obj in found:
             if tally.result.cost + tally.each > MOST_COST:
                 return False
-            selectors: tuple[LabelSelector, ...] = ()
-            if await self._work(tally, lambda: tally.needs_owners(obj)):  # noqa: B023 - done at once
-                try:
-                    selectors = await owners.selectors(guard.controllers(guard.references_of(obj)))
-                except guard.OwnerUnknownError as error:
-                    self._complain(tally, f"{error}: labels of their objects count as theirs")
-                    selectors = guard.everything(objects.snapshot(obj).labels)
-            await self._work(tally, lambda: tally.add(obj, selectors))  # noqa: B023 - done at once
+            if count:
+                await self._work(tally, lambda: tally.add(obj))  # noqa: B023 - done at once
+            if tally.writes_labels and (owner := owners.read(obj)) is not None:
+                await self._work(tally, lambda: tally.own(owner))
             since += tally.each
             if since >= SLICE:
                 since = 0
                 await asyncio.sleep(0)
         return True
 
-    async def _work(self, tally: Tally, work: Callable[[], Found]) -> Found:
+    async def _work(self, tally: Tally, work: Callable[[], None]) -> None:
         """Here, or beside the loop where one object alone takes longer than a slice."""
-        return work() if tally.each < SLICE else await asyncio.to_thread(work)
+        if tally.each < SLICE:
+            work()
+        else:
+            await asyncio.to_thread(work)
 
     def _complain(self, tally: Tally, told: str, logged: str = "") -> None:
         """Say it in the result, and in the log the first time."""
@@ -145,29 +144,28 @@ class Tally:
         self._policies = policies
         self._options = options
         self._enforced = policies.enforced()
-        self._writes_labels = any(rule.action.labels for rule in self._enforced.enforcing)
+        self.writes_labels = any(rule.action.labels for rule in self._enforced.enforcing)
+        """Whether owners can lose anything."""
         counts = {policy.name: Counts() for policy in policies.policies}
         self.each = weight(self._enforced)
         """What it takes to judge one object."""
         self.result = Result(Total(), counts, {}, [])
         self._enforcing = {policy.name for policy in policies.policies if policy.mode == "enforce"}
 
-    def needs_owners(self, obj: JsonObject) -> bool:
-        """Return whether the verdict on this object may depend on by which labels its owner finds it."""
-        if not self._writes_labels or not guard.controllers(guard.references_of(obj)):
-            return False
-        try:
-            return guard.matters(evaluate(self._enforced, "CREATE", objects.check(obj), None, self._options))
-        except ShapeError:
-            return False
+    def own(self, owner: owners.Owner) -> None:
+        """Note which policies take from this owner what it makes."""
+        self.result.cost += self.each
+        for write in owners.lost_by(owner, self._enforced, self._options):
+            found = self.result.policies[write.rule.policy].lost
+            if len(found) < MOST_EXAMPLES:
+                found.append(f'{owner}, by label {write.key}="{cut(write.value, 63)}" of {write.rule.place}')
 
-    def add(self, obj: JsonObject, owners: tuple[LabelSelector, ...] = ()) -> None:
-        """Judge one object, which its owners find by these selectors; exempt ones do not count."""
+    def add(self, obj: JsonObject) -> None:
+        """Judge one object; exempt ones do not count."""
         self.result.cost += self.each
         kind = objects.group_and_kind(obj)[1]
-        options = structs.replace(self._options, owner_selectors=owners) if owners else self._options
         try:
-            verdict = evaluate(self._policies, "CREATE", objects.check(obj), None, options)
+            verdict = evaluate(self._policies, "CREATE", objects.check(obj), None, self._options)
         except ShapeError as error:
             self.problem(f"{kind}: {error}")
             return

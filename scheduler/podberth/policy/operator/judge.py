@@ -26,7 +26,7 @@ TOTAL, EACH = 5_000_000, 1_000_000
 
 CONFLICT: tuple[Kind, ...] = ("conflicting-writes",)
 INCONSISTENT: tuple[Kind, ...] = ("self-poison", "not-idempotent")
-REMARKS: tuple[Kind, ...] = ("dead-rule", "no-action", "void-writes", "stamp-written", "owner-selector", "reserved-key")
+REMARKS: tuple[Kind, ...] = ("dead-rule", "no-action", "void-writes", "stamp-written", "reserved-key")
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -40,7 +40,8 @@ class Condition(msgspec.Struct, frozen=True):
     @property
     def is_problem(self) -> bool:
         """Return whether somebody should be told by an Event."""
-        bad = {"Accepted": "False", "Conflict": "True", "SelfConsistent": "False", "SchedulerAvailable": "False"}
+        bad = {"Accepted": "False", "Conflict": "True", "SelfConsistent": "False"}
+        bad |= {"SchedulerAvailable": "False", "OwnersIntact": "False"}
         if self.type == "Enforced":
             return self.reason == "Refused" or (self.status == "False" and self.reason != "Starting")
         return self.status == bad[self.type] or self.reason == "AcceptedWithRemarks"
@@ -285,6 +286,14 @@ def _scheduler_available(one: Stored, live: frozenset[str] | None) -> Condition:
         return Condition("SchedulerAvailable", "False", "NoLiveLease", cut(message))
     names = ", ".join(f'"{name}"' for name in sorted(named))
     return Condition("SchedulerAvailable", "True", "Live", cut(f"a live scheduler serves {names}"))
+
+
+def owners_intact(lost: Sequence[str]) -> Condition:
+    """The condition that an audit decides: whether owners still find what they make (`Counts.lost`)."""
+    if not lost:
+        return Condition("OwnersIntact", "True", "NoneLosesObjects", "every owner finds what it makes")
+    told = f"owners would not find what they make any more, and make more without end: {_lines(lost)}"
+    return Condition("OwnersIntact", "False", "OwnerSelector", cut(told))
 
 
 def _line(finding: Finding) -> str:

@@ -283,6 +283,8 @@ class Reconciler:
         `told` None: the conditions that it has stay.
         """
         conditions = () if told is None else judge.conditions(one, told, self._live(), self._settings.exempt)
+        if counts is not None:
+            conditions = (*conditions, judge.owners_intact(counts.lost))
         now = self._clock()
         change = status.change(one, conditions, counts, meta_time(now), enforcement)
         if change is None or not self._leading():

@@ -29,6 +29,8 @@ class Counts(msgspec.Struct):
     rejected: int = 0
     mutated: int = 0
     examples: list[str] = msgspec.field(default_factory=list)
+    lost: list[str] = msgspec.field(default_factory=list)
+    """Owners that would not find what they make any more, each with the label and the rule."""
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -8,13 +8,12 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from podberth.kube.changes import Change, Deleted
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError
 from podberth.kube.machine import MACHINE, Machine
+from podberth.kube.objects import Change, Deleted, MarkedMeta, Partial
 from podberth.kube.reflector import Reflector, follow
 from podberth.kube.resources import NAMESPACES, Resource
-from podberth.kube.wire import MarkedMeta, Partial
 from podberth.policy.operator.ways import ANNOTATION, SWITCHES, Switch
 
 log = structlog.get_logger("switches")

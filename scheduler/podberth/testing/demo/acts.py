@@ -5,9 +5,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from podberth.explain.changes import Request, Uncordon
 from podberth.explain.explanation import RejectedNode, Remedy
 from podberth.explain.report.group import headline, stop
-from podberth.framework.changes import Request, Uncordon
 from podberth.kube.errors import ApiError
 from podberth.kube.resources import METADATA_POLICIES, POD_GROUPS, PODS
 from podberth.model.node import Node

@@ -9,9 +9,9 @@ import msgspec
 
 from podberth.explain.explanation import Explanation
 from podberth.explain.gangs.answer import GroupExplanation
-from podberth.kube.changes import Change, Deleted
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError
+from podberth.kube.objects import Change, Deleted
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import NODES, PODS, RESOURCE_CLAIMS
 from podberth.model.kinds import Decoder

@@ -13,8 +13,8 @@ import msgspec
 from podberth.explain.objects import resource_claims
 from podberth.kube.client import STRATEGIC_MERGE_PATCH, Client
 from podberth.kube.errors import ApiError
+from podberth.kube.objects import partial
 from podberth.kube.resources import NAMESPACES, NODES, POD_GROUPS, PODS, Resource
-from podberth.kube.wire import partial
 from podberth.testing.workloads import objects
 from podberth.testing.workloads.objects import KINDS, LABEL, Template, merged
 from podberth.testing.workloads.workload import (

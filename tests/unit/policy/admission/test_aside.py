@@ -15,8 +15,7 @@ from podberth.policy.admission import aside as module
 from podberth.policy.admission import worker
 from podberth.policy.admission.aside import Aside, WorkError
 from podberth.policy.admission.jobs import Desk, Review, parsed
-from podberth.policy.admission.judging import KnownPolicies, Owned, Question, Ruling, Terms
-from podberth.policy.admission.owners import Owners
+from podberth.policy.admission.judging import KnownPolicies, Question, Ruling, Terms
 from podberth.policy.admission.reviewer import Reviewer
 from tests.unit.policy.admission.builders import Fixed, Object, config_map, encoded, pod, policy, review, rule, without
 from tests.unit.policy.admission.conftest import until
@@ -24,12 +23,8 @@ from tests.unit.policy.admission.test_neighbours import costly
 from tests.unit.policy.admission.test_reviewer import (
     DEFAULT_TEAM,
     NEEDS_OWNER,
-    RELABEL,
     ROUTE,
-    Cluster,
     asked,
-    owned,
-    replica_set,
     reviewer,
 )
 
@@ -61,18 +56,15 @@ def vast(**metadata: Any) -> Object:
 
 
 async def test_same_answers(workers: Aside) -> None:
-    """Whatever is asked, a worker says what the server itself says: patches, denials, warnings, owners, nonsense."""
-    cluster = Cluster()
-    cluster.objects["/apis/apps/v1/namespaces/team/replicasets/web"] = replica_set()
-    policies = [DEFAULT_TEAM, ROUTE, RELABEL, policy("secret", rule({"matchLabels": {"bad": "x"}}, reject=True))]
+    """Whatever is asked, a worker says what the server itself says: patches, denials, warnings, nonsense."""
+    policies = [DEFAULT_TEAM, ROUTE, policy("secret", rule({"matchLabels": {"bad": "x"}}, reject=True))]
     cache: Any = Fixed(*policies, refused=("broken",))
-    aside = Reviewer(cache, Owners(cluster), workers)  # type: ignore[arg-type]
-    here = reviewer(*policies, cluster=cluster, refused=("broken",))
+    aside = Reviewer(cache, workers)
+    here = reviewer(*policies, refused=("broken",))
     big = {"note": "x" * (70 << 10)}
     documents = [
         review(vast()),
         review(vast(labels={"bad": "x"})),
-        review({**owned(), "spec": vast()["spec"]}),
         review(config_map(annotations=big)),
         review(config_map(annotations=big), namespace="kube-system"),
         review(config_map(annotations=big), "UPDATE", old=config_map(annotations=big)),
@@ -95,7 +87,7 @@ async def test_same_answers(workers: Aside) -> None:
 async def test_costly_policies_are_judged_there(workers: Aside) -> None:
     """A small object in a namespace of costly policies goes to a worker, and its policies only once."""
     cache: Any = Fixed(*costly(3), DEFAULT_TEAM)
-    by = Reviewer(cache, Owners(Cluster()), workers)  # type: ignore[arg-type]
+    by = Reviewer(cache, workers)
     first, second = [await asked(by, review(config_map(), namespace="evil")) for _ in range(2)]
     assert first == second and len(first["warnings"]) == 30
     [one] = workers.workers
@@ -117,7 +109,7 @@ async def test_new_policies_are_told(workers: Aside) -> None:
 
 async def test_worker_that_dies(workers: Aside) -> None:
     """A worker that is killed is replaced; the review that it had is refused, as the object may be what killed it."""
-    by = Reviewer(Fixed(DEFAULT_TEAM), Owners(Cluster()), workers)  # type: ignore[arg-type]
+    by = Reviewer(Fixed(DEFAULT_TEAM), workers)  # type: ignore[arg-type]
     body = review(vast())
     assert (await asked(by, body))["allowed"]
     [one] = workers.workers
@@ -181,7 +173,7 @@ async def asked_of(workers: Aside) -> Ruling:
 
 async def test_memory_is_bounded(workers: Aside) -> None:
     """An object that is all structure is judged or refused, and its memory is given back: the next is answered."""
-    by = Reviewer(Fixed(DEFAULT_TEAM), Owners(Cluster()), workers)  # type: ignore[arg-type]
+    by = Reviewer(Fixed(DEFAULT_TEAM), workers)  # type: ignore[arg-type]
     evil = pod()
     evil["spec"]["containers"] = "CONTAINERS"
     structure = b"[" + b",".join([b'{"resources":{"a":[[],[],[],[]]}}'] * 220_000) + b"]"
@@ -226,17 +218,6 @@ def test_rules_are_forgotten_when_told() -> None:
     desk.do(Review("a", 1, Question("mutate"), rules), body)
     desk.do(Review("b", 1, Question("mutate"), rules, ("a",)), body)
     assert desk.namespaces == {"b"}
-
-
-def test_owner_is_asked_for_once() -> None:
-    """With what was found about the owner, the question is not put again."""
-    desk = Desk()
-    held = KnownPolicies((parsed(encoded(RELABEL), ()).spec,))
-    body = bytearray(encoded(review(owned())))
-    reply = desk.do(Review("team", 1, Question("mutate"), module.jobs.rules(held)), body)
-    assert reply.ruling is not None and reply.ruling.asked is not None and reply.ruling.asked.uid == "rs-1"
-    reply = desk.do(Review("team", 1, Question("mutate", None, Owned())), body)
-    assert reply.ruling is not None and reply.ruling.answer.outcome == "mutated"
 
 
 def test_problems_are_said() -> None:

@@ -7,20 +7,16 @@ import contextlib
 import json
 import socket
 import ssl
-import tracemalloc
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from podberth.policy.admission import review
 from podberth.policy.admission.bodies import LargeBody, TooLargeError, Turns
 from podberth.service.handshakes import ANSWER_TURNS, MOST_TURNS
-from tests.unit.policy.admission.builders import encoded, pod
-from tests.unit.policy.admission.builders import review as asked
 from tests.unit.policy.admission.conftest import until
 from tests.unit.policy.admission.test_neighbours import FIT, Gate, large, opened
-from tests.unit.policy.admission.test_reviewer import DEFAULT_TEAM, OWNED, reviewer
+from tests.unit.policy.admission.test_reviewer import DEFAULT_TEAM, reviewer
 from tests.unit.policy.admission.test_server import Site, post
 
 PIECE = 1000
@@ -222,21 +218,6 @@ async def test_small_ones_pass_by_large_ones() -> None:
             assert [status for status, _ in await asyncio.gather(*evil)] == [200] * (FIT + 1)
             assert made.server.bodies.busy == 0
         await made.server.stop()
-
-
-def test_owners_that_do_not_count_cost_nothing() -> None:
-    """Of 20,000 owner references no object is made but of the one controller."""
-    others = [{**OWNED, "name": f"rs-{i}", "uid": f"uid-{i}", "controller": False} for i in range(20_000)]
-    body = encoded(asked(pod(labels={"app": "web"}, ownerReferences=[*others, OWNED])))
-    review.read(encoded(asked(pod())))  # whatever is made once
-    tracemalloc.start()
-    try:
-        request = review.read(body)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert request.controllers == 1 and request.owner is not None and request.owner.uid == OWNED["uid"]
-    assert peak < len(body)
 
 
 async def test_who_hangs_up_unread_leaves_the_line() -> None:

@@ -15,13 +15,12 @@ from podberth.policy.admission.aside import Aside
 from podberth.policy.admission.cache import PolicyCache
 from podberth.policy.admission.group import Group, Stored
 from podberth.policy.admission.judging import Terms
-from podberth.policy.admission.owners import Owners
 from podberth.policy.admission.reviewer import Reviewer
 from podberth.policy.bounds import MOST, bound, price
 from podberth.policy.parse import parse
 from tests.unit.policy.admission.builders import Object, config_map, policy, review, rule
 from tests.unit.policy.admission.conftest import POLICIES, Api, until
-from tests.unit.policy.admission.test_reviewer import Cluster, asked
+from tests.unit.policy.admission.test_reviewer import asked
 from tests.unit.work import lines
 
 WIDE = {f"key-{i}": "v" for i in range(32)}
@@ -80,7 +79,7 @@ async def test_too_many(api: Api) -> None:
         assert cache.left_out == held.left_out > 20
         assert sorted(cache.kept("team")) == [one.name for one in held.policies.policies]
         assert cache.of("berth").policies.policies
-        reviewer = Reviewer(cache, Owners(Cluster()), Aside(Terms("berth")))  # type: ignore[arg-type]
+        reviewer = Reviewer(cache, Aside(Terms("berth")))
         response = await asked(reviewer, review(config_map()))
         assert response["allowed"]
         said = f"{held.left_out} MetadataPolicies of this namespace are not applied: together they cost too much"
@@ -105,7 +104,7 @@ async def test_closed(api: Api) -> None:
     async with following(api) as cache:
         await cache.wait_known()
         assert cache.of("team").closed and cache.closed == 1
-        reviewer = Reviewer(cache, Owners(Cluster()), Aside(Terms("berth")))  # type: ignore[arg-type]
+        reviewer = Reviewer(cache, Aside(Terms("berth")))
         for pass_ in ("mutate", "validate"):
             response = await asked(reviewer, review(config_map()), pass_)
             assert (response["allowed"], response["status"]["code"]) == (False, 403)

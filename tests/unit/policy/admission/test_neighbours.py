@@ -1,4 +1,4 @@
-"""One namespace at its worst, and the others' reviews: rows S2, S3, S6 and S7 of what was tried against this server."""
+"""One namespace at its worst, and the others' reviews: rows S2 and S6 of what was tried against this server."""
 
 from __future__ import annotations
 
@@ -12,24 +12,16 @@ from typing import Any
 import aiohttp
 import pytest
 
-from podberth.kube.errors import ApiError
 from podberth.policy.admission import jobs
 from podberth.policy.admission.lanes import OverloadedError
 from podberth.policy.admission.review import Bytes, Hint
 from podberth.policy.admission.reviewer import BIG_BYTES, Reviewer, ReviewReply
 from podberth.policy.admission.server import BODIES_EACH
 from podberth.policy.options import Pass
-from tests.unit.policy.admission.builders import Object, applied, config_map, encoded, pod, policy, review, rule
+from tests.unit.policy.admission.builders import Object, config_map, encoded, policy, review, rule
 from tests.unit.policy.admission.conftest import until
 from tests.unit.policy.admission.test_reviewer import (
     DEFAULT_TEAM,
-    OWNED,
-    RELABEL,
-    Cluster,
-    asked,
-    owned,
-    patch_of,
-    replica_set,
     reviewer,
 )
 from tests.unit.policy.admission.test_server import Site, post
@@ -62,132 +54,6 @@ async def test_nobody_waits_behind_costly_policies(monkeypatch: pytest.MonkeyPat
     evil = review(config_map(), namespace="evil")
     await asyncio.gather(ask("evil", evil), ask("team", review(config_map())))
     assert done == ["team", "evil"]
-
-
-# -- S3: owners --------------------------------------------------------------------------------------------------------
-
-
-class Held(Cluster):
-    """A cluster whose answers wait, for objects of one namespace."""
-
-    def __init__(self, namespace: str) -> None:
-        super().__init__()
-        self.go_on = asyncio.Event()
-        self.under_way = 0
-        self._part = f"/namespaces/{namespace}/"
-
-    async def get(self, path: str, *, tries: int = 1) -> bytes:
-        """Wait, then answer."""
-        self.under_way += 1
-        try:
-            if self._part in path:
-                await self.go_on.wait()
-            return await super().get(path, tries=tries)
-        finally:
-            self.under_way -= 1
-
-
-async def test_many_controllers_cost_nothing() -> None:
-    """An object that names 20,000 controllers, where the API allows one, makes no request; its labels stay."""
-    cluster = Cluster()
-    references = [{**OWNED, "name": f"rs-{i}", "uid": f"uid-{i}"} for i in range(20_000)]
-    obj = pod(labels={"app": "web"}, ownerReferences=references)
-    response = await asked(reviewer(RELABEL, cluster=cluster), review(obj))
-    assert cluster.asked == []
-    assert applied(obj, patch_of(response))["metadata"]["labels"] == {"app": "web", "tier": "x"}
-    assert any("names 20000 controllers, and may have one" in said for said in response["warnings"])
-
-
-async def test_other_references_are_not_looked_at() -> None:
-    """Among 500 references the one controller is asked for, and nobody else."""
-    cluster = Cluster()
-    cluster.objects["/apis/apps/v1/namespaces/team/replicasets/web"] = replica_set()
-    others = [{**OWNED, "name": f"rs-{i}", "uid": f"uid-{i}", "controller": False} for i in range(500)]
-    obj = pod(labels={"app": "web"}, ownerReferences=[*others, OWNED])
-    await asked(reviewer(RELABEL, cluster=cluster), review(obj))
-    assert cluster.asked == ["/apis/apps/v1/namespaces/team/replicasets/web"]
-
-
-def of_another(i: int, namespace: str) -> Object:
-    """A review of a pod whose owner nobody asked for yet."""
-    obj = owned(name=f"rs-{i}", uid=f"uid-{i}")
-    obj["metadata"]["namespace"] = namespace
-    return review(obj, namespace=namespace)
-
-
-async def test_one_namespaces_look_ups_are_few() -> None:
-    """Forty slow look-ups of one namespace have two requests under way, and another's is answered meanwhile."""
-    cluster = Held("evil")
-    everywhere = [{**RELABEL, "metadata": {"name": "relabel", "namespace": name}} for name in ("evil", "team")]
-    by = reviewer(*everywhere, cluster=cluster)
-    asking = [asyncio.create_task(asked(by, of_another(i, "evil"))) for i in range(40)]
-    await until(lambda: cluster.under_way == 2)
-    assert (await asked(by, of_another(0, "team")))["allowed"]
-    assert cluster.under_way == 2
-    cluster.go_on.set()
-    await asyncio.gather(*asking)
-
-
-async def test_who_hangs_up_asks_for_nothing() -> None:
-    """Look-ups that nobody waits for any more are given up at once; one that others wait for goes on."""
-    cluster = Held("team")
-    by = reviewer(RELABEL, cluster=cluster)
-    asking = [asyncio.create_task(asked(by, of_another(i, "team"))) for i in (0, 0, 1)]
-    await until(lambda: cluster.under_way == 2)
-    for task in asking[1:]:
-        task.cancel()
-    await asyncio.gather(*asking[1:], return_exceptions=True)
-    await until(lambda: cluster.under_way == 1)
-    cluster.go_on.set()
-    assert (await asking[0])["allowed"]
-    assert len(cluster.asked) == 1
-
-
-async def test_one_look_up_for_all_that_ask() -> None:
-    """Reviews of the same owner at the same time share one request."""
-    cluster = Held("team")
-    by = reviewer(RELABEL, cluster=cluster)
-    asking = [asyncio.create_task(asked(by, of_another(0, "team"))) for _ in range(30)]
-    await until(lambda: cluster.under_way == 1)
-    cluster.go_on.set()
-    await asyncio.gather(*asking)
-    assert len(cluster.asked) == 1
-
-
-async def test_huge_selector_is_not_read() -> None:
-    """A selector of thousands of labels is not parsed: what is there is left alone, and that is said."""
-    cluster = Cluster()
-    labels = {f"key-{i}": "x" for i in range(5000)}
-    cluster.objects["/apis/apps/v1/namespaces/team/replicasets/web"] = {
-        "metadata": {"uid": "rs-1"},
-        "spec": {"selector": {"matchLabels": labels}},
-    }
-    response = await asked(reviewer(RELABEL, cluster=cluster), review(owned()))
-    assert any("selector has more than" in said for said in response["warnings"])
-
-
-# -- S7: whose owner ---------------------------------------------------------------------------------------------------
-
-
-async def test_one_namespaces_404_is_not_anothers_answer() -> None:
-    """A pod that claims the uid of another namespace's owner learns and teaches nothing about that one."""
-    cluster = Held("evil")
-    cluster.objects["/apis/apps/v1/namespaces/team/replicasets/web"] = replica_set()
-    everywhere = [{**RELABEL, "metadata": {"name": "relabel", "namespace": name}} for name in ("evil", "team")]
-    by = reviewer(*everywhere, cluster=cluster)
-    evil = owned()
-    evil["metadata"]["namespace"] = "evil"
-    first = asyncio.create_task(asked(by, review(evil, namespace="evil")))
-    await until(lambda: cluster.under_way == 1)
-    second = asyncio.create_task(asked(by, review(owned())))
-    await until(lambda: len(cluster.asked) == 1)  # asked for itself, while evil's look-up is still under way
-    guarded = await second
-    cluster.go_on.set()
-    lied = await first
-    assert applied(owned(), patch_of(guarded))["metadata"]["labels"] == {"app": "web", "tier": "x"}
-    assert applied(evil, patch_of(lied))["metadata"]["labels"] == {"app": "renamed", "tier": "x"}
-    with pytest.raises(ApiError):
-        await cluster.get("/apis/apps/v1/namespaces/evil/replicasets/web")
 
 
 # -- S6: large bodies --------------------------------------------------------------------------------------------------

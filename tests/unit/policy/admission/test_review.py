@@ -60,7 +60,6 @@ async def test_no_review(body: bytes) -> None:
         {"object": {"metadata": []}},
         {"object": {"metadata": {"labels": {"a": 1}}}},
         {"object": {"metadata": {"annotations": ["a"]}}},
-        {"object": {"metadata": {"ownerReferences": "web"}}},
         {"object": {"metadata": {}, "spec": []}},
         {"oldObject": {"metadata": 5}},
         {"namespace": 7},

@@ -7,14 +7,11 @@ import base64
 import json
 from typing import Any
 
-import msgspec
 import pytest
 import structlog
 
-from podberth.kube.errors import ApiError, Unreachable
 from podberth.policy.admission.aside import Aside
 from podberth.policy.admission.judging import Terms
-from podberth.policy.admission.owners import Owners
 from podberth.policy.admission.reviewer import Reviewer, ReviewReply
 from podberth.policy.options import Pass
 from tests.unit.policy.admission.builders import (
@@ -38,30 +35,11 @@ DEFAULT_TEAM = policy("team", rule(without("team"), labels={"team": "none"}))
 ROUTE = policy("route", rule(annotated={"matchLabels": {QOS: "BestEffort"}}, annotations={NAME: "berth"}))
 
 
-class Cluster:
-    """Answers GETs of owners."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, Object] = {}
-        self.fails: Exception | None = None
-        self.asked: list[str] = []
-
-    async def get(self, path: str, *, tries: int = 1) -> bytes:
-        """What the client would fetch."""
-        self.asked.append(path)
-        if self.fails is not None:
-            raise self.fails
-        if path not in self.objects:
-            raise ApiError(404, "NotFound")
-        return msgspec.json.encode(self.objects[path])
-
-
-def reviewer(*policies: Object, cluster: Cluster | None = None, refused: tuple[str, ...] = ()) -> Reviewer:
+def reviewer(*policies: Object, refused: tuple[str, ...] = ()) -> Reviewer:
     """A reviewer of fixed policies."""
-    owners = Owners(cluster or Cluster())  # type: ignore[arg-type]
     cache: Any = Fixed(*policies, refused=refused)
     exempt = frozenset({"kube-system", "kube-node-lease", "berth"})
-    return Reviewer(cache, owners, Aside(Terms("berth", exempt)))
+    return Reviewer(cache, Aside(Terms("berth", exempt)))
 
 
 async def asked(by: Reviewer, document: Any, pass_: Pass = "mutate") -> Object:
@@ -297,90 +275,3 @@ async def test_what_is_counted() -> None:
         "owner": {"matched": 1, "rejected": 2, "mutated": 0},
         "warns": {"matched": 1, "rejected": 1, "mutated": 0},
     }
-
-
-# -- the owner guard ---------------------------------------------------------------------------------------------------
-
-REPLICA_SET = "/apis/apps/v1/namespaces/team/replicasets/web"
-OWNED = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs-1", "controller": True}
-RELABEL = policy("relabel", rule(labels={"app": "renamed", "tier": "x"}))
-
-
-def replica_set(uid: str = "rs-1") -> Object:
-    """An owner that finds its pods by `app`."""
-    return {"metadata": {"uid": uid}, "spec": {"selector": {"matchLabels": {"app": "web"}}}}
-
-
-def owned(**reference: Any) -> Object:
-    """A pod of the ReplicaSet."""
-    return pod(labels={"app": "web"}, ownerReferences=[{**OWNED, **reference}])
-
-
-async def relabelled(cluster: Cluster, obj: Object) -> tuple[Object, list[str]]:
-    """Labels and warnings after the review."""
-    response = await asked(reviewer(RELABEL, cluster=cluster), review(obj))
-    return applied(obj, patch_of(response))["metadata"]["labels"], response.get("warnings", [])
-
-
-async def test_owners_selector_is_guarded() -> None:
-    """A label that the owner finds the pod by is not overwritten, another one is, and a warning says so."""
-    cluster = Cluster()
-    cluster.objects[REPLICA_SET] = replica_set()
-    labels, said = await relabelled(cluster, owned())
-    assert labels == {"app": "web", "tier": "x"}
-    assert "the object's owner finds it by this label" in said[0]
-
-
-async def test_warnings_know_of_owners() -> None:
-    """A policy in mode warn does not announce a write that the guard would keep back."""
-    cluster = Cluster()
-    cluster.objects[REPLICA_SET] = replica_set()
-    warns = {**RELABEL, "spec": {**RELABEL["spec"], "mode": "warn"}}
-    said = (await asked(reviewer(warns, cluster=cluster), review(owned())))["warnings"]
-    assert said == ['relabel/rules[0] would write label tier="x"']
-
-
-@pytest.mark.parametrize(
-    ("obj", "there"),
-    [
-        (owned(), None),
-        (owned(uid="rs-0"), replica_set()),
-        (owned(controller=None), replica_set()),
-        (owned(kind="Widget", apiVersion="example.com/v1"), replica_set()),
-        (pod(labels={"app": "web"}), replica_set()),
-    ],
-    ids=["gone", "another of that name", "not its controller", "not a known kind", "nobody's"],
-)
-async def test_no_owner_no_guard(obj: Object, there: Object | None) -> None:
-    """Only a controller that exists, is meant, and makes new objects by a selector guards labels."""
-    cluster = Cluster()
-    if there is not None:
-        cluster.objects[REPLICA_SET] = there
-    labels, said = await relabelled(cluster, obj)
-    assert (labels, said) == ({"app": "renamed", "tier": "x"}, [])
-
-
-@pytest.mark.parametrize("error", [ApiError(403, "Forbidden"), Unreachable("silence"), TimeoutError()])
-async def test_unknown_owner_is_no_free_pass(error: Exception) -> None:
-    """CVE-2025-46342: when the owner can't be read, no present label is overwritten, and that is said and counted."""
-    cluster = Cluster()
-    cluster.fails = error
-    by = reviewer(RELABEL, cluster=cluster)
-    obj = owned()
-    response = await asked(by, review(obj))
-    assert applied(obj, patch_of(response))["metadata"]["labels"] == {"app": "web", "tier": "x"}
-    assert any("owner could not be read" in warning for warning in response["warnings"])
-    assert by.guard_failures == 1
-
-
-async def test_owner_is_read_once() -> None:
-    """A hundred pods of one ReplicaSet cost one GET, and pods that no rule relabels cost none."""
-    cluster = Cluster()
-    cluster.objects[REPLICA_SET] = replica_set()
-    by = reviewer(RELABEL, cluster=cluster)
-    for _ in range(100):
-        await asked(by, review(owned()))
-    assert cluster.asked == [REPLICA_SET]
-    await asked(reviewer(ROUTE, cluster=cluster), review(owned()))
-    await asked(by, review(owned()), "validate")
-    assert cluster.asked == [REPLICA_SET]

@@ -11,7 +11,7 @@ import pytest
 from podberth.kube.errors import ApiError
 from podberth.kube.flow import API, Lane
 from podberth.kube.resources import OWNERS
-from podberth.policy import guard
+from podberth.policy import owners
 from podberth.policy.operator.audit import Audit, Result, Total, report
 from podberth.policy.operator.kinds import DEFAULT_KINDS, KindError, resource
 from podberth.policy.spec import Policies
@@ -40,7 +40,10 @@ class Lists:
         end = start + self.size
         metadata = {"continue": str(end)} if end < len(items) else {}
         kind = {"pods": "PodList", "configmaps": "ConfigMapList", "replicasets": "ReplicaSetList"}[plural]
-        return json.dumps({"kind": kind, "apiVersion": "v1", "metadata": metadata, "items": items[start:end]}).encode()
+        version = "apps/v1" if plural == "replicasets" else "v1"
+        return json.dumps(
+            {"kind": kind, "apiVersion": version, "metadata": metadata, "items": items[start:end]}
+        ).encode()
 
 
 def item(name: str, annotations: dict[str, str] | None = None, **labels: str) -> dict[str, Any]:
@@ -93,7 +96,7 @@ async def test_examples_are_few() -> None:
 
 async def test_forbidden_kinds_are_left_out_and_said() -> None:
     """What can't be listed is a problem in the report, and the other kinds are counted."""
-    result = await audited(Lists(configmaps=[item("a")]), "secrets", "configmaps")
+    result = await audited(Lists(configmaps=[item("a")]), "secrets", "configmaps", found=policies(FORBID))
     assert result.total.objects == 1
     assert result.problems == ["can't list secrets: 403 Forbidden: no secrets"]
 
@@ -140,45 +143,42 @@ def test_default_kinds_hold_no_secrets() -> None:
     assert all(resource(name).plural != "secrets" for name in DEFAULT_KINDS)
 
 
-OWNED_BY = "uid-web"
-
-
-def owned(name: str, uid: str = OWNED_BY, **labels: str) -> dict[str, Any]:
-    """An object of a ReplicaSet."""
-    more: dict[str, Any] = dict(labels)
-    found = item(name, **more)
-    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid, "controller": True}
-    found["metadata"]["ownerReferences"] = [reference]
-    return found
-
-
-def replica_set(selector: dict[str, str]) -> dict[str, Any]:
-    """A ReplicaSet as it is in a list."""
-    return {"metadata": {"name": "web", "uid": OWNED_BY}, "spec": {"selector": {"matchLabels": selector}}}
+def replica_set(selector: dict[str, str], **labels: str) -> dict[str, Any]:
+    """A ReplicaSet as it is in a list, whose pods get these labels."""
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main"}]}}
+    spec = {"selector": {"matchLabels": selector}, "template": template}
+    return {"metadata": {"name": "web", "namespace": "team"}, "spec": spec}
 
 
 @pytest.mark.parametrize("mode", ["enforce", "observe"])
 @pytest.mark.parametrize(
-    ("found", "lists", "mutated"),
+    ("owner", "lost"),
     [
-        pytest.param(owned("a", team="y"), {"replicasets": [replica_set({"team": "y"})]}, 0, id="its owner's label"),
-        pytest.param(owned("a", team="y"), {"replicasets": [replica_set({"app": "y"})]}, 1, id="another label"),
-        pytest.param(owned("a", "gone", team="y"), {"replicasets": [replica_set({"team": "y"})]}, 1, id="gone"),
-        pytest.param(owned("a"), {"replicasets": []}, 1, id="an absent label"),
-        pytest.param(owned("a", team="y"), {}, 0, id="owners that can't be listed"),
-        pytest.param(item("a", team="y"), {}, 1, id="no owner"),
+        pytest.param(replica_set({"team": "y"}, team="y"), True, id="its label"),
+        pytest.param(replica_set({"app": "y"}, app="y", team="y"), False, id="another label"),
+        pytest.param(replica_set({"team": "x"}, team="x"), False, id="the same value"),
     ],
 )
-async def test_owner_guard(found: dict[str, Any], lists: dict[str, Any], mutated: int, mode: str) -> None:
-    """An audit leaves the labels alone that a request would; owners are listed once, and only where it matters."""
-    served = Lists(configmaps=[found, found], **lists)
+async def test_owners_that_lose_what_they_make_are_named(owner: dict[str, Any], lost: bool, mode: str) -> None:
+    """An audit looks at owners as well, which do not count as objects unless their kind is audited."""
+    served = Lists(configmaps=[item("a", team="y")], replicasets=[owner])
     label = policy("label", rule(set_labels={"team": "x"}), mode=mode, namespace="team")
     result = await audited(served, "configmaps", found=policies(label))
-    assert result.policies["label"].mutated == 2 * mutated
-    assert sum(path.endswith("replicasets") for path in served.asked) == ("ownerReferences" in found["metadata"])
-    assert len(result.problems) == ("ownerReferences" in found["metadata"] and not lists)
+    counts = result.policies["label"]
+    assert (counts.objects, counts.mutated) == (1, 1)
+    told = 'ReplicaSet team/web, by label team="x" of label/rules[0]'
+    assert counts.lost == ([told] if lost else [])
 
 
-def test_every_guarded_kind_can_be_read() -> None:
-    """The kinds whose labels are guarded are those that have a place in the API."""
-    assert OWNERS.keys() == guard.KINDS
+async def test_owners_are_read_where_labels_are_written() -> None:
+    served = Lists(configmaps=[item("a")])
+    result = await audited(served, "configmaps", found=policies(FORBID))
+    assert served.asked == ["/api/v1/namespaces/team/configmaps"]
+    assert result.problems == []
+    result = await audited(served, "configmaps", found=policies(LABEL))
+    assert "can't list replicasets apps: 403 Forbidden: no replicasets" in result.problems
+
+
+def test_every_kind_of_owner_can_be_read() -> None:
+    """The kinds whose selectors are looked at are those that have a place in the API."""
+    assert OWNERS.keys() == owners.KINDS

@@ -21,12 +21,14 @@ from podberth.policy.operator.natives import KINDS, PAUSE_SECONDS, Natives
 from podberth.policy.operator.settings import Settings
 from podberth.policy.operator.status import change
 from podberth.policy.operator.ways import Switch
-from tests.unit.policy.build import has, rule
+from tests.unit.policy.build import has, needs, rule
 from tests.unit.policy.operator.conftest import Clock, Object, stored_object
 
 NOTE = stored_object("note", rule(set_annotations={"note": "a"}))
 REFUSE = stored_object("refuse", rule(has(bad="yes"), reject=True))
-LABEL = stored_object("label", rule(set_labels={"team": "a"}))
+LONG = needs("k", "In", *(f"{i}" * 8000 for i in range(8)))
+"""More than an expression of the API server may hold."""
+LABEL = stored_object("label", rule(annotations=LONG, set_labels={"team": "a"}))
 ROOT = "/apis/admissionregistration.k8s.io/v1"
 CONFIGURATION = "zz-berth-admission"
 
@@ -360,7 +362,7 @@ async def test_too_many_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_without_a_webhook_nothing_goes_along() -> None:
     """What can't be native is enforced by nobody then, and that is no reason to give up what can be."""
-    both = stored_object("both", rule(set_labels={"team": "a"}), rule(has(worse="yes"), reject=True))
+    both = stored_object("both", rule(annotations=LONG, set_labels={"team": "a"}), rule(has(worse="yes"), reject=True))
     reads = stored_object("reads", rule(has(team="b"), reject=True))
     town = Town(both, reads, REFUSE, webhook="")
     await town.settle()

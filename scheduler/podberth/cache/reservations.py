@@ -10,8 +10,8 @@ import numpy as np
 from msgspec import Struct, field
 
 from podberth.cache.column import Bools, Ints
+from podberth.cache.groups import PodGroups
 from podberth.cache.nodes import Nodes
-from podberth.cache.pod_groups import PodGroups
 from podberth.model.lasting import since_epoch
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey
@@ -38,7 +38,7 @@ def ends_at(pod: Pod, wall: float, *, trusting: bool) -> float | None:
     return (wall if started is None else started) + seconds
 
 
-class KeptRoom(Struct, eq=False):
+class ReservedRoom(Struct, eq=False):
     """The room that is kept for one group."""
 
     group: GroupKey
@@ -191,18 +191,18 @@ class KeptRoom(Struct, eq=False):
         return mask
 
 
-class KeptRooms:
+class Reservations:
     """All room that is kept, at most for one group of each profile."""
 
     def __init__(self) -> None:
-        self.by_profile: dict[str, KeptRoom] = {}
+        self.by_profile: dict[str, ReservedRoom] = {}
         self.version = 0
         """Another one after each change."""
 
     def __bool__(self) -> bool:
         return bool(self.by_profile)
 
-    def put(self, profile: str, room: KeptRoom) -> None:
+    def put(self, profile: str, room: ReservedRoom) -> None:
         """Keep room for a group of a profile, instead of any other."""
         self.by_profile[profile] = room
         self.version += 1
@@ -212,6 +212,6 @@ class KeptRooms:
         del self.by_profile[profile]
         self.version += 1
 
-    def of(self, group: GroupKey) -> KeptRoom | None:
+    def of(self, group: GroupKey) -> ReservedRoom | None:
         """Return what is kept for a group."""
         return next((room for room in self.by_profile.values() if room.group == group), None)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from podberth.cache.cluster import Cluster
-from podberth.cache.pod_groups import GroupState
+from podberth.cache.groups import GroupState
 from podberth.cache.validate import validate
 from podberth.model import wire
 from podberth.model.kinds import Decoder
@@ -156,7 +156,7 @@ def test_a_pod_whose_label_changes_is_a_member_of_the_other_group(cluster: Clust
     assert parts(groups.state(two)) == (["a"], [], [])
     cluster.put_pod(member("a", None, node="n1"))
     assert len(groups) == 0
-    assert "a" not in groups
+    assert "a" not in groups.members
 
 
 def test_waiting_pods_of_profiles_that_are_gone_are_no_members(cluster: Cluster) -> None:
@@ -236,7 +236,7 @@ def test_any_order_of_events_leaves_it_in_step(cluster: Cluster, seed: int) -> N
         match rng.randrange(6):
             case 0 if placement is None:
                 pod = member(name, of, label=label)
-                if pod.scheduling_group is not None or pod.uid in cluster.pod_groups:
+                if pod.scheduling_group is not None or pod.uid in cluster.pod_groups.members:
                     cluster.pod_groups.waits(pod)
             case 1 if placement is None:
                 waiting = [pod for state in cluster.pod_groups for pod in state.unscheduled.values()]

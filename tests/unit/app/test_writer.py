@@ -1,4 +1,4 @@
-"""A device that two claims have: it is counted, and told once as a Warning about the pod."""
+"""Warnings that the writer posts about pods that have their nodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Api:
         return b"{}"
 
 
-async def test_counted_and_told() -> None:
+async def test_a_device_given_twice_is_counted_and_told() -> None:
     """`berth_devices_given_twice_total` says how often people have to look at the events."""
     api = Api()
     writer = Writer(cast(Client, api), lambda stimulus: None, "berth-test")
@@ -44,3 +44,19 @@ async def test_counted_and_told() -> None:
         ("Warning", "DeviceGivenTwice", NOTE)
     }
     assert metrics.DEVICES_TWICE.name == "berth_devices_given_twice_total"
+
+
+async def test_a_placed_pod_beyond_a_limit() -> None:
+    """The Event is of our profile: the pod's own scheduler has not said it."""
+    api = Api()
+    writer = Writer(cast(Client, api), lambda stimulus: None, "berth-test")
+    document = pod("p", on="n")
+    document["spec"] |= {"schedulerName": "other", "tolerations": [{"key": f"k{i}"} for i in range(129)]}
+    writer.placed_too_large(Decoder().pod(wire.encode(document)), "berth")
+    assert await writer.drain(30.0) == 0
+    (event,) = api.created
+    assert (event["type"], event["reason"], event["reportingController"]) == ("Warning", "TooLarge", "berth")
+    assert event["note"] == (
+        "too large for this scheduler: 129 tolerations, at most 128; "
+        "what it requests counts in full, and of its terms those that are within the limits"
+    )

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
-from podberth.cache.assumed import OutOfSyncError
 from podberth.cache.cluster import Cluster
 from podberth.cache.validate import validate
+from podberth.cache.volumes import OutOfSyncError
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.storage import ClaimRef, PersistentVolume

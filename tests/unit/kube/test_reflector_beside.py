@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from podberth.kube.beside import LARGE_BYTES, beside, decoded
+from podberth.kube.reflector import LARGE_BYTES, beside, decoded
 
 
 async def test_large_ones_in_the_thread_small_ones_on_the_loop() -> None:

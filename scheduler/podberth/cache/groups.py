@@ -7,9 +7,31 @@ come first: a pod may name a group that does not exist yet.
 from collections.abc import Container, Iterable, Iterator
 
 from podberth.cache.kept_results import ChangeLog
-from podberth.cache.priorities import Priorities
 from podberth.model.pod import Pod
 from podberth.model.pod_group import NATIVE, GroupKey, PodGroup
+
+
+class Priorities:
+    """How many placed pods, or groups, have each priority, so that nobody looks through all for one of lower priority.
+
+    Priorities come from PriorityClasses, which are few and an administrator's.
+    """
+
+    def __init__(self) -> None:
+        self.pods: dict[int, int] = {}
+        """Priority → how many have it."""
+
+    def add(self, priority: int, amount: int) -> None:
+        """So many more of this priority, or fewer."""
+        left = self.pods[priority] = self.pods.get(priority, 0) + amount
+        if not left:
+            del self.pods[priority]
+
+    @property
+    def lowest(self) -> int | None:
+        """The lowest priority of any of them; None: there are none."""
+        return min(self.pods, default=None)
+
 
 Pods = dict[str, Pod]
 """UID → pod."""
@@ -79,7 +101,7 @@ class PodGroups:
         self.followed: set[str] = set()
         """API groups whose PodGroups can be read. A pod may name a group of an API that nobody serves."""
         self._groups: dict[GroupKey, GroupState] = {}
-        self._of: dict[str, GroupKey] = {}
+        self.members: dict[str, GroupKey] = {}
         """UID of a pod → its group."""
         self._version = 0
         self._priorities = Priorities()
@@ -94,14 +116,6 @@ class PodGroups:
 
     def __iter__(self) -> Iterator[GroupState]:
         return iter(self._groups.values())
-
-    def __contains__(self, uid: object) -> bool:
-        """Return whether a pod of this UID is known as a member of any group."""
-        return uid in self._of
-
-    def group_of(self, uid: str) -> GroupKey | None:
-        """The group that a known pod names."""
-        return self._of.get(uid)
 
     def of(self, pod: Pod) -> GroupKey | None:
         """The group that counts for a pod; None: it names none, or one of an API group that is not followed."""
@@ -220,21 +234,21 @@ class PodGroups:
 
     def forget(self, uid: str) -> None:
         """The node that we chose for a pod is not its node."""
-        state = self._groups.get(self._of[uid]) if uid in self._of else None
+        state = self._groups.get(self.members[uid]) if uid in self.members else None
         if state is not None and uid in state.assumed:
             state.move(state.pods[uid], state.unscheduled)
             self._changed(state)
 
     def renew(self, pod: Pod) -> None:
         """A placed pod is another copy of itself."""
-        state = self._groups.get(self._of[pod.uid]) if pod.uid in self._of else None
+        state = self._groups.get(self.members[pod.uid]) if pod.uid in self.members else None
         if state is not None:
             state.move(pod, state.assumed if pod.uid in state.assumed else state.assigned)
             self._changed(state)
 
     def gone(self, uid: str) -> None:
         """A pod is gone, or finished."""
-        key = self._of.pop(uid, None)
+        key = self.members.pop(uid, None)
         if key is not None:
             state = self._groups[key]
             state.remove(uid)
@@ -250,11 +264,11 @@ class PodGroups:
     def _joined(self, pod: Pod) -> GroupState | None:
         """The group of a pod, which it joins if it has not; None: it names none (any more)."""
         uid, key = pod.uid, pod.scheduling_group
-        if uid in self._of and self._of[uid] != key:
+        if uid in self.members and self.members[uid] != key:
             self.gone(uid)  # its label has changed
         if key is None:
             return None
-        self._of[uid] = key
+        self.members[uid] = key
         return self._ensure(key)
 
     def _ensure(self, key: GroupKey) -> GroupState:

@@ -1,12 +1,12 @@
-"""The outer shells of what list and watch send, decoded once; what is inside stays raw for the caller's decoder.
+"""Objects as list and watch send them, and the changes that a reflector delivers.
 
-Items of a typed list have no kind and apiVersion, and a big list is decoded without touching its items.
-`known_objects` and `listwatch` use these.
+Lists and events are decoded to their outer shells; what is inside stays raw for the caller's decoder. Items of a typed
+list have no kind and apiVersion, and a big list is decoded without touching its items.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -104,3 +104,43 @@ def read_version(text: str) -> Version:
 def older(version: Version, than: Version) -> bool:
     """True when both are numbers and the first is smaller; others can only be equal or not."""
     return isinstance(version, int) and isinstance(than, int) and version < than
+
+
+class Named(Protocol):
+    """All that list/watch asks of a decoded object; `namespace` is "" for cluster-scoped kinds."""
+
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def resource_version(self) -> str: ...
+
+
+T = TypeVar("T", bound=Named)
+Key: TypeAlias = tuple[str, str]  # namespace, name: the object's own strings, so that a key costs one tuple
+
+
+class Added(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """An object not known before."""
+
+    object: T
+
+
+class Updated(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """A newer version of a known object (same uid)."""
+
+    object: T
+
+
+class Deleted(msgspec.Struct, frozen=True, gc=False):
+    """A known object is gone; `uid` is the one that was delivered as Added."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+Change: TypeAlias = Added[T] | Updated[T] | Deleted
