@@ -49,7 +49,7 @@ class Credentials:
 
     def due(self) -> bool:
         """True when the header should be renewed before it is used."""
-        return self.due_in <= 0.0
+        return self._due_at is not None and self._clock() >= self._due_at
 
     def renew(self) -> None:
         """Fetch a new one (blocking: files, processes). On ConfigError the old header stays and is due again soon."""
@@ -177,12 +177,6 @@ class Connection:
     namespace: str = "default"
     source: str = ""
     headers: tuple[tuple[str, str], ...] = ()
-
-    def authorization(self) -> str | None:
-        """The Authorization header as of now; blocks when it has to be renewed, raises ConfigError if that fails."""
-        if self.credentials.due():
-            self.credentials.renew()
-        return self.credentials.header
 
     def context(self) -> ssl.SSLContext | None:
         """The TLS context to connect with; None: without TLS. Raises Unreachable if its files never worked."""

@@ -15,14 +15,12 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from podberth.kube import live_pod
-from podberth.kube.answers import read_answer
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import EVENT, EVICT
 from podberth.kube.objects import MALFORMED, list_page
 from podberth.kube.resources import EVENTS, NODES, PODS
-from podberth.kube.writes import NOTE_BYTES, PodRef, event_name, eviction, micro_time, pod_path, shorten
+from podberth.kube.writes import NOTE_BYTES, PodRef, event_name, eviction, live_pod, micro_time, pod_path, shorten
 
 CONTROLLER = "podberth.dev/evictor"
 INTENT, DONE, LEADS = "Evicting", "Evicted", "LeaderElection"
@@ -269,7 +267,7 @@ async def evict(client: Client, pod: PodRef, *, dry_run: bool) -> None:
 async def is_leaving(client: Client, pod: PodRef) -> bool:
     """Return whether this very pod is gone or on its way, for when the answer to its eviction was lost."""
     try:
-        live = read_answer(await client.get(pod_path(pod), tries=2), live_pod.decode).metadata
+        live = live_pod(await client.get(pod_path(pod), tries=2)).metadata
     except ApiError as error:
         if error.status == 404:
             return True

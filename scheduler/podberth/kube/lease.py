@@ -34,8 +34,7 @@ from typing import Any
 
 import msgspec
 
-from podberth.kube.answers import read_answer
-from podberth.kube.client import Client
+from podberth.kube.client import Client, read_answer
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, Unreachable, without_trace
 from podberth.kube.flow import LEASE

@@ -24,8 +24,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from podberth.kube.answers import read_answer
-from podberth.kube.client import Client
+from podberth.kube.client import Client, read_answer
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import REVIEW, Bucket
 from podberth.kube.objects import Change, Deleted, Partial

@@ -1,4 +1,4 @@
-"""The few requests a scheduler makes: bind, record an event, patch a pod's status, evict, delete.
+"""A scheduler makes few requests: bind, record an event, patch a pod's status, evict, delete.
 
 Each is a pure function that gives path and body bytes, and a thin caller that sends them in their lane. What they say
 and when is the engine's decision; texts follow kube-scheduler (see `registry/core/pod/storage` and client-go's
@@ -12,18 +12,19 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from podberth.kube.answers import read_answer
-from podberth.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
+from podberth.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, read_answer
 from podberth.kube.errors import ApiError
 from podberth.kube.flow import BIND, EVENT, EVICT, STATUS, Lane
-from podberth.kube.protobuf import MEDIA_TYPE as PROTOBUF
-from podberth.kube.protobuf import envelope, integer, kept_integer, kept_text, message, text
 from podberth.kube.resources import EVENTS, PODS, Resource
 
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+MAGIC = b"k8s\x00"
+_VARINT, _BYTES = 0, 2
 NOTE_BYTES = 1024  # events.k8s.io refuses longer notes (validation: noteLengthLimit)
 NAME_BYTES = 253  # an object's name is a DNS subdomain
 BIND_SECONDS = 65.0  # a slow webhook, a slow etcd: an API server gives up after 60 s, and closing would make it do so
@@ -53,6 +54,31 @@ class PodRef(msgspec.Struct, frozen=True, gc=False):
     name: str
     uid: str
     resource_version: str = ""
+
+
+class _LiveMeta(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+    deletion_timestamp: str | None = None
+
+
+class _LiveSpec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class LivePod(msgspec.Struct):
+    """A pod as it is in the API now: whether it is still the one that was meant, and its node."""
+
+    metadata: _LiveMeta
+    spec: _LiveSpec = msgspec.field(default_factory=_LiveSpec)
+
+
+_live_pod = msgspec.json.Decoder(LivePod)
+
+
+def live_pod(answer: bytes) -> LivePod:
+    """Return the pod that an answer to a GET shows. Raises Unreachable for an answer that is no pod."""
+    return read_answer(answer, _live_pod.decode)
 
 
 CHANGED = frozenset((409, 422))
@@ -404,3 +430,60 @@ async def delete_pod(client: Client, pod: PodRef) -> None:
     """Delete a pod (preemption's victim)."""
     path, body = deletion(pod)
     await client.delete(path, body, lane=EVICT)
+
+
+# -- Kubernetes' protobuf encoding, as far as these writes need it -------------------------------------------------
+#
+# Messages are put together field by field; the numbers are those of generated.proto of k8s.io/api and
+# k8s.io/apimachinery. On the wire every object is in an envelope: four bytes and a runtime.Unknown that names its kind.
+# Answers are JSON.
+
+
+def varint(number: int) -> bytes:
+    """A number from 0 on, seven bits a byte, the least first."""
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+_LENGTHS = tuple(varint(length) for length in range(2048))
+_KEYS = tuple(bytes((field << 3 | _BYTES,)) for field in range(16))
+"""The keys of fields that are bytes. Keys and lengths are looked up, since a pod's two bodies have forty of both."""
+
+
+def integer(field: int, number: int) -> bytes:
+    """A field that holds a number from 0 on. `field` is at most 15, here and below: its key is one byte."""
+    return bytes((field << 3 | _VARINT,)) + varint(number)
+
+
+def message(field: int, body: bytes) -> bytes:
+    """A field that holds a message, or bytes."""
+    length = len(body)
+    return _KEYS[field] + (_LENGTHS[length] if length < 2048 else varint(length)) + body
+
+
+def text(field: int, value: str) -> bytes:
+    """A field that holds a string; nothing for an empty one, which is what its absence means."""
+    if not value:
+        return b""
+    body = value.encode()
+    length = len(body)
+    return _KEYS[field] + (_LENGTHS[length] if length < 2048 else varint(length)) + body
+
+
+kept_text = lru_cache(1024)(text)
+kept_integer = lru_cache(1024)(integer)
+"""For texts and numbers that come again and again: their bytes are kept."""
+
+
+def envelope(api_version: str, kind: str, body: bytes) -> bytes:
+    """An object as a request's body (runtime.Unknown: typeMeta 1, raw 2)."""
+    return _head(api_version, kind) + message(2, body)
+
+
+@lru_cache(16)
+def _head(api_version: str, kind: str) -> bytes:
+    return MAGIC + message(1, text(1, api_version) + text(2, kind))

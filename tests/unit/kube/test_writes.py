@@ -17,8 +17,7 @@ from podberth.apiserver import protobuf
 from podberth.kube import evictions, writes
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import BIND
-from podberth.kube.protobuf import MEDIA_TYPE
-from podberth.kube.writes import PodRef
+from podberth.kube.writes import PROTOBUF, PodRef
 from tests.unit.kube.conftest import ScriptedServer
 from tests.unit.kube.wirekit import DONE, stored
 
@@ -206,7 +205,7 @@ async def test_bindings_and_events_are_said_in_protobuf(server: ScriptedServer) 
         await writes.patch_status(client, *writes.nomination_patch(POD, "n"))
     assert server.bodies[:2] == [writes.protobuf_binding(POD, "n"), said.protobuf()]
     types = [headers["Content-Type"] for headers in server.headers]
-    assert types == [MEDIA_TYPE, MEDIA_TYPE, "application/strategic-merge-patch+json"]
+    assert types == [PROTOBUF, PROTOBUF, "application/strategic-merge-patch+json"]
     assert {headers["Accept"] for headers in server.headers} == {"application/json"}
 
 
@@ -215,14 +214,14 @@ async def test_json_after_a_refusal(server: ScriptedServer, code: int) -> None:
     """A server that does not speak protobuf is asked once: the same write goes in JSON, and all after it."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        return web.Response(status=code) if request.content_type == MEDIA_TYPE else await yes(request)
+        return web.Response(status=code) if request.content_type == PROTOBUF else await yes(request)
 
     server.answer = answer
     async with server.client(protobuf=True) as client:
         await writes.bind(client, POD, "n")
         await writes.record(client, told())
     types = [headers["Content-Type"] for headers in server.headers]
-    assert types == [MEDIA_TYPE, "application/json", "application/json"]
+    assert types == [PROTOBUF, "application/json", "application/json"]
 
 
 async def test_other_refusals_are_the_callers(server: ScriptedServer) -> None:

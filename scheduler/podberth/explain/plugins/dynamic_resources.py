@@ -11,14 +11,16 @@ import msgspec
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.devices import AllocatedDevices, Devices
-from podberth.framework.changes import Change, Fix, Request
-from podberth.framework.device_changes import (
+from podberth.explain.changes import (
+    Change,
     DropConstraint,
     DropDeviceSelector,
     FewerDevices,
+    Fix,
     FreeDevices,
     LessCapacity,
     RemoveTaintRule,
+    Request,
     TolerateDeviceTaint,
     UseDeviceClass,
 )

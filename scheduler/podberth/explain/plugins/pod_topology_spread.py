@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from podberth.framework.changes import Fix, HonorPolicy, RaiseMaxSkew, SoftenSpread
+from podberth.explain.changes import Fix, HonorPolicy, RaiseMaxSkew, SoftenSpread
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain
 from podberth.framework.status import Reason
 from podberth.plugins.pod_topology_spread.domains import Domains

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Codes, Ints
-from podberth.framework.changes import HOSTNAME
+from podberth.cache.nodes import HOSTNAME
 from podberth.framework.decision import every_row
 from podberth.framework.foreign import declared
 from podberth.framework.plugin import NODE, OTHER_NODES

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Ints, at
 from podberth.cache.kept_results import Bounded
+from podberth.cache.nodes import HOSTNAME
 from podberth.framework import feature_gates
-from podberth.framework.changes import HOSTNAME
 from podberth.framework.events import ClusterEvent
 from podberth.framework.normalize import MAX_SCORE
 from podberth.framework.plugin import NODE, PODS_ELSEWHERE, Plugin

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from podberth.kube import evictions, live_pod, writes
-from podberth.kube.answers import of_an_api_server, read_answer
+from podberth.kube import evictions, writes
+from podberth.kube.client import of_an_api_server
 from podberth.kube.errors import Unreachable
 from podberth.kube.flow import LEASE, STATUS
-from podberth.kube.writes import PodRef
+from podberth.kube.writes import PodRef, live_pod
 from tests.unit.kube.conftest import ScriptedServer
 from tests.unit.kube.wirekit import DONE, stored
 
@@ -136,9 +136,9 @@ def test_json_that_is_no_answer(asked: str, strange: str) -> None:
 def test_fields_of_another_type(body: bytes) -> None:
     """What is inside spec and status is looked at by whoever reads it: as good as no answer."""
     with pytest.raises(Unreachable, match="none of an API server's") as caught:
-        read_answer(body, live_pod.decode)
+        live_pod(body)
     assert caught.value.sent
-    assert read_answer(b'{"metadata":{"uid":"u"},"spec":{"nodeName":"n"}}', live_pod.decode).spec.node_name == "n"
+    assert live_pod(b'{"metadata":{"uid":"u"},"spec":{"nodeName":"n"}}').spec.node_name == "n"
 
 
 @pytest.mark.parametrize(("asked", "body"), REAL)
