@@ -91,7 +91,7 @@ class Tls:
         self._checked_at = float("-inf")
 
     def context(self) -> ssl.SSLContext:
-        """Return the context to connect with; the files are looked at once a second. Raises ConfigError if none worked."""
+        """Return the context to connect with, of files looked at each second. Raises ConfigError if none worked."""
         now = self._clock()
         if self._context is None or now - self._checked_at >= CHECK_SECONDS:
             self._checked_at = now

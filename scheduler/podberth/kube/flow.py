@@ -235,7 +235,7 @@ class Gate:
             self._spread = min(0.5 * seconds, 5.0)
 
     def delay(self, now: float) -> float:
-        """Return the seconds this request still has to wait, with a jitter of its own: they are not to return as one."""
+        """Return the seconds this request still has to wait, with its own jitter: they are not to return as one."""
         if now >= self._shut_until:
             return 0.0
         return self._shut_until - now + self._rng() * self._spread
