@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -101,15 +101,18 @@ def pod_path(pod: PodRef, subresource: str | None = None) -> str:
     return PODS.path(pod.namespace, pod.name, subresource)
 
 
-def binding(pod: PodRef, node: str) -> tuple[str, bytes]:
-    """POST: put the pod on the node. The server answers 409 when the uid is another's or the pod is bound already."""
+def binding(pod: PodRef, node: str) -> bytes:
+    """Return the body of a POST of pods/binding, which puts the pod on the node.
+
+    The server answers 409 when the uid is another's or the pod is bound already.
+    """
     body = {
         "apiVersion": "v1",
         "kind": "Binding",
         "metadata": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
         "target": {"kind": "Node", "name": node},
     }
-    return pod_path(pod, "binding"), _encode(body)
+    return _encode(body)
 
 
 def protobuf_binding(pod: PodRef, node: str) -> bytes:
@@ -242,7 +245,7 @@ def condition_patch(
     nominated: str | None = None,
     at_version: bool = False,
 ) -> tuple[str, bytes]:
-    """PATCH (strategic merge) of pods/status: one condition, and with `nominated` also status.nominatedNodeName.
+    """Return path and body of a PATCH (strategic merge) of pods/status: a condition, with `nominated` also the node.
 
     `transition` is when `status` last changed (RFC 3339; the caller keeps it when only the message changed),
     `generation` the pod's metadata.generation that was looked at; an empty `nominated` clears the field. The uid in
@@ -267,7 +270,7 @@ def condition_patch(
 
 
 def nomination_patch(pod: PodRef, node: str) -> tuple[str, bytes]:
-    """PATCH (strategic merge) of pods/status: nominatedNodeName alone; an empty node clears it.
+    """Return path and body of a PATCH (strategic merge) of pods/status: nominatedNodeName; an empty node clears it.
 
     409 if the pod has changed since its version, where that is known.
     """
@@ -290,9 +293,9 @@ def object_patch(
     change: Mapping[str, Any],
     subresource: str = "",
 ) -> tuple[str, bytes]:
-    """PATCH (merge) of an object as it was at that version: 409 if it has changed since, or is another by now.
+    """Return path and body of a PATCH (merge) of an object as it was at that version.
 
-    Without `uid` or `resource_version`, that is not compared.
+    409 if it has changed since, or is another by now. Without `uid` or `resource_version`, that is not compared.
     """
     known = {"uid": uid, "resourceVersion": resource_version}
     metadata = {**change.get("metadata", {}), **{key: value for key, value in known.items() if value}}
@@ -301,7 +304,7 @@ def object_patch(
 
 
 def object_creation(resource: Resource, namespace: str, name: str, document: Mapping[str, Any]) -> tuple[str, bytes]:
-    """POST of a new object."""
+    """Return path and body of a POST of a new object."""
     metadata = {**document.get("metadata", {}), "name": name}
     if namespace:
         metadata["namespace"] = namespace
@@ -310,7 +313,7 @@ def object_creation(resource: Resource, namespace: str, name: str, document: Map
 
 
 def object_deletion(resource: Resource, namespace: str, name: str, uid: str) -> tuple[str, bytes]:
-    """DELETE of this very object; without `uid`, of the one that has the name."""
+    """Return path and body of a DELETE of this very object; without `uid`, of the one that has the name."""
     options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
     if uid:
         options["preconditions"] = {"uid": uid}
@@ -318,7 +321,7 @@ def object_deletion(resource: Resource, namespace: str, name: str, uid: str) -> 
 
 
 def eviction(pod: PodRef) -> tuple[str, bytes]:
-    """POST pods/eviction: ask to remove this very pod if its disruption budgets allow (429 with a cause if not)."""
+    """Return path and body of a POST of pods/eviction: this pod goes if its disruption budgets allow (else 429)."""
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -329,7 +332,7 @@ def eviction(pod: PodRef) -> tuple[str, bytes]:
 
 
 def deletion(pod: PodRef) -> tuple[str, bytes]:
-    """DELETE this very pod; the server answers 409 when the name belongs to another by now."""
+    """Return path and body of a DELETE of this very pod; 409 when the name belongs to another by now."""
     return object_deletion(PODS, pod.namespace, pod.name, pod.uid)
 
 
@@ -344,26 +347,24 @@ async def bind(
 
     `on_send` is called when it leaves, each time that it does. `since`: as in `Client.request`.
     """
-    path = pod_path(pod, "binding")
-    if client.protobuf:
-        body = protobuf_binding(pod, node)
-        if await _in_protobuf(client, path, body, BIND, BIND_SECONDS, BIND_PATIENCE, on_send, since):
-            return
-    await client.create(
-        *binding(pod, node),
+    create = partial(
+        client.create,
+        pod_path(pod, "binding"),
         lane=BIND,
         timeout=BIND_SECONDS,
         patience=BIND_PATIENCE,
         on_send=on_send,
         since=since,
     )
+    if not (client.protobuf and await _in_protobuf(client, create, protobuf_binding(pod, node))):
+        await create(binding(pod, node))
 
 
 async def record(client: Client, event: Event) -> None:
     """Create an event; returns when the server said yes."""
-    path = EVENTS.path(event.about.namespace)
-    if not (client.protobuf and await _in_protobuf(client, path, event.protobuf(), EVENT)):
-        await client.create(path, event.json(), lane=EVENT)
+    create = partial(client.create, EVENTS.path(event.about.namespace), lane=EVENT)
+    if not (client.protobuf and await _in_protobuf(client, create, event.protobuf())):
+        await create(event.json())
 
 
 async def record_all(client: Client, events: Sequence[Event]) -> list[int]:
@@ -375,21 +376,10 @@ async def record_all(client: Client, events: Sequence[Event]) -> list[int]:
     return await client.create_many(objects, PROTOBUF, lane=EVENT)
 
 
-async def _in_protobuf(
-    client: Client,
-    path: str,
-    body: bytes,
-    lane: Lane,
-    seconds: float | None = None,
-    patience: float | None = None,
-    on_send: Callable[[], None] | None = None,
-    since: float | None = None,
-) -> bool:
-    """Create in protobuf. False, and never again, when the server does not speak it."""
+async def _in_protobuf(client: Client, create: Callable[[bytes, str], Awaitable[bytes]], body: bytes) -> bool:
+    """Create in protobuf; return False, and never try again, when the server does not speak it."""
     try:
-        await client.create(
-            path, body, PROTOBUF, lane=lane, timeout=seconds, patience=patience, on_send=on_send, since=since
-        )
+        await create(body, PROTOBUF)
     except ApiError as error:
         if error.status not in _NOT_SPOKEN:
             raise
