@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\x00"
 _VARINT, _BYTES = 0, 2
 NOTE_BYTES = 1024  # events.k8s.io refuses longer notes (validation: noteLengthLimit)
+CLUSTER_EVENTS = "default"  # the namespace of Events about objects that are in none (tools/events/event_recorder.go)
 NAME_BYTES = 253  # an object's name is a DNS subdomain
 BIND_SECONDS = 65.0  # a slow webhook, a slow etcd: an API server gives up after 60 s, and closing would make it do so
 BIND_PATIENCE = 5.0
@@ -54,6 +55,19 @@ class PodRef(msgspec.Struct, frozen=True, gc=False):
     name: str
     uid: str
     resource_version: str = ""
+    api_version: ClassVar[str] = "v1"
+    kind: ClassVar[str] = "Pod"
+
+
+class Regarding(msgspec.Struct, frozen=True, gc=False):
+    """An object of any kind that an Event is about; `namespace` is empty if it is in none."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: ClassVar[str] = ""
 
 
 class _LiveMeta(msgspec.Struct, rename="camel"):
@@ -122,9 +136,9 @@ def protobuf_binding(pod: PodRef, node: str) -> bytes:
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """An events.k8s.io Event about a pod, not yet written. `moment`: microseconds since the epoch."""
+    """An events.k8s.io Event, not yet written. `moment`: microseconds since the epoch."""
 
-    about: PodRef
+    about: PodRef | Regarding
     name: str
     moment: int
     kind: str
@@ -133,23 +147,28 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     note: str
     controller: str
     instance: str
+    annotations: Mapping[str, str] | None = None
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of the Event: those about objects that are in none are in a certain one."""
+        return self.about.namespace or CLUSTER_EVENTS
 
     def json(self) -> bytes:
         """Return the body of a POST."""
         about = self.about
-        regarding = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": about.namespace,
-            "name": about.name,
-            "uid": about.uid,
-        }
+        regarding = {"apiVersion": about.api_version, "kind": about.kind, "name": about.name, "uid": about.uid}
+        if about.namespace:
+            regarding["namespace"] = about.namespace
         if about.resource_version:
             regarding["resourceVersion"] = about.resource_version
+        metadata: dict[str, Any] = {"namespace": self.namespace, "name": self.name}
+        if self.annotations:
+            metadata["annotations"] = dict(self.annotations)
         body = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"namespace": about.namespace, "name": self.name},
+            "metadata": metadata,
             "eventTime": f"{micro_time(self.moment // 1_000_000)[:-8]}.{self.moment % 1_000_000:06}Z",
             "type": self.kind,
             "reason": self.reason,
@@ -165,19 +184,24 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         """Return the body in protobuf (events.k8s.io/v1 Event, core/v1 ObjectReference, meta/v1 MicroTime)."""
         about = self.about
         seconds, micros = divmod(self.moment, 1_000_000)
-        namespace = about.namespace
+        annotations = self.annotations or {}
         regarding = (
-            kept_text(1, "Pod")
-            + kept_text(2, namespace)
+            kept_text(1, about.kind)
+            + kept_text(2, about.namespace)
             + text(3, about.name)
             + text(4, about.uid)
-            + kept_text(5, "v1")
+            + kept_text(5, about.api_version)
             + text(6, about.resource_version)
         )
         return envelope(
             "events.k8s.io/v1",
             "Event",
-            message(1, text(1, self.name) + kept_text(3, namespace))
+            message(
+                1,
+                text(1, self.name)
+                + kept_text(3, self.namespace)
+                + b"".join(message(12, text(1, key) + text(2, value)) for key, value in annotations.items()),
+            )
             + message(2, kept_integer(1, seconds) + integer(2, 1000 * micros))
             + kept_text(4, self.controller)
             + kept_text(5, self.instance)
@@ -190,7 +214,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 def event(
-    pod: PodRef,
+    about: PodRef | Regarding,
     *,
     kind: str,
     reason: str,
@@ -200,15 +224,15 @@ def event(
     instance: str,
     moment: float,
 ) -> Event:
-    """Return an Event regarding the pod.
+    """Return an Event about a pod, or another object.
 
     `kind` is Normal or Warning, `controller` the profile's schedulerName, `instance` names this process (at most 128
     bytes), `moment` seconds since the epoch. The note is cut to 1024 bytes between characters. The name is unique in
     this process and, by its nanoseconds, between processes.
     """
     return Event(
-        about=pod,
-        name=event_name(pod.name),
+        about=about,
+        name=event_name(about.name),
         moment=round(1e6 * moment),
         kind=kind,
         reason=reason,
@@ -362,7 +386,7 @@ async def bind(
 
 async def record(client: Client, event: Event) -> None:
     """Create an event; returns when the server said yes."""
-    create = partial(client.create, EVENTS.path(event.about.namespace), lane=EVENT)
+    create = partial(client.create, EVENTS.path(event.namespace), lane=EVENT)
     if not (client.protobuf and await _in_protobuf(client, create, event.protobuf())):
         await create(event.json())
 
@@ -372,7 +396,7 @@ async def record_all(client: Client, events: Sequence[Event]) -> list[int]:
 
     Raises Unreachable if nothing was sent.
     """
-    objects = [(EVENTS.path(event.about.namespace), event.protobuf()) for event in events]
+    objects = [(EVENTS.path(event.namespace), event.protobuf()) for event in events]
     return await client.create_many(objects, PROTOBUF, lane=EVENT)
 
 
