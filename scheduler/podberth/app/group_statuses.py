@@ -22,8 +22,7 @@ from msgspec import Struct
 
 from podberth.app.reporting import GATHER_SECONDS, MOST, TOGETHER, TRUST, UnderWay, WaitingWrites
 from podberth.engine.instructions import Carries, DisruptGroup, SetGroupCondition
-from podberth.kube.answers import read_answer
-from podberth.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
+from podberth.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, read_answer
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import STATUS
 from podberth.kube.objects import older, read_version

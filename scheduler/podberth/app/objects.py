@@ -20,8 +20,7 @@ from podberth.engine.stimuli import (
 )
 from podberth.framework.binding import NOW, Create, Delete, ObjectKey, Patch, Write
 from podberth.framework.status import shown
-from podberth.kube.answers import read_answer
-from podberth.kube.client import Client
+from podberth.kube.client import Client, read_answer
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.machine import Machine
 from podberth.kube.resources import BY_KIND, Resource

@@ -35,8 +35,6 @@ from podberth.engine.instructions import (
 from podberth.engine.stimuli import Gone, Stimulus, Unwritten
 from podberth.framework.status import PluginError
 from podberth.framework.verify import Summary
-from podberth.kube import live_pod
-from podberth.kube.answers import read_answer
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import EVENT, STATUS
@@ -45,6 +43,7 @@ from podberth.kube.writes import (
     Event,
     PodRef,
     condition_patch,
+    live_pod,
     meta_time,
     nomination_patch,
     patch_status,
@@ -448,7 +447,7 @@ class Statuses:
     async def _version_now(self, pod: Pod) -> str | None:
         """The version of the pod as it is now; None: it does not wait any more. Empty: nobody can tell."""
         try:
-            live = read_answer(await self._client.get(pod_path(ref(pod)), lane=STATUS, tries=2), live_pod.decode)
+            live = live_pod(await self._client.get(pod_path(ref(pod)), lane=STATUS, tries=2))
         except ApiError as error:
             return None if error.status == 404 else ""
         except Unreachable:

@@ -28,8 +28,6 @@ from podberth.engine.instructions import (
     Withdraw,
 )
 from podberth.engine.stimuli import BindFailed, BindWithdrawn, Bound, Stimulus, VictimStays
-from podberth.kube import live_pod
-from podberth.kube.answers import read_answer
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import CONFIRM, EVICT
@@ -41,6 +39,7 @@ from podberth.kube.writes import (
     condition_patch,
     delete_pod,
     event,
+    live_pod,
     meta_time,
     patch_status,
     pod_path,
@@ -227,7 +226,7 @@ class Writer:
         """Return whether this very pod is gone, or being deleted. Raises ApiError, Unreachable."""
         try:
             answer = await self._client.get(pod_path(ref(pod)), lane=CONFIRM, tries=2)
-            live = read_answer(answer, live_pod.decode).metadata
+            live = live_pod(answer).metadata
         except ApiError as error:
             if error.status == 404:
                 return True
@@ -473,7 +472,7 @@ class Bindings:
         pod = bind.pod
         try:
             body = await self._client.get(pod_path(ref(pod)), lane=CONFIRM, tries=2, timeout=ASK_SECONDS)
-            live = read_answer(body, live_pod.decode)
+            live = live_pod(body)
         except ApiError as error:
             if error.status == 404:
                 return _Failure(GONE, 404, error.message, quietly=True)

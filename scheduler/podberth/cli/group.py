@@ -17,9 +17,9 @@ from podberth.explain.objects import manifest
 from podberth.explain.objects.documents import Document, ObjectError
 from podberth.explain.objects.world import MADE_WITH, World
 from podberth.explain.simulate.arrivals import Batch
+from podberth.explain.spelling import near_names
 from podberth.explain.written import Written, of_cluster
 from podberth.framework.runtime import Framework
-from podberth.framework.spelling import near_names
 from podberth.model.pod import Pod
 from podberth.model.pod_group import COSCHEDULING, NATIVE, POD_GROUP_KINDS, GroupKey, PodGroup
 

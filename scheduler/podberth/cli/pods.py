@@ -14,8 +14,8 @@ from podberth.explain.objects.documents import Document, ObjectError
 from podberth.explain.objects.manifest import Workload
 from podberth.explain.objects.world import World
 from podberth.explain.simulate.arrivals import Batch, quota_notes
+from podberth.explain.spelling import near_names
 from podberth.explain.written import Written, of_cluster
-from podberth.framework.spelling import near_names
 from podberth.model.kinds import Modelled
 from podberth.model.pod import Pod
 

@@ -35,7 +35,7 @@ from podberth.explain.simulate.plan import plan
 from podberth.explain.simulate.replay import Recorded, Study, study
 from podberth.explain.simulate.replay import beside as recorded
 from podberth.explain.simulate.trace import NODES_FILE, PODS_FILE, TRACE_PROFILES, read
-from podberth.framework.spelling import near_names
+from podberth.explain.spelling import near_names
 from podberth.model.mistakes import misfit
 from podberth.model.pod import Pod
 

@@ -8,7 +8,7 @@ from podberth.cli.options import labels
 from podberth.cli.subject import Owner
 from podberth.explain.objects.world import World
 from podberth.explain.report.wording import some
-from podberth.framework.spelling import near_names
+from podberth.explain.spelling import near_names
 from podberth.model.pod import Pod
 
 _LISTED = 8

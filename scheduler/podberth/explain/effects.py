@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from podberth.explain import explanation as shown
+from podberth.explain.changes import Change, FreeDevices, Label, MovePod, OnPod
 from podberth.explain.rejections import Asking
 from podberth.explain.simulate.drain import Disruptions
 from podberth.explain.trial import applied, best, edited, placing
-from podberth.framework.changes import Change, Label, MovePod, OnPod
-from podberth.framework.device_changes import FreeDevices
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
 from podberth.plugins.node_affinity import pod_matches

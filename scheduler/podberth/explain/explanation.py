@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from podberth.framework.changes import Change
+from podberth.explain.changes import Change
 
 API_VERSION = "podberth.dev/v1alpha1"
 KIND = "Explanation"

@@ -11,27 +11,29 @@ from typing import Any
 
 from podberth.cache.cluster import Cluster
 from podberth.explain import explanation as shown
-from podberth.explain.plugins.volumes import where_volumes_are
-from podberth.explain.rejections import Asking, Stuck, stuck_at
-from podberth.explain.trial import Trial, applied, edited
-from podberth.framework.changes import (
+from podberth.explain.changes import (
     HOSTNAME,
     AddNode,
     AwaitPod,
     Change,
+    FewerDevices,
     Fix,
+    FreeDevices,
     GiveUpNode,
     MovePod,
     NameScheduler,
+    OnClaim,
     OnPod,
+    OnStorage,
     RaiseMaxSkew,
     Request,
     ungated,
 )
-from podberth.framework.device_changes import FewerDevices, FreeDevices, OnClaim
+from podberth.explain.plugins.volumes import where_volumes_are
+from podberth.explain.rejections import Asking, Stuck, stuck_at
+from podberth.explain.trial import Trial, applied, edited
 from podberth.framework.explaining import Inquiry
 from podberth.framework.status import PluginError, Reason
-from podberth.framework.storage_changes import OnStorage
 from podberth.model.node import Node
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from podberth.apiserver.patch import JSON_PATCH, STRATEGIC_PATCH, PatchError, apply_patch, json_patch
 from podberth.explain.report.wording import besides, folded
-from podberth.framework.spelling import near_names
+from podberth.explain.spelling import near_names
 from tests.builders import namespace, node, pod
 from tests.unit.explain.story import explained, framework, world
 

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from podberth.apiserver.patch import json_patch
-from podberth.explain.explanation import FITS, Explanation
-from podberth.framework.changes import AddNode, Change, Request
-from podberth.framework.device_changes import (
+from podberth.explain.changes import (
+    AddNode,
+    Change,
     DropConstraint,
     DropDeviceSelector,
     FewerDevices,
@@ -20,9 +20,11 @@ from podberth.framework.device_changes import (
     LessCapacity,
     OnClaim,
     RemoveTaintRule,
+    Request,
     TolerateDeviceTaint,
     UseDeviceClass,
 )
+from podberth.explain.explanation import FITS, Explanation
 from tests.builders import Object, node, pod
 from tests.devices import (
     allocated,

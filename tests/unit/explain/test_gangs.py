@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from podberth.explain.changes import OnPod, Ungate
 from podberth.explain.gangs.answer import AddNodes, GroupExplanation, LeaveDomain, LowerMinCount
 from podberth.explain.gangs.remedies import cheapest
-from podberth.framework.changes import OnPod, Ungate
 from tests.builders import Object, node, pod
 from tests.unit.explain.carry_out import carried_out
 from tests.unit.explain.gangs import (

@@ -10,9 +10,9 @@ from typing import Any
 from msgspec import field
 from msgspec.structs import replace
 
+from podberth.explain.changes import Change
 from podberth.explain.explanation import API_VERSION, Limit, Shown
-from podberth.framework.changes import Change
-from podberth.framework.small_change import SmallChange
+from podberth.framework.explaining import SmallChange
 from podberth.model.pod_group import COSCHEDULING, NATIVE, PodGroup
 
 

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
+from podberth.explain.changes import AddNode
 from podberth.explain.explanation import Limit
 from podberth.explain.gangs.fitting import in_domain
 from podberth.explain.gangs.gang import Domain, Gang, domains
@@ -20,7 +21,6 @@ from podberth.explain.simulate.capacity import API_VERSION, OneMore, makes
 from podberth.explain.simulate.room import Room, claimed_room, room
 from podberth.explain.simulate.simulation import Simulation, UndecidedError
 from podberth.explain.trial import applied
-from podberth.framework.changes import AddNode
 from podberth.framework.decision import fit_error
 from podberth.framework.runtime import Framework
 from podberth.model.devices import ResourceClaim

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from podberth.framework.changes import Change, DropPodTerm, Fix, MovePod, RespellPodTerm
+from podberth.explain.changes import Change, DropPodTerm, Fix, MovePod, RespellPodTerm
+from podberth.explain.spelling import near_names
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain, pods_with
-from podberth.framework.spelling import near_names
 from podberth.framework.status import Reason
 from podberth.model.affinity import AffinityTerm
 from podberth.model.node import Node

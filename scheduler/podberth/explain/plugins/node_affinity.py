@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from podberth.framework.changes import (
+from podberth.explain.changes import (
     Change,
     DropNodeSelector,
     DropRequirement,
@@ -12,8 +12,8 @@ from podberth.framework.changes import (
     RespellNodeAffinity,
     RespellNodeSelector,
 )
+from podberth.explain.spelling import label_values, near_labels, near_names
 from podberth.framework.explaining import Detail, Explainer, Inquiry, said
-from podberth.framework.spelling import label_values, near_labels, near_names
 from podberth.framework.status import Reason
 from podberth.model.node import Node
 from podberth.model.selectors import NOTHING_MISSED, FieldRequirement, NodeSelector, Requirement

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from podberth.cache.nodes import conflicts
-from podberth.framework.changes import DropHostPort, Fix, MovePod, Uncordon
+from podberth.explain.changes import DropHostPort, Fix, MovePod, Uncordon
 from podberth.framework.explaining import Detail, Explainer, Inquiry
 from podberth.framework.status import Reason
 from podberth.model.pod import Pod

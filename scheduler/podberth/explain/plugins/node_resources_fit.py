@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from podberth.framework.changes import Fix, MovePod, Request
+from podberth.explain.changes import Fix, MovePod, Request
 from podberth.framework.explaining import Detail, Explainer, Inquiry
 from podberth.framework.status import Reason
 from podberth.model.pod import Pod

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from podberth.framework.changes import AwaitUntaint, Change, Fix, RemoveTaint, Tolerate, Uncordon
+from podberth.explain.changes import AwaitUntaint, Change, Fix, RemoveTaint, Tolerate, Uncordon
+from podberth.explain.of_controllers import BY_HAND, mark_of_taint
 from podberth.framework.explaining import Detail, Explainer, Inquiry
-from podberth.framework.of_controllers import BY_HAND, mark_of_taint
 from podberth.framework.status import Reason
 from podberth.model.taints import COMPARISONS, HARD, UNSCHEDULABLE, Taint, tolerates
 from podberth.plugins.taint_toleration import COMPARING, TaintToleration

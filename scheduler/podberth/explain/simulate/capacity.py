@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Ints
+from podberth.explain.changes import AddNode
 from podberth.explain.explanation import Limit
 from podberth.explain.rejections import against, kept_rows, put_there
 from podberth.explain.remedies import templates_of
@@ -21,7 +22,6 @@ from podberth.explain.simulate.claimed_crowd import place_crowd
 from podberth.explain.simulate.room import Room, claimed_room, room
 from podberth.explain.simulate.simulation import SINGLY, Simulation, UndecidedError
 from podberth.explain.trial import applied
-from podberth.framework.changes import AddNode
 from podberth.framework.decision import fit_error
 from podberth.framework.runtime import Framework
 from podberth.model.devices import ResourceClaim

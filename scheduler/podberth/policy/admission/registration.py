@@ -17,8 +17,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from podberth.kube.answers import read_answer
-from podberth.kube.client import Client
+from podberth.kube.client import Client, read_answer
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.objects import Change, Partial
 from podberth.kube.objects import partial as metadata

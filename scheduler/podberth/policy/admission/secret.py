@@ -18,8 +18,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from podberth.kube.answers import read_answer
-from podberth.kube.client import Client
+from podberth.kube.client import Client, read_answer
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import Backoff
 from podberth.kube.objects import Change, Deleted, MarkedMeta, Partial

@@ -20,8 +20,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from podberth.kube.answers import read_answer
-from podberth.kube.client import Client
+from podberth.kube.client import Client, read_answer
 from podberth.kube.errors import ApiError
 from podberth.kube.objects import partial
 from podberth.policy import bounds

@@ -20,8 +20,7 @@ from urllib.parse import urlencode
 import msgspec
 import structlog
 
-from podberth.kube.answers import read_answer
-from podberth.kube.client import Client
+from podberth.kube.client import Client, read_answer
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.objects import Change, Deleted, MarkedMeta, Partial

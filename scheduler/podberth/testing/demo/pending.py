@@ -6,8 +6,8 @@ The numbers and the changes are `podberth.explain.explain`'s, asked of the sched
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from podberth.explain.changes import Request, Uncordon
 from podberth.explain.explanation import RejectedNode, Remedy
-from podberth.framework.changes import Request, Uncordon
 from podberth.testing.demo import words
 from podberth.testing.demo.objects import Object
 from podberth.testing.demo.play import Play

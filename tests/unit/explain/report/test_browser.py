@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from podberth.explain.changes import Uncordon
 from podberth.explain.explanation import Limit, Remedy
 from podberth.explain.gangs.capacity import DomainGangs, GangCapacity
 from podberth.explain.pending import Cause, Pending, SharedChange
@@ -21,7 +22,6 @@ from podberth.explain.simulate.capacity import Capacity, NodeRoom, OneMore, Stra
 from podberth.explain.simulate.groups import GroupOutcome
 from podberth.explain.simulate.outcome import Blocked, Placed, Preempted, Waiting, WorkloadOutcome
 from podberth.explain.simulate.removable import Kept, Movable, Removals
-from podberth.framework.changes import Uncordon
 from podberth.model.pod_group import NATIVE
 from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened

@@ -1,28 +1,42 @@
-"""Small changes of a pod, or of the cluster, after which the pod may fit: an `Explainer` offers them, `berth explain`
-tries them.
+"""Small changes of a pod, or of the cluster, after which the pod may fit: an `Explainer` offers them.
 
-Each is data with a text. `cost`: how much work it is for people; cheap ones are tried first.
+Of changes of claims, `claim` is namespace/name, `request` as results call it: `gpu`, or `gpu/small` for an alternative
+of `firstAvailable`. `patch` makes the change in the spec of the claim, or of its template: a JSON patch with paths from
+there on.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import field
 from msgspec.structs import replace
 
-from podberth.framework.device_changes import OnClaim, OnDevices
-from podberth.framework.of_controllers import BY_HAND, mark_of_gate, mark_of_taint
-from podberth.framework.small_change import SmallChange
-from podberth.framework.storage_changes import OnStorage
+from podberth.cache.volumes import Storage
+from podberth.explain.of_controllers import BY_HAND, mark_of_gate, mark_of_taint
+from podberth.framework.explaining import SmallChange
 from podberth.model.affinity import AffinityTerm, Terms
+from podberth.model.devices import ClaimSpec, DeviceRequest, DeviceToleration
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.pod_devices import fewer
-from podberth.model.quantity import exact
+from podberth.model.quantity import exact, parse_nano
 from podberth.model.selectors import FieldRequirement, LabelSelector, NodeSelector, NodeSelectorTerm, Requirement
 from podberth.model.shape import PodShape
+from podberth.model.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim, StorageClass, StorageKind
 from podberth.model.taints import UNSCHEDULABLE, Toleration, taint_text, tolerations_of
 
 HOSTNAME = "kubernetes.io/hostname"
+_NEW = "1"
+"""The resourceVersion of what nobody has written yet."""
+_UNBOUND: dict[str, Any] = {
+    "volume_name": "",
+    "bind_completed": False,
+    "selected_node": None,
+    "annotated": False,
+    "lost": False,
+    "terminating": False,
+}
+"""A claim as it is when it was just created: it has no volume and no node."""
 
 
 def _last_word(key: str) -> str:
@@ -477,6 +491,308 @@ class NameScheduler(SmallChange, frozen=True):
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
         pod.scheduler_name = self.scheduler
+
+
+class _ChangeOfRequest(SmallChange, frozen=True):
+    """Ask for something else in one request of a claim, or in one alternative of it."""
+
+    claim: str
+    request: str
+
+    def changed(self, spec: ClaimSpec) -> ClaimSpec:
+        """Return what the claim asks for then."""
+        base, _, sub = self.request.partition("/")
+        requests = []
+        for one in spec.requests:
+            if one.name == base and one.exactly is not None:
+                one = replace(one, exactly=self.edited(one.exactly))
+            elif one.name == base:
+                alternatives = [self.edited(each) if each.name == sub else each for each in one.first_available]
+                one = replace(one, first_available=tuple(alternatives))
+            requests.append(one)
+        return replace(spec, requests=tuple(requests))
+
+    def edited(self, asked: DeviceRequest) -> DeviceRequest:
+        """Return what the request asks for then."""
+        raise NotImplementedError
+
+    @property
+    def _where(self) -> str:
+        return f"request {self.request} of claim {self.claim}"
+
+
+class FewerDevices(_ChangeOfRequest, frozen=True):
+    """Ask for fewer devices."""
+
+    cost = 1.0
+    count: int
+    instead_of: int
+    patch: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        what = "device" if self.count == 1 else "devices"
+        return f"ask for {self.count} {what} instead of {self.instead_of} in {self._where}"
+
+    def edited(self, asked: DeviceRequest) -> DeviceRequest:
+        return replace(asked, count=self.count)
+
+
+class TolerateDeviceTaint(_ChangeOfRequest, frozen=True):
+    """Tolerate a taint of devices."""
+
+    cost = 1.0
+    key: str
+    value: str
+    effect: str
+    patch: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"tolerate the device taint {taint_text(self.key, self.value, self.effect)} in {self._where}"
+
+    def edited(self, asked: DeviceRequest) -> DeviceRequest:
+        added = DeviceToleration(self.key, "Equal", self.value, self.effect)
+        return replace(asked, tolerations=(*asked.tolerations, added))
+
+
+class DropDeviceSelector(_ChangeOfRequest, frozen=True):
+    """Do without a selector."""
+
+    cost = 1.5
+    selector: str
+    patch: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"drop the selector {self.selector} of {self._where}"
+
+    def edited(self, asked: DeviceRequest) -> DeviceRequest:
+        return replace(asked, selectors=tuple(one for one in asked.selectors if one != self.selector))
+
+
+class UseDeviceClass(_ChangeOfRequest, frozen=True):
+    """Ask for devices of another class."""
+
+    cost = 1.5
+    device_class: str
+    instead_of: str
+    patch: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"ask for class {self.device_class} instead of {self.instead_of} in {self._where}"
+
+    def edited(self, asked: DeviceRequest) -> DeviceRequest:
+        return replace(asked, device_class=self.device_class)
+
+
+class LessCapacity(_ChangeOfRequest, frozen=True):
+    """Do without the capacity that is asked for beyond what a device gives by default."""
+
+    cost = 1.0
+    capacity: str
+    patch: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"ask for no certain {self.capacity} in {self._where}"
+
+    def edited(self, asked: DeviceRequest) -> DeviceRequest:
+        rest = {name: amount for name, amount in (asked.capacity or {}).items() if name != self.capacity}
+        return replace(asked, capacity=rest or None)
+
+
+class DropConstraint(SmallChange, frozen=True):
+    """Do without a constraint on what devices share, or differ in."""
+
+    cost = 1.5
+    claim: str
+    constraint: str
+    patch: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"drop the constraint {self.constraint} of claim {self.claim}"
+
+    def changed(self, spec: ClaimSpec) -> ClaimSpec:
+        """Return what the claim asks for then."""
+        left = tuple(one for one in spec.constraints if str(one) != self.constraint)
+        return replace(spec, constraints=left)
+
+
+class FreeDevices(SmallChange, frozen=True):
+    """Have the pods leave that use a claim, so that its devices are free. `pods`: namespace/name of each."""
+
+    cost = 2.0
+    claim: str
+    pods: list[str]
+    devices: list[str]
+
+    def __str__(self) -> str:
+        devices = ", ".join(self.devices)
+        if not self.pods:
+            return f"delete claim {self.claim}, which has {devices} and which no pod uses"
+        return f"move {', '.join(self.pods)} away, with claim {self.claim}, which has {devices}"
+
+
+class RemoveTaintRule(SmallChange, frozen=True):
+    """Take an administrator's taint off devices."""
+
+    cost = 2.0
+    rule: str
+    taint: str
+
+    def __str__(self) -> str:
+        return f"delete the DeviceTaintRule {self.rule}, which taints devices {self.taint}"
+
+
+OnClaim = FewerDevices | TolerateDeviceTaint | DropDeviceSelector | UseDeviceClass | LessCapacity | DropConstraint
+"""Changes of a claim of the pod. Its spec can't be changed while it is there: they are made where it comes from."""
+OnDevices = FreeDevices | RemoveTaintRule
+
+
+class CreateClass(SmallChange, frozen=True):
+    """Create the storage class that a claim names."""
+
+    cost = 1.5
+    name: str
+    provisioner: str
+
+    def __str__(self) -> str:
+        return f"create the storage class {self.name}, with the provisioner {self.provisioner}"
+
+    def made(self, storage: Storage) -> StorageKind | None:
+        """The class: it waits for the pod's node, and makes volumes anywhere."""
+        return StorageClass(
+            name=self.name,
+            uid=f"new/{self.name}",
+            resource_version=_NEW,
+            provisioner=self.provisioner,
+            binding_mode=WAIT_FOR_FIRST_CONSUMER,
+            topologies=None,
+        )
+
+
+class CreateClaim(SmallChange, frozen=True):
+    """Create the claim that a pod names."""
+
+    cost = 1.0
+    namespace: str
+    name: str
+    storage_class: str
+    size: str = "1Gi"
+
+    def __str__(self) -> str:
+        return f"create the claim {self.name}, {self.size} of the storage class {self.storage_class}"
+
+    def made(self, storage: Storage) -> StorageKind | None:
+        return PersistentVolumeClaim(
+            namespace=self.namespace,
+            name=self.name,
+            uid=f"new/{self.namespace}/{self.name}",
+            resource_version=_NEW,
+            storage_class=self.storage_class,
+            spec_class=self.storage_class,
+            **_UNBOUND,
+            access_modes=("ReadWriteOnce",),
+            requested=parse_nano(self.size),
+            volume_mode="Filesystem",
+            attributes_class="",
+            selector=None,
+            problem=None,
+            owner="",
+        )
+
+
+class _Again(SmallChange, frozen=True):
+    """Delete a claim and create it again."""
+
+    namespace: str
+    name: str
+    storage_class: str
+
+    def made(self, storage: Storage) -> StorageKind | None:
+        """The claim as it would be then; None when there is none to create again."""
+        claim = storage.claims.get((self.namespace, self.name))
+        if claim is None:
+            return None
+        uid, its = f"new/{self.namespace}/{self.name}", self.storage_class
+        return replace(claim, uid=uid, storage_class=its, spec_class=its, **_UNBOUND)
+
+
+class RecreateClaim(_Again, frozen=True):
+    """Delete a claim that has no volume and create it again: its storage class can't be changed."""
+
+    cost = 1.5
+    instead_of: str
+
+    def __str__(self) -> str:
+        again = f"create the claim {self.name} again"
+        if self.storage_class == self.instead_of:
+            return again
+        other = f" instead of {self.instead_of}" if self.instead_of else ""
+        return f"{again} with the storage class {self.storage_class}{other}"
+
+
+class ReplaceVolume(_Again, frozen=True):
+    """Delete a claim that has a volume, and create it again: the pod gets an empty volume."""
+
+    cost = 4.0
+    volume: str
+
+    def __str__(self) -> str:
+        return f"create the claim {self.name} again, with an empty volume instead of {self.volume}"
+
+
+class ShrinkClaim(SmallChange, frozen=True):
+    """Delete a claim that has no volume and create it again, smaller."""
+
+    cost = 2.0
+    namespace: str
+    name: str
+    size: int
+    instead_of: int
+
+    def __str__(self) -> str:
+        size, before = (exact("memory", amount) for amount in (self.size, self.instead_of))
+        return f"create the claim {self.name} again, with {size} instead of {before}"
+
+    def made(self, storage: Storage) -> StorageKind | None:
+        """The smaller claim; None when there is none to create again."""
+        claim = storage.claims.get((self.namespace, self.name))
+        return None if claim is None else replace(claim, requested=parse_nano(str(self.size)))
+
+
+class ForgetNode(SmallChange, frozen=True):
+    """Let a claim forget the node that was chosen for its volume."""
+
+    cost = 1.0
+    namespace: str
+    name: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"let the claim {self.name} forget the node {self.node}, which was chosen for its volume"
+
+    def made(self, storage: Storage) -> StorageKind | None:
+        """The claim without the node."""
+        claim = storage.claims.get((self.namespace, self.name))
+        return None if claim is None else replace(claim, selected_node=None)
+
+
+class ForgetClaim(SmallChange, frozen=True):
+    """Let a volume be claimed again whose claim is gone. What it holds stays on it."""
+
+    cost = 1.5
+    volume: str
+
+    def __str__(self) -> str:
+        return f"clear the claimRef of the volume {self.volume}, which is Released, with what it holds"
+
+    def made(self, storage: Storage) -> StorageKind | None:
+        """The volume as it is Available."""
+        volume = storage.volumes.get(self.volume)
+        if volume is None:
+            return None
+        return replace(volume, claim=None, bound_by_controller=False, released=False, available=True)
+
+
+OnStorage = CreateClass | CreateClaim | RecreateClaim | ReplaceVolume | ShrinkClaim | ForgetNode | ForgetClaim
 
 
 Relaxed = DropNodeSelector | DropRequirement | DropPodTerm | HonorPolicy | RaiseMaxSkew | SoftenSpread | DropHostPort

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podberth.kube import protobuf
+from podberth.kube import writes
 
 
 @pytest.mark.parametrize(
@@ -12,18 +12,18 @@ from podberth.kube import protobuf
 )
 def test_varints(number: int, want: str) -> None:
     """Seven bits a byte, as the format's own examples have them."""
-    assert protobuf.varint(number).hex() == want
+    assert writes.varint(number).hex() == want
 
 
 @pytest.mark.parametrize(
     ("made", "want"),
     [
-        (protobuf.text(1, ""), ""),
-        (protobuf.text(1, "ab"), "0a026162"),
-        (protobuf.text(1, "é"), "0a02c3a9"),
-        (protobuf.message(15, b""), "7a00"),
-        (protobuf.integer(2, 300), "10ac02"),
-        (protobuf.envelope("v1", "Pod", b"x"), "6b3873000a090a0276311203506f64120178"),
+        (writes.text(1, ""), ""),
+        (writes.text(1, "ab"), "0a026162"),
+        (writes.text(1, "é"), "0a02c3a9"),
+        (writes.message(15, b""), "7a00"),
+        (writes.integer(2, 300), "10ac02"),
+        (writes.envelope("v1", "Pod", b"x"), "6b3873000a090a0276311203506f64120178"),
     ],
     ids=["absent", "text", "UTF-8", "empty message", "integer", "envelope"],
 )
@@ -36,5 +36,5 @@ def test_fields(made: bytes, want: str) -> None:
 def test_lengths_that_are_looked_up_and_that_are_not(length: int) -> None:
     """Every length is written as the number that it is."""
     body = b"x" * length
-    want = b"\x12" + protobuf.varint(length) + body
-    assert protobuf.message(2, body) == protobuf.text(2, body.decode()) == want
+    want = b"\x12" + writes.varint(length) + body
+    assert writes.message(2, body) == writes.text(2, body.decode()) == want
