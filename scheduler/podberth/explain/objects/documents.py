@@ -21,6 +21,8 @@ from podberth.explain.objects.versions import called, upgraded
 from podberth.model import wire
 from podberth.model.mistakes import as_json, in_words, kind_of, misfit
 
+# --- YAML -------------------------------------------------------------------------------------------------------------
+
 DIGITS = "integer string conversion"
 """Part of what Python says of a number with thousands of digits."""
 _DEEPEST = 500
@@ -189,6 +191,8 @@ def lowered(error: BaseException) -> str:
     return f"{text[:1].lower()}{text[1:]}"
 
 
+# --- what is wrong with an object that does not decode ----------------------------------------------------------------
+
 _TEXT = re.compile(r"(?P<what>.*?)(?: - at `(?P<key>key in )?\$(?P<path>[^`]*)`)?$", re.S)
 _AMOUNT = re.compile(r"`(?=[^`]*\bstr\b)(?=[^`]*\bint\b)(?=[^`]*\bfloat\b)[^`]*`")
 """The decoder's name of the type of a quantity."""
@@ -308,6 +312,8 @@ def _type_of(value: Any) -> str:
 def _one_line(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
+
+# --- JSON that can't be read as a whole -------------------------------------------------------------------------------
 
 _TOKEN = re.compile(rb'\n[ \t]*+|"(?:[^"\\\n]|\\[^\n])*+"?|[\[\]{}]')
 _NEXT_LINE = re.compile(rb"[ \t\r]*+\n([ \t]*+)")
@@ -445,6 +451,8 @@ def _inner(text: bytes, end: int) -> int | None:
     found = _NEXT_LINE.match(text, end)
     return None if found is None else len(found[1])
 
+
+# --- documents --------------------------------------------------------------------------------------------------------
 
 _READABLE = "expected API objects as `kubectl get nodes,pods,namespaces -A -o yaml` prints them"
 _SMALL = 1 << 20

@@ -38,6 +38,9 @@ _DIGITS = 12
 Object = Mapping[str, Any]
 
 
+# --- pods that come ---------------------------------------------------------------------------------------------------
+
+
 class Batch:
     """The pods of one workload. `made`: how many of them came so far."""
 
@@ -480,6 +483,8 @@ def _named_in(spec: Object) -> set[str]:
             found.add(value)
     return found
 
+
+# --- pods that are there already --------------------------------------------------------------------------------------
 
 _HASHES = {"Deployment": "pod-template-hash", "Rollout": "rollouts-pod-template-hash"}
 """Kinds whose pods are owned by a ReplicaSet → the label that tells their revisions apart."""
