@@ -1,32 +1,73 @@
-"""What came of an attempt to schedule a pod group, pod by pod, and what is said about it.
+"""The attempt to schedule a pod group, as far as it has come: its pods, its placements, its plan, and what is said.
 
 Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupAlgorithmResult, submitPodGroupAlgorithmResult) and
-`framework/plugins/gangscheduling` (PlacementFeasible).
+`framework/plugins/gangscheduling` (PlacementFeasible). An attempt is done in turns, generators that stop wherever other
+pods may be tried. What such a generator needs to know when it goes on is here: the time, and what extenders have said.
 """
 
 from collections import Counter, deque
-from collections.abc import Collection
+from collections.abc import Collection, Generator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from msgspec import Struct, field
 
 from podberth.cache.cluster import Cluster
+from podberth.engine.extender_calls import ExtenderCall
 from podberth.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
-from podberth.engine.pod_groups.plan import Plan
-from podberth.engine.pod_groups.room import Room
-from podberth.engine.pod_groups.turns import Answer
+from podberth.engine.pod_groups.room import Room, foreign, plain
 from podberth.engine.queue.groups import Ended, Entry
 from podberth.engine.queue.queued import QueuedPod
+from podberth.framework.binding import Write
 from podberth.framework.decision import Decision, Rows
-from podberth.framework.extenders import Question
+from podberth.framework.extenders import NodesAnswer, Question, VictimsAnswer
 from podberth.framework.placement import Placement, Running
-from podberth.model.pod_group import PodGroup
+from podberth.framework.runtime import Framework
+from podberth.framework.status import PluginError
+from podberth.model.pod import Pod, empty_like
+from podberth.model.pod_group import COSCHEDULING, PodGroup
 
+Found = TypeVar("Found")
+Turns = Generator[None, None, Found]
+Answer = tuple[ExtenderCall, NodesAnswer | VictimsAnswer | str]
+"""A question to extenders, and what they say; a text: what has failed."""
+A_TRY = 250
+"""Steps that a try counts for, of one pod with those before it assumed. A step is about a microsecond of one core."""
+MOST_STEPS = 16_000_000
+"""What one search may take: for victims of a group, for room that is kept for it, or for its domain."""
 GROUP_UNSCHEDULABLE = "pod group is unschedulable"
 NOWHERE: Rows = np.zeros(0, dtype=np.intp)
 """No nodes."""
+
+
+class Plan(Struct):
+    """Whom it removes, where the group waits then, and what is said."""
+
+    said: str = ""
+    """What the message of the group ends with."""
+    waits: bool = False
+    """The group waits for victims to leave."""
+    nominated: dict[str, str] = field(default_factory=dict)
+    """UID → node for which a pod of the group is nominated."""
+    victims: list[Pod] = field(default_factory=list)
+    """The most important first."""
+    groups: int = 0
+    """How many groups go as a whole."""
+    violations: int = 0
+    """How many of them overdraw a disruption budget."""
+    error: str = ""
+    """A plugin has failed."""
+    writes: list[tuple[Pod, Write]] = field(default_factory=list)
+    """What plugins want written, so that the group fits later."""
+    stale: bool = False
+    """Others were tried since plugins were asked what they want written: they are asked again."""
+    misbehaved: list[PluginError] = field(default_factory=list)
+    """Plugins that failed, so that they could do nothing for the group."""
+
+    def node_for(self, pod: Pod) -> str | None:
+        """The node for which a pod of the group is nominated; None: its nomination stays as it is."""
+        return self.nominated.get(pod.uid) if self.waits else None
 
 
 class Member(Struct, eq=False):
@@ -284,3 +325,51 @@ def running(attempt: GroupAttempt, cluster: Cluster) -> list[Running]:
         if pod.uid not in attempt.members and placement is not None:
             found.append(Running(pod, names[placement.row] or ""))
     return found
+
+
+class StandIns:
+    """The pods that stand in for those of the group that is tried, and keep their nodes from its other pods.
+
+    kube-scheduler looks for a nominated pod in its queue (`nominatedPodToInfo`). The pods of the group that is being
+    tried are not there, and an empty pod of priority 0 is taken for each. It takes a place on its node, and nothing
+    else. While the pod itself is assumed anywhere, its nomination does not count.
+    """
+
+    def __init__(self, attempt: GroupAttempt, cluster: Cluster, framework: Framework, at_once: int) -> None:
+        """`cluster`: in which the group is tried. `at_once`: so many of its pods are tried until it is asked anew."""
+        self._cluster = cluster
+        self._at_once = at_once
+        self._none = attempt.group.key.api == COSCHEDULING
+        if attempt.only_places is None:
+            shapes = {id(pod.shape): pod.shape for pod in (member.queued.pod for member in attempt.pods)}.values()
+            attempt.only_places = not foreign(framework) and all(map(plain, shapes))
+        self._only_places = attempt.only_places
+
+    def of(self, pod: Pod, node: str) -> Pod | None:
+        """Return who keeps the node; None: nobody, or nobody would notice."""
+        if self._none or pod.priority > 0:
+            return None  # pods of a higher priority pass it
+        cluster = self._cluster
+        row = cluster.nodes.live_row(node)
+        if row is None:
+            return None
+        places = cluster.nodes.allowed_pods[row] - cluster.nodes.pods[row]
+        if self._only_places and places > cluster.nominations.number_on(node) + self._at_once:
+            return None
+        return empty_like(pod)
+
+
+def dismiss(
+    attempt: GroupAttempt, cluster: Cluster, assigned: Sequence[tuple[Pod, int]], victims: Mapping[int, Sequence[Pod]]
+) -> None:
+    """Have nobody stand in any more, if there are places for all on each row where pods of the group would be.
+
+    `victims`: row → those that may be put back there. Then sums say which of them can stay.
+    """
+    nodes, nominations = cluster.nodes, cluster.nominations
+    for row, count in Counter(row for _, row in assigned).items():
+        places = nodes.allowed_pods[row] - nodes.pods[row] - nominations.number_on(nodes.names[row] or "")
+        if not attempt.only_places or places < count + len(victims.get(row, ())):
+            return
+    for pod, _ in assigned:
+        nominations.drop(pod.uid)
