@@ -16,8 +16,7 @@ from podberth.cache.reservations import ends_at
 from podberth.engine.pod_groups.planning import Planning
 from podberth.engine.pod_groups.trial import Assigned
 from podberth.framework.status import PluginError
-from podberth.model.lasting import since_epoch
-from podberth.model.pod import Pod
+from podberth.model.pod import Pod, since_epoch
 
 OVERDUE = 30.0
 """Seconds that are given to a pod whose end is overdue: its kubelet is about to stop it."""
