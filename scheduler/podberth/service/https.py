@@ -26,7 +26,7 @@ Found = TypeVar("Found")
 
 
 class Source(Protocol):
-    """What is served. The coroutines run on the main loop, the rest on the serving thread."""
+    """The answers of a service. The coroutines run on the main loop, the rest on the serving thread."""
 
     def live(self) -> Checks: ...
     def ready(self) -> Checks: ...

@@ -42,7 +42,7 @@ LOOK_SECONDS = 1.0
 TLS_CLOSE_SECONDS = 2.0
 SPARE_DESCRIPTORS = 4
 AFTER_OUR_END = "APPLICATION_DATA_AFTER_CLOSE_NOTIFY"
-"""What OpenSSL says when a client goes on with what we have refused already."""
+"""OpenSSL's reason when a client goes on with what we have refused already."""
 MOST_HEADERS = 64
 READ_BYTES = 16 << 10
 PIECE_BYTES = 64 << 10
@@ -52,7 +52,7 @@ CONNECTIONS = Family(
     "berth_port_connections", "gauge", "Open connections of each port that the process listens on.", ("port",)
 )
 OTHER_DESCRIPTORS = 256
-"""What a process of ours may need for all else: connections to the API server, files, its log."""
+"""Descriptors that a process of ours may need for all else: connections to the API server, files, its log."""
 FEWEST = 16
 LINE_SECONDS = 60.0
 MOST_DETAIL = 200
@@ -114,7 +114,7 @@ class Port:
         self._handshakes = Handshakes(lambda peer: self.complaints.record("crowded", peer))
         self._spare = _Spare(SPARE_DESCRIPTORS)
         self.piece = memoryview(bytearray(PIECE_BYTES))
-        """What is received, of whichever connection: one has its turn after the other."""
+        """The buffer into which each connection receives: one has its turn after the other."""
 
     def start(self, listening: Sequence[socket.socket], context: Context) -> None:
         """Take connections from these sockets until `stop`, each with the context of its moment; None: without TLS."""
@@ -304,7 +304,7 @@ class _Watched(asyncio.BufferedProtocol):
         """Not connected, or not any more."""
         self._port = port
         self._content: Any = None
-        """What the body of the request under way is read from."""
+        """The stream of the body of the request under way."""
         self._full = False
         """The client takes nothing of what was written."""
 
@@ -411,7 +411,7 @@ def instruments(ports: Iterable[Port]) -> list[Instrument]:
 
 
 class Stage(IntEnum):
-    """How far a connection has come; the lower has to go first."""
+    """The stage that a connection has come to; the lower has to go first."""
 
     ASKING = 0
     IDLE = 1
@@ -529,7 +529,7 @@ class Complaints:
         self._port = port
         self.clock = clock
         self._told: dict[Reason, tuple[float, int]] = {}
-        """When each reason last had a line, and how often it was met since then."""
+        """Reason → the time of its last line, and how often it was met since then."""
 
     def record(self, reason: Reason, peer: str, detail: object = "") -> None:
         """Count a refusal; log it if its reason had no line for a minute."""
