@@ -19,7 +19,7 @@ from podberth.framework.profiles import build
 from podberth.framework.sampling import Rotation
 from podberth.framework.verify import differences
 from podberth.model import wire
-from podberth.plugins.default_preemption.importance import Ranking
+from podberth.plugins.default_preemption.victims import Ranking
 from tests.builders import namespace
 from tests.registered import registry
 
