@@ -23,7 +23,7 @@ from tests.integration.rights import wait_granted
 from tests.integration.ship import PATIENCE, Replica, rejects, writes
 from tests.native.town import PLURALS, ROOT
 
-NOTE: Object = {"policyAction": {"updatedAnnotations": {"note": "here"}}}
+NOTE: Object = {"policyPredicate": {}, "policyAction": {"updatedAnnotations": {"note": "here"}}}
 THREADS = 3
 
 

@@ -94,7 +94,7 @@ def test_from_the_first_policy_to_the_last(ship: Native) -> None:
     """Policies come into force, change and go with nobody but the API server asked; the status says who enforces."""
     replica = ship.sail()
     ship.put("forbid", rejects("bad", "Exists"))
-    ship.put("note", {"policyAction": {"updatedAnnotations": {"note": "here"}}})
+    ship.put("note", {"policyPredicate": {}, "policyAction": {"updatedAnnotations": {"note": "here"}}})
     ship.put("label", writes(team="a"))
     ship.refuses({"bad": "yes"})
     lease = {"metadata": {"name": "exempt", "labels": {"bad": "yes"}}}
@@ -246,3 +246,20 @@ def test_a_namespace_may_choose(ship: Native) -> None:
     assert ship.create({"bad": "yes"})[0] == 403
     ship.api.patch(path, {"metadata": {"annotations": {ANNOTATION: "native"}}})
     ship.enforced("forbid", "Native")
+
+
+def test_what_is_owned_goes_with_the_crd(ship: Native) -> None:
+    """The CRD is deleted while the operator runs: no policy is left, so nothing is refused, until both come back."""
+    ship.sail()
+    ship.put("forbid", rejects("bad", "Exists"))
+    ship.enforced("forbid", "Native")
+    ship.refuses({"bad": "yes"})
+    ship.cluster.kubectl("delete", "crd", "metadatapolicies.podberth.dev", "--wait=true")
+    try:
+        wait_for("the objects to go", lambda: not ship.objects(), PATIENCE)
+        ship.refuses({"bad": "yes"}, False)
+    finally:
+        wait_served(ship.cluster)
+    ship.put("forbid", rejects("bad", "Exists"))
+    ship.enforced("forbid", "Native")
+    ship.refuses({"bad": "yes"})

@@ -132,7 +132,7 @@ def lint(
         if namespace and cases.namespace_of(document) not in ("", namespace):
             continue
         try:
-            sound.append(parse(document, tuple(allow_prefix or ()), criteria=criteria))
+            sound.append(parse(document, tuple(allow_prefix or ()), criteria=criteria, new=True))
         except PolicyError as error:
             name = cases.name_of(document, place)
             findings += [Finding("invalid", (name,), (), f"{place}: {problem}") for problem in error.problems]

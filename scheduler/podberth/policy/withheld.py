@@ -9,6 +9,7 @@ from msgspec import structs
 
 from podberth.policy import bounds
 from podberth.policy.findings import Finding, Report
+from podberth.policy.native.partition import partition
 from podberth.policy.powers import Reserved
 from podberth.policy.spec import Policies, Policy, Rule
 from podberth.policy.words import cut
@@ -29,7 +30,8 @@ def report(policies: Policies, ask: Callable[[Policies], Report], reserved: Rese
 
 
 def over(policies: Policies) -> list[Finding]:
-    """A finding for each policy of one namespace that is left out, as together they cost too much.
+    """A finding for each policy of one namespace that is left out, as together they cost too much: by everybody, or by
+    the API server where it enforces policies by itself.
 
     Files do not tell how old policies are: names decide.
     """
@@ -37,7 +39,15 @@ def over(policies: Policies) -> list[Finding]:
     ordered = sorted((bounds.Place(price.kind, "", name), price.units) for name, price in prices.items())
     applied = set(bounds.bound(ordered).applied)
     left = [place.name for place, _ in ordered if place not in applied]
-    return [Finding("over-bound", (name,), (), bounds.left_out(prices[name].units)) for name in left[:MOST]]
+    found = [Finding("over-bound", (name,), (), bounds.left_out(prices[name].units)) for name in left[:MOST]]
+    split = partition(policies, Reserved(), webhook=False)
+    closed = "; where there is no webhook, nothing is let into the namespace" if split.closed else ""
+    found += [
+        Finding("not-native", (one.policy,), (), f"the API server does not enforce it by itself: {one.reason}{closed}")
+        for one in split.webhook[:MOST]
+        if one.policy not in left
+    ]
+    return found
 
 
 def _without(policies: Policies, reserved: Reserved) -> tuple[Policies, list[Finding]]:

@@ -21,7 +21,7 @@ from msgspec import Struct
 from podberth.policy import keys, verdict
 from podberth.policy.native import mutation, pod_class, requests
 from podberth.policy.native.expressions import NAMED, Scope, chunks, every, held, meets, some, text
-from podberth.policy.native.partition import Stays, partition
+from podberth.policy.native.partition import CLOSED, Stays, partition
 from podberth.policy.powers import Reserved
 from podberth.policy.spec import GROUP, Field, Mode, Policies, Rule, Write
 
@@ -85,7 +85,9 @@ def compile_namespace(
     open.
     """
     split = partition(policies, reserved, elsewhere, webhook=webhook)
-    if not split.native.policies:
+    if split.closed:
+        closed = closed or CLOSED
+    if not split.native.policies and not split.closed:
         return Compiled((), {}, split.webhook)
     build = _Namespace(split.native, namespace, release, reserved, stamp, closed)
     names = tuple(policy.name for policy in split.native.policies)

@@ -20,6 +20,11 @@ LARGEST = 128 * 1024
 MOST_UNITS = 512
 """What the policies of a namespace may cost (`bounds`). The API server evaluates them in every create and update there,
 with CPU time that all tenants share; what costs more is the webhook's, where each namespace waits for itself."""
+CLOSED = (
+    "a policy of this namespace that rejects costs more than the API server may spend on it, and is not enforced: "
+    "nothing is let in until policies are deleted or made smaller (kubectl get mdp shows which are enforced by nobody)"
+)
+"""The answer to whoever creates something in a namespace that is closed."""
 
 Touched = tuple[Field, str]
 
@@ -36,6 +41,8 @@ class Partition(Struct, frozen=True):
 
     native: Policies
     webhook: tuple[Stays, ...]
+    closed: bool = False
+    """Whether one that rejects is enforced by nobody, so that nothing may be let into the namespace."""
 
 
 def partition(
@@ -48,10 +55,12 @@ def partition(
     """
     reasons: dict[str, str] = {}
     size = units = 0
-    for policy in policies.policies:
+    prices = {policy.name: bounds.price(policy) for policy in policies.policies}
+    # Who rejects comes first, so that no policy that writes has one left out that rejects.
+    for policy in sorted(policies.policies, key=lambda one: prices[one.name].kind):
         own = (elsewhere or {}).get(policy.name) or _by_itself(policy)
         if not own:
-            more, price = _size(policy), bounds.price(policy).units
+            more, price = _size(policy), prices[policy.name].units
             if size + more > LARGEST:
                 own = f"the policies of this namespace hold more than {LARGEST} bytes together"
             elif units + price > MOST_UNITS:
@@ -65,7 +74,10 @@ def partition(
             reasons[policy.name] = own
     reasons |= _drawn_along(policies, reserved, reasons, webhook)
     native = Policies(policy for policy in policies.policies if policy.name not in reasons)
-    return Partition(native, tuple(Stays(name, reasons[name]) for name in sorted(reasons)))
+    stays = tuple(Stays(name, reasons[name]) for name in sorted(reasons))
+    refused = (elsewhere or {}).keys()
+    closed = not webhook and any(_rejects(one) and one.name in reasons.keys() - refused for one in policies.policies)
+    return Partition(native, stays, closed)
 
 
 def written(rule: Rule, reserved: Reserved) -> Iterator[Touched]:

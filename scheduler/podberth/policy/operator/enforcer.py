@@ -91,6 +91,8 @@ class Enforcer:
         self._monotonic = monotonic
         self._covering = Covering(client, settings.webhook, monotonic)
         self._split: dict[str, _Split] = {}
+        self._entering: set[str] = set()
+        """Namespaces that are looked at, and may get their first objects."""
         self._refused: dict[str, dict[tuple[str, int], str]] = {}
         """Namespace → uid and generation of policies whose objects the API server refused, and what it said."""
         self._owner: tuple[float, list[Object]] = (float("-inf"), [])
@@ -113,12 +115,20 @@ class Enforcer:
         exempt = namespace in self._settings.exempt
         policies = [] if exempt or not rules.native else [one for one in stored if one.policy is not None or one.over]
         if not rules.missing:
-            return await self._bring(namespace, rules, stored, policies, exempt)
+            try:
+                return await self._bring(namespace, rules, stored, policies, exempt)
+            finally:
+                self._entering.discard(namespace)
         nobody: frozenset[str] = frozenset()
         return Enforced(ways(rules, stored, exempt=exempt, native=nobody, stays={}, in_force=False, written=False))
 
     def _full(self, namespace: str) -> bool:
-        return not self.natives.holds(namespace) and len(self.natives.namespaces) >= MOST_NAMESPACES
+        """Return whether there is no room for this namespace; else it has its place until `_bring` ends."""
+        if self.natives.holds(namespace):
+            return False
+        held = self.natives.namespaces | self._entering
+        self._entering.add(namespace)
+        return namespace not in held and len(held) >= MOST_NAMESPACES
 
     async def _bring(
         self, namespace: str, rules: Rules, stored: Sequence[Stored], policies: Sequence[Stored], exempt: bool

@@ -360,6 +360,45 @@ async def test_too_many_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not town.server.objects
 
 
+async def test_namespaces_that_come_at_once_share_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that are looked at side by side do not both take the last place."""
+    monkeypatch.setattr(module, "MOST_NAMESPACES", 1)
+    town = Town(NOTE)
+    found = await asyncio.gather(*(town.enforcer.enforce(name, town.stored) for name in ("team", "other")))
+    reasons = [None if one is None else one.ways["note"].reason for one in found]
+    assert sorted(map(str, reasons)) == ["Starting", "TooManyNamespaces"]
+    assert len(town.natives.namespaces) == 1
+
+
+DEAR = [
+    rule(has(**{f"{name}{i}": "v" for i in range(16)}), set_annotations={f"{name}{i}": "1" for i in range(32)})
+    for name in "abcdef"
+]
+"""More than half of what the API server may spend in a namespace."""
+
+
+async def test_rejections_come_first_within_the_budget() -> None:
+    """A policy that writes does not push out one that rejects, whatever their names are."""
+    writers = [stored_object(f"a{i}", *DEAR) for i in range(2)]
+    town = Town(*writers, REFUSE, webhook="")
+    await town.settle()
+    assert town.ways() == {"a0": "Native", "a1": "None", "refuse": "Native"}
+
+
+async def test_a_rejection_beyond_the_budget_closes_the_namespace() -> None:
+    """Nobody knows what it would have rejected, so nothing is let in; where a webhook takes over, nothing is closed."""
+    refusing = [stored_object(f"z{i}", *DEAR, rule(has(bad="yes"), reject=True)) for i in range(2)]
+    town = Town(NOTE, *refusing, webhook="")
+    await town.settle()
+    assert town.ways() == {"note": "Native", "z0": "Native", "z1": "None"}
+    [policy] = [one for one in town.server.objects.values() if one["kind"] == "ValidatingAdmissionPolicy"]
+    verdict = next(one["expression"] for one in policy["spec"]["variables"] if one["name"] == "verdict")
+    assert "nothing is let in" in verdict
+    beside = Town(NOTE, *refusing)
+    await beside.settle()
+    assert beside.ways() == {"note": "Native", "z0": "Webhook", "z1": "Webhook"}
+
+
 async def test_without_a_webhook_nothing_goes_along() -> None:
     """What can't be native is enforced by nobody then, and that is no reason to give up what can be."""
     both = stored_object("both", rule(annotations=LONG, set_labels={"team": "a"}), rule(has(worse="yes"), reject=True))
@@ -367,6 +406,7 @@ async def test_without_a_webhook_nothing_goes_along() -> None:
     town = Town(both, reads, REFUSE, webhook="")
     await town.settle()
     assert town.ways() == {"both": "None", "reads": "Native", "refuse": "Native"}
+    assert "nothing is let in" in str(town.server.objects), "as one that rejects is enforced by nobody"
     beside = Town(both, reads, REFUSE)
     await beside.settle()
     assert set(beside.ways().values()) == {"Webhook"}
