@@ -175,7 +175,7 @@ def test_bad_policy(
     assert refused.value.status == 422
     assert field in refused.value.message
     with pytest.raises(PolicyError) as ours:
-        parse(policy)
+        parse(policy, new=True)
     assert field in ours.value.line
 
 
