@@ -30,7 +30,6 @@ from podberth.policy.operator.covering import Covering
 from podberth.policy.operator.judge import Stored
 from podberth.policy.operator.natives import KINDS, Natives, RefusedError, digests
 from podberth.policy.operator.settings import Settings
-from podberth.policy.operator.switches import Switches
 from podberth.policy.operator.ways import Enforcement, Rules, since_of, way_of, ways
 from podberth.policy.spec import Policies
 
@@ -76,7 +75,6 @@ class Enforcer:
         client: Client,
         settings: Settings,
         natives: Natives,
-        switches: Switches,
         leading: Callable[[], bool],
         *,
         wall: Callable[[], float] = time.time,
@@ -85,7 +83,6 @@ class Enforcer:
         self.natives = natives
         self._client = client
         self._settings = settings
-        self._switches = switches
         self._leading = leading
         self._wall = wall
         self._monotonic = monotonic
@@ -108,10 +105,9 @@ class Enforcer:
         Raises ApiError and Unreachable.
         """
         await self.natives.known()
-        await self._switches.known()
         if any(one.unread for one in stored):
             return None  # nobody knows what they say: what is in force stays
-        rules = Rules(self._switches.of(namespace), bool(self._settings.webhook), self.natives.missing)
+        rules = Rules(self._settings.enforcement, bool(self._settings.webhook), self.natives.missing)
         exempt = namespace in self._settings.exempt
         policies = [] if exempt or not rules.native else [one for one in stored if one.policy is not None or one.over]
         if not rules.missing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +21,7 @@ from podberth.policy.operator.judge import Stored, bounded, read
 from podberth.policy.operator.natives import KINDS, PAUSE_SECONDS, Natives
 from podberth.policy.operator.settings import Settings
 from podberth.policy.operator.status import change
-from podberth.policy.operator.ways import Switch
+from podberth.policy.operator.ways import Enforce
 from tests.unit.policy.build import has, needs, rule
 from tests.unit.policy.operator.conftest import Clock, Object, stored_object
 
@@ -87,35 +88,24 @@ class Server:
         return b"{}"
 
 
-class Said:
-    """Namespaces' annotations."""
-
-    def __init__(self) -> None:
-        self.switch: Switch = "auto"
-
-    async def known(self) -> None:
-        return
-
-    def of(self, namespace: str) -> Switch:
-        return self.switch
-
-
 class Town:
     """A namespace with policies, whose statuses are kept as the reconciler would."""
 
     def __init__(self, *documents: Object, webhook: str = CONFIGURATION, owner: str = "") -> None:
         self.clock = Clock()
         self.server = Server()
-        self.said = Said()
         self.documents = {one["metadata"]["name"]: json.loads(json.dumps(one)) for one in documents}
         client: Any = self.server
         self.natives = Natives(client, "berth", lambda _: None, Machine(monotonic=self.clock))
         self.natives.learned("")
-        settings = Settings("berth", enforcement="auto", webhook=webhook, owner=owner)
-        switches: Any = self.said
-        self.enforcer = Enforcer(
-            client, settings, self.natives, switches, lambda: True, wall=self.clock, monotonic=self.clock
-        )
+        self._settings = Settings("berth", webhook=webhook, owner=owner)
+        self.choose("auto")
+
+    def choose(self, enforcement: Enforce) -> None:
+        """Start the operator again with this value of the switch."""
+        client: Any = self.server
+        settings = dataclasses.replace(self._settings, enforcement=enforcement)
+        self.enforcer = Enforcer(client, settings, self.natives, lambda: True, wall=self.clock, monotonic=self.clock)
 
     @property
     def stored(self) -> list[Stored]:
@@ -244,17 +234,17 @@ async def test_without_a_webhook_nothing_waits_for_it() -> None:
 async def test_switched_to_the_webhook_and_back() -> None:
     town = Town(NOTE)
     await town.settle()
-    town.said.switch = "webhook"
+    town.choose("webhook")
     await town.settle()
     assert (town.ways(), town.kinds()) == ({"note": "Webhook"}, set())
-    town.said.switch = "native"
+    town.choose("native")
     await town.settle()
     assert town.ways() == {"note": "Native"}
 
 
 async def test_native_alone_leaves_nothing_to_the_webhook() -> None:
     town = Town(NOTE, LABEL)
-    town.said.switch = "native"
+    town.choose("native")
     found = await town.settle()
     assert town.ways() == {"note": "Native", "label": "None"}
     assert found.ways["label"].condition.is_problem
@@ -410,7 +400,7 @@ async def test_without_a_webhook_nothing_goes_along() -> None:
     beside = Town(both, reads, REFUSE)
     await beside.settle()
     assert set(beside.ways().values()) == {"Webhook"}
-    beside.said.switch = "native"
+    beside.choose("native")
     await beside.settle()
     assert beside.ways() == town.ways()
 
