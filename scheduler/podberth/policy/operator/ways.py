@@ -75,7 +75,7 @@ class Rules(msgspec.Struct, frozen=True):
 
     @property
     def falls_back(self) -> bool:
-        """Return whether the webhook enforces what the API server can't."""
+        """Return whether the webhook enforces where the API server can't."""
         return self.webhook and self.enforcement != "native"
 
     def otherwise(self, reason: str, message: str) -> Enforcement:
@@ -118,5 +118,8 @@ def ways(
             message = "this release leaves policies to the webhook" if switched else rules.missing
             found[one.name] = rules.otherwise("Switched" if switched else "KindsMissing", message)
         else:
-            found[one.name] = rules.otherwise(*stays.get(one.name, ("NotNative", "")))
+            reason, message = stays.get(one.name, ("NotNative", ""))
+            full = reason == "TooManyNamespaces"
+            nobody = Enforcement("None", reason, f"not enforced: {message}")
+            found[one.name] = rules.otherwise(reason, message) if full else nobody
     return found
