@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from podberth.policy.native.compile import RELEASE_LABEL
-from podberth.policy.operator.ways import ANNOTATION
 from tests.controlplane import namespaces
 from tests.controlplane.api import ApiError, Object
 from tests.controlplane.cluster import Cluster
@@ -228,24 +227,21 @@ def _versions(objects: dict[str, Object]) -> dict[str, str]:
     return {key: one["metadata"]["resourceVersion"] for key, one in objects.items()}
 
 
-def test_a_namespace_may_choose(ship: Native) -> None:
-    """Its annotation counts instead of the release's setting, as soon as it changes; another word counts not."""
+def test_the_release_chooses(ship: Native) -> None:
+    """Whoever leads next does what its own switch says."""
     replica = ship.sail(enforcement="webhook", webhook="no-such-webhook")
     ship.put("forbid", rejects("bad", "Exists"))
     assert _condition(ship.enforced("forbid", "Webhook"))["reason"] == "Switched"
     assert not ship.objects()
-    path = f"/api/v1/namespaces/{ship.team}"
-    ship.api.patch(path, {"metadata": {"annotations": {ANNOTATION: "auto"}}})
+    assert replica.stop(PATIENCE) == 0
+    replica = ship.sail(webhook="no-such-webhook")
     ship.enforced("forbid", "Native")
     ship.refuses({"bad": "yes"})
-    ship.api.patch(path, {"metadata": {"annotations": {ANNOTATION: "nativ"}}})
+    assert replica.stop(PATIENCE) == 0
+    ship.sail(enforcement="webhook", webhook="no-such-webhook")
     ship.enforced("forbid", "Webhook")
-    said = "a namespace's annotation is not understood, the release's setting holds there"
-    wait_for("the log to say so", lambda: replica.lines(said), PATIENCE)
     # There is no webhook that could take over, so the API server goes on.
     assert ship.create({"bad": "yes"})[0] == 403
-    ship.api.patch(path, {"metadata": {"annotations": {ANNOTATION: "native"}}})
-    ship.enforced("forbid", "Native")
 
 
 def test_what_is_owned_goes_with_the_crd(ship: Native) -> None:

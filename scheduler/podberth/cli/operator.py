@@ -36,8 +36,7 @@ def operator(
         str,
         Option(
             help="Who enforces policies: auto (the API server itself where it can, else the webhook), native (the API "
-            "server only; what it can't is not enforced) or webhook. The annotation podberth.dev/policy-enforcement of "
-            "a Namespace counts instead."
+            "server only; what it can't is not enforced) or webhook."
         ),
     ] = "webhook",
     release: Annotated[

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from podberth.policy import bounds
 from podberth.policy.findings import Finding, Report
-from podberth.policy.native.partition import partition
+from podberth.policy.native.budget import fit
 from podberth.policy.powers import Reserved
 from podberth.policy.spec import Policies, Policy, Rule
 from podberth.policy.words import cut
@@ -40,14 +40,11 @@ def over(policies: Policies) -> list[Finding]:
     applied = set(bounds.bound(ordered).applied)
     left = [place.name for place, _ in ordered if place not in applied]
     found = [Finding("over-bound", (name,), (), bounds.left_out(prices[name].units)) for name in left[:MOST]]
-    split = partition(policies, Reserved(), webhook=False)
-    closed = "; where there is no webhook, nothing is let into the namespace" if split.closed else ""
-    found += [
-        Finding("not-native", (one.policy,), (), f"the API server does not enforce it by itself: {one.reason}{closed}")
-        for one in split.webhook[:MOST]
-        if one.policy not in left
-    ]
-    return found
+    fitted = fit(policies)
+    closed = "; as one that rejects does not fit, nothing is let into the namespace" if fitted.closed else ""
+    beyond = [(name, why) for name, why in fitted.left.items() if name not in left]
+    told = "where the API server enforces policies by itself, this one is not enforced"
+    return [*found, *(Finding("not-native", (name,), (), f"{told}: {why}{closed}") for name, why in beyond[:MOST])]
 
 
 def _without(policies: Policies, reserved: Reserved) -> tuple[Policies, list[Finding]]:
