@@ -41,10 +41,13 @@ def over(policies: Policies) -> list[Finding]:
     left = [place.name for place, _ in ordered if place not in applied]
     found = [Finding("over-bound", (name,), (), bounds.left_out(prices[name].units)) for name in left[:MOST]]
     fitted = fit(policies)
-    closed = "; as one that rejects does not fit, nothing is let into the namespace" if fitted.closed else ""
-    beyond = [(name, why) for name, why in fitted.left.items() if name not in left]
-    told = "where the API server enforces policies by itself, this one is not enforced"
-    return [*found, *(Finding("not-native", (name,), (), f"{told}: {why}{closed}") for name, why in beyond[:MOST])]
+    beyond = [name for name in fitted.left if name not in left]
+    if beyond:
+        more = f", and so are {len(beyond) - 1} others" if len(beyond) > 1 else ""
+        closed = "; as one that rejects does not fit, nothing is let into the namespace" if fitted.closed else ""
+        told = f"MetadataPolicy {cut(beyond[0], 80)} is left out where the API server enforces policies by itself{more}"
+        found.append(Finding("not-native", tuple(beyond), (), f"{told}: {fitted.left[beyond[0]]}{closed}"))
+    return found
 
 
 def _without(policies: Policies, reserved: Reserved) -> tuple[Policies, list[Finding]]:

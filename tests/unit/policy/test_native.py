@@ -309,8 +309,8 @@ def test_what_is_refused_is_left_out_and_closes_nothing() -> None:
 def test_what_just_fits_is_native() -> None:
     """A policy costs 16, a rule and each write one, and the texts of a small one a unit together."""
     some = [policy(f"p{i}", rule(set_annotations={f"k{i}": "v"})) for i in range(25)]
-    left = MOST_UNITS - 25 * (16 + 1 + 1 + 1)
-    writes = {f"w{i}": "v" for i in range(left - 16 - 1 - 1)}
+    room = MOST_UNITS - 25 * (16 + 1 + 1 + 1)
+    writes = {f"w{i}": "v" for i in range(room - 16 - 1 - 1)}
     assert left(*some, policy("z", rule(set_annotations=writes))) == {}
     more = left(*some, policy("z", rule(set_annotations=writes | {"one": "more"})))
     assert "too much work for the API server" in more["z"]
@@ -319,7 +319,7 @@ def test_what_just_fits_is_native() -> None:
 def test_texts_count_as_they_are_spelled() -> None:
     """A character that can't be printed takes six bytes of an expression."""
     odd = policy("odd", rule(set_annotations={"note": "\x01" * 8000}))
-    assert left(odd) == {"odd": "rules[0] is too long for an expression of the API server: 96356 bytes, 90000 at most"}
+    assert left(odd) == {"odd": "rules[0] is too long for an expression of the API server: 96114 bytes, 90000 at most"}
     assert left(policy("plain", rule(set_annotations={"note": "x" * 8000}))) == {}
 
 

@@ -183,7 +183,7 @@ class Enforcer:
         kept = self._split.get(namespace)
         if kept is not None and kept.basis == basis and self.natives.as_wanted(namespace, kept.digests):
             return kept, None
-        compiled = Compiled((), {}, ())
+        compiled = Compiled((), {}, {})
         if not full:
             compiled = await asyncio.to_thread(self._compile, namespace, policies, names)
         objects = [self._marked(one, compiled.native, owners) for one in compiled.objects]

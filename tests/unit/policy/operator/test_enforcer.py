@@ -235,11 +235,11 @@ async def test_who_is_refused_goes_alone() -> None:
 
 
 async def test_none_alone_is_refused() -> None:
-    """Where it is all of them together, all are the webhook's."""
+    """Where it is all of them together, none is enforced."""
     town = Town(NOTE, REFUSE)
     town.server.refuses = "note refuse"  # the annotation that names the policies of an object
     await town.settle()
-    assert set(town.ways().values()) == {"Webhook"}
+    assert set(town.ways().values()) == {"None"}
     assert not town.server.objects
 
 
