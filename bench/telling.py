@@ -23,7 +23,7 @@ import structlog
 from podberth.cache import kept_results, row_counts
 from podberth.cli.main import run
 from podberth.engine import history
-from podberth.kube import known_objects
+from podberth.kube import listwatch
 from podberth.kube.http1 import ConnectionPool
 
 KEPT = "kept"
@@ -85,7 +85,7 @@ def close_idle() -> int:
 def divide_bounds(by: int) -> None:
     """Of all that fills for longest: entries of stories, keys of deleted objects, and logs of what changed."""
     history.MOST //= by
-    known_objects.TOMBSTONES //= by
+    listwatch.TOMBSTONES //= by
     kept_results.KEPT //= by
     row_counts.REMEMBERED //= by
 

@@ -35,10 +35,9 @@ from podberth.kube.connection import Connection, Tls
 from podberth.kube.http1 import ConnectionPool
 from podberth.kube.kubeconfig import from_kubeconfig
 from podberth.kube.machine import loop_factory
-from podberth.kube.protobuf import MEDIA_TYPE as PROTOBUF
+from podberth.kube.objects import list_page, partial
 from podberth.kube.resources import EVENTS, NAMESPACES, NODES, PODS
-from podberth.kube.wire import list_page, partial
-from podberth.kube.writes import PodRef
+from podberth.kube.writes import PROTOBUF, PodRef
 from podberth.model.kinds import Decoder
 from podberth.testing.workloads.writes import create_all, delete_labelled
 from tests.builders import node, pod
@@ -158,7 +157,7 @@ class Bench:
             connection = replace(self._connection, tls=_Ciphers(variant.ciphers, self._cluster))
             self._pools[variant.name] = ConnectionPool(connection, time.monotonic)
         pool = self._pools[variant.name]
-        token = self._connection.authorization()
+        token = self._connection.credentials.header
         headers = f"User-Agent: berth/bench\r\nAccept: {variant.accept}\r\nAuthorization: {token}\r\n"
         query = f"?{variant.query}" if variant.query else ""
 
@@ -196,7 +195,7 @@ class Bench:
         print("| list of nodes | KB | API server | received | decoded |\n| --- | ---: | ---: | ---: | ---: |")
         for name, accept, encoding in LISTS:
             headers = {
-                "Authorization": self._connection.authorization() or "",
+                "Authorization": self._connection.credentials.header or "",
                 "Accept": accept,
                 "Accept-Encoding": encoding,
             }
@@ -315,7 +314,7 @@ def _spent_by(pid: int) -> float:
 async def _watch(connection: Connection, accept: str, selector: str) -> AsyncIterator[None]:
     """Read a watch of pods and throw it away; reading is in the client's cost."""
     assert connection.tls is not None
-    headers = {"Accept": accept, "Authorization": connection.authorization() or ""}
+    headers = {"Accept": accept, "Authorization": connection.credentials.header or ""}
     query = {"watch": "true", "fieldSelector": selector}
     async with aiohttp.ClientSession(headers=headers, read_bufsize=1 << 20) as session:
         url = f"{connection.host}/api/v1/pods"

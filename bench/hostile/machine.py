@@ -19,7 +19,7 @@ from bench.hostile.scenario import Write
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind, Instruction, PatchCondition, PreBindWrite, Preempt
 from podberth.engine.stimuli import Bound, Cycle, Gone, PreBindWritten, Put, Stimulus, Tick
-from podberth.kube.beside import LARGE_BYTES
+from podberth.kube.reflector import LARGE_BYTES
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
 from podberth.service.loop import worked

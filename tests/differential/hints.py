@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from podberth.engine import event_handlers
-from podberth.engine.queue import queueing_hints
-from podberth.engine.queue.headroom import Room
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
+from podberth.engine.queue.unschedulable import Room
 from podberth.engine.stimuli import EventObject
 from podberth.explain.objects.world import World
 from podberth.framework.events import ClusterEvent
@@ -91,20 +90,18 @@ def is_woken(case: Case) -> bool:
         case (Pod() as before, Pod() as now) if now.uid == pod.uid:
             return bool(event_handlers.waiting_pod_changes(before, now) & framework.events(case["plugin"]))
         case (None | Node() as before, Node() as now):
-            queueing_hints.for_node(queue, event_handlers.node_changes(before, now), before, now, 0)
+            queue.wake_for_node(event_handlers.node_changes(before, now), before, now, 0)
         case (None, Pod() as now):
-            queueing_hints.for_pod(queue, ClusterEvent.POD_PLACED, now, 0)
+            queue.wake_for_pod(ClusterEvent.POD_PLACED, now, 0)
         case (Pod() as before, None):
-            queueing_hints.for_pod(queue, ClusterEvent.POD_GONE, before, 0)
+            queue.wake_for_pod(ClusterEvent.POD_GONE, before, 0)
         case (Pod() as before, Pod() as now):
-            queueing_hints.for_pod(queue, event_handlers.placed_pod_changes(before, now), now, 0)
+            queue.wake_for_pod(event_handlers.placed_pod_changes(before, now), now, 0)
         case (before, None):
-            queueing_hints.for_object(queue, ClusterEvent.ATTACHMENT_GONE, _storage(before), None, 0)
+            queue.wake_for_object(ClusterEvent.ATTACHMENT_GONE, _storage(before), None, 0)
         case (before, now):
             kept = None if before is None else _storage(before)
-            queueing_hints.for_object(
-                queue, event_handlers.storage_changes(kept, _storage(now)), kept, _storage(now), 0
-            )
+            queue.wake_for_object(event_handlers.storage_changes(kept, _storage(now)), kept, _storage(now), 0)
     return queue.woken
 
 

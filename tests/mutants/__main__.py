@@ -33,7 +33,7 @@ PACKAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "plugins": (("plugins", "explain/plugins", "explain/crowd"), ANSWERS),
     "policy": (("policy/*.py", "policy/native"), ("tests/unit/policy/test_*.py",)),
     "framework": (("framework",), ANSWERS),
-    "queue": (("engine/queue", "engine/nominator.py"), ("tests/unit/engine/test_*.py",)),
+    "queue": (("engine/queue", "engine/preemption.py"), ("tests/unit/engine/test_*.py",)),
     "cache": (("cache",), (*ANSWERS, "tests/unit/cache")),
 }
 """What is changed, and the tests that should notice."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from podberth.cache.kept_room import KeptRoom
+from podberth.cache.reservations import ReservedRoom
 from podberth.model.pod_group import GroupKey
 from tests.storm.actors import cpu_of, ended, node_of, room_of
 from tests.storm.berth import Berth
@@ -47,11 +47,11 @@ class RoomJudge:
         self._waits: dict[GroupKey, float] = {}
         """Gang → since when it waits behind pods that end, and nothing else has happened."""
 
-    def _rooms(self) -> Iterator[tuple[Berth, KeptRoom]]:
+    def _rooms(self) -> Iterator[tuple[Berth, ReservedRoom]]:
         """What the leader keeps."""
         for berth in self._world.berths:
             if berth.alive and not berth.loop.still and berth.scheduler is not None and berth.scheduler.leading:
-                for room in berth.scheduler.engine.cluster.kept_room.by_profile.values():
+                for room in berth.scheduler.engine.cluster.reservations.by_profile.values():
                     yield berth, room
 
     def kept_from(self, node: str, pod: JsonObject) -> bool:
@@ -132,7 +132,7 @@ class RoomJudge:
             if 0 <= left[0] < cpu_of(new) or 0 <= left[1] < 1:
                 judge.say("R2", f"{who.user} bound {uid} to {node}, where room is kept for {room.group}")
 
-    def _ends(self, pod: JsonObject, room: KeptRoom) -> bool:
+    def _ends(self, pod: JsonObject, room: ReservedRoom) -> bool:
         """Whether a pod is gone when the gang is to start.
 
         One that has not started counts from its decision: how long the API server holds a Binding up nobody knows then.

@@ -22,13 +22,12 @@ from podberth.app.writer import GONE, LOST, Bindings, Writer, _Failure, _Unknown
 from podberth.engine.instructions import Bind
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.stimuli import BindFailed, Gone, Put, Stimulus
-from podberth.kube import known_objects, writes
+from podberth.kube import listwatch, writes
 from podberth.kube.client import Client
 from podberth.kube.cross_check import CrossCheck
 from podberth.kube.errors import Unreachable
-from podberth.kube.known_objects import KnownObjects
 from podberth.kube.lease import Elector, Term
-from podberth.kube.listwatch import ListWatch, Pause, Phase
+from podberth.kube.listwatch import KnownObjects, ListWatch, Pause, Phase
 from podberth.kube.reflector import Reflector
 from podberth.model.node import Node
 from podberth.plugins.node_unschedulable import NodeUnschedulable
@@ -272,7 +271,7 @@ def decides_blindly() -> Iterator[None]:
 
 @mutant("an older state of an object replaces a newer one")
 def takes_older_events() -> Iterator[None]:
-    with patch.object(known_objects, "older", lambda *_: False):
+    with patch.object(listwatch, "older", lambda *_: False):
         yield
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from unittest.mock import patch
 
 from podberth.app import objects
-from podberth.cache.allocated_devices import AllocatedDevices
+from podberth.cache.devices import AllocatedDevices
 from podberth.engine.engine import Engine
-from podberth.engine.queue import queueing_hints
+from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.framework.binding import Patch
 from podberth.plugins.dynamic_resources import reservation
 from tests.storm.mutants import mutant, was
@@ -84,6 +84,6 @@ def never_tires() -> Iterator[None]:
 
 @mutant("that a victim could not be removed counts as news")
 def takes_refusals_for_news() -> Iterator[None]:
-    for_room = was(queueing_hints, "for_room")
-    with patch.object(queueing_hints, "for_room", lambda *given, real=True: for_room(*given)):
+    for_room = was(SchedulingQueue, "wake_for_room")
+    with patch.object(SchedulingQueue, "wake_for_room", lambda *given, real=True: for_room(*given)):
         yield

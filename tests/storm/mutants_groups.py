@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
-from podberth.cache.kept_room import KeptRoom
+from podberth.cache.reservations import ReservedRoom
 from podberth.engine.pod_groups.reservations import Reservations
 from podberth.framework.binding import Patch
 from podberth.model.pod_group import PodGroup
@@ -83,7 +83,7 @@ def lets_allocations_arrive() -> Iterator[None]:
 
 @mutant("room that is kept is open to everybody")
 def lets_anybody_in() -> Iterator[None]:
-    with patch.object(KeptRoom, "from_pod", lambda *_: None):
+    with patch.object(ReservedRoom, "from_pod", lambda *_: None):
         yield
 
 

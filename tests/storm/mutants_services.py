@@ -13,10 +13,10 @@ from podberth.evictor.evictor import Evictor
 from podberth.evictor.followed import Broken
 from podberth.evictor.gates import Owners
 from podberth.kube import evictions, writes
-from podberth.kube.changes import Change, Deleted
 from podberth.kube.client import Client
 from podberth.kube.cross_check import CrossCheck
 from podberth.kube.listwatch import Pause
+from podberth.kube.objects import Change, Deleted
 from podberth.policy.admission import tally
 from podberth.policy.admission.cache import PolicyCache
 from podberth.policy.admission.group import Stored

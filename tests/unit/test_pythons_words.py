@@ -38,7 +38,6 @@ MEANT = {
     "model/notation.py": "a number's own text, as it is parsed",
     "model/quantity.py": "a number's own text, as it is parsed",
     "cache/validate.py": "says which column differs, to whoever works on Berth",
-    "cache/validate_storage.py": "says which column differs, to whoever works on Berth",
 }
 """The modules that show values as Python does, and what they show."""
 

@@ -19,11 +19,11 @@ from podberth.app.scheduler import Scheduler
 from podberth.app.watch import LIVE_PODS
 from podberth.engine.engine import Engine
 from podberth.framework.profiles import annotated
-from podberth.kube.beside import decoded
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.objects import MALFORMED
+from podberth.kube.reflector import decoded
 from podberth.kube.resources import NODES, PODS, Resource
-from podberth.kube.wire import MALFORMED
 from podberth.model.kinds import Decoder
 from podberth.model.node import Node
 from podberth.model.pod import Pod
@@ -55,7 +55,7 @@ class Comparer:
 
     def __init__(self, client: Client, scheduler: Scheduler) -> None:
         self.found: int | None = None
-        """How many differences the last comparison found; None before the first."""
+        """The number of differences that the last comparison found; None before the first."""
         self._client = client
         self._scheduler = scheduler
         self._asked = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What `berth run` serves over HTTPS: health, gauges, configuration, stories of pods."""
+"""The endpoints that `berth run` serves over HTTPS: health, gauges, configuration, stories of pods."""
 
 from __future__ import annotations
 
@@ -117,6 +117,7 @@ class _Vitals:
             Asked(metrics.REFUSALS, lambda: {(why,): float(n) for why, n in scheduler.watch.refusals.counted.items()}),
             Asked(metrics.CONFLICTS, lambda: {(what,): float(writer.conflicts[what]) for what in CONSTRAINTS}),
             Asked(metrics.DEVICES_TWICE, lambda: {(): float(writer.devices_given_twice)}),
+            scheduler.watch.too_large,
             Asked(metrics.STATUSES_WAITING, lambda: {(): float(len(writer.statuses))}),
             Asked(metrics.STATUSES_DROPPED, lambda: {(): float(writer.statuses.dropped)}),
             Asked(metrics.EVENTS_DROPPED, lambda: {(): float(writer.events.dropped)}),
@@ -168,7 +169,7 @@ class _Vitals:
         return {(why,): float(failures[why]) for why in FAILURES}
 
     def _kept_nodes(self) -> Values:
-        kept = self._scheduler.engine.cluster.kept_room.by_profile
+        kept = self._scheduler.engine.cluster.reservations.by_profile
         return {(name,): float(len(kept[name].rows) if name in kept else 0) for name in self._reserving()}
 
     def _reserving(self) -> Iterator[str]:

@@ -22,12 +22,11 @@ from msgspec import Struct
 
 from podberth.app.reporting import GATHER_SECONDS, MOST, TOGETHER, TRUST, UnderWay, WaitingWrites
 from podberth.engine.instructions import Carries, DisruptGroup, SetGroupCondition
-from podberth.kube.answers import read_answer
-from podberth.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
+from podberth.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, read_answer
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import STATUS
+from podberth.kube.objects import older, read_version
 from podberth.kube.resources import BY_KIND
-from podberth.kube.wire import older, read_version
 from podberth.kube.writes import CHANGED, meta_time, object_patch, shorten
 from podberth.model.kinds import Decoder
 from podberth.model.pod_group import DISRUPTION_TARGET, INITIALLY_SCHEDULED, NATIVE, GroupCondition, PodGroup
@@ -40,7 +39,7 @@ AT_ONCE = 2
 REMEMBERED = 1_000
 """Groups of which it is kept what the API answered last. The watch shows the same a moment later."""
 TRIES = 3
-"""How often a write is tried that meets a newer version of its group."""
+"""Tries of a write that meets a newer version of its group."""
 PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds before a write is tried again that the API server did not answer, doubling."""
 MESSAGE_BYTES = 32 << 10
@@ -54,7 +53,7 @@ _BEFORE = {"Pending": ("",), "Scheduling": ("", "Pending", "PreScheduling", "Unk
 
 
 class _Wanted(Struct):
-    """What is to be written of a group."""
+    """The conditions that are to be written of a group."""
 
     group: PodGroup
     conditions: dict[str, tuple[str, str, str]]

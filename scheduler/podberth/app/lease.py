@@ -21,9 +21,9 @@ from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Candidate, Elector, LeaseLostError, own_identity
 from podberth.kube.machine import boottime
+from podberth.kube.objects import MALFORMED, ListMeta
 from podberth.kube.resources import LEASES
 from podberth.kube.schedulers import SCHEDULERS, Lease, LiveSchedulers, served
-from podberth.kube.wire import MALFORMED, ListMeta
 from podberth.service.election import candidate, lease_namespace
 from podberth.service.log import RateLimit
 

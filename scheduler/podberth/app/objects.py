@@ -20,8 +20,7 @@ from podberth.engine.stimuli import (
 )
 from podberth.framework.binding import NOW, Create, Delete, ObjectKey, Patch, Write
 from podberth.framework.status import shown
-from podberth.kube.answers import read_answer
-from podberth.kube.client import Client
+from podberth.kube.client import Client, read_answer
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.machine import Machine
 from podberth.kube.resources import BY_KIND, Resource
@@ -162,13 +161,13 @@ class PluginWrites:
 
 
 class _Turn:
-    """Who writes one object."""
+    """The writers of one object, who wait for each other."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.writers = 0
         self.version = ""
-        """What the last of them has made of it."""
+        """The resourceVersion that the last of them has made."""
 
 
 class InTurn:

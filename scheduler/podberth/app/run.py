@@ -16,14 +16,14 @@ from podberth.framework.config import SchedulerConfiguration
 from podberth.framework.runtime import Framework
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
-from podberth.kube.protobuf import MEDIA_TYPE as PROTOBUF
+from podberth.kube.writes import PROTOBUF
 from podberth.service.loop import collect_briefly, collect_daily
 from podberth.service.run import until_told
 from podberth.service.serving import Address
 
 
 class Files(Struct, frozen=True):
-    """Where the configuration is from (None: no file), and how to read it again."""
+    """The configuration's file (None: there is none), and the function that reads it again."""
 
     path: str | None
     load: Callable[[], Loaded]

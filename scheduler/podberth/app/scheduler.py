@@ -27,6 +27,7 @@ from podberth.framework.runtime import Framework
 from podberth.kube.client import Client
 from podberth.kube.lease import Elector
 from podberth.kube.machine import MACHINE, Machine
+from podberth.model.pod import Pod
 from podberth.service.loop import Blocks, worked
 from podberth.service.metrics import Quantiles
 
@@ -39,7 +40,7 @@ many writes are under way. What is left up to `MAX_IN_FLIGHT` is for pods that a
 STREAM_SECONDS = 0.01
 """If the first change arrives within this time, it is taken for the beginning of a stream of changes."""
 GATHER_SECONDS = 0.003
-"""How long to wait for more changes of such a stream: waking up costs as much as a decision, and each pod of a stream
+"""The wait for more changes of such a stream: waking up costs as much as a decision, and each pod of a stream
 brings four changes."""
 SLICE_SECONDS = 0.004
 """The engine's part of one turn of the event loop. Lists and answers to writes have parts of their own in that turn."""
@@ -50,7 +51,7 @@ COMPARED_SECONDS = 60.0
 """So long a new leader tries to compare the claims that it knows with a list, before it gives devices all the same."""
 _IDLE_SECONDS = 30.0
 _BUG = "a bug of the scheduler, whose log says more"
-"""What a pod is told whose cycle failed; the exception itself would tell its author nothing."""
+"""The text for a pod whose cycle failed; the exception itself would tell its author nothing."""
 
 Observer = Callable[[Instruction], None]
 
@@ -105,9 +106,16 @@ class Scheduler:
         self._led = elector is None
         self._took_over = asyncio.Event()
         self.leads_since: float | None = None
-        """When it was elected, on the clock of the engine."""
+        """The time at which it was elected, on the clock of the engine."""
         self.watch = ClusterWatch(
-            client, frameworks, self.originals, self.receive, self._awake.set, limits=config.limits, machine=machine
+            client,
+            frameworks,
+            self.originals,
+            self.receive,
+            self._awake.set,
+            self._tell_too_large,
+            limits=config.limits,
+            machine=machine,
         )
         self.freshness = self.watch.freshness
         name = f"berth-{machine.name}"
@@ -127,7 +135,7 @@ class Scheduler:
         self._synced = asyncio.Event()
         self.blocks = Blocks(clock=machine.monotonic)
         self.decisions = Quantiles()
-        """How long each cycle took: a pod popped, decided, assumed."""
+        """The durations of cycles: a pod popped, decided, assumed."""
 
     def stop(self) -> None:
         """End `run` after the writes under way; may be called from a signal handler of the loop."""
@@ -148,14 +156,14 @@ class Scheduler:
                 with self.watchdog:
                     loop = tasks.create_task(self.work_forever())
                     following.append(loop)
-                    await self._in_turn(loop, drain_seconds)
+                    await self.lead_in_turn(loop, drain_seconds)
             finally:
                 self.blocks.stop()
                 for task in following:
                     task.cancel()
                 await self.writer.drain(0.0)
 
-    async def _in_turn(self, loop: asyncio.Task[None], drain_seconds: float) -> None:
+    async def lead_in_turn(self, loop: asyncio.Task[None], drain_seconds: float) -> None:
         """Lead, at once or when elected, until the loop ends. Then finish the writes, and give the Lease back last."""
 
         async def lead() -> None:
@@ -166,7 +174,9 @@ class Scheduler:
                     self.engine.takes_over(self.leads_since, SETTLED + STALE_SECONDS, True)
                 )
                 self._took_over.set()
-            self._led = True
+                self._led = True
+                for pod in self.watch.placed_too_large.values():
+                    self._tell_too_large(pod)
             self._awake.set()
             await asyncio.wait((loop,))
             await self.calls.close()
@@ -349,6 +359,11 @@ class Scheduler:
             if self._observe is not None:
                 self._observe(instruction)
             self.carries[type(instruction)](instruction)
+
+    def _tell_too_large(self, pod: Pod) -> None:
+        """A pod that has its node is beyond a limit. Only the leader tells it, and all that there are when elected."""
+        if self._led:
+            self.writer.placed_too_large(pod, next(iter(self.engine.queue.frameworks)))
 
     def _failed(self, failed: Failed) -> None:
         if failed.reason == UNSCHEDULABLE:

@@ -1,14 +1,14 @@
-"""What is followed of the cluster: a reflector for each kind, whose changes become stimuli; and if it is what there is.
+"""Follows the cluster: a reflector for each kind, whose changes become stimuli. `Freshness` says if that is all.
 
 A decision on an old view of the cluster binds pods to nodes that are gone, and double-books room that others have
 taken. The API server checks neither. So while nodes or pods can't be followed, nothing is scheduled, and everybody is
-told (`Freshness`).
+told.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter as Tally
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
@@ -18,19 +18,18 @@ from typing import Any
 import msgspec
 import structlog
 
+from podberth.app.metrics import TOO_LARGE
 from podberth.cache.devices import Devices
 from podberth.engine.stimuli import Follows, Gone, Put, Stimulus
 from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
-from podberth.kube.beside import beside
-from podberth.kube.changes import Added, Change, Deleted
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.listwatch import Phase
 from podberth.kube.machine import MACHINE, Machine
-from podberth.kube.reflector import IDLE_SECONDS, Reflector
+from podberth.kube.objects import MALFORMED, Added, Change, Deleted
+from podberth.kube.reflector import IDLE_SECONDS, Reflector, beside
 from podberth.kube.resources import BY_KIND, DEVICES, GROUPS, NODES, PODS, SCHEDULING, Resource
-from podberth.kube.wire import MALFORMED
 from podberth.model.devices import CLAIM, ClaimKey
 from podberth.model.kinds import Decoder, Modelled
 from podberth.model.limits import LIMITS, Limits
@@ -40,6 +39,7 @@ from podberth.model.pod import Pod
 from podberth.model.pod_group import PodGroup, api_of_kind
 from podberth.plugins.dynamic_resources.selecting import EVALUATING
 from podberth.service.log import RateLimit
+from podberth.service.metrics import Counter
 
 NEEDED = (NODES, PODS)
 """Kinds that every decision needs. RBAC may refuse the others; decisions are then made without them."""
@@ -48,7 +48,7 @@ LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 STALE_SECONDS = IDLE_SECONDS + 10.0
 """A kind of which nothing was heard for so long is not followed: silence alone ends a watch before."""
 CHECK_NEEDED_SECONDS, CHECK_OTHERS_SECONDS = 20.0, 60.0
-"""How often a kind is compared with a list, less or more a quarter."""
+"""Seconds between comparisons of a kind with a list, less or more a quarter."""
 ASK_SECONDS = 20.0
 ASKED_AT_ONCE = 16
 """Claims that are asked for at a time; the others have their turn the next time."""
@@ -65,7 +65,7 @@ REASONS = frozenset(
         "UnexpectedAdmissionError",
     )
 )
-"""What kubelets say of pods that they do not admit (pkg/kubelet/lifecycle/predicate.go, cm/admission)."""
+"""The reasons that kubelets give for pods that they do not admit (pkg/kubelet/lifecycle/predicate.go, cm/admission)."""
 _TROUBLE_SECONDS = 1.0
 _NO_SUCH_KIND = 404
 
@@ -78,14 +78,14 @@ class Freshness:
     def __init__(self, wake: Callable[[], None], machine: Machine = MACHINE) -> None:
         self.reflectors: list[Reflector[Any]] = []
         self.histories = 0
-        """How often it turned out that the API server's data is that of a backup."""
+        """The number of times that the API server's data turned out to be that of a backup."""
         self._needed: list[Reflector[Any]] = []
         self._wake = wake
         self._machine = machine
         self._malformed = RateLimit(clock=machine.monotonic)
         self._told = ""
         self._astray: list[Reflector[Any]] = []
-        """What may still be known from before a backup was restored, of whatever kind."""
+        """Reflectors that may still know objects from before a backup was restored."""
 
     def follow(
         self,
@@ -238,7 +238,8 @@ def _of_backup(reflector: Reflector[Any]) -> str:
 class ClusterWatch:
     """The reflectors of all kinds that decisions need.
 
-    `receive` gets what becomes of a change; `wake` is called when something else has come that the loop waits for.
+    `receive` gets what becomes of a change; `wake` is called when something else has come that the loop waits for;
+    `placed_too_large` is told once of each pod that has a node and is beyond a limit.
     """
 
     def __init__(
@@ -248,17 +249,24 @@ class ClusterWatch:
         originals: Originals,
         receive: Callable[[Stimulus], None],
         wake: Callable[[], None],
+        placed_too_large: Callable[[Pod], None],
         *,
         limits: Limits = LIMITS,
         machine: Machine,
     ) -> None:
+        self.too_large = Counter(TOO_LARGE)
+        self.placed_too_large: dict[str, Pod] = {}
+        """Pods that have a node and are beyond a limit, by UID."""
+        self._hear_too_large = placed_too_large
+        self._sizes: dict[str, tuple[str, str]] = {}
+        """UID → the limit that a pod is beyond, and if it waits or is placed, as it was counted."""
         self.freshness = Freshness(wake, machine)
         self.refusals = Refusals(frameworks)
         self._originals = originals
         self._receive = receive
         self._wake = wake
         self._told: dict[str, tuple[str, ...]] = {}
-        """What is wrong with objects, by UID: it is said once."""
+        """UID → the problems of an object, which are said once."""
         self._incomplete = RateLimit(clock=machine.monotonic)
         self._followed: set[str] = set()
         """API groups of pod groups."""
@@ -315,7 +323,11 @@ class ClusterWatch:
                 self._receive(Gone(kind, change.namespace, change.name, change.uid))
                 self._originals.drop(kind, change.namespace, change.name)
                 self._told.pop(change.uid, None)
+                self._sizes.pop(change.uid, None)
+                self.placed_too_large.pop(change.uid, None)
             else:
+                if isinstance(change.object, Pod):
+                    self._count_too_large(change.object)
                 self._warn_of_problems(change.object)
                 self._receive(Put(change.object, isinstance(change, Added)))
         self._wake()
@@ -329,6 +341,23 @@ class ClusterWatch:
             self._followed ^= {api}
             self._receive(Follows(api, followed))
 
+    def _count_too_large(self, pod: Pod) -> None:
+        """Count a pod that is beyond a limit, once: it waits for us, or it has a node, whoever bound it."""
+        if pod.too_large is None:
+            if pod.uid in self._sizes:
+                del self._sizes[pod.uid]
+                self.placed_too_large.pop(pod.uid, None)
+            return
+        placed = bool(pod.node_name)
+        size = (pod.too_large.limit, "placed" if placed else "waiting")
+        if self._sizes.get(pod.uid) == size or not (placed or pod.scheduler_name in self.refusals.ours):
+            return
+        self._sizes[pod.uid] = size
+        self.too_large.add(1, *size)
+        if placed:
+            self.placed_too_large[pod.uid] = pod
+            self._hear_too_large(pod)
+
     def _warn_of_problems(self, thing: Modelled) -> None:
         """Log once which parts of an object can't be read; the rest of it counts. Namespaces have some lines each."""
         match thing:
@@ -337,7 +366,7 @@ class ClusterWatch:
             case Pod():
                 what, problems = "parts of a pod can't be read and are left out", thing.shape.warnings
                 if thing.too_large is not None:
-                    problems = (*problems, thing.too_large)
+                    problems = (*problems, thing.too_large.text)
             case PodGroup(problems=problems):
                 what = "parts of a pod group can't be read and are left out"
             case _:
@@ -428,7 +457,7 @@ class Refusals:
     """
 
     def __init__(self, ours: Collection[str]) -> None:
-        self.counted: Counter[str] = Counter()
+        self.counted: Tally[str] = Tally()
         """By the kubelet's reason."""
         self.ours = ours
 

@@ -27,8 +27,6 @@ from podberth.engine.instructions import (
     Withdraw,
 )
 from podberth.engine.stimuli import BindFailed, BindWithdrawn, Bound, Stimulus, VictimStays
-from podberth.kube import live_pod
-from podberth.kube.answers import read_answer
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import CONFIRM, EVICT
@@ -40,6 +38,7 @@ from podberth.kube.writes import (
     condition_patch,
     delete_pod,
     event,
+    live_pod,
     meta_time,
     patch_status,
     pod_path,
@@ -56,13 +55,13 @@ SEND_AGAIN = 10.0
 """Seconds after which a Binding is sent again that was not answered at all. One that was answered, in a way that leaves
 open what happened, is sent again after the next question."""
 MOST_SENT = 8
-"""How often one Binding is sent."""
+"""One Binding is sent at most so often."""
 SETTLED = 75.0
 """Seconds after which a Binding that was sent can't be stored any more: API servers give up requests after 60 s."""
 
 TAKEN, GONE, REFUSED, WITHDRAWN, NOT_SENT, LOST = "taken", "gone", "refused", "withdrawn", "not_sent", "lost"
 FAILURES = (TAKEN, GONE, REFUSED, WITHDRAWN, NOT_SENT, LOST)
-"""Why Bindings fail, in the words of the metric."""
+"""The reasons for which Bindings fail, in the words of the metric."""
 
 
 class Writer:
@@ -126,6 +125,11 @@ class Writer:
         log.error("a device was given twice", **about(instruction.pod), message=instruction.note)
         self._warn(instruction.pod, "DeviceGivenTwice", instruction.note)
 
+    def placed_too_large(self, pod: Pod, profile: str) -> None:
+        """Post a Warning about a pod that has its node and is beyond a limit."""
+        note = f"{pod.too_large}; what it requests counts in full, and of its terms those that are within the limits"
+        self._record(pod, controller=profile, kind="Warning", reason="TooLarge", action="Scheduling", note=note)
+
     def record_failure(self, instruction: RecordFailure) -> None:
         """Post a FailedScheduling event."""
         self._warn(instruction.pod, "FailedScheduling", instruction.message)
@@ -156,7 +160,7 @@ class Writer:
         return late + await self.events.drain(until - self._machine.monotonic())
 
     def _scheduled(self, bound: Bind | BoundByPlugin) -> None:
-        """Say it in the log, and have the event written."""
+        """Log that a pod is bound, and have the event written."""
         self.bound += 1
         pod, decision = bound.pod, bound.decision
         log.info(
@@ -221,7 +225,7 @@ class Writer:
         """Return whether this very pod is gone, or being deleted. Raises ApiError, Unreachable."""
         try:
             answer = await self._client.get(pod_path(ref(pod)), lane=CONFIRM, tries=2)
-            live = read_answer(answer, live_pod.decode).metadata
+            live = live_pod(answer).metadata
         except ApiError as error:
             if error.status == 404:
                 return True
@@ -282,13 +286,13 @@ class _Posting(Struct):
     clock: Callable[[], float]
     freshness: Freshness
     history: int
-    """In which history it was decided."""
+    """The history (`Freshness.histories`) in which it was decided."""
     sent: int = 0
     sent_at: float = 0.0
     objection: str = ""
-    """Why it must not be sent (again)."""
+    """The reason for which it must not be sent (again); empty: there is none."""
     doubtful: bool = False
-    """Whether one that was sent may be stored."""
+    """One that was sent may be stored."""
     task: asyncio.Task[None] | None = None
 
     def on_send(self) -> None:
@@ -333,7 +337,7 @@ class Bindings:
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ) -> None:
         self.failures: Counter[str] = Counter()
-        """Why Bindings failed, and how often."""
+        """Reason → the number of Bindings that failed for it."""
         self.unanswered = 0
         """Bindings that were sent without an answer that says what became of them."""
         self._client = client
@@ -468,7 +472,7 @@ class Bindings:
         pod = bind.pod
         try:
             body = await self._client.get(pod_path(ref(pod)), lane=CONFIRM, tries=2, timeout=ASK_SECONDS)
-            live = read_answer(body, live_pod.decode)
+            live = live_pod(body)
         except ApiError as error:
             if error.status == 404:
                 return _Failure(GONE, 404, error.message, quietly=True)

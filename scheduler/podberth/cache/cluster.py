@@ -13,20 +13,20 @@ from msgspec import Struct
 from podberth.cache.affinity_counts import AffinityCounts
 from podberth.cache.column import Ints
 from podberth.cache.devices import Devices
+from podberth.cache.groups import PodGroups, Priorities
 from podberth.cache.kept_results import ChangeLog
-from podberth.cache.kept_room import KeptRooms
 from podberth.cache.label_index import Services
 from podberth.cache.nodes import Nodes
 from podberth.cache.nominations import Nominations
-from podberth.cache.pod_groups import PodGroups
-from podberth.cache.priorities import Priorities
+from podberth.cache.reservations import Reservations
 from podberth.cache.search_steps import SearchSteps
-from podberth.cache.storage import Storage
+from podberth.cache.volumes import Storage
 from podberth.model.devices import DeviceKind
 from podberth.model.namespaced import Namespace, SelectingObject
 from podberth.model.node import Node
 from podberth.model.pod import NO_LABELS, Pod
 from podberth.model.selectors import LabelSelector, Requirement
+from podberth.model.volumes import NO_VOLUMES
 
 
 class Placement(Struct):
@@ -49,7 +49,7 @@ class Cluster:
         self.storage = Storage(self.nodes)
         self.devices = Devices()
         self.pod_groups = PodGroups()
-        self.kept_room = KeptRooms()
+        self.reservations = Reservations()
         self.nodes.served = self.devices.served
         self._devices_seen = 0
         self._changes = 0
@@ -137,7 +137,7 @@ class Cluster:
 
         Returns the placement before, None when there was none.
         """
-        if pod.scheduling_group is not None or pod.uid in self.pod_groups:
+        if pod.scheduling_group is not None or pod.uid in self.pod_groups.members:
             self.pod_groups.assign(pod)
         old = self._placed.get(pod.uid)
         if old is not None and self.nodes.names[old.row] == pod.node_name:
@@ -179,7 +179,7 @@ class Cluster:
 
     def drop_pod(self, uid: str) -> Placement | None:
         """Remove a placed pod."""
-        if uid in self.pod_groups:
+        if uid in self.pod_groups.members:
             self.pod_groups.gone(uid)
         placement = self._placed.get(uid)
         if placement is not None:
@@ -225,7 +225,7 @@ class Cluster:
             self.nodes,
             self.nodes.log.version,
             self.nominations.log.version,
-            self.kept_room.version,
+            self.reservations.version,
             self.storage.version,
             self.devices.log.version,
             self.pod_groups.log.version,
@@ -380,8 +380,9 @@ class Cluster:
         self._on_row.setdefault(row, {})[pod.uid] = placement
         self.priorities.add(pod.priority, 1)
         self.nodes.charge(row, pod.shape, 1)
-        self._count_elsewhere(pod, row, 1)
-        self.storage.refer(pod, 1)
+        self.affinity.add(pod, row)
+        if pod.shape.volumes is not NO_VOLUMES:
+            self.storage.place(pod, row, 1)
 
     def _exchange(self, placement: Placement, pod: Pod) -> None:
         """Have a pod that counts the same in all columns in the place of another one."""
@@ -399,8 +400,9 @@ class Cluster:
         if not on_row:
             del self._on_row[row]
         self.nodes.charge(row, pod.shape, -1)
-        self._count_elsewhere(pod, row, -1)
-        self.storage.refer(pod, -1)
+        self.affinity.remove(pod, row)
+        if pod.shape.volumes is not NO_VOLUMES:
+            self.storage.place(pod, row, -1)
         self.nodes.release_row(row)
 
     def _suppose(self, pod: Pod, row: int, sign: int) -> None:
@@ -412,15 +414,12 @@ class Cluster:
             if net:
                 supposed[pod.uid] = (pod, row, net)
         self.nodes.suppose(row, pod.shape, sign)
-        self._count_elsewhere(pod, row, sign)
-        self.storage.suppose(pod, sign)
-
-    def _count_elsewhere(self, pod: Pod, row: int, sign: int) -> None:
-        self.storage.charge(pod, row, sign)
         if sign > 0:
             self.affinity.add(pod, row)
         else:
             self.affinity.remove(pod, row)
+        if pod.shape.volumes is not NO_VOLUMES:
+            self.storage.suppose(pod, row, sign)
 
 
 def _same(one: Pod, other: Pod) -> bool:

@@ -1,18 +1,22 @@
-"""Resource claims, slices, classes and taint rules, with indexes, and which devices are allocated or about to be.
+"""Resource claims, slices, classes and taint rules, and which devices are allocated, or about to be.
 
-Mirrors kube-scheduler `plugins/dynamicresources/dra_manager.go` and, for the resources that classes stand for,
-`dynamic-resource-allocation/deviceclass/extendedresourcecache`.
+What a claim is about to be given counts from the decision until the watch shows that it is written. Mirrors
+kube-scheduler `plugins/dynamicresources/dra_manager.go` (claimTracker) and `allocateddevices.go`, and, for the
+resources that classes stand for, `dynamic-resource-allocation/deviceclass/extendedresourcecache`.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
 
-from podberth.cache.allocated_devices import held
-from podberth.cache.promised_devices import EVERYTHING, Change, PromisedDevices, older
-from podberth.cache.rivals import Rivals
+from msgspec.structs import replace
+
+from podberth.cache.kept_results import FEW, ChangeLog
 from podberth.model.devices import (
+    CLAIM,
     FINALIZER,
     IMPLICIT_PREFIX,
+    AllocatedDevice,
     Allocation,
     ClaimKey,
     DeviceClass,
@@ -23,6 +27,287 @@ from podberth.model.devices import (
     ResourceClaim,
     ResourceSlice,
 )
+from podberth.model.pod_group import GroupKey
+
+POOL_SECONDS = 300.0
+"""How long another scheduler counts as active in a pool after it gave a device of it."""
+POD_SECONDS = 30.0
+"""How long it counts as active in all pools after a pod of its own that claims devices was seen waiting, or changed."""
+_MANY = 256
+
+
+class Rivals:
+    """Other schedulers that give devices as well: where they were seen, and how long ago.
+
+    Times are in seconds since the epoch; if not known (0), what was seen counts forever.
+    """
+
+    def __init__(self) -> None:
+        self._pools: dict[PoolID, float] = {}
+        self._pod: float | None = None
+
+    def gave(self, pools: Collection[PoolID], wall: float) -> None:
+        """Another scheduler has given devices of these pools."""
+        if len(self._pools) >= _MANY:
+            self._pools = {pool: at for pool, at in self._pools.items() if wall - at < POOL_SECONDS}
+        self._pools.update(dict.fromkeys(pools, wall))
+
+    def has_pod(self, wall: float) -> None:
+        """Another scheduler has a pod that claims devices and waits."""
+        self._pod = wall
+
+    def near(self, pools: Collection[PoolID], wall: float) -> bool:
+        """Return whether another scheduler may be about to give a device of one of these pools."""
+        if self._pod is not None and wall - self._pod < POD_SECONDS:
+            return True
+        seen = (self._pools.get(pool) for pool in pools)
+        return any(at is not None and wall - at < POOL_SECONDS for at in seen)
+
+
+MOST = 256
+"""How many pods a claim may be reserved for (ResourceClaimReservedForMaxSize)."""
+
+
+class ClaimUser(NamedTuple):
+    """One of the pods."""
+
+    name: str
+    group: GroupKey
+
+
+class ClaimUsers:
+    """Pods of groups that are about to use a claim, from Reserve until what they need is written, or they are reverted.
+
+    Pods of one group may share a claim before it is allocated: what one of them was promised is promised to all of
+    them. One of them writes it, and the others wait for that. Upstream counts such pods in `dra_manager.go`
+    (inFlightAllocation.sharers), and lets all of them write: all but the first fail.
+    """
+
+    def __init__(self) -> None:
+        self._users: dict[str, dict[str, ClaimUser]] = {}
+        self._writers: dict[str, str] = {}
+        """UID of a claim → UID of the pod for which it is being written."""
+        self.unseen: dict[str, str] = {}
+        """UID of a claim → the version with which it was written for a user, and that the watch does not show yet."""
+        self.taking_out: dict[str, int] = {}
+        """UID of a pod → how many writes are under way that take it out of its claims."""
+        self.moved_on: set[str] = set()
+        """UIDs of claims that this process has written, and over whose version of now it has sent nothing since that it
+        does not wait for: so nothing can take a pod out of them any more that somebody sent before."""
+        self.overtaken: set[str] = set()
+        """UIDs of claims without devices that this process has written, so that no allocation arrives any more that an
+        earlier leader has sent."""
+        self.released: list[ClaimKey] = []
+        """Claims that nobody writes any more: those that waited for that may go on."""
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    def of(self, claim: str, group: GroupKey) -> Iterator[tuple[str, ClaimUser]]:
+        """(UID, pod) of the users of one group, in the order in which they came."""
+        return ((uid, user) for uid, user in self._users.get(claim, _NOBODY).items() if user.group == group)
+
+    def uids(self, claim: str) -> set[str]:
+        """UIDs of the pods that are about to use the claim."""
+        return set(self._users.get(claim, _NOBODY))
+
+    def add(self, claim: str, pod: str, user: ClaimUser) -> None:
+        """A pod is about to use the claim."""
+        self._users.setdefault(claim, {})[pod] = user
+
+    def remove(self, claim: str, key: ClaimKey, pod: str) -> None:
+        """A pod has what it needs of the claim, or does not need it any more."""
+        users = self._users.get(claim)
+        if users is not None and users.pop(pod, None) is not None and not users:
+            del self._users[claim]
+        if self._writers.get(claim) == pod:
+            del self._writers[claim]
+            self.released.append(key)
+
+    def writer(self, claim: str) -> str:
+        """UID of the pod for which the claim is being written; empty: it is not."""
+        return self._writers.get(claim, "")
+
+    def write(self, claim: str, pod: str) -> None:
+        """The claim is about to be written for this pod."""
+        self._writers[claim] = pod
+
+    def forget(self, claim: str) -> None:
+        """The claim is gone."""
+        self.unseen.pop(claim, None)
+        self.moved_on.discard(claim)
+        self.overtaken.discard(claim)
+
+    def take_released(self) -> list[ClaimKey]:
+        """Claims that nobody writes any more, since this was last asked."""
+        found, self.released = self.released, []
+        return list(dict.fromkeys(found))
+
+
+_NOBODY: dict[str, ClaimUser] = {}
+
+
+NOTHING_USED: Mapping[str, int] = {}
+
+
+class AllocatedDevices:
+    """Devices by the UIDs of the claims that hold them, and how much of them.
+
+    Each claim's part is kept apart: a claim that is freed, replaced or seen twice takes nothing away from another one.
+    """
+
+    def __init__(self) -> None:
+        self._of_claim: dict[str, Allocation] = {}
+        self._exclusive: dict[DeviceID, dict[str, None]] = {}
+        self._shares: dict[DeviceID, dict[str, int]] = {}
+        """Device → claim → how many shares."""
+        self._used: dict[DeviceID, dict[str, int]] = {}
+        """Device → capacity → nano-units that shares have taken."""
+        self.by_pool: dict[PoolID, int] = {}
+        """Pool → how often anything of it was taken or given back."""
+        self.log: ChangeLog[DeviceID] = ChangeLog(kept=FEW)
+        """Devices of which something was taken or given back."""
+
+    def __len__(self) -> int:
+        return len(self._of_claim)
+
+    def of_claim(self, uid: str) -> Allocation | None:
+        """Return what is counted for a claim."""
+        return self._of_claim.get(uid)
+
+    @property
+    def claims(self) -> Mapping[str, Allocation]:
+        """UID → what is counted for the claim."""
+        return self._of_claim
+
+    def is_taken(self, device: DeviceID) -> bool:
+        """Return whether a claim has the device for itself."""
+        return device in self._exclusive
+
+    def is_shared(self, device: DeviceID) -> bool:
+        """Return whether a claim has a share of the device."""
+        return device in self._shares
+
+    def is_allocated(self, device: DeviceID) -> bool:
+        """Either of them."""
+        return device in self._exclusive or device in self._shares
+
+    def used(self, device: DeviceID) -> Mapping[str, int]:
+        """Capacity → nano-units that shares have taken."""
+        return self._used.get(device, NOTHING_USED)
+
+    def claims_holding(self, device: DeviceID) -> list[str]:
+        """UIDs of the claims that have the device, or a share of it."""
+        return [*self._exclusive.get(device, ()), *self._shares.get(device, ())]
+
+    def put(self, uid: str, allocation: Allocation | None) -> set[PoolID]:
+        """Count this for a claim, and no longer what was counted before; the pools where that is a change."""
+        before = self._of_claim.get(uid)
+        if before is None and allocation is None:
+            return set()
+        if before is not None and allocation is not None and before.devices == allocation.devices:
+            self._of_claim[uid] = allocation
+            return set()
+        touched = set()
+        if before is not None:
+            touched |= self._count(uid, before, -1)
+            del self._of_claim[uid]
+        if allocation is not None:
+            touched |= self._count(uid, allocation, 1)
+            self._of_claim[uid] = allocation
+        for pool in touched:
+            self.by_pool[pool] = self.by_pool.get(pool, 0) + 1
+        return touched
+
+    def hand_over(self, uid: str, to: str) -> None:
+        """What is counted for a claim is counted for another one, which had nothing: no change for anybody else."""
+        allocation = self._of_claim.pop(uid, None)
+        if allocation is None:
+            return
+        self._of_claim[to] = allocation
+        for device in held(allocation.devices):
+            claims: dict[str, Any] = (self._exclusive if device.share is None else self._shares)[device.id]
+            if uid in claims:  # else it was a second share of the same device
+                claims[to] = claims.pop(uid)
+
+    def _count(self, uid: str, allocation: Allocation, sign: int) -> set[PoolID]:
+        touched = set()
+        for device in held(allocation.devices):
+            touched.add((device.id.driver, device.id.pool))
+            self.log.touch(device.id)
+            if device.share is not None:
+                self._share(uid, device, sign)
+            elif sign > 0:
+                self._exclusive.setdefault(device.id, {})[uid] = None
+            elif device.id in self._exclusive:
+                claims = self._exclusive[device.id]
+                claims.pop(uid, None)
+                if not claims:
+                    del self._exclusive[device.id]
+        return touched
+
+    def _share(self, uid: str, device: AllocatedDevice, sign: int) -> None:
+        claims = self._shares.setdefault(device.id, {})
+        claims[uid] = claims.get(uid, 0) + sign
+        if not claims[uid]:
+            del claims[uid]
+        used = self._used.setdefault(device.id, {})
+        for name, amount in (device.consumed or {}).items():
+            used[name] = used.get(name, 0) + sign * amount.nano
+            if not used[name]:
+                del used[name]
+        if not claims:
+            del self._shares[device.id]
+        if not used:
+            del self._used[device.id]
+
+
+def held(devices: Iterable[AllocatedDevice]) -> Iterator[AllocatedDevice]:
+    """The devices that a claim holds: with admin access, a claim takes nothing from others (foreachAllocatedDevice)."""
+    return (device for device in devices if not device.admin_access)
+
+
+ObjectKey = tuple[str, str, str]
+"""(kind, namespace, name)."""
+
+
+class InFlight(NamedTuple):
+    """What a claim is given, and the API does not show yet. Of one that is to be made for a pod, `key` is None."""
+
+    allocation: Allocation
+    key: ClaimKey | None
+    version: str | None = None
+    """The resourceVersion with which it was written; None: it was not, as far as is known."""
+    doubt: str | None = None
+    """The pod has gone elsewhere, and it may be written all the same: over this version, if it was."""
+    pod: str = ""
+    """UID of the pod for which it is given."""
+    group: GroupKey | None = None
+    """Other pods of this group may use it before it is written."""
+    document: Any = None
+    """The allocation as it will be written, whichever of them writes it."""
+
+    def is_over(self, version: str) -> bool:
+        """Return whether the claim has nothing, when the API shows it so with this version."""
+        if self.version is not None:
+            return not older(version, self.version)
+        return self.doubt is not None and older(self.doubt, version)
+
+
+class Change(NamedTuple):
+    """Something of a pool changed: what is allocated of it, or, `rebuilt`, its slices. No pool: all is another."""
+
+    pool: PoolID | None
+    rebuilt: bool
+
+
+EVERYTHING = Change(None, True)
+
+
+def older(one: str, other: str, *, unknown: bool = False) -> bool:
+    """Return whether a resourceVersion is older than another one; `unknown`: if that can't be told."""
+    return int(one) < int(other) if one.isdigit() and other.isdigit() else unknown
+
 
 _NONE: Mapping[str, ResourceSlice] = {}
 
@@ -35,11 +320,21 @@ class Conflict(NamedTuple):
     """UIDs."""
 
 
-class Devices(PromisedDevices):
+class Devices:
     """Resource claims, slices, device classes and taint rules, with indexes, and who has which device."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self.claims: dict[ClaimKey, ResourceClaim] = {}
+        self.allocated = AllocatedDevices()
+        self.in_flight: dict[str, InFlight] = {}
+        """UID of a claim → what it is about to be given."""
+        self.users = ClaimUsers()
+        """Pods of groups that are about to use claims."""
+        self.log: ChangeLog[Change] = ChangeLog(kept=FEW)
+        self._to_be_made: dict[ClaimKey, str] = {}
+        """Claims that are being made, with the numbers under which what they get is assumed."""
+        self._unanswered: dict[str, list[str]] = {}
+        """UID of a pod → claims for which something was being written when it went."""
         self.slices: dict[str, ResourceSlice] = {}
         self.classes: dict[str, DeviceClass] = {}
         self.rules: dict[str, DeviceTaintRule] = {}
@@ -285,6 +580,204 @@ class Devices(PromisedDevices):
         self.class_changes += 1
         self.log.touch(EVERYTHING)
 
+    # -- what claims are about to be given ---------------------------------------------------------------------------
+
+    def claim(self, key: ClaimKey, group: GroupKey | None = None) -> ResourceClaim | None:
+        """A claim as the API has it; with its allocation as soon as that was written.
+
+        For pods of the `group` for which it is allocated: as soon as it was decided.
+        """
+        found = self.claims.get(key)
+        if found is None or found.uid not in self.in_flight or self.is_pending(found.uid, group):
+            return found
+        return replace(found, allocation=self.in_flight[found.uid].allocation)
+
+    def is_pending(self, uid: str, group: GroupKey | None = None) -> bool:
+        """Return whether a claim is about to be given something that is not written yet, and that `group` may not
+        share.
+        """
+        flight = self.in_flight.get(uid)
+        return flight is not None and flight.version is None and (group is None or flight.group != group)
+
+    def promised_to(self, key: ClaimKey) -> InFlight | None:
+        """Return what a claim is given, also one that is being made, and the API did not show yet."""
+        claim = self.claims.get(key)
+        found = None if claim is None else self.in_flight.get(claim.uid)
+        return found or self.in_flight.get(self._to_be_made.get(key, ""))
+
+    def is_unseen(self, uid: str) -> bool:
+        """Return whether a claim is given something that the API did not show yet."""
+        return uid in self.in_flight
+
+    def unshown(self) -> dict[ClaimKey, str]:
+        """Claims that were written for a pod, or may be, and are not shown so, with the versions that were written."""
+        flights = ((one.key, one.version or one.doubt) for one in self.in_flight.values())
+        return {key: version for key, version in flights if key is not None and version is not None}
+
+    def assume(
+        self,
+        uid: str,
+        allocation: Allocation,
+        key: ClaimKey | None,
+        pod: str = "",
+        group: GroupKey | None = None,
+        document: Any = None,
+    ) -> None:
+        """A claim is about to be given this, for a pod of this UID: nobody else gets it but pods of its `group`."""
+        self.in_flight[uid] = InFlight(allocation, key, pod=pod, group=group, document=document)
+        self._touch(self.allocated.put(uid, allocation))
+
+    def restore(self, uid: str) -> None:
+        """It is not: what the API says of the claim counts again.
+
+        Unless other pods of the group were promised the same: then one of them may write it.
+        """
+        flight = self.in_flight.get(uid)
+        if flight is not None and flight.key is not None and self._is_promised(uid):
+            self.in_flight[uid] = flight._replace(version=None, doubt=None)
+            self.users.released.append(flight.key)
+        else:
+            self._restore(uid)
+
+    def _restore(self, uid: str) -> None:
+        flight = self.in_flight.pop(uid, None)
+        if flight is not None:
+            if flight.key is not None:
+                self._to_be_made.pop(flight.key, None)
+            claim = None if flight.key is None else self.claims.get(flight.key)
+            of_claim = claim.allocation if claim is not None and claim.uid == uid else None
+            self._touch(self.allocated.put(uid, of_claim))
+
+    def is_unsettled(self, uid: str) -> bool:
+        """Return whether what a claim is about to be given was written, or may be, and the watch
+        does not show it yet.
+        """
+        flight = self.in_flight.get(uid)
+        return flight is not None and (flight.version is not None or flight.doubt is not None)
+
+    def is_doubted(self, uid: str) -> bool:
+        """Return whether nobody knows if what a claim was about to be given was written, and nobody
+        needs it any more.
+        """
+        flight = self.in_flight.get(uid)
+        return flight is not None and flight.version is None and flight.doubt is not None
+
+    def is_refused(self, uid: str) -> bool:
+        """Return whether a write of what a claim was promised was refused (409), and nothing tells why.
+
+        Somebody has changed the claim, and its watch is about to tell; or nobody has, and then nothing ever tells.
+        """
+        if not self.is_doubted(uid) or uid in self.users.unseen:
+            return False
+        return not any(uid in claims for claims in self._unanswered.values())
+
+    def may_be_written(self, uid: str) -> bool:
+        """Return whether the watch shows all that was written of a claim for pods of groups."""
+        return uid not in self.users.unseen and not self.is_unsettled(uid)
+
+    def note_written(self, key: ClaimKey, uid: str, version: str) -> None:
+        """A claim was written for pods of a group: others write it once the watch shows that."""
+        claim = self.claims.get(key)
+        if claim is not None and claim.uid == uid and older(claim.resource_version, version):
+            self.users.unseen[uid] = version
+
+    def take_out(self, pod: str) -> None:
+        """A pod is being taken out of its claims: until that is over, it can't count on being reserved in them."""
+        self.users.taking_out[pod] = self.users.taking_out.get(pod, 0) + 1
+
+    def taken_out(self, pod: str, written: Mapping[tuple[str, str, str], str]) -> None:
+        """A pod was taken out of its claims: these objects were written, with these versions."""
+        left = self.users.taking_out.pop(pod, 1) - 1
+        if left > 0:
+            self.users.taking_out[pod] = left
+        for (kind, *key), version in written.items():
+            claim = self.claims.get((key[0], key[1])) if kind == CLAIM else None
+            if claim is not None and version:
+                self.note_written(claim.key, claim.uid, version)
+
+    def not_written(self, claims: Iterable[str]) -> None:
+        """Claims of these UIDs were not written after all, so an earlier leader's allocation may still arrive."""
+        self.users.overtaken.difference_update(claims)
+
+    def _is_promised(self, uid: str) -> bool:
+        """Return whether pods of the group for which a claim is allocated still count on it."""
+        flight = self.in_flight.get(uid)
+        return flight is not None and flight.group is not None and any(self.users.of(uid, flight.group))
+
+    def written(self, uid: str, version: str) -> None:
+        """The API has it: the claim holds it until the API shows a later version of the claim."""
+        flight = self.in_flight.get(uid)
+        if flight is not None:
+            self.in_flight[uid] = flight._replace(version=version, doubt=None)
+            claim = None if flight.key is None else self.claims.get(flight.key)
+            if claim is not None and (claim.allocation or not older(claim.resource_version, version, unknown=True)):
+                self._restore(uid)  # the watch was first
+
+    def doubt(self, uid: str, version: str, pod: str = "") -> None:
+        """Nobody needs it any more, but it may be written: over this version of the claim.
+
+        `pod`: UID of the pod for which an answer may still come; without one, the claim has changed, and its watch
+        will tell. So it will of a claim that was being made: that is deleted.
+        """
+        flight = self.in_flight.get(uid)
+        claim = None if flight is None or flight.key is None else self.claims.get(flight.key)
+        if flight is None:
+            return
+        made = flight.key is not None and flight.key in self._to_be_made  # its UID is not known
+        there = claim is not None and (made or claim.uid == uid)
+        if not pod and (older(version, claim.resource_version) if claim is not None and there else not made):
+            self.restore(uid)
+            return
+        self.in_flight[uid] = flight._replace(doubt=version)
+        if pod:
+            self._unanswered.setdefault(pod, []).append(uid)
+
+    def answered(self, pod: str, written: Mapping[ObjectKey, str]) -> None:
+        """What was being written when a pod went has been written, as far as `written` says."""
+        for uid in self._unanswered.pop(pod, ()):
+            flight = self.in_flight.get(uid)
+            if flight is None or flight.key is None:
+                continue
+            version = written.get(("ResourceClaim", *flight.key))
+            if version is None:
+                self.restore(uid)
+            else:
+                self.written(uid, version)
+
+    def name(self, uid: str, key: ClaimKey) -> None:
+        """A claim is made for what was assumed under a number of its own: it holds it once the API says so."""
+        flight = self.in_flight.get(uid)
+        if flight is not None:
+            self.in_flight[uid] = flight._replace(key=key)
+            self._to_be_made[key] = uid
+
+    def _hand_over(self, claim: ResourceClaim) -> bool:
+        """Return whether the API shows the claim that `name` has told of: it has what was assumed for it."""
+        uid = self._to_be_made.pop(claim.key, None)
+        if uid is None:
+            return False
+        if self.allocated.of_claim(claim.uid) is not None:
+            self._let_go(uid)
+        else:
+            self.in_flight.pop(uid, None)
+            self.allocated.hand_over(uid, claim.uid)
+        return True
+
+    def _note_shown(self, claim: ResourceClaim) -> None:
+        version = self.users.unseen.get(claim.uid)
+        if version is not None and not older(claim.resource_version, version):
+            del self.users.unseen[claim.uid]
+
+    def _let_go(self, uid: str) -> None:
+        flight = self.in_flight.pop(uid, None)
+        if flight is not None and flight.key is not None:
+            self._to_be_made.pop(flight.key, None)
+        self._touch(self.allocated.put(uid, None))
+
+    def _touch(self, pools: Iterable[PoolID]) -> None:
+        for pool in pools:
+            self.log.touch(Change(pool, False))
+
 
 def _take(index: dict, key: object, name: str) -> None:  # type: ignore[type-arg]
     """Remove an entry of an index of indexes."""
@@ -292,3 +785,62 @@ def _take(index: dict, key: object, name: str) -> None:  # type: ignore[type-arg
     del found[name]
     if not found:
         del index[key]
+
+
+_AT_ONCE = 64
+"""So many claims are copied in one go."""
+_A_CLAIM = 6
+"""Steps of each."""
+
+
+class SupposedDevices(Devices):
+    """Claims and devices as a dry run sees them: what is reserved in it, and what pods give back that leave in it.
+
+    Slices, classes and taint rules are the original's. Nobody else looks at it. To be filled by `supposed`.
+    """
+
+    def __init__(self, devices: Devices) -> None:
+        self.__dict__.update(devices.__dict__)
+        self.claims, self.in_flight = dict(devices.claims), dict(devices.in_flight)
+        self.allocated, self.users, self.log = AllocatedDevices(), ClaimUsers(), ChangeLog()
+        self._to_be_made = dict(self._to_be_made)
+        self._used_by: dict[str, list[ResourceClaim]] = {}
+        """UID of a pod that may leave → the claims that are reserved for it."""
+        self._left: set[str] = set()
+
+    def may_leave(self, claim: ResourceClaim, pods: Collection[str]) -> None:
+        """Note which of these pods (UIDs) use a claim."""
+        for uid in claim.reserved_for if claim.allocation is not None else ():
+            if uid in pods:
+                self._used_by.setdefault(uid, []).append(claim)
+
+    def leave(self, uid: str) -> None:
+        """A pod leaves. A claim that is reserved for nobody else has no devices then."""
+        self._left.add(uid)
+        for claim in self._used_by.get(uid, ()):
+            if self._left.issuperset(claim.reserved_for):
+                self.claims[claim.key] = replace(claim, allocation=None)
+                self._touch(self.allocated.put(claim.uid, None))
+
+    def come_back(self, uid: str) -> None:
+        """A pod that had left stays after all."""
+        self._left.discard(uid)
+        for claim in self._used_by.get(uid, ()):
+            self.claims[claim.key] = claim
+            self._touch(self.allocated.put(claim.uid, claim.allocation))
+
+
+def supposed(devices: Devices, leaving: Collection[str]) -> Generator[int, None, SupposedDevices]:
+    """A copy in which the pods with these UIDs may leave; yields the steps that it took."""
+    made = SupposedDevices(devices)
+    allocated = iter(tuple(devices.allocated.claims.items()))
+    while given := list(islice(allocated, _AT_ONCE)):
+        for uid, allocation in given:
+            made.allocated.put(uid, allocation)
+        yield _A_CLAIM * len(given)
+    claims = iter(tuple(made.claims.values()) if leaving else ())
+    while some := list(islice(claims, _AT_ONCE)):
+        for claim in some:
+            made.may_leave(claim, leaving)
+        yield len(some)
+    return made

@@ -25,7 +25,8 @@ _TOGETHER = 32
 COLUMNS = 256
 _DERIVED = 64
 """Questions whose derived numbers are kept: each takes a few numbers a node."""
-_USUAL = ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
+HOSTNAME = "kubernetes.io/hostname"
+_USUAL = (HOSTNAME, "topology.kubernetes.io/zone")
 """Labels whose columns are there from the start: some pod will ask for them."""
 
 

@@ -27,7 +27,6 @@ from podberth.engine.instructions import (
 )
 from podberth.engine.observers import Observers
 from podberth.engine.pod_groups.gathering import AT_ONCE, GANG_SCHEDULING, Gathering
-from podberth.engine.queue import queueing_hints
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.stimuli import (
@@ -280,7 +279,7 @@ class BindingCycles:
             hear(queued, node, decision, now)
         other = None if nominated is None or nominated == node else self._cluster.nodes.live_row(nominated)
         if other is not None:
-            queueing_hints.for_room(self._queue, self._cluster, pod, other, now, real=False)
+            self._queue.wake_for_room(pod, other, now, real=False)
         self._assuming = pod.uid
         try:
             self._ask(cycle, None, now)
@@ -707,7 +706,7 @@ class BindingCycles:
         self._unreserve(cycle, cause, now)
         forgotten = self._cluster.forget(uid)
         if forgotten is not None and uid != self._assuming:
-            queueing_hints.for_room(self._queue, self._cluster, forgotten.pod, forgotten.row, now, real=False)
+            self._queue.wake_for_room(forgotten.pod, forgotten.row, now, real=False)
         return self._cluster.placement(uid) is None and not cycle.queued.pod.terminating
 
     def _unreserve(self, cycle: BindingCycle, cause: Any, now: float) -> None:
@@ -734,9 +733,9 @@ class BindingCycles:
         for error in errors:
             self._outbox.add(Misbehaved(pod, error))
         if self._cluster.storage.version != version and pod.uid != self._assuming:
-            queueing_hints.for_object(self._queue, ClusterEvent.VOLUME_UPDATED, None, None, now, real=False)
+            self._queue.wake_for_object(ClusterEvent.VOLUME_UPDATED, None, None, now, real=False)
         if self._cluster.devices.log.version != given and pod.uid != self._assuming:
-            queueing_hints.for_object(self._queue, ClusterEvent.DEVICE_CLAIM_GONE, None, None, now, real=False)
+            self._queue.wake_for_object(ClusterEvent.DEVICE_CLAIM_GONE, None, None, now, real=False)
 
     def _waits_no_longer(self, cycle: BindingCycle, event: Event, state: State, now: float) -> None:
         """An idle pod does not wait any more: what it waited for has happened, or the pod is reverted."""

@@ -20,12 +20,11 @@ from podberth.engine.extender_calls import ExtenderCalls
 from podberth.engine.history import History
 from podberth.engine.instructions import Instruction, Outbox
 from podberth.engine.no_fits import NoFits
-from podberth.engine.nominator import Nominator
 from podberth.engine.observers import Observers
 from podberth.engine.orphaned_claims import OrphanedClaims
 from podberth.engine.placement_conflicts import PlacementConflicts, PlacementObserver
 from podberth.engine.pod_groups.cycle import GroupCycles
-from podberth.engine.queue import queueing_hints
+from podberth.engine.preemption import Nominator, Victims
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import Choice, SchedulingCycle
 from podberth.engine.stimuli import (
@@ -47,7 +46,6 @@ from podberth.engine.stimuli import (
     Unwritten,
     VictimStays,
 )
-from podberth.engine.victims import Victims
 from podberth.framework.binding import Patch
 from podberth.framework.config import Extender
 from podberth.framework.extenders import NodesAnswer, Question, VictimsAnswer, in_order
@@ -121,7 +119,7 @@ class Engine:
             self._observers,
             self.choice.pick,
             self._nominator,
-            self._victims.remove,
+            self._victims,
         )
         self.history = History(self.queue)
         self.placement_conflicts = PlacementConflicts(self.cluster, frameworks)
@@ -196,7 +194,7 @@ class Engine:
         """
         if self.epoch is not None:
             self.cluster.devices.wall = self.epoch + now
-        if not isinstance(stimulus, Cycle):
+        if self.groups.attempt is not None and not isinstance(stimulus, Cycle):
             self.groups.let_others_see()
         match stimulus:
             case Cycle():
@@ -216,7 +214,7 @@ class Engine:
                 if placement is not None:
                     was = replace(placement.pod, terminating=victim.terminating, preempted=victim.preempted)
                     self.cluster.replace(was)
-                    queueing_hints.for_room(self.queue, self.cluster, was, placement.row, now, real=False)
+                    self.queue.wake_for_room(was, placement.row, now, real=False)
             case ExtendersAnswered(question, answer):
                 self._extenders_answered(question, answer, now)
             case ExtendersFailed(question, message):
@@ -237,7 +235,7 @@ class Engine:
                 self.cluster.devices.taken_out(uid, written)
                 self.binding.happens(uid, Event.OBJECT_CHANGED, None, now)
             case Refreshed(profile, plugin):
-                queueing_hints.for_source(self.queue, profile, plugin, now)
+                self.queue.wake_for_source(profile, plugin, now)
             case Broke(message):
                 if not self.scheduling.broke(message, now):
                     self.groups.broke(message, now)
@@ -247,7 +245,7 @@ class Engine:
                 self._look_for_late_bindings(now)
                 for observer in self._observers.all:
                     observer.tick(now)
-        if self.cluster.kept_room.by_profile:
+        if self.cluster.reservations.by_profile:
             self.groups.reservations.look(now, self.queue.groups.entry)
         if self.cluster.devices.users.released:
             self.binding.go_on_sharing(now)

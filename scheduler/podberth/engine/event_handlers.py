@@ -1,7 +1,7 @@
 """Handle what the watches show: an object that comes, changes or goes changes the columns, and may wake pods.
 
 Mirrors kube-scheduler `eventhandlers.go`, and `framework/events.go` (the extractors at the end). Next stage:
-`podberth.engine.queue.queueing_hints` asks the plugins whom a change may help.
+`podberth.engine.queue.scheduling_queue` asks the plugins whom a change may help.
 """
 
 from collections.abc import Mapping
@@ -12,13 +12,12 @@ from podberth.cache.cluster import Cluster
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.binding_table import Event
 from podberth.engine.extender_calls import ExtenderCalls
-from podberth.engine.nominator import Nominator
 from podberth.engine.observers import Observers
 from podberth.engine.pod_groups.cycle import GroupCycles
-from podberth.engine.queue import queueing_hints
-from podberth.engine.queue.headroom import room_on
+from podberth.engine.preemption import Nominator
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
+from podberth.engine.queue.unschedulable import room_on
 from podberth.engine.stimuli import Gone, key_of
 from podberth.framework.events import ANY, ClusterEvent
 from podberth.model.devices import (
@@ -142,18 +141,19 @@ class EventHandlers:
         for hear in self._observers.placed:
             hear(pod, before, now, ours)
         if before is None or before.assumed:
-            queueing_hints.for_pod(self._queue, ClusterEvent.POD_PLACED, pod, now)
+            self._queue.wake_for_pod(ClusterEvent.POD_PLACED, pod, now)
             if pod.scheduling_group is not None:
                 self._binding.gathering.leaves(pod.scheduling_group, pod.uid)
                 self._binding.gathering.look(pod.scheduling_group)
                 self._queue.groups.changed(pod.scheduling_group, now, helps=before is None)
         row = self._cluster.nodes.row_of(pod.node_name)
         if before is not None:
-            changes, room = placed_pod_changes(before.pod, pod), room_on(self._cluster, row)
-            queueing_hints.for_pod(self._queue, changes, pod, now, room)
+            changes = placed_pod_changes(before.pod, pod)
+            if changes:
+                self._queue.wake_for_pod(changes, pod, now, room_on(self._cluster, row))
         if before is not None and before.row != row:
             # We had chosen another node for it.
-            queueing_hints.for_room(self._queue, self._cluster, before.pod, before.row, now)
+            self._queue.wake_for_room(before.pod, before.row, now)
 
     def _put_waiting(self, pod: Pod, now: float) -> None:
         queued = self._queue.get(pod.uid)
@@ -162,7 +162,7 @@ class EventHandlers:
         if queued is not None and queued.pod.scheduling_group != pod.scheduling_group:
             self._leave(queued.pod, now)
             queued = None
-        if pod.scheduling_group is not None or pod.uid in self._cluster.pod_groups:
+        if pod.scheduling_group is not None or pod.uid in self._cluster.pod_groups.members:
             self._cluster.pod_groups.waits(pod)
         if tried is not None:
             tried.pod = pod
@@ -191,7 +191,7 @@ class EventHandlers:
 
     def _pod_gone(self, uid: str, now: float, why: str) -> None:
         """A pod is gone, or finished."""
-        group = self._cluster.pod_groups.group_of(uid)
+        group = self._cluster.pod_groups.members.get(uid)
         waiting = self._take_out(uid)
         self._binding.happens(uid, Event.GONE, None, now)
         self._left(uid, why, now)
@@ -200,7 +200,7 @@ class EventHandlers:
             self._binding.gathering.leaves(group, uid)
             self._queue.groups.changed(group, now, helps=True)
         if placement is not None:
-            queueing_hints.for_room(self._queue, self._cluster, placement.pod, placement.row, now)
+            self._queue.wake_for_room(placement.pod, placement.row, now)
         elif waiting is not None:
             self._nominator.end(waiting.pod, now)
         else:
@@ -231,23 +231,23 @@ class EventHandlers:
                 if changes:
                     room = room_on(cluster, cluster.nodes.row_of(thing.name))
                     self._binding.look_again(thing.name, now)
-                    queueing_hints.for_node(queue, changes, old, thing, now, room)
+                    queue.wake_for_node(changes, old, thing, now, room)
             case Namespace():
                 if cluster.put_namespace(thing) != thing.labels:
-                    queueing_hints.everyone(queue, ClusterEvent.NAMESPACE, now, thing)
+                    queue.wake_everyone(ClusterEvent.NAMESPACE, now, thing)
             case SelectingObject():
                 cluster.put_selecting(thing)
-                queueing_hints.everyone(queue, ClusterEvent.SELECTING, now, thing)
+                queue.wake_everyone(ClusterEvent.SELECTING, now, thing)
             case ResourceClaim() | ResourceSlice() | DeviceClass() | DeviceTaintRule():
                 device = self._put_device(thing)
-                queueing_hints.for_object(queue, device_changes(device, thing), device, thing, now)
+                queue.wake_for_object(device_changes(device, thing), device, thing, now)
             case PodGroup():
                 group = cluster.pod_groups.put(thing)
                 queue.groups.put(group, thing, now)
                 self._binding.gathering.look(thing.key)
             case _:
                 before = cluster.storage.put(thing)
-                queueing_hints.for_object(queue, storage_changes(before, thing), before, thing, now)
+                queue.wake_for_object(storage_changes(before, thing), before, thing, now)
         for hear in self._observers.put:
             hear(thing, now)
 
@@ -259,16 +259,16 @@ class EventHandlers:
                 self._nominator.end_all(cluster.nominations.on(gone.name), gone.name, None, now)
                 if cluster.drop_node(gone.name) is not None:
                     self._binding.look_again(gone.name, now)
-                    queueing_hints.everyone(queue, ClusterEvent.NODE_GONE, now, gone)
+                    queue.wake_everyone(ClusterEvent.NODE_GONE, now, gone)
             case "Namespace":
                 cluster.drop_namespace(gone.name)
             case kind if kind in DEVICE_KINDS:
                 unshown = cluster.devices.promised_to((gone.namespace, gone.name)) if kind == CLAIM else None
                 device = self._drop_device(gone)
                 if device is None and unshown is not None:
-                    queueing_hints.everyone(queue, ClusterEvent.DEVICE_CLAIM_GONE, now, gone)
+                    queue.wake_everyone(ClusterEvent.DEVICE_CLAIM_GONE, now, gone)
                 real = not self._gives_back(device)
-                queueing_hints.for_object(queue, device_changes(device, None), device, None, now, real=real)
+                queue.wake_for_object(device_changes(device, None), device, None, now, real=real)
             case kind if kind in POD_GROUP_KINDS:
                 key = GroupKey(gone.namespace, gone.name, api_of_kind(kind))
                 dropped = cluster.pod_groups.drop(key)
@@ -278,10 +278,10 @@ class EventHandlers:
             case kind if kind in STORAGE_KINDS:
                 before = cluster.storage.drop(kind, gone.namespace, gone.name)
                 if kind == "VolumeAttachment":
-                    queueing_hints.for_object(queue, ClusterEvent.ATTACHMENT_GONE, before, None, now)
+                    queue.wake_for_object(ClusterEvent.ATTACHMENT_GONE, before, None, now)
             case kind:
                 cluster.drop_selecting(kind, gone.namespace, gone.name)
-                queueing_hints.everyone(queue, ClusterEvent.SELECTING, now, gone)
+                queue.wake_everyone(ClusterEvent.SELECTING, now, gone)
         for hear in self._observers.gone:
             hear(gone, now)
 

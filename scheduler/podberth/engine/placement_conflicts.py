@@ -25,7 +25,7 @@ from podberth.model.affinity import AffinityTerm
 from podberth.model.pod import Pod
 from podberth.model.spread import SpreadConstraint
 from podberth.plugins.inter_pod_affinity import InterPodAffinity
-from podberth.plugins.pod_topology_spread.plugin import PodTopologySpread
+from podberth.plugins.pod_topology_spread import PodTopologySpread
 
 ANTI_AFFINITY, TOPOLOGY_SPREAD = "anti_affinity", "topology_spread"
 CONSTRAINTS = (ANTI_AFFINITY, TOPOLOGY_SPREAD)
@@ -271,7 +271,8 @@ class _Look(Struct, frozen=True):
 
 def has_requirements(pod: Pod) -> bool:
     """Return whether a pod asks for something that pods on other nodes may break."""
-    return bool(pod.shape.anti_affinity_terms) or any(constraint.hard for constraint in pod.shape.spread)
+    shape = pod.shape
+    return bool(shape.anti_affinity_terms or (shape.spread and any(constraint.hard for constraint in shape.spread)))
 
 
 def bound_at(pod: Pod) -> float | None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
-from podberth.cache.kept_room import KeptRoom
+from podberth.cache.reservations import ReservedRoom
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.extender_calls import ExtenderCall, ExtenderCalls
 from podberth.engine.instructions import (
@@ -27,12 +27,11 @@ from podberth.engine.instructions import (
     VictimsChosen,
 )
 from podberth.engine.no_fits import NoFit, NoFits
-from podberth.engine.nominator import Nominator
 from podberth.engine.observers import Observers
+from podberth.engine.preemption import Nominator, Victims
 from podberth.engine.queue.fair_share import FREE, IN_VAIN, ROWS_PER_STEP
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
-from podberth.engine.victims import Victims
 from podberth.framework.attempt_record import AttemptRecord
 from podberth.framework.binding_plugins import Refusal
 from podberth.framework.decision import Decision, Rejected
@@ -219,7 +218,7 @@ class SchedulingCycle:
         extenders = self.extender_calls.on_nodes(pod) if answer is None else ()
         if answer is None and not extenders:
             return self._find(queued, within, verify=self._verifies())
-        away = Away(pod, self._cluster, within) if self._cluster.kept_room.by_profile else None
+        away = Away(pod, self._cluster, within) if self._cluster.reservations.by_profile else None
         if away is not None:
             within = away.within
         if answer is None:
@@ -235,7 +234,7 @@ class SchedulingCycle:
         """Return the decision of the profile's own filters and scores. Raises PluginError."""
         pod, cluster, rotation = queued.pod, self._cluster, self._rotation
         framework = self._frameworks[pod.scheduler_name]
-        away = Away(pod, cluster, within) if cluster.kept_room.by_profile else None
+        away = Away(pod, cluster, within) if cluster.reservations.by_profile else None
         if away is not None:
             within = away.within
         start = rotation.start
@@ -361,7 +360,7 @@ class Away:
         left = nodes.alive[: nodes.rows] if within is None else within & nodes.alive[: nodes.rows]
         self._kept: list[tuple[str, str, Bools]] = []
         """(plugin, its reason, the nodes that are not left)."""
-        for room in cluster.kept_room.by_profile.values():
+        for room in cluster.reservations.by_profile.values():
             room.follow(nodes, cluster.pods_on, wall)
             mask = room.from_pod(pod, cluster.pod_groups, nodes, wall)
             if mask is not None:
@@ -385,7 +384,7 @@ class Away:
             ]
 
 
-def _kept_for(room: KeptRoom, pod: Pod) -> str:
+def _kept_for(room: ReservedRoom, pod: Pod) -> str:
     """Return what is said to a pod; pods of other namespaces are not told the group's name."""
     group = room.group
     whom = f"podgroup {group}" if pod.namespace == group.namespace else "a podgroup of another namespace"

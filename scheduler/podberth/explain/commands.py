@@ -11,8 +11,10 @@ from copy import deepcopy
 from shlex import quote
 from typing import Any, NamedTuple
 
-from podberth.apiserver.patch import JSON_PATCH, STRATEGIC_PATCH, apply_patch, json_patch
-from podberth.apiserver.status import StatusError
+from podberth.apiserver.rules.patch import JSON_PATCH, STRATEGIC_PATCH, apply_patch, json_patch
+from podberth.apiserver.rules.status import StatusError
+from podberth.explain import changes
+from podberth.explain.changes import Change, OnClaim, OnPod
 from podberth.explain.objects.documents import ObjectError
 from podberth.explain.written import (
     NoPatchError,
@@ -29,21 +31,18 @@ from podberth.explain.written import (
     templates_of,
     unmerged,
 )
-from podberth.framework import changes, device_changes, storage_changes
-from podberth.framework.changes import Change, OnPod
-from podberth.framework.device_changes import OnClaim
 from podberth.model.pod import Pod
 
 _NUMBER = re.compile(r"\d+")
 _TEMPLATE = "/spec/template/spec"
 _OF_PODS = changes.Tolerate | changes.Ungate
-"""What may be changed of a pod that is there."""
+"""The fields that may be changed of a pod that is there."""
 _LEAVING_PODS = ("StatefulSet", "ReplicationController")
 """Kinds whose pod stays when the template changes, or may: a StatefulSet replaces no pod before others are ready."""
 
 
 class Commands(NamedTuple):
-    """What to run, and the pods that come of it: one for each template that may be the pod's; none if it stays.
+    """The commands to run, and the pods that come of it: one for each template that may be the pod's; none if it stays.
 
     `full`: what a quota says against the pod that would be created beside the one that is there; without commands then.
     """
@@ -164,30 +163,30 @@ def _command(change: Change) -> str:
         case changes.FreeClaim(key) | changes.MovePod(key) | changes.GiveUpNode(key):
             namespace, _, name = key.partition("/")
             return f"kubectl delete pod {quote(name)} -n {quote(namespace)}"
-        case device_changes.RemoveTaintRule(rule):
+        case changes.RemoveTaintRule(rule):
             return f"kubectl delete devicetaintrule {quote(rule)}"
-        case device_changes.FreeDevices(claim, []):
+        case changes.FreeDevices(claim, []):
             namespace, _, name = claim.partition("/")
             return f"kubectl delete resourceclaim {quote(name)} -n {quote(namespace)}"
-        case device_changes.FreeDevices(claim, pods):
+        case changes.FreeDevices(claim, pods):
             namespace = claim.partition("/")[0]
             names = [quote(each.partition("/")[2]) for each in pods]
             return f"kubectl delete pod {' '.join(names)} -n {quote(namespace)}"
-        case storage_changes.CreateClass(name, provisioner):
+        case changes.CreateClass(name, provisioner):
             made = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
             return _created("storage.k8s.io/v1", "StorageClass", {"name": name}, made)
-        case storage_changes.CreateClaim(namespace, name, storage_class, size):
+        case changes.CreateClaim(namespace, name, storage_class, size):
             asked = {"requests": {"storage": size}}
             spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": storage_class, "resources": asked}
             return _created("v1", "PersistentVolumeClaim", {"name": name, "namespace": namespace}, {"spec": spec})
-        case storage_changes.RecreateClaim(namespace, name, of) | storage_changes.ReplaceVolume(namespace, name, of):
+        case changes.RecreateClaim(namespace, name, of) | changes.ReplaceVolume(namespace, name, of):
             return _claim_again(namespace, name, {"storageClassName": of, "volumeName": None})
-        case storage_changes.ShrinkClaim(namespace, name, size):
+        case changes.ShrinkClaim(namespace, name, size):
             return _claim_again(namespace, name, {"resources": {"requests": {"storage": str(size)}}})
-        case storage_changes.ForgetClaim(volume):
+        case changes.ForgetClaim(volume):
             patch = _json([{"op": "remove", "path": "/spec/claimRef"}])
             return f"kubectl patch pv {quote(volume)} {patch}"
-        case storage_changes.ForgetNode(namespace, name):
+        case changes.ForgetNode(namespace, name):
             return f"kubectl annotate pvc {quote(name)} -n {quote(namespace)} volume.kubernetes.io/selected-node-"
     return ""
 

@@ -11,8 +11,8 @@ from podberth.cache.cluster import Cluster
 from podberth.explain.explanation import GATED, UNSCHEDULABLE, Explanation
 from podberth.explain.objects import resource_claims
 from podberth.explain.objects.world import World
+from podberth.explain.spelling import VALUES, label_values, near_labels, near_names
 from podberth.framework.runtime import Framework
-from podberth.framework.spelling import VALUES, label_values, near_labels, near_names
 from podberth.model.pod import Pod
 from podberth.model.pod_group import NATIVE
 from podberth.model.selectors import Requirement

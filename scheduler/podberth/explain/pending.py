@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from podberth.explain.changes import Change, OnPod
 from podberth.explain.doubts import seen_by, undecided, unheld
 from podberth.explain.explain import explain
 from podberth.explain.explanation import API_VERSION, FITS, UNCLAIMED, UNSCHEDULABLE, Explanation, Remedy
@@ -16,7 +17,6 @@ from podberth.explain.gangs.explain import WORK, explain_group
 from podberth.explain.gangs.gang import gang_of
 from podberth.explain.objects.world import World
 from podberth.explain.written import of_cluster
-from podberth.framework.changes import Change, OnPod
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey
@@ -41,9 +41,9 @@ class Cause(Struct, rename="camel", frozen=True):
     example: str
     """One of the pods."""
     remedies: list[Remedy]
-    """What would free each of them, as it was tried for the example."""
+    """The changes that would free each of them, as it was tried for the example."""
     group_remedies: list[GroupRemedy] = []
-    """What would start the pod group of the example."""
+    """The changes that would start the pod group of the example."""
 
 
 class SharedChange(Struct, rename="camel", frozen=True):

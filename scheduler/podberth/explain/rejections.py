@@ -17,9 +17,10 @@ from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
+from podberth.cache.nodes import HOSTNAME
+from podberth.explain.changes import Change, Fix, Uncordon
 from podberth.explain.plugins import explainer_of
 from podberth.explain.plugins.volumes import where_volumes_are
-from podberth.framework.changes import HOSTNAME, Change, Fix, Uncordon
 from podberth.framework.decision import Decision, narrowed_text
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain
 from podberth.framework.foreign import Foreign, checked

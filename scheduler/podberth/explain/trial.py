@@ -11,28 +11,30 @@ from msgspec.structs import replace
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
 from podberth.engine.schedule_one import Choice
+from podberth.explain.changes import (
+    AddNode,
+    AwaitPod,
+    Change,
+    DropRequirement,
+    FreeDevices,
+    GiveUpNode,
+    MovePod,
+    OnClaim,
+    OnNode,
+    OnPod,
+    OnStorage,
+    RemoveTaintRule,
+    RespellNodeAffinity,
+    Tolerate,
+    Ungate,
+)
 from podberth.explain.commands import commands
 from podberth.explain.explanation import Remedy
 from podberth.explain.objects.resource_claims import freed, without
 from podberth.explain.rejections import Asking
 from podberth.explain.written import Written
-from podberth.framework.changes import (
-    AddNode,
-    AwaitPod,
-    Change,
-    DropRequirement,
-    GiveUpNode,
-    MovePod,
-    OnNode,
-    OnPod,
-    RespellNodeAffinity,
-    Tolerate,
-    Ungate,
-)
-from podberth.framework.device_changes import FreeDevices, OnClaim, RemoveTaintRule
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
-from podberth.framework.storage_changes import OnStorage
 from podberth.model.devices import ClaimKey, Place, ResourceSlice
 from podberth.model.node import Node
 from podberth.model.pod import Pod
@@ -129,7 +131,7 @@ class Trial:
         self._others = _rivals(asking.inquiry.pod, others)
         self.count = 0
         self.taken = 0
-        """How often others took what the changes make free."""
+        """The number of times that others took what the changes make free."""
         self.notes: list[str] = []
 
     def nodes(self, changes: Sequence[Change]) -> list[str]:

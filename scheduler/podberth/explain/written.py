@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from podberth.apiserver.patch import json_patch
-from podberth.apiserver.podresources import at_pod_level, overcommitted
+from podberth.apiserver.rules.patch import json_patch
+from podberth.apiserver.rules.quantity import at_pod_level, overcommitted
+from podberth.explain import changes
+from podberth.explain.changes import OnPod
 from podberth.explain.objects.admission import lets
 from podberth.explain.objects.documents import ObjectError
 from podberth.explain.objects.manifest import TOLERATED, of_daemon
 from podberth.explain.objects.world import TEMPLATED, World
-from podberth.framework import changes
-from podberth.framework.changes import OnPod
 from podberth.model import wire
 from podberth.model.affinity import parse_affinity_term
 from podberth.model.kinds import Modelled

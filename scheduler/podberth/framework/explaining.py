@@ -1,12 +1,14 @@
-"""An `Explainer` says why a plugin rejected a node or a pod. With it: what it is asked, and phrases for its texts."""
+"""An `Explainer` says why a plugin rejected a node or a pod, and which small changes would help.
+
+With it: what it is asked, and phrases for its texts. The changes themselves are in `podberth.explain.changes`.
+"""
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from msgspec import Struct, field
 
 from podberth.cache.cluster import Cluster
-from podberth.framework.changes import Fix
 from podberth.framework.status import Reason
 from podberth.model.node import Node
 from podberth.model.pod import Pod
@@ -15,6 +17,23 @@ from podberth.model.selectors import LabelSelector, Requirement
 Detail = tuple[str, dict[str, Any]]
 """A reason with its numbers: for people, and as data that JSON can hold."""
 Found = TypeVar("Found")
+
+
+def _tag(name: str) -> str:
+    return name[0].lower() + name[1:]
+
+
+class SmallChange(Struct, frozen=True, rename="camel", tag_field="kind", tag=_tag):
+    """A change that people may make. `cost`: how much work it is for them."""
+
+    cost: ClassVar[float]
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+Fix = tuple[SmallChange, ...]
+"""Small changes that help together."""
 
 
 class Inquiry(Struct, frozen=True):

@@ -128,7 +128,7 @@ class Framework:
     def held_by(self, pod: Pod, cluster: Cluster) -> tuple[str, Reason] | None:
         """(plugin, reason) of the first plugin that holds the pod out of the queue. A pod beyond the limits is, too."""
         if pod.too_large is not None:
-            return TOO_LARGE, Reason(pod.too_large)
+            return TOO_LARGE, Reason(pod.too_large.text)
         for plugin, looks in self._enqueues if pod.scheduling_group is None else self._enqueues_in_group:
             given = (pod, cluster) if looks else (pod,)
             reason = self.guard(plugin, plugin.pre_enqueue, *given)

@@ -6,9 +6,9 @@
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Ints
 from podberth.cache.nodes import Nodes
-from podberth.framework import changes
+from podberth.explain import changes
+from podberth.explain.changes import Fix
 from podberth.framework.binding import AssumedPod, BindResult, Hold, Patch, Wait
-from podberth.framework.changes import Fix
 from podberth.framework.decision import Decision, Rows
 from podberth.framework.events import ANY, ClusterEvent
 from podberth.framework.explaining import Detail, Explainer, Inquiry

@@ -1,30 +1,44 @@
-"""Requests to one API server over kept-alive HTTP/1.1 connections: bytes in, bytes out, two exceptions.
+"""Requests to one API server: bytes in, bytes out, two exceptions.
 
-No typed models here: `writes` builds bodies, `reflector` reads answers, `answers` tells which are an API server's.
-Requests and streams go over the connections of `http1`. URLs are taken as already encoded, no cookies, no redirects
-(they would carry the token elsewhere), no compression (the API server gzips answers of 128 KiB and more when asked;
-inflating them would hold the event loop).
+No typed models here: `writes` builds bodies, `reflector` reads answers. `flow` has requests wait for their turn, and
+`http1` has the connections. URLs are taken as already encoded, no cookies, no redirects (they would carry the token
+elsewhere), no compression (the API server gzips answers of 128 KiB and more when asked; inflating them would hold the
+event loop).
+
+An answer whose code says yes may be none of an API server's: a proxy or a load balancer between us may answer 200
+with a page of its own, or with a JSON object that is none of the API's: `{}`, `{"status":"ok"}`, a Status that tells of
+a failure. The code is its own then, and whether the server has acted is not known. Every answer is compared with what
+was asked for (`of_an_api_server`), so that whoever decodes one finds the shell that the API promises: kind, apiVersion,
+metadata, and for lists their items (k8s.io/apimachinery pkg/apis/meta/v1/types.go).
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
+from typing import Final, TypeVar
+from urllib.parse import unquote
 
-from podberth.kube.answers import of_an_api_server
+import msgspec
+
+from podberth.kube import resources
 from podberth.kube.connection import Connection
-from podberth.kube.errors import ApiError, Unreachable, described
+from podberth.kube.errors import ApiError, Unreachable, described, one_line
 from podberth.kube.flow import API, LANES, WATCH, Bucket, Gate, Lane, Places, Throttle
 from podberth.kube.http1 import ConnectionPool, Response, Stream
+from podberth.kube.objects import MALFORMED
+from podberth.kube.resources import Resource
+
+T = TypeVar("T")
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 
 TRIES = 10  # per request, as client-go's maxRetries
 RENEW_SECONDS = 60.0  # an exec plugin may ask a slow token service, or hang
@@ -53,7 +67,7 @@ class Client:
 
     `qps` and `burst` are clientConnection's (qps < 0: no limit), `timeout` seconds for a whole request unless it
     says otherwise. All methods raise `ApiError` for an answer that is not 2xx and `Unreachable` for none, which is
-    what an answer counts as that no API server can have given to the request (`answers`), whatever its code.
+    what an answer counts as that no API server can have given to the request, whatever its code.
     `retries` counts repeated requests by HTTP code. `fence` tells the seconds for which we may still write (a leader's
     term); once they are over nothing that changes the cluster leaves, whatever waits here for its turn. `protobuf` is
     whether `writes` may use it, and turns False when the server does not speak it.
@@ -124,35 +138,51 @@ class Client:
         all, whatever the verb: the server says that it did nothing.
         """
         state = self._lanes[lane.name]
+        target = f"{path}?{query}" if query else path
+        seconds = self._timeout if timeout is None else timeout
+        connection, credentials = self.connection, self.connection.credentials
+        refusal: ApiError | None = None
         attempt = 1
         renewed = False
-        credentials = self.connection.credentials
         await state.places.take(self._clock() if since is None else since)
         try:
             while True:
                 await state.admit(self._clock)
                 generation = credentials.generation
+                if credentials.due():
+                    await self._refresh(force=False)
+                left, headers = self._left(verb, lane), self._headers
+                if lane.accept:
+                    headers = headers.replace(f"Accept: {JSON}\r\n", f"Accept: {lane.accept}\r\n", 1)
+                message = self._pool.message(verb, target, headers, body, content_type)
                 try:
-                    return await self._send(verb, path, query, body, content_type, timeout, lane, patience, on_send)
-                except ApiError as error:
-                    if error.status == 401 and not renewed:
-                        renewed = True
-                        if credentials.generation != generation:
-                            self._authorize()  # another request has renewed them meanwhile
-                        elif not await self._refresh(force=True):
-                            raise
-                    elif error.status in (429, 503) and error.retry_after is not None:
-                        if error.has_cause("DisruptionBudget"):
-                            raise  # this pod may not go; the server is not busy
-                        if lane.obeys:
-                            state.gate.shut(self._clock(), error.retry_after)
-                        if attempt >= tries:
-                            raise
-                        attempt += 1
-                    else:
-                        raise
-                    self.retries[error.status] = self.retries.get(error.status, 0) + 1
+                    answer = await self._pool.send(verb, message, seconds, left, patience=patience, on_send=on_send)
+                except Unreachable as error:
+                    if not error.timed_out:
+                        connection.recheck_tls()  # TLS 1.3 tells of a refused certificate only after the handshake
+                    raise
+                if 200 <= answer.status < 300:
+                    return of_an_api_server(verb, path, query, answer.body)
+                refusal = ApiError.from_answer(answer.status, answer.body, answer.retry_after)
+                if refusal.status == 401 and not renewed:
+                    renewed = True
+                    if credentials.generation != generation:
+                        self._authorize()  # another request has renewed them meanwhile
+                    elif not await self._refresh(force=True):
+                        raise refusal
+                elif refusal.status in (429, 503) and refusal.retry_after is not None:
+                    if refusal.has_cause("DisruptionBudget"):
+                        raise refusal  # this pod may not go; the server is not busy
+                    if lane.obeys:
+                        state.gate.shut(self._clock(), refusal.retry_after)
+                    if attempt >= tries:
+                        raise refusal
+                    attempt += 1
+                else:
+                    raise refusal
+                self.retries[refusal.status] = self.retries.get(refusal.status, 0) + 1
         finally:
+            refusal = None  # which refers to this frame once it is raised
             state.places.give_back()
 
     async def get(
@@ -255,75 +285,39 @@ class Client:
         The caller retries: a 401 alone is handled here.
         """
         await self._lanes[lane.name].admit(self._clock)
+        target = f"{path}?{query}" if query else path
         renewed = False
         while True:
-            stream = await self._open(path, query, idle)
+            if self.connection.credentials.due():
+                await self._refresh(force=False)
+            try:
+                stream = await self._pool.open(self._pool.message("GET", target, self._headers, None, JSON), idle)
+            except Unreachable as error:
+                if not error.timed_out:
+                    self.connection.recheck_tls()
+                raise
             try:
                 if 200 <= stream.status < 300:
                     yield stream
                     return
-                error = ApiError.from_answer(stream.status, await _rest(stream), stream.retry_after)
+                refusal = ApiError.from_answer(stream.status, await _rest(stream), stream.retry_after)
             finally:
                 stream.abort()  # the rest of a stream is not worth reading: the connection goes
-            if error.status != 401 or renewed or not await self._refresh(force=True):
-                raise error
+            if refusal.status != 401 or renewed or not await self._refresh(force=True):
+                try:
+                    raise refusal
+                finally:
+                    del refusal  # which refers to this frame
             renewed = True
 
     def _left(self, verb: str, lane: Lane) -> float | None:
-        """Seconds within which a write has to be on its way; None when nothing limits it. Raises Unreachable."""
+        """Return the seconds in which a write has to be on its way; None: nothing limits it. Raises Unreachable."""
         if self.fence is None or not lane.fenced or verb == "GET":
             return None
         left = self.fence()
         if left <= 0:
             raise Unreachable("not sent: we do not lead (any longer)", sent=False)
         return left
-
-    # -- the wire ------------------------------------------------------------------------------------------------
-
-    async def _send(
-        self,
-        verb: str,
-        path: str,
-        query: str,
-        body: bytes | None,
-        content_type: str,
-        timeout: float | None,  # noqa: ASYNC109
-        lane: Lane,
-        patience: float | None,
-        on_send: Callable[[], None] | None,
-    ) -> bytes:
-        connection = self.connection
-        if connection.credentials.due():
-            await self._refresh(force=False)
-        left = self._left(verb, lane)
-        target = f"{path}?{query}" if query else path
-        seconds = self._timeout if timeout is None else timeout
-        try:
-            lines = self._headers
-            if lane.accept:
-                lines = lines.replace(f"Accept: {JSON}\r\n", f"Accept: {lane.accept}\r\n", 1)
-            message = self._pool.message(verb, target, lines, body, content_type)
-            answer = await self._pool.send(verb, message, seconds, left, patience=patience, on_send=on_send)
-        except Unreachable as error:
-            if not error.timed_out:
-                connection.recheck_tls()  # TLS 1.3 tells of a refused client certificate only after the handshake
-            raise
-        if 200 <= answer.status < 300:
-            return of_an_api_server(verb, path, query, answer.body)
-        raise ApiError.from_answer(answer.status, answer.body, answer.retry_after)
-
-    async def _open(self, path: str, query: str, idle: float) -> Stream:
-        """An answer whose head is there. Raises Unreachable."""
-        connection = self.connection
-        if connection.credentials.due():
-            await self._refresh(force=False)
-        target = f"{path}?{query}" if query else path
-        try:
-            return await self._pool.open(self._pool.message("GET", target, self._headers, None, JSON), idle)
-        except Unreachable as error:
-            if not error.timed_out:
-                connection.recheck_tls()
-            raise
 
     async def _refresh(self, *, force: bool) -> bool:
         """Renew the credentials, once for all requests that ask meanwhile; True when there may be new ones.
@@ -354,7 +348,7 @@ class Client:
 
 
 async def _rest(stream: Stream) -> bytes:
-    """An answer to its end. Raises Unreachable."""
+    """Return an answer to its end. Raises Unreachable."""
     parts = []
     while part := await stream.read():
         parts.append(part)
@@ -372,5 +366,171 @@ def _judged(path: str, answer: Response) -> tuple[int, bytes]:
 
 
 def _one_line(value: str) -> str:
-    """A header's value; a line break in it (a token file with a stray one) would begin another header."""
+    """Return a header's value; a line break in it (a token file with a stray one) would begin another header."""
     return value.replace("\r", "").replace("\n", "")
+
+
+# -- the answers of an API server ----------------------------------------------------------------------------------
+
+_SHOWN: Final = 200
+"""Bytes of such an answer that are shown."""
+_TAIL: Final = 4096
+"""Bytes at the end of a list in which its metadata stand, if they come last."""
+
+_PATH = re.compile(
+    r"/(?:api|apis/([^/]+))/([^/]+)"
+    r"(?:/namespaces/[^/]+(?=/)(?!/(?:status|finalize)(?:/|$)))?"
+    r"(?:/([^/]+)(?:/([^/]+)(?:/(.+))?)?)?"
+)
+"""Group, version, plural, name and subresource of a path of the API."""
+_TYPED_LIST = re.compile(
+    rb'\{"kind":"(\w+)List","apiVersion":"([^"]+)",'
+    rb'"metadata":\{[^{}]{0,4000}?"resourceVersion":"[^"]+"[^{}]{0,4000}\},"items":(?:\[|null\})'
+)
+"""The beginning of a list of one of kube-apiserver's own kinds, as it writes one."""
+_CUSTOM_LIST = re.compile(rb'\{"apiVersion":"([^"]+)","items":\[')
+_CUSTOM_LIST_ENDS = re.compile(
+    rb'\],"kind":"(\w+)List","metadata":\{[^{}]*"resourceVersion":"[^"]+"[^{}]*\}\}\s*\Z',
+)
+"""The beginning and the end of a list of custom resources, whose fields it sorts by name."""
+
+_KINDS = {(one.api_version, one.plural): one.kind for one in vars(resources).values() if isinstance(one, Resource)}
+_NOT_STORED = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
+"""API groups whose objects are questions: the answer is in the status, and there is no version."""
+_METADATA_ONLY = ("PartialObjectMetadata", "meta.k8s.io/v1")
+
+
+class _Object(msgspec.Struct):
+    """Any JSON object."""
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    deletion_timestamp: str | None = None
+
+
+class _Shell(msgspec.Struct, rename="camel"):
+    """The fields that every object has. A Status has a word for its status."""
+
+    kind: str
+    api_version: str
+    metadata: _Meta
+    spec: _Object | None = None
+    status: _Object | str | None = None
+
+
+class _ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "next": "continue"}):
+    resource_version: str
+    next: str = ""
+
+
+class _ListShell(msgspec.Struct, rename="camel"):
+    kind: str
+    api_version: str
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None
+
+
+class _Kinds(msgspec.Struct, rename="camel"):
+    """The kinds of an API group. Those of the core group come without an apiVersion."""
+
+    kind: str
+    group_version: str
+    resources: list[_Object]
+
+
+_shell = msgspec.json.Decoder(_Shell)
+_list_shell = msgspec.json.Decoder(_ListShell)
+_kinds = msgspec.json.Decoder(_Kinds)
+
+
+def of_an_api_server(verb: str, path: str, query: str, body: bytes) -> bytes:
+    """Return the body of an answer whose code says yes, if it is one to this request. Raises Unreachable if not.
+
+    What is not known here is not compared: the kind of a resource that is not in `resources`, and the fields inside
+    spec and status (`read_answer`). Paths outside the API may answer anything.
+    """
+    asked = _PATH.fullmatch(path)
+    if asked is None:
+        return body
+    group, version, plural, name, subresource = asked.groups()
+    api_version = f"{group}/{version}" if group else version
+    try:
+        if plural is None:
+            said = _kinds.decode(body)
+            fits = said.kind == "APIResourceList" and said.group_version == api_version
+        elif name is None and verb == "GET":
+            fits = _is_list(api_version, plural, body)
+        elif name is None and verb == "DELETE":
+            fits = _is_done(body) or _is_list(api_version, plural, body)
+        elif subresource is not None and verb == "POST":
+            fits = _is_done(body)
+        else:
+            fits = _is_object(verb, api_version, plural, name, body, dry_run="dryRun=" in query)
+    except MALFORMED:
+        fits = False
+    if not fits:
+        raise Unreachable(f"the answer is none of an API server's: {_shown(plural, body)}")
+    return body
+
+
+def read_answer(body: bytes, decode: Callable[[bytes], T]) -> T:
+    """Return what an answer says, by a decoder that knows the fields inside spec and status.
+
+    Raises Unreachable where one is of another type than the API promises: whoever wrote that is no API server.
+    """
+    try:
+        return decode(body)
+    except MALFORMED as error:
+        raise Unreachable(f"the answer is none of an API server's: {one_line(str(error))[:_SHOWN]}") from error
+
+
+def _is_object(verb: str, api_version: str, plural: str, name: str | None, body: bytes, *, dry_run: bool) -> bool:
+    """Return whether it is the object that was read or written; of what was deleted the server may say only that."""
+    said = _shell.decode(body)
+    if verb == "DELETE" and said.kind == "Status":
+        return said.status == "Success"
+    if said.api_version != api_version or said.kind != _KINDS.get((api_version, plural), said.kind or None):
+        return False
+    if name is None and api_version.partition("/")[0] in _NOT_STORED:
+        return isinstance(said.status, _Object)
+    if isinstance(said.status, str) or not (said.metadata.resource_version or dry_run):
+        return False
+    return name is None or said.metadata.name == (unquote(name) if "%" in name else name)
+
+
+def _is_done(body: bytes) -> bool:
+    """Return whether it is a Status that says so."""
+    said = _shell.decode(body)
+    return said.kind == "Status" and said.status == "Success"
+
+
+def _is_list(api_version: str, plural: str, body: bytes) -> bool:
+    """Return whether it is a list of that kind, with a version.
+
+    A page may have megabytes, and whoever asked for it reads it to the end anyway. So as a rule only the ends are
+    looked at, which is where kube-apiserver says what a list is.
+    """
+    if (head := _TYPED_LIST.match(body)) is not None and body[-8:].rstrip().endswith((b"]}", b":null}")):
+        kind, version = head.group(1).decode(), head.group(2).decode()
+    elif (head := _CUSTOM_LIST.match(body)) is not None and (
+        tail := _CUSTOM_LIST_ENDS.search(body, max(len(body) - _TAIL, 0))
+    ) is not None:
+        kind, version = tail.group(1).decode(), head.group(1).decode()
+    else:
+        said = _list_shell.decode(body)
+        kind, version = said.kind.removesuffix("List"), said.api_version
+        if not said.metadata.resource_version or kind == said.kind:
+            return False
+    if (kind, version) == _METADATA_ONLY:
+        return True
+    return bool(kind) and version == api_version and kind == _KINDS.get((api_version, plural), kind)
+
+
+def _shown(plural: str | None, body: bytes) -> str:
+    """Return the beginning of an answer, on one line; of what may be a secret nothing."""
+    if plural == "secrets":
+        return f"{len(body)} bytes that are no Secret that was asked for"
+    return one_line(body[:_SHOWN].decode("utf-8", "replace")) or "it is empty"

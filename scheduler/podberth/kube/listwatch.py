@@ -1,13 +1,17 @@
-"""List and watch as a machine of four phases, without sockets, clock or event loop.
+"""List and watch as a machine of four phases, without sockets, clock or event loop, and the objects that it knows.
 
 In the spirit of kube-rs' `watcher.rs` (Empty, InitPage, InitListed, Watching: one step at a time) with the rules of
 client-go's `tools/cache/reflector.go`: page the LIST and fall back to an unpaged one when a page's snapshot expired,
 watch from the list's resourceVersion with bookmarks and a random timeout of five to ten minutes, list again on 410,
 watch again from the last version otherwise. Ask for the next `action`, do it, report what came of it; changes
-collect in `take()`. `reflector` does the doing.
+collect until `take()`. `reflector` does the doing.
 
 No LIST names a resourceVersion: an answer is then never older than what we have seen, whichever API server of several
 gives it.
+
+`KnownObjects` has (namespace, name) → (uid, resourceVersion), never the objects, as client-go's DeltaFIFO asks of its
+knownObjects. A list is compared with that, so that deletions which no watch reported are found. A watch event is
+applied only if it is newer; repeated and late ones are counted and dropped.
 """
 
 from __future__ import annotations
@@ -20,27 +24,320 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Struct
 
-from podberth.kube.backoff import Backoff
-from podberth.kube.changes import Change, Counts, Key, T
 from podberth.kube.errors import ApiError, Unreachable, read_status
-from podberth.kube.known_objects import KnownObjects
-from podberth.kube.lines import LineSplitter
-from podberth.kube.wire import MALFORMED, ListMeta, changed_object, list_page, older, read_version, watch_event
+from podberth.kube.flow import Backoff
+from podberth.kube.objects import (
+    MALFORMED,
+    Added,
+    Change,
+    Deleted,
+    Key,
+    ListMeta,
+    Meta,
+    T,
+    Updated,
+    Version,
+    changed_object,
+    list_page,
+    older,
+    partial,
+    read_version,
+    watch_event,
+)
 
 WATCH_SECONDS = 300.0  # and up to twice that, as client-go's minWatchTimeout
 SHORT_WATCH = 1.0  # s; a stream that ends sooner without an event counts as a failure (client-go: "very short watch")
 HEALTHY_WATCH = 10.0  # s; a stream that lived so long lets the backoff start afresh
 REFUSED_PAUSE = 10.0  # s, and up to twice that; 403 and 404 end when a person changes something
+PAGE_SIZE = 500
 LIST_SECONDS = 30.0  # for a page
 LONGEST_LIST_SECONDS = 300.0  # after time-outs, each of which doubles it; and at once for a list without pages
 UNHEARD_LIST_SECONDS = 60.0  # where nothing of the answer came: kube-apiserver itself gives up by then
 PAGE_BYTES = 16 << 20  # of a page, if its objects are like those of the last one: its outer shell is read in one go
 GROWTH, MOST_GROWTH = 4, 16  # of a page after each 410 between two pages, and how often 500 it may be
 ERRORS_BEFORE_RELIST = 3  # ERROR events in a row without one good event between
+TOMBSTONES = 8192  # deleted keys remembered, to tell a late event from a new object
+
+
+class Counts(Struct):
+    """Counts of the problems that a list or watch has had since the start, for metrics."""
+
+    lists: int = 0  # complete ones
+    relists: int = 0  # complete ones after the first
+    watches: int = 0  # streams opened
+    reconnects: int = 0  # streams that ended, whatever the reason
+    events: int = 0  # lines applied, bookmarks included
+    bookmarks: int = 0
+    errors: int = 0  # ERROR events, refused requests, lost connections
+    expired: int = 0  # 410, in whichever form it came
+    stalls: int = 0  # streams given up because no byte came: dead paths, but quiet kinds too (see reflector)
+    cut: int = 0  # streams that ended within a line
+    garbled: int = 0  # lines or pages that were no JSON of the expected shape
+    malformed: int = 0  # objects that the caller's decoder refused
+    unknown: int = 0  # events of a type that we do not know
+    duplicates: int = 0  # events that repeat what is known
+    older: int = 0  # events that are older than what is known
+    missed_deletes: int = 0  # deletions that only a relist showed
+    checks: int = 0  # cross-checks that were made to the end
+    lost: int = 0  # objects that a cross-check found to differ, and no event came
+    went_back: int = 0  # times that the server was at an earlier version than before: its data is a backup's
+
+
+class KnownObjects(Generic[T]):
+    """Known objects of one kind; changes collect until `take`."""
+
+    def __init__(
+        self,
+        decode: Callable[[msgspec.Raw], T],
+        counts: Counts,
+        on_malformed: Callable[[Key | None, Exception], None] | None = None,
+    ) -> None:
+        self.known: dict[Key, tuple[str, Version]] = {}
+        self.position: Version = ""
+        self.unreadable: dict[Key, tuple[str, Version]] = {}
+        """Objects that are there in a version that the decoder refused."""
+        self.on_deleted: Callable[[msgspec.Raw], None] | None = None
+        """Gets each known object that a watch says was deleted, as it was at last."""
+        self.went_back = False
+        """The list under way shows an object in an earlier version than is known."""
+        self._anew = False
+        self._decode = decode
+        self._counts = counts
+        self._on_malformed = on_malformed
+        self._changes: list[Change[T]] = []
+        self._fresh: dict[Key, tuple[str, Version]] = {}
+        self._buried: dict[Key, Version] = {}
+
+    def take(self) -> list[Change[T]]:
+        """Return the changes collected since the last call, in order."""
+        changes = self._changes
+        self._changes = []
+        return changes
+
+    def doubt(self) -> None:
+        """Treat every known object as changed, so that the next list delivers all of them again."""
+        self.known = {key: (uid, "") for key, (uid, _) in self.known.items()}
+        self._fresh = {key: (uid, "") for key, (uid, _) in self._fresh.items()}
+
+    def renew(self) -> None:
+        """Have the next list replace everything: what is known is of a history that did not happen.
+
+        Each object is then delivered as Deleted and Added, so that nothing that was concluded from it is left.
+        """
+        self._anew = True
+
+    def is_gone(self, key: Key, version: Version) -> bool:
+        """Return whether a deletion of the key, later than this version, was delivered lately."""
+        return key in self._buried and not older(self._buried[key], version)
+
+    def deleted_at(self, key: Key) -> Version:
+        """Return the version of the latest deletion of the key that was delivered; empty if there was none lately."""
+        return self._buried.get(key, "")
+
+    # -- a list --------------------------------------------------------------------------------------------------
+
+    def restart(self) -> None:
+        """A list begins; drop what came of an unfinished one."""
+        self._fresh = {}
+        self._changes = []
+        self.unreadable = {}
+        self.went_back = False
+
+    def listed(self, raw: msgspec.Raw, decode: Callable[[msgspec.Raw], T] | None = None) -> None:
+        """One item of the list; `decode` instead of our own, for one that was decoded elsewhere."""
+        try:
+            found = (decode or self._decode)(raw)
+        except MALFORMED as error:
+            self._keep(raw, error)
+            return
+        key = (found.namespace, found.name)
+        uid = found.uid
+        version = read_version(found.resource_version)
+        self._fresh[key] = (uid, version)
+        before = self.known.get(key)
+        if before is None:
+            self._changes.append(Added(found))
+        elif self._anew:
+            self._changes += (Deleted(*key, before[0]), Added(found))
+        elif before[0] != uid:
+            self._replace(key, before[0], found)
+        elif before[1] != version:
+            self._changes.append(Updated(found))
+            self.went_back = self.went_back or older(version, before[1])
+
+    def _keep(self, raw: msgspec.Raw, error: Exception) -> None:
+        """The object is still there, only unreadable: what was known of it stays, it is not taken for deleted."""
+        meta = self._report(raw, error)
+        if meta is not None:
+            key = (meta.namespace, meta.name)
+            before = self.known.get(key)
+            if before is not None and before[0] == meta.uid:
+                self._fresh[key] = before
+
+    def finish(self, version: str) -> None:
+        """The list is complete as of `version`: what it does not hold is gone."""
+        fresh = self._fresh
+        known = self.known
+        gone: list[Change[T]] = [Deleted(*key, known[key][0]) for key in sorted(known.keys() - fresh.keys())]
+        self._counts.missed_deletes += 0 if self._anew else len(gone)
+        self._changes = gone + self._changes  # first what frees room
+        self.known = fresh
+        self._fresh = {}
+        self._buried = {}
+        self._anew = False
+        self.position = read_version(version)
+
+    def forget(self) -> None:
+        """The kind itself is gone: everything is deleted."""
+        self._changes = [Deleted(*key, uid) for key, (uid, _) in self.known.items()]
+        self.known = {}
+
+    # -- a watch -------------------------------------------------------------------------------------------------
+
+    def upsert(self, raw: msgspec.Raw, decode: Callable[[msgspec.Raw], T] | None = None) -> None:
+        """An ADDED or MODIFIED event; which of both it says does not matter, only what is known does.
+
+        `decode`: as for `listed`.
+        """
+        try:
+            found = (decode or self._decode)(raw)
+        except MALFORMED as error:
+            meta = self._report(raw, error)
+            if meta is not None:
+                self.advance(meta.resource_version)
+            return
+        self.put(found)
+
+    def put(self, found: T) -> None:
+        """An object that was added or changed."""
+        key = (found.namespace, found.name)
+        uid = found.uid
+        version = read_version(found.resource_version)
+        before = self.known.get(key)
+        if before is None:
+            # late, and of something deleted since: it would rise from the dead
+            if older(version, self.position) and older(version, self._buried.get(key, "")):
+                self._counts.older += 1
+                return
+            self._changes.append(Added(found))
+        elif version == before[1]:
+            self._counts.duplicates += 1
+            return
+        elif older(version, before[1]):
+            self._counts.older += 1
+            return
+        elif uid == before[0]:
+            self._changes.append(Updated(found))
+        else:
+            self._replace(key, before[0], found)
+        self.known[key] = (uid, version)
+        self.unreadable.pop(key, None)
+        if not older(version, self.position):
+            self.position = version
+
+    def _replace(self, key: Key, uid: str, found: T) -> None:
+        self._changes.append(Deleted(*key, uid))
+        self._changes.append(Added(found))
+        self._counts.missed_deletes += 1
+
+    def delete(self, raw: msgspec.Raw) -> None:
+        """A DELETED event. Only the metadata is read: an object that nobody can decode can still be deleted."""
+        try:
+            meta = partial.decode(raw).metadata
+        except MALFORMED as error:
+            self._counts.malformed += 1
+            if self._on_malformed is not None:
+                self._on_malformed(None, error)
+            return
+        key = (meta.namespace, meta.name)
+        version = read_version(meta.resource_version)
+        before = self.known.get(key)
+        self.unreadable.pop(key, None)
+        if before is None:
+            self._counts.duplicates += 1
+        elif older(version, before[1]):
+            self._counts.older += 1
+        else:
+            del self.known[key]
+            self._changes.append(Deleted(*key, before[0]))
+            if self.on_deleted is not None:
+                self.on_deleted(raw)
+            self._buried.pop(key, None)
+            self._buried[key] = version
+            if len(self._buried) > TOMBSTONES:
+                del self._buried[next(iter(self._buried))]
+        self.advance(meta.resource_version)
+
+    def bookmark(self, raw: msgspec.Raw) -> None:
+        """A BOOKMARK: nothing changed up to its version."""
+        try:
+            self.advance(partial.decode(raw).metadata.resource_version)
+        except MALFORMED:
+            self._counts.garbled += 1
+            return
+        self._counts.bookmarks += 1
+
+    def advance(self, text: str) -> None:
+        """Everything up to this resourceVersion is applied."""
+        version = read_version(text)
+        if version and not older(version, self.position):
+            self.position = version
+
+    def _report(self, raw: msgspec.Raw, error: Exception) -> Meta | None:
+        """Count and tell of an object that the decoder refused; its metadata if that much can be read."""
+        self._counts.malformed += 1
+        meta: Meta | None
+        try:
+            meta = partial.decode(raw).metadata
+        except MALFORMED:
+            meta = None
+        else:
+            self.unreadable[meta.namespace, meta.name] = (meta.uid, read_version(meta.resource_version))
+        if self._on_malformed is not None:
+            self._on_malformed((meta.namespace, meta.name) if meta is not None else None, error)
+        return meta
+
+
+class LineSplitter:
+    """Cuts a watch's byte stream into lines, whatever the chunks; linear in the bytes also for many megabytes.
+
+    A watch is one JSON document a line (client-go frames it with a JSON decoder; the server writes a newline after
+    each). Only whole lines come out, so an event that the network cut in two is never seen half.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that this chunk completes, without their newline and without empty ones."""
+        end = chunk.find(b"\n")
+        if end < 0:
+            if chunk:
+                self._parts.append(chunk)  # joined once, when the newline comes: no quadratic copying
+            return []
+        lines = chunk.split(b"\n")
+        if self._parts:
+            self._parts.append(lines[0])
+            lines[0] = b"".join(self._parts)
+            self._parts.clear()
+        if rest := lines.pop():
+            self._parts.append(rest)
+        return [line for line in lines if line and not line.isspace()]
+
+    @property
+    def cut(self) -> bool:
+        """Return whether an unfinished line is held back."""
+        return bool(self._parts)
+
+    def clear(self) -> None:
+        """Drop what is held back: the stream it belonged to is gone."""
+        self._parts.clear()
 
 
 class Phase(enum.Enum):
-    """Where a list/watch stands."""
+    """The phase that a list/watch is in."""
 
     EMPTY = "empty"  # nothing usable: list from the start
     LISTING = "listing"  # some pages came, more to fetch
@@ -77,7 +374,7 @@ Action: TypeAlias = FetchPage | AskVersion | OpenWatch | Pause
 
 
 def object_of(line: bytes) -> msgspec.Raw | None:
-    """The object that a line of a watch adds or changes, which is to be decoded; None: the line has none."""
+    """Return the object that a line of a watch adds or changes, which is to be decoded; None: the line has none."""
     try:
         event = watch_event.decode(line)
     except MALFORMED:
@@ -100,7 +397,7 @@ class ListWatch(Generic[T]):
         decode: Callable[[msgspec.Raw], T],
         *,
         rng: Callable[[], float],
-        page_size: int = 500,
+        page_size: int = PAGE_SIZE,
         field_selector: str = "",
         label_selector: str = "",
         on_malformed: Callable[[Key | None, Exception], None] | None = None,
@@ -113,10 +410,13 @@ class ListWatch(Generic[T]):
         self.astray = False
         self.counts = Counts()
         self.objects: KnownObjects[T] = KnownObjects(decode, self.counts, on_malformed)
+        self.take = self.objects.take
+        self._decode = decode
         self._rng = rng
         self._page_size = self._limit = page_size
         selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
-        self._selectors = {word: text for word, text in selectors.items() if text}
+        self.selectors = {word: text for word, text in selectors.items() if text}
+        """Parts of each query."""
         self._backoff = Backoff(rng)
         self._lines = LineSplitter()
         self._next = ""  # continue token
@@ -139,18 +439,18 @@ class ListWatch(Generic[T]):
         if self._resync and self.phase is Phase.LISTED:
             self.phase = Phase.EMPTY
         if self.phase is Phase.LISTED and self.doubtful:
-            return AskVersion(urlencode({"limit": "1", **self._selectors}))
+            return AskVersion(urlencode({"limit": "1", **self.selectors}))
         if self.phase is Phase.LISTED:
             query = {"watch": "true", "resourceVersion": str(self.objects.position), "allowWatchBookmarks": "true"}
             query["timeoutSeconds"] = str(int(WATCH_SECONDS * (1 + self._rng())))
-            return OpenWatch(urlencode({**query, **self._selectors}))
+            return OpenWatch(urlencode({**query, **self.selectors}))
         if self.phase is Phase.EMPTY:
             self._start_list()
         page = {} if self._whole else {"limit": str(self._limit)}
         if self._next:
             page["continue"] = self._next
         seconds = LONGEST_LIST_SECONDS if self._whole else self._seconds
-        return FetchPage(urlencode({**page, **self._selectors}), seconds)
+        return FetchPage(urlencode({**page, **self.selectors}), seconds)
 
     def resync(self) -> None:
         """List again at the next occasion (the caller ends an open stream), to repair what a watch may have lost."""
@@ -166,10 +466,6 @@ class ListWatch(Generic[T]):
         """Return whether it was asked to list again, which an open stream would put off."""
         return self._resync
 
-    def take(self) -> list[Change[T]]:
-        """The changes collected since the last call, in order."""
-        return self.objects.take()
-
     # -- LIST ----------------------------------------------------------------------------------------------------
 
     def _start_list(self, *, whole: bool = False) -> None:
@@ -182,7 +478,7 @@ class ListWatch(Generic[T]):
         self._resync = False
 
     def page(self, body: bytes, now: float) -> list[msgspec.Raw]:
-        """A page came: its items, each to be given to `objects.listed` before `page_done`.
+        """Return the items of a page that came, each to be given to `objects.listed` before `page_done`.
 
         What is no list (an object of another kind) has no items, and the same page is asked for again after a pause.
         """
@@ -233,7 +529,7 @@ class ListWatch(Generic[T]):
         self.objects.renew()
 
     def page_done(self) -> bool:
-        """The items were given; True when that was the last page: `take` then holds the difference to before.
+        """Return whether the page whose items were given was the last one: `take` then has the difference to before.
 
         A list never shows an object in an earlier version than was known before it, unless the server's data was
         replaced: then it is another history, though it has passed our position meanwhile. In that one, an object may
@@ -269,7 +565,7 @@ class ListWatch(Generic[T]):
     # -- failures ------------------------------------------------------------------------------------------------
 
     def failed(self, error: ApiError | Unreachable, now: float) -> bool:
-        """A LIST or the opening of a WATCH failed. True when the kind is gone: `take` then deletes everything."""
+        """Take note of a failed LIST or WATCH; return whether the kind is gone: `take` then deletes everything."""
         self.counts.errors += 1
         if isinstance(error, Unreachable):
             if error.timed_out and error.sent and self.phase is Phase.LISTING:  # not where there was no connection
@@ -350,10 +646,16 @@ class ListWatch(Generic[T]):
         `decode` instead of our own, for an object that was decoded elsewhere.
         """
         changed = changed_object(line)
-        if changed is not None and self.objects.try_upsert(changed, decode):
-            self._good_events += 1
-            self.counts.events += 1
-            return
+        if changed is not None:
+            try:
+                found = (decode or self._decode)(changed)
+            except MALFORMED:
+                pass  # it may be another kind of line
+            else:
+                self.objects.put(found)
+                self._good_events += 1
+                self.counts.events += 1
+                return
         try:
             event = watch_event.decode(line)
         except MALFORMED:

@@ -1,8 +1,13 @@
 """Lists and watches one kind, and calls back with every change.
 
-`listwatch` decides what to do next; this sends the requests and sleeps. `slices` has objects decoded without holding
-the event loop for long. A batch is a part of a complete list, or one read from the stream; the controller gives it to
-the engine.
+`listwatch` decides what to do next; this sends the requests and sleeps. A batch is a part of a complete list, or one
+read from the stream; the controller gives it to the engine.
+
+Objects are decoded in slices, so that nothing else in the process waits for long: in each turn of the event loop that
+takes at most 4 ms and one object more. Large objects are decoded beside the loop, in one thread for all kinds, and what
+comes after one waits for it, so that the order stays. A tenant may write an object that takes 100 ms to decode. The
+interpreter lets one thread work at a time and changes over every 5 ms (`sys.getswitchinterval`), so the loop goes on
+meanwhile, in turns with that thread, and with one at most, however many large objects come at a time.
 
 Silence: kube-apiserver sends a bookmark about each minute (storage/cacher: one minute plus 1.25 s of timer jitter at
 most), so 67 s without a byte means that the path is dead, and it is found within 70 s. It sends none, though, while
@@ -14,25 +19,48 @@ costs one request a kind and minute from the same version, no list, and is what 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Generic
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from functools import cache
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from podberth.kube.changes import Change, Counts, Key, T
 from podberth.kube.client import Client
 from podberth.kube.cross_check import Back, CrossCheck, Lost
 from podberth.kube.errors import ApiError, Unreachable, without_trace
 from podberth.kube.flow import CHECK, WATCH
 from podberth.kube.http1 import Stream
-from podberth.kube.listwatch import AskVersion, FetchPage, ListWatch, OpenWatch, Pause, Phase, object_of
+from podberth.kube.listwatch import (
+    PAGE_SIZE,
+    AskVersion,
+    Counts,
+    FetchPage,
+    ListWatch,
+    OpenWatch,
+    Pause,
+    Phase,
+    object_of,
+)
+from podberth.kube.objects import MALFORMED, Change, Key, T
 from podberth.kube.resources import Resource
-from podberth.kube.slices import Slices
 
 IDLE_SECONDS = 67.0
 BATCH_OBJECTS = 1000  # a list is delivered in parts, with a turn for the event loop between them
+SLICE_SECONDS = 0.004
+SLICE_OBJECTS = 32
+"""The clock is looked at after so many objects,"""
+SLICE_BYTES = 16 << 10
+"""or after so many bytes of them."""
+LARGE_BYTES = 64 << 10
+"""An object of more bytes is large: the dearest legal one of this size takes some 10 ms, of 128 KiB more than 20."""
+
+Given = TypeVar("Given")
+Found = TypeVar("Found")
+Bytes = TypeVar("Bytes", bytes, msgspec.Raw)
 
 
 class Reflector(Generic[T]):
@@ -59,9 +87,9 @@ class Reflector(Generic[T]):
         *,
         decode_large: Callable[[msgspec.Raw], T] | None = None,
         namespace: str | None = None,
+        page_size: int = PAGE_SIZE,
         field_selector: str = "",
         label_selector: str = "",
-        page_size: int = 500,
         idle: float = IDLE_SECONDS,
         on_malformed: Callable[[Resource, Key | None, Exception], None] | None = None,
         on_refused: Callable[[Resource, ApiError | None], None] | None = None,
@@ -78,7 +106,8 @@ class Reflector(Generic[T]):
         self.last_error: ApiError | Unreachable | None = None
         self._client = client
         self._path = resource.path(namespace)
-        self._slices: Slices[T] = Slices(decode_large, clock)
+        self._decode_large = decode_large
+        self._redelivered = 0
         self._deliver = deliver
         self._idle = idle
         self._on_refused = on_refused
@@ -96,6 +125,8 @@ class Reflector(Generic[T]):
             on_malformed=None if on_malformed is None else lambda key, error: on_malformed(resource, key, error),
         )
         self._machine.objects.on_deleted = on_deleted
+        self.counts: Counts = self._machine.counts
+        """Totals since the start."""
         self._on_lost = on_lost
         self._on_back = on_back
         self._on_trust = on_trust
@@ -104,19 +135,13 @@ class Reflector(Generic[T]):
         self._compared = asyncio.Event()
         self._check: CrossCheck | None = None
         if check_seconds is not None:
-            self._check = CrossCheck(
-                self._machine,
-                rng=rng,
-                every=check_seconds,
-                field_selector=field_selector,
-                label_selector=label_selector,
-            )
+            self._check = CrossCheck(self._machine, rng=rng, every=check_seconds)
 
     # -- what it knows of itself ---------------------------------------------------------------------------------
 
     @property
     def has_synced(self) -> bool:
-        """True once the first list was delivered."""
+        """Return whether the first list was delivered."""
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
@@ -130,7 +155,7 @@ class Reflector(Generic[T]):
 
     @property
     def refused(self) -> ApiError | None:
-        """The 403 or 404 for which this kind is not followed at the moment."""
+        """Return the 403 or 404 for which this kind is not followed at the moment."""
         return self._machine.refused
 
     @property
@@ -147,21 +172,16 @@ class Reflector(Generic[T]):
         return self._machine.astray
 
     @property
-    def counts(self) -> Counts:
-        """Totals since the start."""
-        return self._machine.counts
-
-    @property
     def position(self) -> str:
-        """The resourceVersion up to which changes were delivered."""
+        """Return the resourceVersion up to which changes were delivered."""
         return str(self._machine.objects.position)
 
     def __len__(self) -> int:
-        """Objects known."""
+        """Return how many objects are known."""
         return len(self._machine.objects.known)
 
     def staleness(self) -> float | None:
-        """Seconds since the server last said anything about the objects; None if it never did.
+        """Return the seconds since the server last said anything about the objects; None if it never did.
 
         That is an event, a bookmark, a page of a list, or a cross-check that found what was known. That a stream was
         opened says nothing. About a minute between bookmarks is normal.
@@ -183,8 +203,8 @@ class Reflector(Generic[T]):
     async def compare(self, seconds: float) -> bool:
         """Compare what is known with a list now, and list again what differs, until nothing does.
 
-        Whether that was done within so many seconds. A kind that can't be followed, or is never checked, has nothing to
-        compare.
+        Return whether that was done within so many seconds. A kind that can't be followed, or is never checked, has
+        nothing to compare.
         """
         if self._check is None or self.refused is not None:
             return True
@@ -207,7 +227,7 @@ class Reflector(Generic[T]):
 
     def redeliver(self) -> None:
         """List again now and deliver everything as updated, for a receiver that now reads objects differently."""
-        self._slices.doubt()
+        self._redelivered += 1
         self._machine.objects.doubt()
         self.resync()
 
@@ -289,7 +309,7 @@ class Reflector(Generic[T]):
             return
         items = machine.page(body, self._clock())
         self._tell_back()
-        await self._slices.each(items, _itself, machine.objects.listed)
+        await self._in_slices(items, lambda item: item, machine.objects.listed)
         if machine.page_done():
             changes = machine.take()
             self._deliver(changes[:BATCH_OBJECTS], True)
@@ -331,7 +351,48 @@ class Reflector(Generic[T]):
             if machine.phase is Phase.WATCHING:
                 machine.line(line, clock(), decode)
 
-        await self._slices.each(lines, object_of, apply, self._flush)
+        await self._in_slices(lines, object_of, apply, self._flush)
+
+    async def _in_slices(
+        self,
+        things: Iterable[Bytes],
+        object_in: Callable[[Bytes], msgspec.Raw | None],
+        do: Callable[[Bytes, Callable[[msgspec.Raw], T] | None], None],
+        flush: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Do each thing, giving the event loop a turn after every slice; `flush` is called before each turn.
+
+        `do` is given how to decode the object when that was done in the thread, else None.
+        """
+        started = self._clock()
+        count = seen = 0
+        for thing in things:
+            size = len(thing) if isinstance(thing, bytes) else len(memoryview(thing))
+            count += 1
+            seen += size
+            if size > LARGE_BYTES and self._decode_large is not None and (raw := object_in(thing)) is not None:
+                flush()
+                do(thing, await self._decoded_beside(raw, self._decode_large))
+            else:
+                do(thing, None)
+            if count < SLICE_OBJECTS and seen < SLICE_BYTES:
+                continue
+            count = seen = 0
+            if self._clock() - started > SLICE_SECONDS:
+                flush()
+                await asyncio.sleep(0)
+                started = self._clock()
+        flush()
+
+    async def _decoded_beside(self, raw: msgspec.Raw, decode: Callable[[msgspec.Raw], T]) -> Callable[[msgspec.Raw], T]:
+        """Decode an object in the thread. What comes back gives the object, or raises what made it malformed."""
+        while True:
+            before = self._redelivered
+            done = beside(decode, raw)
+            with contextlib.suppress(*MALFORMED):
+                await done
+            if before == self._redelivered:  # else it may have been read by rules that no longer hold
+                return lambda _: done.result()
 
     def _flush(self) -> None:
         if changes := self._machine.take():
@@ -370,5 +431,33 @@ async def follow(reflectors: Sequence[Reflector[Any]], synced: Callable[[], None
         synced()
 
 
-def _itself(item: msgspec.Raw) -> msgspec.Raw:
-    return item
+def beside(work: Callable[[Given], Found], given: Given) -> asyncio.Future[Found]:
+    """Do this in the thread for large objects, after what was given to it before.
+
+    Cancelled after it began, it ends without a result.
+    """
+    return asyncio.get_running_loop().run_in_executor(_thread(), work, given)
+
+
+async def decoded(
+    raws: Iterable[bytes], decode: Callable[[bytes], Found], decode_large: Callable[[bytes], Found]
+) -> AsyncIterator[Found]:
+    """Decode each object, large ones in the thread. After some bytes of small ones, let the event loop have a turn."""
+    seen = 0
+    for raw in raws:
+        size = len(memoryview(raw))
+        if size > LARGE_BYTES:
+            yield await beside(decode_large, raw)
+            continue
+        seen += size
+        if seen > LARGE_BYTES:
+            await asyncio.sleep(0)
+            seen = size
+        yield decode(raw)
+
+
+@cache
+def _thread() -> Executor:
+    from concurrent.futures import ThreadPoolExecutor  # most processes never see a large object
+
+    return ThreadPoolExecutor(1, thread_name_prefix="decode")

@@ -24,14 +24,12 @@ from typing import Any
 import msgspec
 import structlog
 
-from podberth.kube.answers import read_answer
-from podberth.kube.changes import Change, Deleted
-from podberth.kube.client import Client
+from podberth.kube.client import Client, read_answer
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import REVIEW, Bucket
+from podberth.kube.objects import Change, Deleted, Partial
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import CONFIG_MAPS, Resource
-from podberth.kube.wire import Partial
 
 KEEP_SECONDS = 10.0
 KEEP_MOST = 1024
@@ -58,7 +56,7 @@ log = structlog.get_logger("reviews")
 
 
 class NobodyError(Exception):
-    """What was shown says of nobody who it is: one line that says why."""
+    """A credential names nobody: one line that says why."""
 
 
 class User(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The few requests a scheduler makes: bind, record an event, patch a pod's status, evict, delete.
+"""A scheduler makes few requests: bind, record an event, patch a pod's status, evict, delete.
 
 Each is a pure function that gives path and body bytes, and a thin caller that sends them in their lane. What they say
 and when is the engine's decision; texts follow kube-scheduler (see `registry/core/pod/storage` and client-go's
@@ -12,18 +12,19 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from podberth.kube.answers import read_answer
-from podberth.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
+from podberth.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, read_answer
 from podberth.kube.errors import ApiError
 from podberth.kube.flow import BIND, EVENT, EVICT, STATUS, Lane
-from podberth.kube.protobuf import MEDIA_TYPE as PROTOBUF
-from podberth.kube.protobuf import envelope, integer, kept_integer, kept_text, message, text
 from podberth.kube.resources import EVENTS, PODS, Resource
 
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+MAGIC = b"k8s\x00"
+_VARINT, _BYTES = 0, 2
 NOTE_BYTES = 1024  # events.k8s.io refuses longer notes (validation: noteLengthLimit)
 NAME_BYTES = 253  # an object's name is a DNS subdomain
 BIND_SECONDS = 65.0  # a slow webhook, a slow etcd: an API server gives up after 60 s, and closing would make it do so
@@ -47,7 +48,7 @@ _versioned = msgspec.json.Decoder(_Versioned)
 
 
 class PodRef(msgspec.Struct, frozen=True, gc=False):
-    """Which pod: the uid keeps a request from hitting a namesake created since."""
+    """A pod that a request is about: the uid keeps it from hitting a namesake created since."""
 
     namespace: str
     name: str
@@ -55,23 +56,48 @@ class PodRef(msgspec.Struct, frozen=True, gc=False):
     resource_version: str = ""
 
 
+class _LiveMeta(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+    deletion_timestamp: str | None = None
+
+
+class _LiveSpec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class LivePod(msgspec.Struct):
+    """A pod as it is in the API now: whether it is still the one that was meant, and its node."""
+
+    metadata: _LiveMeta
+    spec: _LiveSpec = msgspec.field(default_factory=_LiveSpec)
+
+
+_live_pod = msgspec.json.Decoder(LivePod)
+
+
+def live_pod(answer: bytes) -> LivePod:
+    """Return the pod that an answer to a GET shows. Raises Unreachable for an answer that is no pod."""
+    return read_answer(answer, _live_pod.decode)
+
+
 CHANGED = frozenset((409, 422))
 """Answers to a patch: the object has changed, or another of its name has come (422: its UID differs)."""
 
 
 def micro_time(moment: float | None = None) -> str:
-    """A metav1.MicroTime of seconds since the epoch, by default now: RFC 3339 in UTC with six digits."""
+    """Return a metav1.MicroTime of seconds since the epoch, by default now: RFC 3339 in UTC with six digits."""
     when = datetime.fromtimestamp(time.time() if moment is None else moment, UTC)
     return f"{when.isoformat(timespec='microseconds')[:-6]}Z"  # a fifth of what strftime takes
 
 
 def meta_time(moment: float) -> str:
-    """A metav1.Time of seconds since the epoch: RFC 3339 in UTC, in whole seconds."""
+    """Return a metav1.Time of seconds since the epoch: RFC 3339 in UTC, in whole seconds."""
     return f"{micro_time(int(moment))[:-8]}Z"
 
 
 def pod_path(pod: PodRef, subresource: str | None = None) -> str:
-    """The pod's path or its subresource's."""
+    """Return the pod's path or its subresource's."""
     return PODS.path(pod.namespace, pod.name, subresource)
 
 
@@ -87,7 +113,7 @@ def binding(pod: PodRef, node: str) -> tuple[str, bytes]:
 
 
 def protobuf_binding(pod: PodRef, node: str) -> bytes:
-    """The body of a Binding in protobuf (core/v1 Binding: metadata 1, target 2)."""
+    """Return the body of a Binding in protobuf (core/v1 Binding: metadata 1, target 2)."""
     metadata = text(1, pod.name) + kept_text(3, pod.namespace) + text(5, pod.uid)
     return envelope("v1", "Binding", message(1, metadata) + message(2, kept_text(1, "Node") + text(3, node)))
 
@@ -106,7 +132,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     instance: str
 
     def json(self) -> bytes:
-        """The body of a POST."""
+        """Return the body of a POST."""
         about = self.about
         regarding = {
             "apiVersion": "v1",
@@ -133,7 +159,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         return _encode(body)
 
     def protobuf(self) -> bytes:
-        """The body in protobuf (events.k8s.io/v1 Event, core/v1 ObjectReference, meta/v1 MicroTime)."""
+        """Return the body in protobuf (events.k8s.io/v1 Event, core/v1 ObjectReference, meta/v1 MicroTime)."""
         about = self.about
         seconds, micros = divmod(self.moment, 1_000_000)
         namespace = about.namespace
@@ -171,7 +197,7 @@ def event(
     instance: str,
     moment: float,
 ) -> Event:
-    """An Event regarding the pod.
+    """Return an Event regarding the pod.
 
     `kind` is Normal or Warning, `controller` the profile's schedulerName, `instance` names this process (at most 128
     bytes), `moment` seconds since the epoch. The note is cut to 1024 bytes between characters. The name is unique in
@@ -197,7 +223,7 @@ def event_name(pod: str) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """At most `limit` bytes of UTF-8, cut between characters, with `...` where something is missing."""
+    """Return at most `limit` bytes of UTF-8, cut between characters, with `...` where something is missing."""
     encoded = text.encode("utf-8", "replace")
     if len(encoded) <= limit:
         return encoded.decode("utf-8")
@@ -250,7 +276,7 @@ def nomination_patch(pod: PodRef, node: str) -> tuple[str, bytes]:
 
 
 def _at_version(pod: PodRef) -> dict[str, str]:
-    """The metadata of a patch of this very pod, as it was."""
+    """Return the metadata of a patch of this very pod, as it was."""
     return {"uid": pod.uid, "resourceVersion": pod.resource_version} if pod.resource_version else {"uid": pod.uid}
 
 
@@ -391,7 +417,7 @@ async def create_object(client: Client, path: str, body: bytes, *, since: float 
 
 
 def _version_of(answer: bytes) -> str:
-    """The resourceVersion of the object that was written. Raises Unreachable for an answer that is no object."""
+    """Return the resourceVersion of the object that was written. Raises Unreachable for an answer that is no object."""
     return read_answer(answer, _versioned.decode).metadata.resource_version
 
 
@@ -404,3 +430,60 @@ async def delete_pod(client: Client, pod: PodRef) -> None:
     """Delete a pod (preemption's victim)."""
     path, body = deletion(pod)
     await client.delete(path, body, lane=EVICT)
+
+
+# -- Kubernetes' protobuf encoding, as far as these writes need it -------------------------------------------------
+#
+# Messages are put together field by field; the numbers are those of generated.proto of k8s.io/api and
+# k8s.io/apimachinery. On the wire every object is in an envelope: four bytes and a runtime.Unknown that names its kind.
+# Answers are JSON.
+
+
+def varint(number: int) -> bytes:
+    """Return the bytes of a number from 0 on, seven bits a byte, the least first."""
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+_LENGTHS = tuple(varint(length) for length in range(2048))
+_KEYS = tuple(bytes((field << 3 | _BYTES,)) for field in range(16))
+"""The keys of fields that are bytes. Keys and lengths are looked up, since a pod's two bodies have forty of both."""
+
+
+def integer(field: int, number: int) -> bytes:
+    """Return a field that holds a number from 0 on. `field` is at most 15, here and below: its key is one byte."""
+    return bytes((field << 3 | _VARINT,)) + varint(number)
+
+
+def message(field: int, body: bytes) -> bytes:
+    """Return a field that holds a message, or bytes."""
+    length = len(body)
+    return _KEYS[field] + (_LENGTHS[length] if length < 2048 else varint(length)) + body
+
+
+def text(field: int, value: str) -> bytes:
+    """Return a field that holds a string; nothing for an empty one, which is what its absence means."""
+    if not value:
+        return b""
+    body = value.encode()
+    length = len(body)
+    return _KEYS[field] + (_LENGTHS[length] if length < 2048 else varint(length)) + body
+
+
+kept_text = lru_cache(1024)(text)
+kept_integer = lru_cache(1024)(integer)
+"""For texts and numbers that come again and again: their bytes are kept."""
+
+
+def envelope(api_version: str, kind: str, body: bytes) -> bytes:
+    """Return an object as a request's body (runtime.Unknown: typeMeta 1, raw 2)."""
+    return _head(api_version, kind) + message(2, body)
+
+
+@lru_cache(16)
+def _head(api_version: str, kind: str) -> bytes:
+    return MAGIC + message(1, text(1, api_version) + text(2, kind))

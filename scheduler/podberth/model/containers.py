@@ -49,17 +49,17 @@ def read_spec(shape: PodShape, pod: wire.Pod, count: Count) -> None:
     spec = pod.spec
     warnings: list[str] = []
     containers = (*(spec.init_containers or ()), *spec.containers)
-    count.allows(len(containers), count.limits.containers, "containers")
+    count.allows(len(containers), "containers", "containers")
     resources = _pod_resources(pod, warnings)
     nano = pod_requests(resources, with_status=True)
     shape.requests = in_units(nano)
-    count.allows(len(shape.requests), count.limits.resources, "resources requested")
+    count.allows(len(shape.requests), "resources", "resources requested")
     shape.scoring = scoring_requests(resources, shape.requests)
     shape.nonzero = nonzero_requests(resources, nano)
     shape.host_ports = _host_ports(spec)
-    count.allows(len(shape.host_ports), count.limits.host_ports, "host ports")
+    count.allows(len(shape.host_ports), "host_ports", "host ports")
     volumes = spec.volumes or []
-    count.allows(len(volumes), count.limits.volumes, "volumes")
+    count.allows(len(volumes), "volumes", "volumes")
     images = [c.image for c in containers] + [v.image.reference for v in volumes if v.image is not None]
     shape.images = tuple(map(normalised_image, images[: count.limits.containers + count.limits.volumes]))
     shape.volumes = read_volumes(volumes)

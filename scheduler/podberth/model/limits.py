@@ -10,6 +10,7 @@ kube-scheduler has no such limits; docs/equal.md has them among the differences.
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import fields
 
 from podberth.model import wire
 
@@ -44,8 +45,21 @@ class Limits(Struct, forbid_unknown_fields=True, rename="camel", frozen=True, gc
 
 LIMITS = Limits()
 """The largest pods that public charts show have fewer than 20 terms."""
+NAMES = {one.name: one.encode_name for one in fields(Limits)}
+"""Limits by their fields, as a configuration names them."""
 TOO_LARGE = "Limits"
 """What stands where a plugin is named that holds a pod out of the queue."""
+
+
+class Excess(Struct, frozen=True, gc=False):
+    """A limit that an object is beyond."""
+
+    limit: str
+    """As a configuration names it."""
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class Count:
@@ -55,30 +69,31 @@ class Count:
 
     def __init__(self, limits: Limits = LIMITS) -> None:
         self.limits = limits
-        self.excess: str | None = None
+        self.excess: Excess | None = None
         self._values = 0
 
-    def allows(self, number: int, most: int, what: str) -> bool:
-        """Return whether so many are within a limit."""
+    def allows(self, number: int, limit: str, what: str) -> bool:
+        """Return whether so many are within a limit, which is named by its field of `Limits`."""
+        most: int = getattr(self.limits, limit)
         if number <= most:
             return True
         if self.excess is None:
-            self.excess = f"too large for this scheduler: {number:,} {what}, at most {most:,}"
+            text = f"too large for this scheduler: {number:,} {what}, at most {most:,}"
+            self.excess = Excess(NAMES[limit], text)
         return False
 
     def allows_requirements(self, requirements: Sequence[wire.Requirement], where: str, more: int = 0) -> bool:
         """Return whether the requirements of one selector are within the limits, and `more` that it has beside them."""
-        limits = self.limits
         number = len(requirements) + more
-        if not self.allows(number, limits.selector_requirements, f"requirements in {where}"):
+        if not self.allows(number, "selector_requirements", f"requirements in {where}"):
             return False
         for one in requirements:
             values = len(one.values or ())
-            if not self.allows(values, limits.requirement_values, f"values of {one.key} in {where}"):
+            if not self.allows(values, "requirement_values", f"values of {one.key} in {where}"):
                 return False
             number += values
         self._values += number
-        return self.allows(self._values, limits.values_in_all, "requirements and values in all terms")
+        return self.allows(self._values, "values_in_all", "requirements and values in all terms")
 
     def allows_selector(self, selector: wire.LabelSelector | None, where: str, more: int = 0) -> bool:
         """As `allows_requirements`."""
@@ -91,7 +106,7 @@ class Count:
         """Return whether one term of inter-pod affinity is within the limits."""
         namespaces = len(term.namespaces or ())
         return (
-            self.allows(namespaces, self.limits.requirement_values, "namespaces in an affinity term")
+            self.allows(namespaces, "requirement_values", "namespaces in an affinity term")
             and self.allows_selector(term.label_selector, "an affinity term")
             and self.allows_selector(term.namespace_selector, "an affinity term's namespaceSelector", namespaces)
         )

@@ -76,7 +76,7 @@ def parse_selecting(kind: str, wired: wire.PodSelecting, interner: Interner) -> 
             selector = _parsed(kind, text, count)
         except SelectorError as error:
             problem = str(error)
-        problem = problem or count.excess
+        problem = problem or (None if count.excess is None else count.excess.text)
     built = SelectingObject(kind, meta.namespace, meta.name, meta.uid, meta.resource_version, selector, problem)
     if kind == "PodDisruptionBudget":
         said = wire.present(wired.status)
@@ -94,7 +94,7 @@ def _parsed(kind: str, text: bytes, count: Count) -> LabelSelector:
     if kind in BY_MAP:
         # Nothing is checked of a map, and an empty one selects nothing.
         labels = sorted(wire.texts_decoder.decode(text).items())
-        if not count.allows(len(labels), most, "labels in spec.selector"):
+        if not count.allows(len(labels), "selector_requirements", "labels in spec.selector"):
             labels = labels[:most]
         found = tuple([Requirement(key, "In", frozenset((value,))) for key, value in labels])
         return LabelSelector(found) if found else NOTHING

@@ -16,7 +16,7 @@ from podberth.model import wire
 from podberth.model.annotated import NOTHING_READ, AnnotationError, AnnotationsRead, Mode, affinity_of, carries, kept
 from podberth.model.containers import reports, resize_infeasible
 from podberth.model.lasting import Lasting, expected_text, lasting
-from podberth.model.limits import LIMITS, Count, Limits
+from podberth.model.limits import LIMITS, Count, Excess, Limits
 from podberth.model.pod_devices import required_features
 from podberth.model.pod_group import GroupKey, group_of
 from podberth.model.promise import annotation_text
@@ -75,7 +75,7 @@ class Pod(Struct, gc=False, weakref=False):
     """The pod group that it names, in its spec or by the label of scheduler-plugins. `PodGroups.of`: if it counts."""
     lasts: Lasting | None = None
     """How long it runs; None: until somebody removes it."""
-    too_large: str | None = None
+    too_large: Excess | None = None
     """Which limit it is beyond (`podberth/model/limits.py`), so that it is not tried; None: none."""
 
     @property
@@ -339,7 +339,7 @@ def parse_pod(pod: wire.Pod, interner: Interner) -> Pod:
     labels, too_large = interner.labels(meta.labels), None
     if len(labels) > interner.limits.labels:
         count = Count(interner.limits)
-        count.allows(len(labels), interner.limits.labels, "labels")
+        count.allows(len(labels), "labels", "labels")
         labels, too_large = dict(sorted(labels.items())[: interner.limits.labels]), count.excess
     group = group_of(meta.namespace, wire.present(spec.scheduling_group), labels)
     shape = interner.shape(pod, annotation_text(annotations), in_group=group is not None)

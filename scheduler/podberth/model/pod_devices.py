@@ -46,7 +46,7 @@ def pod_claims(spec: wire.PodSpec, count: Count) -> tuple[PodClaim, ...]:
     if not text:
         return ()
     claims, most = claims_of(_claims_decoder.decode(text)), count.limits.resource_claims
-    return claims if count.allows(len(claims), most, "resource claims") else claims[:most]
+    return claims if count.allows(len(claims), "resource_claims", "resource claims") else claims[:most]
 
 
 def claims_of(written: Iterable[wire.PodClaim]) -> tuple[PodClaim, ...]:

@@ -148,7 +148,7 @@ def parse_coscheduling_group(raw: bytes, interner: Interner) -> PodGroup:
     resources: dict[str, int] | None = None
     problems: list[str] = []
     count = Count(interner.limits)
-    count.allows(len(spec.min_resources or ()), count.limits.resources, "resources in minResources")
+    count.allows(len(spec.min_resources or ()), "resources", "resources in minResources")
     if spec.min_resources is not None:
         nano, problems = parse_amounts(spec.min_resources, "spec.minResources")
         resources = in_units(nano)
@@ -167,7 +167,7 @@ def parse_coscheduling_group(raw: bytes, interner: Interner) -> PodGroup:
         required_topology=required,
         preferred_topology=preferred,
         problems=tuple(problems),
-        too_large=count.excess,
+        too_large=None if count.excess is None else count.excess.text,
     )
 
 

@@ -6,6 +6,7 @@ Next stage: `podberth.model.shape_parse` reads it.
 from collections.abc import Iterable, Mapping, Sequence
 
 from podberth.model.affinity import Terms, WeightedTerms
+from podberth.model.limits import Excess
 from podberth.model.pod_devices import DeviceContainer, PodClaim
 from podberth.model.promise import DECLINED, OWN, NodeRequirement, Promise
 from podberth.model.selectors import NodeSelector, NodeSelectorTerm, Requirement
@@ -91,7 +92,7 @@ class PodShape:
     problem: str | None
     """Why the pod can't be scheduled at all (its terms don't parse)."""
     warnings: tuple[str, ...]
-    too_large: str | None
+    too_large: Excess | None
     """Which limit the pod is beyond (`podberth/model/limits.py`); None: none. What is left out of it, nobody sees."""
     volumes: PodVolumes
     """Claims and disks."""

@@ -40,7 +40,7 @@ _tolerations_decoder = msgspec.json.Decoder(list[wire.Toleration])
 
 def _node_selector(labels: dict[str, str], count: Count) -> tuple[Requirement, ...]:
     most = count.limits.selector_requirements
-    if not count.allows(len(labels), most, "labels in spec.nodeSelector"):
+    if not count.allows(len(labels), "selector_requirements", "labels in spec.nodeSelector"):
         labels = dict(list(labels.items())[:most])
     only = {value: frozenset((value,)) for value in set(labels.values())}
     return tuple([Requirement(key, "In", only[value]) for key, value in labels.items()])
@@ -76,7 +76,7 @@ def parse_shape(
     shape.in_group = in_group
     shape.annotation_problem = None
     length = sum(map(len, annotations.values()))
-    fits = count.allows(length, limits.annotation_bytes, "characters of annotations that plugins read")
+    fits = count.allows(length, "annotation_bytes", "characters of annotations that plugins read")
     shape.annotations = annotations if fits else _NO_ANNOTATIONS
     if alike.spec is not None:
         shape.take_over(alike.spec, OF_SPEC)
@@ -105,6 +105,6 @@ def _steps(shape: PodShape) -> int:
 def _tolerations(raw: msgspec.Raw, count: Count) -> tuple[Toleration, ...]:
     text = wire.present(raw)
     decoded = _tolerations_decoder.decode(text) if text else []
-    if not count.allows(len(decoded), count.limits.tolerations, "tolerations"):
+    if not count.allows(len(decoded), "tolerations", "tolerations"):
         decoded = decoded[: count.limits.tolerations]
     return tolerations_of(Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "") for t in decoded)

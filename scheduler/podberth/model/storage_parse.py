@@ -172,7 +172,7 @@ def _label_selector(
         return None, None
     count = Count(limits)
     if not count.allows_selector(selector, path):
-        return None, count.excess
+        return None, str(count.excess)
     try:
         return parse_label_selector(selector, path), None
     except SelectorError as error:

@@ -65,7 +65,7 @@ def read_terms(shape: PodShape, affinity: bytes, spread: bytes, problem: str | N
         if near is not None or far is not None:
             written = [one for each in (near, far) if each for one in (*(each.required or ()), *(each.preferred or ()))]
             left = len(written)
-            if not count.allows(left, limits.affinity_terms, "affinity terms"):
+            if not count.allows(left, "affinity_terms", "affinity terms"):
                 left = limits.affinity_terms
             attracts, preferred, left = _pod_terms(shape.namespace, near, _NEAR, 1, count, left)
             repels, others, left = _pod_terms(shape.namespace, far, _FAR, -1, count, left)
@@ -89,7 +89,7 @@ def _read_node_terms(shape: PodShape, asked: wire.NodeAffinity | None, count: Co
         return
     required = None if asked.required is None else asked.required.node_selector_terms or ()
     preferred = asked.preferred or ()
-    count.allows(len(required or ()) + len(preferred), count.limits.node_terms, "node affinity terms")
+    count.allows(len(required or ()) + len(preferred), "node_terms", "node affinity terms")
     if required is not None:
         some = required[: count.limits.node_terms]
         shape.required_node_affinity = node_selector_of(
@@ -128,7 +128,7 @@ def _pod_terms(
 def _constraints(written: Sequence[wire.TopologySpreadConstraint], count: Count) -> tuple[SpreadConstraint, ...]:
     """Raises SelectorError."""
     most = count.limits.spread_constraints
-    count.allows(len(written), most, "topology spread constraints")
+    count.allows(len(written), "spread_constraints", "topology spread constraints")
     return tuple(
         [
             parse_spread_constraint(one, f"{_SPREAD}[{i}]")

@@ -1,12 +1,12 @@
-"""Upstream: plugins/nodevolumelimits (csi.go). What is attached where is counted in `podberth.cache.attachments`."""
+"""Upstream: plugins/nodevolumelimits (csi.go). What is attached where is counted in `podberth.cache.volumes`."""
 
 from collections.abc import Collection
 
 import numpy as np
 
-from podberth.cache.attachments import NOT_INSTALLED, of_translated
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
+from podberth.cache.volumes import NOT_INSTALLED, of_translated
 from podberth.framework.events import ClusterEvent
 from podberth.framework.plugin import NO_POINTS, PODS_HERE, SKIPPABLE, VOLUMES, OtherObject, Plugin
 from podberth.framework.status import Reason, Rejections, Unresolvable, Unschedulable

@@ -14,8 +14,7 @@ from podberth.app.writer import MOST_SENT, SEND_AGAIN, SETTLED, Bindings
 from podberth.engine.instructions import Bind, Withdraw
 from podberth.engine.stimuli import BindFailed, BindWithdrawn, Bound, Stimulus
 from podberth.framework.decision import Decision
-from podberth.kube.answers import of_an_api_server
-from podberth.kube.client import Client
+from podberth.kube.client import Client, of_an_api_server
 from podberth.kube.errors import ApiError, Cause, Details, Unreachable
 from podberth.kube.flow import BIND, CONFIRM, Lane
 from podberth.model import wire

@@ -12,7 +12,7 @@ import pytest
 from podberth.app.endpoints import endpoints
 from podberth.app.evictor.launch import Post
 from podberth.app.metrics import KEPT_NODES
-from podberth.cache.kept_room import KeptRoom
+from podberth.cache.reservations import ReservedRoom
 from podberth.engine.engine import Engine
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
@@ -98,14 +98,14 @@ def test_nodes_on_which_room_is_kept() -> None:
         args = {"reservation": {"afterSeconds": 0}}
         profiles.append({"schedulerName": name, "pluginConfig": [{"name": "GangScheduling", "args": args}]})
     engine = Engine(build(decode(configuration(profiles=profiles)), registry()))
-    room = KeptRoom(GroupKey("ns", "g"), "GangScheduling", 0, {}, None, (), False, False, 0.0, 0.0, 60.0, "")
+    room = ReservedRoom(GroupKey("ns", "g"), "GangScheduling", 0, {}, None, (), False, False, 0.0, 0.0, 60.0, "")
     room.rows = np.arange(3)
-    engine.cluster.kept_room.put("keeps", room)
+    engine.cluster.reservations.put("keeps", room)
     nothing = SimpleNamespace(instruments=list)
-    writer = SimpleNamespace(written=None)
-    scheduler: Any = SimpleNamespace(engine=engine, meter=nothing, sources=nothing, writer=writer, led=False)
+    scheduler: Any = SimpleNamespace(engine=engine, meter=nothing, sources=nothing, led=False)
+    scheduler.writer, scheduler.watch = None, SimpleNamespace(too_large=None)
     reloader: Any = SimpleNamespace(notes=dict, instruments=list)
     comparer: Any = SimpleNamespace(found=None)
     made = endpoints(cast(Client, None), scheduler, None, reloader, comparer, cast(Any, None))
-    (gauge,) = [one for one in made.instruments() if one.family is KEPT_NODES]
+    (gauge,) = [one for one in made.instruments() if one and one.family is KEPT_NODES]
     assert gauge.read().values == {("keeps",): 3.0, ("has-none",): 0.0}

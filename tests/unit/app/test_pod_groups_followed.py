@@ -13,6 +13,7 @@ from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError
+from podberth.kube.lease import Elector
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource
 from podberth.model.pod_group import COSCHEDULING, NATIVE, GroupKey
@@ -51,10 +52,10 @@ class Server:
 class Followed:
     """A scheduler whose reflectors list when they are told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, elector: Elector | None = None) -> None:
         config = decode(configuration())
         self.server = Server()
-        self.scheduler = Scheduler(cast(Client, self.server), build(config, registry()), config)
+        self.scheduler = Scheduler(cast(Client, self.server), build(config, registry()), config, elector=elector)
 
     async def lists(self, resource: Resource, answer: Answer) -> set[str]:
         """The kind is listed, with this answer; which APIs count then."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import msgspec
@@ -18,10 +19,11 @@ from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import Gone, Put, Stimulus
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
-from podberth.kube.changes import Counts, Deleted
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
-from podberth.kube.known_objects import KnownObjects
+from podberth.kube.lease import Elector
+from podberth.kube.listwatch import Counts, KnownObjects
+from podberth.kube.objects import Deleted
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import NAMESPACES, NODES, PODS, Resource
 from podberth.model import wire
@@ -344,3 +346,55 @@ def told(name: str, namespace: str) -> dict[str, Any]:
     made: dict[str, Any] = pod(name, uid=name, namespace=namespace)
     made["metadata"]["resourceVersion"] = "5"
     return made
+
+
+async def test_pods_beyond_a_limit_are_counted_by_limit() -> None:
+    """Once each, waiting and placed; not those that wait for others. One Event for each that has a node."""
+    waits, others, placed = told("waits", "team"), told("others", "team"), told("placed", "team")
+    others["spec"]["schedulerName"] = "other"
+    placed["spec"] |= {"nodeName": "n", "schedulerName": "other"}
+    for one in (waits, others, placed):
+        one["spec"]["tolerations"] = [{"key": f"k{i}"} for i in range(129)]
+    world = Followed()
+    said: list[tuple[str, str]] = []
+    world.scheduler.writer.placed_too_large = lambda pod, profile: said.append((pod.name, profile))  # type: ignore[method-assign]
+    for _ in range(2):
+        await world.lists(PODS, [waits, others, placed, told("small", "team")])
+    found = {("tolerations", "waiting"): 1.0, ("tolerations", "placed"): 1.0}
+    assert world.scheduler.watch.too_large.read().values == found
+    assert said == [("placed", "berth")]
+    bound = {
+        **waits,
+        "metadata": {**waits["metadata"], "resourceVersion": "6"},
+        "spec": {**waits["spec"], "nodeName": "n"},
+    }
+    await world.lists(PODS, [bound, others])
+    assert world.scheduler.watch.too_large.read().values == {**found, ("tolerations", "placed"): 2.0}
+    assert list(world.scheduler.watch.placed_too_large) == ["waits"]
+
+
+class Elected:
+    """An elector that wins at once."""
+
+    identity = "us"
+    leading = True
+
+    @property
+    def term(self) -> Elected:
+        return self
+
+    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        await work()
+
+
+async def test_who_is_elected_tells_of_placed_pods_beyond_a_limit() -> None:
+    """Who stands by says nothing, and the former leader may have been none of ours."""
+    placed = told("placed", "team")
+    placed["spec"] |= {"nodeName": "n", "tolerations": [{"key": f"k{i}"} for i in range(129)]}
+    world = Followed(cast(Elector, Elected()))
+    said: list[str] = []
+    world.scheduler.writer.placed_too_large = lambda pod, profile: said.append(pod.name)  # type: ignore[method-assign]
+    await world.lists(PODS, [placed])
+    assert said == []
+    await world.scheduler.lead_in_turn(asyncio.create_task(asyncio.sleep(0)), 0.0)
+    assert said == ["placed"]

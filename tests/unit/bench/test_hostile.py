@@ -23,7 +23,7 @@ from bench.hostile.row import Row
 from bench.hostile.scenario import ONE, Scenario, Write, one, put
 from bench.hostile.search import climb, recipes
 from bench.hostile.shapes import SCENARIOS
-from podberth.kube.beside import LARGE_BYTES
+from podberth.kube.reflector import LARGE_BYTES
 
 NODES = 100
 TURN = 2.5 * ONE["turn_ms"] / 1000

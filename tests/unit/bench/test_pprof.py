@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 
 from bench.pprof import read
-from podberth.kube.protobuf import integer, message, varint
+from podberth.kube.writes import integer, message, varint
 
 
 def test_a_profile() -> None:

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from podberth.cache.attachments import Attachments
 from podberth.cache.cluster import Cluster
-from podberth.cache.without_pods import WithoutPods
+from podberth.cache.rebuild import WithoutPods
+from podberth.cache.volumes import Attachments
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from tests.builders import Object, node, pod

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from podberth.cache.cluster import Cluster
-from podberth.cache.validate_devices import validate_devices
+from podberth.cache.validate import validate_devices
 from podberth.model import wire
 from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
 from podberth.model.kinds import Decoder

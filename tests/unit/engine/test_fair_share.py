@@ -159,7 +159,7 @@ def test_a_search_that_is_given_up() -> None:
 
 def test_thousands_of_namespaces() -> None:
     """Nobody goes through all of them for each attempt; those that have paid are dropped."""
-    shares = FairShare({})
+    shares = FairShare()
     costs = []
 
     def attempts() -> None:

@@ -7,7 +7,7 @@ import pytest
 from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Instruction
 from podberth.engine.queue.fair_share import PAID_OFF, SHARE
-from podberth.engine.queue.group_entry import Entry
+from podberth.engine.queue.groups import Entry
 from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import Follows
 from podberth.model.pod_group import NATIVE, GroupKey
@@ -144,6 +144,7 @@ def test_one_after_the_other(waiting: Harness) -> None:
     assert waiting.engine.queue.counts()[Place.UNSCHEDULABLE] == 4
 
 
+@pytest.mark.usefixtures("pod_by_pod")
 def test_something_happens_while_it_is_tried() -> None:
     """Events may come between its pods."""
     harness = Harness()

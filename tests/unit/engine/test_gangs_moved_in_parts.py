@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from podberth.engine.binding_table import State
 from podberth.engine.history import Stories
-from podberth.engine.queue.group_entry import in_order
+from podberth.engine.queue.groups import in_order
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.stimuli import Follows
 from podberth.model.pod_group import NATIVE

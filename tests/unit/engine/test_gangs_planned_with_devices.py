@@ -44,7 +44,7 @@ def test_room_is_kept_where_devices_become_free() -> None:
     kept = "room is kept for it on 2 nodes until 2026-01-01T00:26:40Z, it should have it all by 2026-01-01T00:20:00Z"
     assert conditions(said)[0][2].endswith(f", {kept}")
     assert events(said) == [("RoomKept", kept)]
-    (room,) = harness.engine.cluster.kept_room.by_profile.values()
+    (room,) = harness.engine.cluster.reservations.by_profile.values()
     assert sorted(room.planned.values()) == ["n0", "n1"]
     assert len(harness.engine.cluster.devices.allocated) == 3, "nothing is given back but in a dry run"
     settled(harness)

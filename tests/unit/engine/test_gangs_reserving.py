@@ -116,7 +116,7 @@ def test_the_gang_starts_as_soon_as_its_room_is_free(busy: Harness) -> None:
     busy.gone("Pod", "b")
     said = busy.cycles()
     assert sorted(bound(said)) == ["train-0", "train-1"]
-    assert not busy.engine.cluster.kept_room
+    assert not busy.engine.cluster.reservations
     assert validate(busy.engine.cluster) == []
 
 
@@ -191,7 +191,7 @@ def test_a_gang_that_never_fits_has_no_room(busy: Harness) -> None:
     said = waiting(busy, min_count=3)
     why = "no room is kept for it: there is too little room even if all pods end that may"
     assert conditions(said)[0][2].endswith(why)
-    assert not busy.engine.cluster.kept_room
+    assert not busy.engine.cluster.reservations
 
 
 def test_the_owners_word_counts_where_the_profile_trusts_it() -> None:
@@ -224,7 +224,7 @@ def test_no_more_of_the_nodes() -> None:
     assert conditions(said)[0][2].endswith(
         "no room is kept for it: it needs 2 nodes, more than 50% of all (percentageOfNodes)"
     )
-    assert not harness.engine.cluster.kept_room
+    assert not harness.engine.cluster.reservations
 
 
 def test_no_lower_priority() -> None:
@@ -276,14 +276,14 @@ def test_room_that_ends_while_it_is_looked_for_anew() -> None:
         harness.put(*(node(f"n{i}") for i in range(8)))
         harness.put(*(running(f"p{i}", f"n{i}", lasts=300 + 10 * i) for i in range(8)))
         waiting(harness, min_count=3)
-        assert harness.engine.cluster.kept_room.by_profile
+        assert harness.engine.cluster.reservations.by_profile
         harness.tick(60.5)
         harness.put(node("tiny", "1"))
         for _ in range(turns):
             harness.cycle()
         harness.tick(0.6)
         harness.cycles()
-        assert not harness.engine.cluster.kept_room.by_profile
+        assert not harness.engine.cluster.reservations.by_profile
 
 
 def test_a_gang_of_higher_priority_has_it_instead(busy: Harness) -> None:
@@ -291,7 +291,7 @@ def test_a_gang_of_higher_priority_has_it_instead(busy: Harness) -> None:
     busy.put(group("urgent", priority=5))
     busy.put(*(member(f"urgent-{i}", "4", "urgent", priority=5, preemptionPolicy="Never") for i in range(2)))
     assert [reason for reason, _ in events(busy.cycles())] == ["RoomKept"]
-    (room,) = busy.engine.cluster.kept_room.by_profile.values()
+    (room,) = busy.engine.cluster.reservations.by_profile.values()
     assert room.group.name == "urgent"
     busy.put(group("third"), *(member(f"third-{i}", "4", "third") for i in range(2)))
     assert events(busy.cycles()) == []
@@ -300,10 +300,10 @@ def test_a_gang_of_higher_priority_has_it_instead(busy: Harness) -> None:
 @pytest.mark.parametrize("how", ["group", "pod"])
 def test_who_does_not_wait_any_more_has_no_room(busy: Harness, how: str) -> None:
     waiting(busy)
-    assert busy.engine.cluster.kept_room
+    assert busy.engine.cluster.reservations
     busy.gone(*(("PodGroup", "train") if how == "group" else ("Pod", "train-0")))
     busy.cycles()
-    assert not busy.engine.cluster.kept_room
+    assert not busy.engine.cluster.reservations
 
 
 def test_a_node_that_goes_has_the_room_looked_for_again(busy: Harness) -> None:
@@ -313,7 +313,7 @@ def test_a_node_that_goes_has_the_room_looked_for_again(busy: Harness) -> None:
     busy.gone("Node", "n0")
     busy.tick(10.0)
     said = busy.cycles()
-    (room,) = busy.engine.cluster.kept_room.by_profile.values()
+    (room,) = busy.engine.cluster.reservations.by_profile.values()
     assert sorted(room.names) == ["n1", "n3"]
     assert "RoomKept" not in [reason for reason, _ in events(said)], "it is the same reservation"
     assert room.expires == 1600.0
@@ -329,12 +329,12 @@ def test_who_ends_sooner_than_declared_makes_the_promise_sooner() -> None:
     harness.tick(30.0)
     harness.gone("Pod", "p1")
     harness.cycles()
-    (room,) = harness.engine.cluster.kept_room.by_profile.values()
+    (room,) = harness.engine.cluster.reservations.by_profile.values()
     assert (room.until, room.found) == (EPOCH + 1301.0, 1000.0)
     harness.tick(31.0)
     harness.gone("Pod", "long")
     harness.cycles()
-    (room,) = harness.engine.cluster.kept_room.by_profile.values()
+    (room,) = harness.engine.cluster.reservations.by_profile.values()
     assert (room.until, room.found) == (EPOCH + 1300.0, 1061.0)
 
 
@@ -344,7 +344,7 @@ def test_who_is_late_is_waited_for_a_little_longer(busy: Harness) -> None:
     busy.tick(201.0)
     busy.gone("Pod", "a")
     busy.cycles()
-    (room,) = busy.engine.cluster.kept_room.by_profile.values()
+    (room,) = busy.engine.cluster.reservations.by_profile.values()
     assert room.until == EPOCH + 1201.0 + 30.0
 
 
@@ -363,7 +363,7 @@ def test_it_is_kept_where_it_is_there_first() -> None:
     harness.put(*(node(f"n{i}") for i in range(8)))
     harness.put(*(running(f"p{i}", f"n{i}", lasts=100 + 10 * i) for i in range(8)))
     waiting(harness, min_count=3)
-    (room,) = harness.engine.cluster.kept_room.by_profile.values()
+    (room,) = harness.engine.cluster.reservations.by_profile.values()
     assert (room.until, sorted(room.names)) == (EPOCH + 1120.0, ["n0", "n1", "n2"])
 
 
@@ -383,7 +383,7 @@ def test_after_a_reload_without_the_argument_nothing_is_kept(busy: Harness) -> N
     waiting(busy)
     plain = build(decode(configuration(profile())), registry())
     busy.engine.reconfigure(plain, 1.0, 10.0, busy.now)
-    assert not busy.engine.cluster.kept_room
+    assert not busy.engine.cluster.reservations
     assert isinstance(busy.engine, Engine)
 
 
@@ -422,7 +422,7 @@ def test_room_on_many_nodes_is_shared_out_in_parts(monkeypatch: pytest.MonkeyPat
         looked.clear()
         harness.cycle()
         most = max(most, looked["pods_on"])
-    room = harness.engine.cluster.kept_room.by_profile["berth"]
+    room = harness.engine.cluster.reservations.by_profile["berth"]
     assert len(room.rows) == many
     assert most <= many * 3 // 4
     harness.put(small("late", cpu="1", lasts=10_000))

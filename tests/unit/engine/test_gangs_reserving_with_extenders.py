@@ -45,7 +45,7 @@ def gang(harness: Harness, count: int, needed: int | None = None) -> None:
 def kept(harness: Harness) -> set[str]:
     """The nodes on which room is kept."""
     cluster = harness.engine.cluster
-    return {cluster.nodes.names[row] or "" for room in cluster.kept_room.by_profile.values() for row in room.rows}
+    return {cluster.nodes.names[row] or "" for room in cluster.reservations.by_profile.values() for row in room.rows}
 
 
 def said_of(said: list[Instruction]) -> str:

@@ -19,7 +19,7 @@ from podberth.framework.profiles import build
 from podberth.framework.sampling import Rotation
 from podberth.framework.verify import differences
 from podberth.model import wire
-from podberth.plugins.default_preemption.importance import Ranking
+from podberth.plugins.default_preemption.victims import Ranking
 from tests.builders import namespace
 from tests.registered import registry
 
@@ -298,8 +298,8 @@ def test_whoever_waits_on_would_be_told_the_same(monkeypatch: pytest.MonkeyPatch
             assert queued.written == ("Unschedulable", found.message, "")
         return waits
 
-    waits_on = queue.waking.waits_on
-    monkeypatch.setattr(queue.waking, "waits_on", judged)
+    waits_on = queue.waits_on
+    monkeypatch.setattr(queue, "waits_on", judged)
     for step in (*PRELUDE, *(_step(random) for _ in range(60))):
         world.harness.now += 2.0  # nobody backs off any more
         world.take(step)

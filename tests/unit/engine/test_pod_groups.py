@@ -2,7 +2,7 @@
 
 import pytest
 
-from podberth.cache.pod_groups import GroupState
+from podberth.cache.groups import GroupState
 from podberth.engine.instructions import Bind
 from podberth.engine.stimuli import Follows
 from podberth.framework.config import decode

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from podberth.framework import changes, storage_changes
-from podberth.framework.changes import Change
+from podberth.explain import changes
+from podberth.explain.changes import Change
 from podberth.model import wire
 from podberth.model.affinity import parse_affinity_term
 from podberth.model.selectors import parse_node_selector_term
@@ -80,19 +80,19 @@ def _carry_out(change: Change, incoming: Object, objects: list[Object]) -> None:
             _keep_taints(nodes[node], lambda taint: taint["key"] != key)
         case changes.Label(node, key, value):
             nodes[node]["metadata"]["labels"][key] = value
-        case storage_changes.CreateClass(name, provisioner):
+        case changes.CreateClass(name, provisioner):
             objects.append(storage_class(name, provisioner))
-        case storage_changes.CreateClaim(namespace, name, of, size):
+        case changes.CreateClaim(namespace, name, of, size):
             objects.append(claim(name, size, storage_class=of, namespace=namespace))
-        case storage_changes.RecreateClaim(_, name, of) | storage_changes.ReplaceVolume(_, name, of):
+        case changes.RecreateClaim(_, name, of) | changes.ReplaceVolume(_, name, of):
             made = _claim(objects, name)
             spec = {key: value for key, value in made["spec"].items() if key != "volumeName"}
             metadata = {"name": name, "namespace": made["metadata"]["namespace"], "uid": "again"}
             made.clear()
             made.update(kind="PersistentVolumeClaim", metadata=metadata, spec=spec | {"storageClassName": of})
-        case storage_changes.ShrinkClaim(_, name, size):
+        case changes.ShrinkClaim(_, name, size):
             _claim(objects, name)["spec"]["resources"]["requests"]["storage"] = str(size)
-        case storage_changes.ForgetNode(_, name):
+        case changes.ForgetNode(_, name):
             del _claim(objects, name)["metadata"]["annotations"][SELECTED]
         case changes.FreeClaim(name) | changes.MovePod(name):
             objects[:] = [each for each in objects if each["kind"] != "Pod" or _key(each) != name]

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from podberth.explain import changes
+from podberth.explain.changes import Change, Request
 from podberth.explain.explain import explain
 from podberth.explain.explanation import Explanation
 from podberth.explain.plugins import EXPLAINERS, explainer_of
 from podberth.explain.plugins.node_fields import NodeUnschedulableExplainer
-from podberth.framework import changes
-from podberth.framework.changes import Change, Request
 from podberth.framework.config import decode
 from podberth.framework.declaration import declaration_of, problems_of
 from podberth.framework.profiles import build

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from podberth.explain.changes import DropRequirement
 from podberth.explain.trial import applied, edited
-from podberth.framework.changes import DropRequirement
 from podberth.model.pod import Pod
 from tests.builders import namespace, node, pod
 from tests.unit.explain.carry_out import carried_out

@@ -19,11 +19,12 @@ import pytest
 from cryptography import x509
 
 from podberth.kube.connection import Connection, Tls
-from podberth.kube.errors import Unreachable
+from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.http1 import ConnectionPool, HttpConnection, Stream
 from tests.certificates import Authority
 from tests.unit.kube.conftest import ScriptedServer, until
 from tests.unit.kube.test_reflector import Cluster, reflecting
+from tests.unit.kube.test_streams import saying, serving
 from tests.unit.kube.wirekit import bookmark, listing
 
 LONG = 60.0
@@ -127,7 +128,7 @@ async def fails(wanted: Awaitable[object]) -> None:
 
 
 def lines() -> int:
-    """How many connections of clients there are that carry no stream, open or not."""
+    """Return how many connections of clients there are that carry no stream, open or not."""
     return sum(isinstance(one, HttpConnection) for one in gc.get_objects())
 
 
@@ -169,8 +170,24 @@ async def test_one_that_never_came_about(served: Served) -> None:
     await until(lambda: lines() == 0)
 
 
+@pytest.mark.usefixtures("without_collector")
+@pytest.mark.parametrize("streamed", [False, True], ids=["request", "stream"])
+async def test_a_refusal_keeps_nothing(streamed: bool) -> None:
+    """Once it was looked at, an error is gone, and the request whose frame it refers to."""
+    async with serving(saying(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")) as (_, client):
+        try:
+            if streamed:
+                async with client.stream("/w", idle=LONG):
+                    pass
+            else:
+                await client.get("/x")
+        except ApiError as error:
+            told = weakref.ref(error)
+        assert told() is None
+
+
 def streams() -> int:
-    """How many streams there are, open or not."""
+    """Return how many streams there are, open or not."""
     return sum(isinstance(one, Stream) for one in gc.get_objects())
 
 

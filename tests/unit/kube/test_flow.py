@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podberth.kube.backoff import Backoff
-from podberth.kube.flow import API, BIND, CONFIRM, EVICT, STATUS, WATCH, Bucket, Gate, Lane, Places, Throttle
+from podberth.kube.flow import API, BIND, CONFIRM, EVICT, STATUS, WATCH, Backoff, Bucket, Gate, Lane, Places, Throttle
 
 
 class VirtualTime:

@@ -15,15 +15,23 @@ from typing import Any
 import pytest
 import yaml
 
+from podberth.kube.connection import Connection
 from podberth.kube.errors import ConfigError
 from podberth.kube.kubeconfig import connect, in_cluster
 from tests.unit.kube.kubeconfigs import Authority, kubeconfig
 
 
+def authorization(found: Connection) -> str | None:
+    """The Authorization header of the next request."""
+    if found.credentials.due():
+        found.credentials.renew()
+    return found.credentials.header
+
+
 def test_a_context_gives_host_namespace_and_token(tmp_path: Path) -> None:
     """The plainest case; the slash at the server's end goes."""
     found = connect(kubeconfig(tmp_path, user={"token": "abc"}))
-    assert (found.host, found.namespace, found.authorization()) == ("http://10.0.0.1:8080", "team", "Bearer abc")
+    assert (found.host, found.namespace, authorization(found)) == ("http://10.0.0.1:8080", "team", "Bearer abc")
     assert found.source == f"{tmp_path}/config (context one)"
     assert found.tls is None
     assert found.user_agent.startswith("berth/")
@@ -33,7 +41,7 @@ def test_basic_auth_and_impersonation(tmp_path: Path) -> None:
     """username and password become Basic; as, as-groups and as-user-extra become headers."""
     user = {"username": "u", "password": "p", "as": "jane", "as-groups": ["a", "b"], "as-user-extra": {"x": ["1"]}}
     found = connect(kubeconfig(tmp_path, user=user))
-    assert found.authorization() == f"Basic {base64.b64encode(b'u:p').decode()}"
+    assert authorization(found) == f"Basic {base64.b64encode(b'u:p').decode()}"
     assert found.headers == (
         ("Impersonate-User", "jane"),
         ("Impersonate-Group", "a"),
@@ -63,9 +71,9 @@ def test_the_named_context_counts_and_so_does_the_first_file(tmp_path: Path) -> 
     empty.write_text("")
     environ = {"KUBECONFIG": f"{empty}:{first}:{tmp_path}/absent:{tmp_path}/second"}
     found = connect(environ=environ)
-    assert (found.host, found.authorization()) == ("http://10.0.0.1:8080", "Bearer 1")
+    assert (found.host, authorization(found)) == ("http://10.0.0.1:8080", "Bearer 1")
     found = connect(context="two", environ=environ)
-    assert (found.host, found.authorization(), found.namespace) == ("http://second", "Bearer 2", "default")
+    assert (found.host, authorization(found), found.namespace) == ("http://second", "Bearer 2", "default")
 
 
 def test_where_it_looks_and_in_which_order(tmp_path: Path) -> None:
@@ -85,15 +93,15 @@ def test_a_token_file_wins_and_is_read_again(tmp_path: Path) -> None:
     """tokenFile (relative to the kubeconfig) beats token, and a rotated file shows after ten seconds or a renewal."""
     (tmp_path / "t").write_text("old\n")
     found = connect(kubeconfig(tmp_path, user={"token": "static", "tokenFile": "t"}))
-    assert found.authorization() == "Bearer old"
+    assert authorization(found) == "Bearer old"
     (tmp_path / "t").write_text("new")
-    assert found.authorization() == "Bearer old"
+    assert authorization(found) == "Bearer old"
     found.credentials.renew()
-    assert found.authorization() == "Bearer new"
+    assert authorization(found) == "Bearer new"
     (tmp_path / "t").write_text("")
     with pytest.raises(ConfigError, match="expected one token, found nothing"):
         found.credentials.renew()
-    assert found.authorization() == "Bearer new"
+    assert authorization(found) == "Bearer new"
 
 
 def test_in_cluster(tmp_path: Path, authority: Authority) -> None:
@@ -104,10 +112,10 @@ def test_in_cluster(tmp_path: Path, authority: Authority) -> None:
     files: dict[str, Any] = {"token_file": str(tmp_path / "token"), "ca_file": str(authority.cert)}
     found = in_cluster(**files, environ=environ)
     assert (found.host, found.namespace, found.source) == ("https://[fd00::1]:443", "berth-system", "in-cluster")
-    assert found.authorization() == "Bearer tok"
+    assert authorization(found) == "Bearer tok"
     (tmp_path / "token").write_text("tok2")
     found.credentials.renew()
-    assert found.authorization() == "Bearer tok2"
+    assert authorization(found) == "Bearer tok2"
     with pytest.raises(ConfigError, match=r"in-cluster configuration .*not exist"):
         in_cluster(token_file=files["token_file"], ca_file=str(tmp_path / "none"), environ=environ)
 
@@ -117,9 +125,9 @@ def test_a_static_token_is_read_anew_after_a_401(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, user={"token": "one"})
     found = connect(path)
     kubeconfig(tmp_path, user={"token": "two"})
-    assert found.authorization() == "Bearer one"
+    assert authorization(found) == "Bearer one"
     found.credentials.renew()
-    assert found.authorization() == "Bearer two"
+    assert authorization(found) == "Bearer two"
 
 
 def plugin(where: Path, body: str) -> dict[str, Any]:
@@ -153,10 +161,10 @@ token = "-".join([*sys.argv[1:], os.environ["FLAVOUR"], info["spec"]["cluster"][
 status = {{"token": token, "expirationTimestamp": "{ends}"}}
 {PRINT}"""
     found = connect(kubeconfig(tmp_path, user={"exec": plugin(tmp_path, body)}))
-    assert found.authorization() == "Bearer get-token-mint-http://10.0.0.1:8080/-1"
+    assert authorization(found) == "Bearer get-token-mint-http://10.0.0.1:8080/-1"
     assert not found.credentials.due()
     found.credentials.renew()
-    assert found.authorization() == "Bearer get-token-mint-http://10.0.0.1:8080/-2"
+    assert authorization(found) == "Bearer get-token-mint-http://10.0.0.1:8080/-2"
 
 
 def test_an_expired_plugin_token_is_due(tmp_path: Path) -> None:
@@ -174,7 +182,7 @@ status = {{"clientCertificateData": cert, "clientKeyData": key}}
 {PRINT}"""
     cluster = {"server": "https://10.0.0.1", "certificate-authority": str(authority.cert)}
     found = connect(kubeconfig(tmp_path, cluster=cluster, user={"exec": plugin(tmp_path, body)}))
-    assert found.authorization() is None
+    assert authorization(found) is None
     assert found.tls is not None
     assert shown_to_a_server(found.tls.context(), authority, issued) == issued[0].read_text()
 
@@ -212,7 +220,7 @@ def shown_to_a_server(context: ssl.SSLContext, authority: Authority, pair: tuple
     ],
 )
 def test_a_broken_plugin_is_one_line(tmp_path: Path, body: str, want: str) -> None:
-    """What the plugin said, which one, and whose it is."""
+    """The line says what the plugin said, which one it is, and whose."""
     line = refusal(lambda: connect(kubeconfig(tmp_path, user={"exec": plugin(tmp_path, body)})))
     assert want in line
     assert 'exec plugin "./plugin.py"' in line

@@ -1,4 +1,4 @@
-"""Which Leases count as a live scheduler, in virtual time and whatever the wall clocks say."""
+"""Leases that count as a live scheduler, in virtual time and whatever the wall clocks say."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from podberth.kube import schedulers as followed
-from podberth.kube.changes import Added, Change, Deleted, Updated
 from podberth.kube.errors import ApiError
 from podberth.kube.listwatch import Phase
+from podberth.kube.objects import Added, Change, Deleted, Updated
 from podberth.kube.resources import LEASES, Resource
 from podberth.kube.schedulers import SCHEDULERS, SURE_TICKS, Lease, LiveSchedulers, Schedulers, decode
 from tests.unit.policy.operator.conftest import Clock
@@ -101,7 +101,7 @@ class Played:
         await asyncio.Event().wait()
 
     def deliver(self, *changes: Change[Lease], first: bool = False) -> None:
-        """What a list, or a batch of events, has brought."""
+        """Deliver what a list, or a batch of events, has brought."""
         self._deliver(list(changes), first)
 
     def refuse(self, error: ApiError | None) -> None:

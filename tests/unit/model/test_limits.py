@@ -6,7 +6,7 @@ import pytest
 
 from podberth.model.annotated import AnnotationsRead
 from podberth.model.kinds import Decoder
-from podberth.model.limits import Limits
+from podberth.model.limits import Excess, Limits
 from podberth.model.pod import Pod
 from podberth.model.pod_group import COSCHEDULING_KIND, PodGroup
 from podberth.model.storage import PersistentVolumeClaim
@@ -132,7 +132,9 @@ def _read(spec: dict[str, Any], limits: Limits = FEW, **how: Any) -> Pod:
 def test_a_pod_beyond_a_limit_says_which(what: str) -> None:
     """And one that is within it says nothing: the usual limits are far above these."""
     spec, says = BEYOND[what]
-    assert _read(spec).too_large == f"too large for this scheduler: {says}"
+    found = _read(spec).too_large
+    assert found is not None
+    assert str(found) == f"too large for this scheduler: {says}"
     assert _read(spec, Limits()).too_large is None
 
 
@@ -155,7 +157,7 @@ def test_what_is_at_a_limit_is_within_it() -> None:
 def test_too_many_labels() -> None:
     """The first ones count, by their keys."""
     found = _read({}, labels={f"k{i}": "v" for i in range(5)})
-    assert found.too_large == "too large for this scheduler: 5 labels, at most 3"
+    assert found.too_large == Excess("labels", "too large for this scheduler: 5 labels, at most 3")
     assert found.labels == {"k0": "v", "k1": "v", "k2": "v"}
 
 
@@ -169,7 +171,7 @@ def test_annotations_that_plugins_read() -> None:
         made = pod("p")
         made["metadata"]["annotations"] = {"a/x": value, "a/y": value, "a/z": 100 * "z"}
         found = Decoder(read, limits=FEW).pod(encode(made))
-        assert found.too_large == told
+        assert (found.too_large and found.too_large.text) == told
         assert found.annotations == ({} if told else {"a/x": value, "a/y": value})
 
 

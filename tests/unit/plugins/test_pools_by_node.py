@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from podberth.cache.promised_devices import Change
+from podberth.cache.devices import Change
 from podberth.explain.objects.world import World
 from podberth.plugins.dynamic_resources.pools_by_node import PoolsByNode
 from tests.builders import node

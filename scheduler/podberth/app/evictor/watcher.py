@@ -17,10 +17,10 @@ from podberth.evictor.messages import Evict, Instruction, Look, Read, Restored, 
 from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
 from podberth.kube import evictions
-from podberth.kube.changes import Change, Deleted
 from podberth.kube.client import Client
 from podberth.kube.evictions import PastEviction, Regarding
 from podberth.kube.machine import MACHINE, Machine
+from podberth.kube.objects import Change, Deleted
 from podberth.kube.resources import DEVICES, SCHEDULING, Resource
 from podberth.model.kinds import Decoder
 from podberth.model.limits import LIMITS, Limits

@@ -6,7 +6,7 @@ PreBind, since the write of one pod's claim may fail, too.
 
 from collections import deque
 
-from podberth.cache.pod_groups import PodGroups
+from podberth.cache.groups import PodGroups
 from podberth.model.pod_group import GroupKey
 
 USUAL = 300.0

@@ -7,10 +7,8 @@ held up. So a thousand costly pods of a tenant delay that tenant's pods, and no 
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
 
-from podberth.engine.queue.heaps import Heap
-from podberth.engine.queue.queued import QueuedPod
+from podberth.engine.queue.queued import Heap, QueuedPod
 
 FREE = 1_000
 """Steps of an attempt for which no namespace is charged. A step is about a microsecond of one core."""
@@ -29,9 +27,7 @@ _NAMESPACES = 1024
 class FairShare:
     """What the namespaces owe, and the active pods that wait for others because of it."""
 
-    def __init__(self, pods: Mapping[str, QueuedPod]) -> None:
-        """`pods`: all that wait, by UID."""
-        self._pods = pods
+    def __init__(self) -> None:
         self._owed: dict[str, tuple[float, float]] = {}
         """Namespace → (steps, engine time at which it owed them)."""
         self._most_owing = _NAMESPACES
@@ -78,7 +74,7 @@ class FairShare:
         namespaces = self._held.setdefault(queued.pod.priority, OrderedDict())
         namespace = queued.pod.namespace
         if namespace not in namespaces:
-            namespaces[namespace] = Heap(self._pods)
+            namespaces[namespace] = Heap()
         namespaces[namespace].push(queued.key, queued)
 
     def pop(self, now: float, *, within_share: bool) -> QueuedPod | None:

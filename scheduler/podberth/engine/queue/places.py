@@ -11,8 +11,7 @@ from podberth.cache.cluster import Cluster
 from podberth.engine.instructions import SCHEDULER_ERROR, Outbox
 from podberth.engine.observers import Observers
 from podberth.engine.queue.fair_share import FairShare
-from podberth.engine.queue.heaps import Heap
-from podberth.engine.queue.queued import Place, QueuedPod
+from podberth.engine.queue.queued import Heap, Place, QueuedPod
 from podberth.engine.queue.unschedulable import UnschedulablePods
 from podberth.engine.stimuli import EventObject, named
 from podberth.framework.events import LABELS, ClusterEvent
@@ -51,6 +50,8 @@ class Places:
         cluster: Cluster,
         observers: Observers,
     ) -> None:
+        self.frameworks = frameworks
+        """The profiles, by name."""
         self.outbox = outbox
         self.observers = observers
         self.cluster = cluster
@@ -58,17 +59,17 @@ class Places:
         self.initial_backoff = initial_backoff
         self.max_backoff = max_backoff
         self.pods: dict[str, QueuedPod] = {}
-        self.active = Heap(self.pods)
-        self.fair_share = FairShare(self.pods)
+        self.active = Heap()
+        self.fair_share = FairShare()
         """Active pods whose namespace has used more than its share."""
-        self.backing_off = Heap(self.pods)
-        self.strict_backoff = Heap(self.pods)
+        self.backing_off = Heap()
+        self.strict_backoff = Heap()
         """Pods that have to wait out their backoff even when no other pod is active."""
         self.patient = 0
         """Pods in `backing_off`, which are taken early when nothing else is active."""
-        self.early_groups = Heap(self.pods)
+        self.early_groups = Heap()
         """Those of `strict_backoff` that stand for a group which is taken early when nothing else is active."""
-        self.flush = Heap(self.pods)
+        self.flush = Heap()
         self.unschedulable = UnschedulablePods(frameworks, outbox)
         """Unschedulable and gated pods."""
         self._key_form: list[bool] | None = None
@@ -89,16 +90,11 @@ class Places:
 
     def reconfigure(self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float) -> None:
         """Use other profiles. Active pods are in no order until their places have been found again."""
-        self.unschedulable.frameworks = frameworks
+        self.frameworks = self.unschedulable.frameworks = frameworks
         self.initial_backoff, self.max_backoff = initial_backoff, max_backoff
         self.active.clear()  # its order may be another one
         self.fair_share.release()
         self._key_form = None
-
-    @property
-    def frameworks(self) -> Mapping[str, Framework]:
-        """The profiles, by name."""
-        return self.unschedulable.frameworks
 
     def backoff(self, queued: QueuedPod) -> float:
         """Seconds to wait after an attempt: doubling from the initial to the maximal."""
@@ -145,7 +141,7 @@ class Places:
     def tell_limit(self, queued: QueuedPod) -> None:
         """Tell a pod that it is beyond a limit. It is no error of Berth's, but no node that is added would help."""
         if queued.pod.too_large is not None:
-            self.outbox.failed(queued, SCHEDULER_ERROR, queued.pod.too_large, queued.plugins)
+            self.outbox.failed(queued, SCHEDULER_ERROR, queued.pod.too_large.text, queued.plugins)
 
     def to_active(self, queued: QueuedPod, queued_at: float, now: float, cause: Cause) -> None:
         """Have a pod wait for its attempt. It has left its old place."""

@@ -1,5 +1,6 @@
-"""A waiting pod and its history."""
+"""Waiting pods, and heaps of them."""
 
+import heapq
 from enum import StrEnum
 from typing import Any
 
@@ -7,6 +8,8 @@ from msgspec import Struct
 
 from podberth.framework.attempt_record import Trace
 from podberth.model.pod import Pod
+
+_FEW = 1024
 
 
 class Place(StrEnum):
@@ -63,3 +66,61 @@ class QueuedPod(Struct, eq=False):
     """The `pod_groups.entry.Entry` of its pod group; None: it is scheduled by itself."""
     arrival: int = 0
     """Which pod of a group came to the queue first."""
+
+
+class Heap:
+    """Waiting pods in an order. When a pod leaves, its entry becomes stale, and is dropped when it comes up.
+
+    An entry is live while the pod waits with the ticket that it had. Stale entries never outnumber the live ones by
+    much, however often pods are added, updated and deleted.
+    """
+
+    __slots__ = ("_entries", "_most")
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[Any, int, str, QueuedPod]] = []
+        self._most = _FEW
+
+    def __len__(self) -> int:
+        """Return how many entries there are, stale ones included."""
+        return len(self._entries)
+
+    def push(self, order: Any, queued: QueuedPod) -> None:
+        """A pod waits here from now on, with the ticket that it has."""
+        heapq.heappush(self._entries, (order, queued.ticket, queued.pod.uid, queued))
+        if len(self._entries) > self._most:
+            live = [entry for entry in self._entries if entry[3].ticket == entry[1]]
+            if 2 * len(live) < len(self._entries):
+                heapq.heapify(live)
+                self._entries = live
+            self._most = 2 * len(self._entries) + _FEW
+
+    def peek(self) -> QueuedPod | None:
+        """Return the first pod, which stays; None when there is none."""
+        entries = self._entries
+        while entries:
+            _, ticket, _, queued = entries[0]
+            if queued.ticket == ticket:
+                return queued
+            heapq.heappop(entries)
+        return None
+
+    def pop(self) -> QueuedPod | None:
+        """Return the first pod; None when there is none."""
+        queued = self.peek()
+        if queued is not None:
+            heapq.heappop(self._entries)
+        return queued
+
+    def pop_due(self, now: float) -> QueuedPod | None:
+        """Return the first pod if its time has come."""
+        due = self.first()
+        return self.pop() if due is not None and due <= now else None
+
+    def first(self) -> Any:
+        """Return the order of the first pod; None when there is none."""
+        return None if self.peek() is None else self._entries[0][0]
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        self._entries.clear()

@@ -4,24 +4,27 @@ Mirrors kube-scheduler `backend/queue/scheduling_queue.go`. What concerns many p
 the event loop can do other things in between.
 """
 
+import heapq
 from collections import deque
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
 from podberth.engine.instructions import UNSCHEDULABLE, Outbox
 from podberth.engine.no_fits import NoFits
 from podberth.engine.observers import Observers
 from podberth.engine.queue.groups import QueuedGroups
-from podberth.engine.queue.headroom import Room
-from podberth.engine.queue.in_flight_events import InFlightEvents
 from podberth.engine.queue.places import ATTEMPT_FAILED, Cause, Places
 from podberth.engine.queue.queued import Place, QueuedPod
-from podberth.engine.queue.unschedulable import Hint, Woken
-from podberth.engine.queue.waking import Waking
+from podberth.engine.queue.unschedulable import EqualPods, Hint, Room, Woken, always, room_on
 from podberth.engine.stimuli import EventObject
 from podberth.framework.events import ClusterEvent
+from podberth.framework.plugin import OtherObject, Plugin
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
+from podberth.model.node import Node
 from podberth.model.pod import Pod
 
 _FAILED = Cause(ATTEMPT_FAILED)
@@ -40,6 +43,60 @@ _ASKED_AT_ONCE = 2_000
 _ACTIVATED = Cause("ForceActivate")
 
 
+class _Latest(NamedTuple):
+    """The latest event of one kind."""
+
+    event: ClusterEvent
+    number: int
+    real: int
+    """The number of the latest one that was not caused by an attempt of ours which gave something back."""
+
+
+class InFlightEvents:
+    """Events that happen while pods are being tried: one that may help such a pod must not pass it by.
+
+    Mirrors kube-scheduler `backend/queue/active_queue.go` (inFlightEvents), which keeps all events since the oldest
+    attempt under way. Here the latest event of each kind is kept.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        """The number of the latest event."""
+        self._latest: dict[int, _Latest] = {}
+        """Keyed by the kind's identity: hashing a Flag takes longer than everything else that happens here."""
+
+    def __len__(self) -> int:
+        return len(self._latest)
+
+    def add(self, event: ClusterEvent, *, real: bool) -> None:
+        """An event has happened. `real`: it was not caused by an attempt of ours which gave something back."""
+        self.number += 1
+        known = self._latest.get(id(event))
+        last = self.number if real else 0 if known is None else known.real
+        self._latest[id(event)] = _Latest(event, self.number, last)
+
+    def since(self, number: int, kinds: ClusterEvent) -> tuple[bool, bool]:
+        """Return whether an event of these kinds has happened since then, and whether a real one has."""
+        latest = [one for one in self._latest.values() if one.number > number and one.event & kinds]
+        return bool(latest), any(one.real > number for one in latest)
+
+
+class _Set(Struct):
+    """Pods that are being woken together."""
+
+    pods: Iterator[QueuedPod]
+    equals: EqualPods | None
+    """The set that is woken; None: these very pods."""
+    cause: Cause
+    real: bool
+
+    def has(self, queued: QueuedPod) -> bool:
+        """Return whether a pod still waits where it did when the set began."""
+        if self.equals is None:
+            return queued.place is Place.UNSCHEDULABLE and queued.equals is not None
+        return queued.equals is self.equals
+
+
 class SchedulingQueue:
     """All waiting pods of all profiles, by UID. Times are engine seconds."""
 
@@ -54,6 +111,8 @@ class SchedulingQueue:
         observers: Observers,
     ) -> None:
         """`no_fits`: what attempts have found that gave no node."""
+        self.frameworks = frameworks
+        """The profiles, by name."""
         self.places = Places(frameworks, initial_backoff, max_backoff, outbox, cluster, observers)
         self.groups = QueuedGroups(self.places)
         self.events = InFlightEvents()
@@ -65,14 +124,11 @@ class SchedulingQueue:
         self._no_fits = no_fits
         self._pods = self.places.pods
         self._outbox = outbox
-        self.waking = Waking(self._wake, self._waits_on)
+        self._waking: list[tuple[int, int, _Set]] = []
+        """A heap of (-priority, number, set): pods that are being woken, those of higher priority first."""
+        self._sets = 0
         self._entering: deque[str] = deque()
         """UIDs of pods whose place has to be found again after the profiles changed; until then no pod is popped."""
-
-    @property
-    def frameworks(self) -> Mapping[str, Framework]:
-        """The profiles, by name."""
-        return self.places.frameworks
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -112,7 +168,7 @@ class SchedulingQueue:
             # The condition that the API shows need not be written again.
             queued.written = (pod.condition[1], pod.condition[2], pod.nominated_node_name)
         self._pods[pod.uid] = queued
-        group = self.groups.group_of(pod)
+        group = None if pod.scheduling_group is None else self.places.cluster.pod_groups.of(pod)
         if group is None:
             self.places.enter(queued, now, _ADDED)
         else:
@@ -144,7 +200,8 @@ class SchedulingQueue:
     def _joins_again(self, queued: QueuedPod, now: float) -> bool:
         """A pod comes back from an attempt: whether it waits with its group now."""
         queued.returned_at, queued.flushed = now, False
-        group = self.groups.group_of(queued.pod)
+        pod = queued.pod
+        group = None if pod.scheduling_group is None else self.places.cluster.pod_groups.of(pod)
         if group is None:
             self._pods[queued.pod.uid] = queued
             return False
@@ -224,6 +281,61 @@ class SchedulingQueue:
                 (queued.entry or queued).early |= real
                 self._wake(queued, now, cause)
 
+    # -- which waiting pods a change may help: the plugins that rejected them are asked (isPodWorthRequeuing) --------
+
+    def wake_everyone(self, event: ClusterEvent, now: float, about: EventObject | None = None) -> None:
+        """Wake all pods that such an event may help, without a closer look. `about`: as in `wake`."""
+        self.wake(event, always, now, about=about)
+
+    def wake_for_node(
+        self, event: ClusterEvent, old: Node | None, new: Node, now: float, room: Room | None = None
+    ) -> None:
+        """A node was added or changed. `room`: of this node."""
+
+        def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
+            return framework.hint(plugin, "node_hint", pod, old, new)
+
+        if event:
+            self.wake(event, helps, now, room, about=new)
+
+    def wake_for_pod(
+        self, event: ClusterEvent, other: Pod, now: float, room: Room | None = None, *, real: bool = True
+    ) -> None:
+        """A pod was placed, changed or removed. `room`: of its node; `real`: as in `wake`."""
+
+        def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
+            return framework.hint(plugin, "pod_hint", pod, event, other)
+
+        if event:
+            self.wake(event, helps, now, room, real=real, about=other)
+
+    def wake_for_room(self, pod: Pod, row: int | None, now: float, *, real: bool = True) -> None:
+        """A pod is gone from a row, or not nominated for it any more. `real`: as in `wake`."""
+        self.wake_for_pod(ClusterEvent.POD_GONE, pod, now, room_on(self.places.cluster, row), real=real)
+
+    def wake_for_any_room(self, row: int, now: float) -> None:
+        """Many pods are not nominated for a row any more: waiting pods are checked by the room alone, without hints."""
+        self.wake(ClusterEvent.POD_GONE, always, now, room_on(self.places.cluster, row), real=False)
+
+    def wake_for_source(self, profile: str, name: str, now: float) -> None:
+        """A source of a profile's plugin has another value: only pods that this plugin rejected may fit now."""
+
+        def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
+            return plugin.name == name and framework.profile.name == profile
+
+        self.wake(ClusterEvent.SOURCE, helps, now)
+
+    def wake_for_object(
+        self, event: ClusterEvent, old: OtherObject, new: OtherObject, now: float, *, real: bool = True
+    ) -> None:
+        """An object that is neither a node nor a pod was added, changed or deleted. `real`: as in `wake`."""
+
+        def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
+            return framework.hint(plugin, "object_hint", pod, event, old, new)
+
+        if event:
+            self.wake(event, helps, now, real=real, about=old if new is None else new)
+
     def try_again(self, uid: str, now: float) -> None:
         """What a failed attempt wanted written was refused. The event for which the pod waits does not come of it.
 
@@ -260,9 +372,9 @@ class SchedulingQueue:
         if self._entering:
             self._reenter(now)
             return False
-        if self.waking.under_way:
-            self.waking.go_on(now, AT_ONCE)
-            if self.waking.under_way and not self._active_before(self.waking.priority):
+        if self._waking:
+            self._wake_more(now)
+            if self._waking and not self._active_before(-self._waking[0][0]):
                 return False  # pods of higher priority are still being woken
         if self.behind:
             self._ask(now, _ASKED_BESIDE)
@@ -362,6 +474,7 @@ class SchedulingQueue:
         self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float, now: float
     ) -> None:
         """Use other profiles from now on. Pods of profiles that are gone leave; all others are tried again."""
+        self.frameworks = frameworks
         self.places.reconfigure(frameworks, initial_backoff, max_backoff)
         self._entering = deque(self._pods)
         self._reenter(now)
@@ -388,8 +501,9 @@ class SchedulingQueue:
         """
         pods = [queued for uid in uids if (queued := self._pods.get(uid)) is not None]
         if pods:
-            self.waking.begin_with(pods, _ACTIVATED)
-            self.waking.go_on(now, AT_ONCE)
+            priority = max(queued.pod.priority for queued in pods)
+            self._begin_waking(priority, _Set(iter(pods), None, _ACTIVATED, real=True))
+            self._wake_more(now)
 
     def _wake_all(self, found: list[Woken], now: float) -> None:
         """Wake these sets of equal pods, some pods at a time."""
@@ -397,10 +511,31 @@ class SchedulingQueue:
         for woken in found:
             if last is None or woken.event is not last.event or woken.about is not last.about:
                 last, cause = woken, Cause.of(woken.event, woken.about)  # many sets are woken by one event
-            self.waking.begin(woken.equals, cause, real=woken.real)
-        self.waking.go_on(now, AT_ONCE)
+            equals = woken.equals
+            self._begin_waking(equals.pod.priority, _Set(iter(list(equals.pods.values())), equals, cause, woken.real))
+        self._wake_more(now)
 
-    def _waits_on(self, queued: QueuedPod) -> bool:
+    def _begin_waking(self, priority: int, pods: _Set) -> None:
+        self._sets += 1
+        heapq.heappush(self._waking, (-priority, self._sets, pods))
+
+    def _wake_more(self, now: float) -> None:
+        """Go through so many of the pods that are being woken; the others follow in the next turns."""
+        left = AT_ONCE
+        while left and self._waking:
+            woken = self._waking[0][2]
+            for queued in woken.pods:
+                if not woken.has(queued):
+                    continue  # it has gone, or was woken, meanwhile
+                if not self.waits_on(queued):
+                    (queued.entry or queued).early |= woken.real
+                    self._wake(queued, now, woken.cause)
+                left -= 1
+                if not left:
+                    return
+            heapq.heappop(self._waking)
+
+    def waits_on(self, queued: QueuedPod) -> bool:
         """Have a pod that is about to be woken wait on, if an attempt would only tell it what it was told last."""
         framework = self.frameworks.get(queued.pod.scheduler_name)
         if framework is None or queued.place is not Place.UNSCHEDULABLE:
@@ -416,7 +551,7 @@ class SchedulingQueue:
     @property
     def has_pending_work(self) -> bool:
         """Return whether pods are still being woken, or events are pending."""
-        return bool(self.waking.under_way or self._entering) or self.behind
+        return bool(self._waking or self._entering) or self.behind
 
     @property
     def behind(self) -> bool:
@@ -427,8 +562,8 @@ class SchedulingQueue:
         """Do some of this work."""
         if self._entering:
             self._reenter(now)
-        elif self.waking.under_way:
-            self.waking.go_on(now, AT_ONCE)
+        elif self._waking:
+            self._wake_more(now)
         elif self.behind:
             self._ask(now, _ASKED_AT_ONCE)
 

@@ -9,13 +9,14 @@ sets that they concern.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from msgspec import Struct, field
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.view import row_with
 from podberth.engine.instructions import Outbox
-from podberth.engine.queue.headroom import Room
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.stimuli import EventObject
 from podberth.framework.events import ClusterEvent
@@ -37,6 +38,61 @@ MOST_PENDING = 16
 Hint = Callable[[Framework, Plugin, Pod], bool]
 Bucket = tuple[str, frozenset[str]]
 """(profile, the plugins that rejected the pods)."""
+
+
+class Room:
+    """One node with more room than before: a closer look than queueing hints take. Valid until the next stimulus.
+
+    A waiting pod was rejected on every node by one of the plugins that it waits for, even with all pods of lower
+    priority removed and with the nominated pods in place. Plugins that look at one node at a time can change their
+    verdict only on the node that changed. While one of them still rejects the pod there, the pod need not be woken.
+    """
+
+    def __init__(self, cluster: Cluster, row: int) -> None:
+        self._cluster = cluster
+        self._row = row
+        self._name = cluster.nodes.names[row] or ""
+        self.kept_for = cluster.nominations.on(self._name)
+        """The pods that are nominated for the node."""
+        self._views: dict[tuple[int, bool], Cluster] = {}
+
+    def again(self) -> "Room | None":
+        """Return the same node as it is now, for a later look; None when it is gone."""
+        return room_on(self._cluster, self._cluster.nodes.live_row(self._name))
+
+    def rejects(self, framework: Framework, plugins: Collection[str], pod: Pod) -> bool:
+        """Return whether one of the plugins rejects a pod on the node, even if it preempts all pods that it may.
+
+        For pods that are not nominated for the node. Raises PluginError.
+        """
+        view = self._views.get((pod.priority, pod.preempts))
+        if view is None:
+            view = self._views[pod.priority, pod.preempts] = self._as_seen_by(pod, emptied=pod.preempts, stranger=True)
+        return framework.filters.rejecting(pod, view, plugins) is not None
+
+    def waits_on(self, framework: Framework, plugins: Collection[str], pod: Pod) -> bool:
+        """Return whether a pod that is nominated for the node has to wait longer, since victims of it are still there.
+
+        Raises PluginError.
+        """
+        there = self._cluster.pods_on(self._row)
+        priority = self._cluster.pod_groups.priority_of
+        if not any(other.terminating and other.preempted and priority(other) < pod.priority for other in there):
+            return False
+        view = self._as_seen_by(pod, emptied=False, stranger=False)
+        return framework.filters.rejecting(pod, view, plugins) is not None
+
+    def _as_seen_by(self, pod: Pod, *, emptied: bool, stranger: bool) -> Cluster:
+        there = self._cluster.pods_on(self._row) if emptied else []
+        gone = [other for other in there if self._cluster.pod_groups.priority_of(other) < pod.priority]
+        own = "" if stranger else pod.uid
+        ahead = [other for other in self.kept_for if other.priority >= pod.priority and other.uid != own]
+        return row_with(self._cluster, self._row, gone, ahead)
+
+
+def room_on(cluster: Cluster, row: int | None) -> Room | None:
+    """Return the room of a row; None if there is no node."""
+    return Room(cluster, row) if row is not None and cluster.nodes.alive[row] else None
 
 
 class EqualPods:

@@ -10,9 +10,9 @@ from typing import Any
 from msgspec import field
 from msgspec.structs import replace
 
+from podberth.explain.changes import Change
 from podberth.explain.explanation import API_VERSION, Limit, Shown
-from podberth.framework.changes import Change
-from podberth.framework.small_change import SmallChange
+from podberth.framework.explaining import SmallChange
 from podberth.model.pod_group import COSCHEDULING, NATIVE, PodGroup
 
 
@@ -104,7 +104,7 @@ class GroupFacts(Shown, frozen=True):
 
 
 class DomainRoom(Shown, frozen=True):
-    """How many of the waiting pods fit on the nodes of one domain, and how many are too few there.
+    """The number of waiting pods that fit on the nodes of one domain, and by how many that is too few.
 
     `domain` is empty when the whole cluster is one. `fits` and `short` are null when that would have cost too much.
     """

@@ -1,4 +1,4 @@
-"""How many more gangs fit: as many pods together as the group asks for, each time.
+"""Counts how many more gangs fit: as many pods together as the group asks for, each time.
 
 Where all pods are equal and what happens on one node changes nothing on another it is a sum for each domain; else gangs
 are placed one after the other by an engine, until one does not start. Nobody is preempted for them.
@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
+from podberth.explain.changes import AddNode
 from podberth.explain.explanation import Limit
 from podberth.explain.gangs.fitting import in_domain
 from podberth.explain.gangs.gang import Domain, Gang, domains
@@ -20,7 +21,6 @@ from podberth.explain.simulate.capacity import API_VERSION, OneMore, makes
 from podberth.explain.simulate.room import Room, claimed_room, room
 from podberth.explain.simulate.simulation import Simulation, UndecidedError
 from podberth.explain.trial import applied
-from podberth.framework.changes import AddNode
 from podberth.framework.decision import fit_error
 from podberth.framework.runtime import Framework
 from podberth.model.devices import ResourceClaim
@@ -35,7 +35,7 @@ _LIMITS = 20
 
 
 class DomainGangs(Struct, rename="camel", frozen=True):
-    """How many gangs fit on the nodes of a domain, and how many pods of them. `domain` is empty for all nodes."""
+    """The number of gangs that fit on the nodes of a domain, and of their pods. `domain` is empty for all nodes."""
 
     domain: str
     gangs: int

@@ -13,17 +13,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from podberth.cache.column import Ints
-from podberth.explain.commands import Commands, commands
-from podberth.explain.gangs import answer as shown
-from podberth.explain.gangs.answer import AddNodes, GroupChange, LeaveDomain, LowerMinCount
-from podberth.explain.gangs.fitting import Fitting, Part
-from podberth.explain.gangs.gang import Domain, Gang, domains, heeds_topology
-from podberth.explain.objects.resource_claims import without
-from podberth.explain.remedies import Plan, templates_of
-from podberth.explain.trial import add_node, applied, edited, live_node
-from podberth.explain.written import Written
-from podberth.framework.changes import (
-    HOSTNAME,
+from podberth.cache.nodes import HOSTNAME
+from podberth.explain.changes import (
     AddNode,
     Change,
     Label,
@@ -35,6 +26,15 @@ from podberth.framework.changes import (
     Ungate,
     ungated,
 )
+from podberth.explain.commands import Commands, commands
+from podberth.explain.gangs import answer as shown
+from podberth.explain.gangs.answer import AddNodes, GroupChange, LeaveDomain, LowerMinCount
+from podberth.explain.gangs.fitting import Fitting, Part
+from podberth.explain.gangs.gang import Domain, Gang, domains, heeds_topology
+from podberth.explain.objects.resource_claims import without
+from podberth.explain.remedies import Plan, templates_of
+from podberth.explain.trial import add_node, applied, edited, live_node
+from podberth.explain.written import Written
 from podberth.framework.status import PluginError
 from podberth.model.node import Node
 from podberth.model.pod import Pod

@@ -13,17 +13,16 @@ from podberth.framework.profile import Profile
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
 from podberth.plugins.node_affinity import NodeAffinity
-from podberth.plugins.node_resources.fit import NodeResourcesFit, NodeResourcesFitArgs
-from podberth.plugins.pod_topology_spread.arguments import PodTopologySpreadArgs
-from podberth.plugins.pod_topology_spread.plugin import PodTopologySpread
+from podberth.plugins.node_resources import NodeResourcesFit, NodeResourcesFitArgs
+from podberth.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
 from podberth.plugins.registry import IN_TREE
 
 CPU, MEMORY = 8, 32
-"""What each node of a scene has: cores and GiB."""
+"""The size of each node of a scene: cores and GiB."""
 
 
 class Scene(NamedTuple):
-    """What two nodes hold, as (pods, cpu, GiB of memory) each, and what a pod (cpu, GiB) asks for.
+    """The load of two nodes, as (pods, cpu, GiB of memory) each, and what a pod (cpu, GiB) asks for.
 
     `service`: all pods are of one Service. `prefers`: the node that the pod would rather have, by its own affinity.
     """

@@ -1,4 +1,4 @@
-"""What DynamicResources says of a node that it rejects: device by device, why it can't be given, and what would help.
+"""Explains DynamicResources' rejections: device by device, why it can't be given, and what would help.
 
 Changes of what a pod claims, and of who has devices, may give it its devices. Each is tried later.
 """
@@ -9,17 +9,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from podberth.cache.allocated_devices import AllocatedDevices
 from podberth.cache.cluster import Cluster
-from podberth.cache.devices import Devices
-from podberth.framework.changes import Change, Fix, Request
-from podberth.framework.device_changes import (
+from podberth.cache.devices import AllocatedDevices, Devices
+from podberth.explain.changes import (
+    Change,
     DropConstraint,
     DropDeviceSelector,
     FewerDevices,
+    Fix,
     FreeDevices,
     LessCapacity,
     RemoveTaintRule,
+    Request,
     TolerateDeviceTaint,
     UseDeviceClass,
 )
@@ -28,12 +29,10 @@ from podberth.framework.status import Reason
 from podberth.model.devices import DeviceClass, DeviceID, DeviceTaint, ResourceClaim
 from podberth.model.node import Node
 from podberth.model.taints import taint_text
-from podberth.plugins.dynamic_resources.capacities import CapacityError
-from podberth.plugins.dynamic_resources.counters import available_counters, tolerates_all, uses
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
-from podberth.plugins.dynamic_resources.pools import Pool, PoolDevice
-from podberth.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim
-from podberth.plugins.dynamic_resources.requests import PodDevices, named
+from podberth.plugins.dynamic_resources.pools import Pool, PoolDevice, available_counters, tolerates_all, uses
+from podberth.plugins.dynamic_resources.requested import AllocationError, Alternative, CapacityError, RequestedClaim
+from podberth.plugins.dynamic_resources.results import PodDevices, named
 from podberth.plugins.dynamic_resources.search import Selects
 from podberth.plugins.dynamic_resources.values import attribute, values
 
@@ -100,7 +99,7 @@ class DynamicResourcesExplainer(Explainer):
 
 
 class Holders:
-    """Who has which device."""
+    """The holders of devices."""
 
     def __init__(self, devices: Devices) -> None:
         self._allocated = devices.allocated
@@ -161,7 +160,7 @@ def _unallocatable(
 
 
 class _Asking:
-    """What is asked of one node."""
+    """The question that is asked of one node."""
 
     def __init__(self, inquiry: Inquiry, pools: Sequence[Pool], selects: Selects) -> None:
         self.devices = inquiry.cluster.devices
@@ -182,7 +181,7 @@ class _Asking:
 
 
 _Told = tuple[int, str, dict[str, Any]]
-"""How many devices are missing, and the same in words and as data."""
+"""The number of devices that are missing, and the same in words and as data."""
 
 
 def _nearest(asking: _Asking, wants: PodDevices, wanted: Sequence[RequestedClaim]) -> _Told | None:
@@ -314,12 +313,12 @@ def _short(
 
 
 class _Against(NamedTuple):
-    """What keeps a request from a device of its class."""
+    """The reason that keeps a request from a device of its class."""
 
     selectors: tuple[str, ...] = ()
     taints: tuple[DeviceTaint, ...] = ()
     capacity: tuple[str, ...] = ()
-    """What it has too little of."""
+    """The capacity of which it has too little."""
     counters: tuple[tuple[str, str], ...] = ()
     """The counters of its pool that are used up."""
     taken: bool = False

@@ -1,11 +1,11 @@
-"""What InterPodAffinity says of a node that it rejects: which pods are where, and what would help."""
+"""Explains InterPodAffinity's rejections: which pods are where, and what would help."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from podberth.framework.changes import Change, DropPodTerm, Fix, MovePod, RespellPodTerm
+from podberth.explain.changes import Change, DropPodTerm, Fix, MovePod, RespellPodTerm
+from podberth.explain.spelling import near_names
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain, pods_with
-from podberth.framework.spelling import near_names
 from podberth.framework.status import Reason
 from podberth.model.affinity import AffinityTerm
 from podberth.model.node import Node

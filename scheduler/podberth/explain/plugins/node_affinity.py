@@ -1,9 +1,9 @@
-"""What NodeAffinity says of a node that it rejects: which requirements the node misses, and what would help."""
+"""Explains NodeAffinity's rejections: which requirements the node misses, and what would help."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from podberth.framework.changes import (
+from podberth.explain.changes import (
     Change,
     DropNodeSelector,
     DropRequirement,
@@ -12,8 +12,8 @@ from podberth.framework.changes import (
     RespellNodeAffinity,
     RespellNodeSelector,
 )
+from podberth.explain.spelling import label_values, near_labels, near_names
 from podberth.framework.explaining import Detail, Explainer, Inquiry, said
-from podberth.framework.spelling import label_values, near_labels, near_names
 from podberth.framework.status import Reason
 from podberth.model.node import Node
 from podberth.model.selectors import NOTHING_MISSED, FieldRequirement, NodeSelector, Requirement

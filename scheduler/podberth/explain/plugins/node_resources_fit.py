@@ -1,10 +1,10 @@
-"""What NodeResourcesFit says of a node that it rejects: how much is missing, and what would help."""
+"""Explains NodeResourcesFit's rejections: how much is missing, and what would help."""
 
 from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from podberth.framework.changes import Fix, MovePod, Request
+from podberth.explain.changes import Fix, MovePod, Request
 from podberth.framework.explaining import Detail, Explainer, Inquiry
 from podberth.framework.status import Reason
 from podberth.model.pod import Pod

@@ -1,14 +1,13 @@
-"""What PodTopologySpread says of a node that it rejects: the skew that the pod would make there."""
+"""Explains PodTopologySpread's rejections: the skew that the pod would make there."""
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from podberth.framework.changes import Fix, HonorPolicy, RaiseMaxSkew, SoftenSpread
+from podberth.explain.changes import Fix, HonorPolicy, RaiseMaxSkew, SoftenSpread
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain
 from podberth.framework.status import Reason
-from podberth.plugins.pod_topology_spread.domains import Domains
-from podberth.plugins.pod_topology_spread.plugin import PodTopologySpread
+from podberth.plugins.pod_topology_spread import Domains, PodTopologySpread
 
 
 class PodTopologySpreadExplainer(Explainer):

@@ -6,20 +6,24 @@ from functools import partial
 from itertools import islice, product
 from typing import NamedTuple
 
-from podberth.cache.storage import Storage
-from podberth.explain.plugins.node_affinity import missed_requirements
-from podberth.framework.changes import HOSTNAME, Change, Fix, FreeClaim, MovePod
-from podberth.framework.explaining import Detail, Explainer, Inquiry, domain
-from podberth.framework.status import Reason
-from podberth.framework.storage_changes import (
+from podberth.cache.nodes import HOSTNAME
+from podberth.cache.volumes import Storage
+from podberth.explain.changes import (
+    Change,
     CreateClaim,
     CreateClass,
+    Fix,
     ForgetClaim,
     ForgetNode,
+    FreeClaim,
+    MovePod,
     RecreateClaim,
     ReplaceVolume,
     ShrinkClaim,
 )
+from podberth.explain.plugins.node_affinity import missed_requirements
+from podberth.framework.explaining import Detail, Explainer, Inquiry, domain
+from podberth.framework.status import Reason
 from podberth.model.migration import REGION, ZONE, ZONE_DELIMITER
 from podberth.model.pod import Pod
 from podberth.model.quantity import show, units
@@ -47,7 +51,7 @@ _HOLDERS = 2
 
 
 class Fault(NamedTuple):
-    """What is wrong with a claim, and what would help; each of `fixes` is an alternative."""
+    """The fault of a claim, and what would help; each of `fixes` is an alternative."""
 
     claim: str
     text: str

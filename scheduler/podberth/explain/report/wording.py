@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from podberth.explain.changes import AddNode
 from podberth.explain.doubts import undecided
 from podberth.explain.explanation import Explanation, FeasibleNode, Remedy
-from podberth.framework.changes import AddNode
 
 _SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
 _JSON_PIECE = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^",])*(?:,|$)')

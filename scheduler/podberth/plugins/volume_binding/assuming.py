@@ -10,9 +10,8 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from podberth.cache.assumed import OutOfSyncError
 from podberth.cache.cluster import Cluster
-from podberth.cache.storage import Storage
+from podberth.cache.volumes import OutOfSyncError, Storage
 from podberth.framework.binding import AssumedPod, ObjectKey, Patch
 from podberth.model.storage import ClaimRef, PersistentVolume, PersistentVolumeClaim
 from podberth.plugins.volume_binding.matching import Found, MatchingError, reached_by

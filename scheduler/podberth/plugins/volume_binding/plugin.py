@@ -7,10 +7,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from podberth.cache.assumed import OutOfSyncError
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Ints
-from podberth.cache.storage import Storage
+from podberth.cache.volumes import OutOfSyncError, Storage
 from podberth.framework.binding import AssumedPod, Wait
 from podberth.framework.events import ClusterEvent
 from podberth.framework.normalize import MAX_SCORE
@@ -26,9 +25,8 @@ from podberth.model.storage import (
     StorageClass,
 )
 from podberth.model.volumes import NO_VOLUMES
-from podberth.plugins.node_resources.arguments import ShapePoint, check_shape
-from podberth.plugins.node_resources.strategies import broken_linear
 from podberth.plugins.node_volume_limits import not_owner
+from podberth.plugins.shape_score import ShapePoint, broken_linear, check_shape
 from podberth.plugins.volume_binding.assuming import AssumedVolumes, assume, restore, still_unbound
 from podberth.plugins.volume_binding.matching import NONE, Claims, Found, MatchingError, claims_of, find
 

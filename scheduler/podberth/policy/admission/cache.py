@@ -15,14 +15,13 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from podberth.kube.changes import Change, Deleted, Key
 from podberth.kube.client import Client
 from podberth.kube.cross_check import EVERY_SECONDS
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.machine import MACHINE, Machine
+from podberth.kube.objects import Change, Deleted, Key, Meta
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import METADATA_POLICIES, Resource
-from podberth.kube.wire import Meta
 from podberth.policy.admission import jobs
 from podberth.policy.admission.aside import Aside, WorkError
 from podberth.policy.admission.group import Group, Stored

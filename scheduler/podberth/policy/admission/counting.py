@@ -15,8 +15,7 @@ from datetime import UTC, datetime
 import msgspec
 import structlog
 
-from podberth.kube.answers import read_answer
-from podberth.kube.client import Client
+from podberth.kube.client import Client, read_answer
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.resources import METADATA_POLICIES
 from podberth.policy.admission import tally

@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterable
 import msgspec
 import structlog
 
-from podberth.kube.changes import Change, Deleted
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError
 from podberth.kube.machine import MACHINE, Machine
+from podberth.kube.objects import Change, Deleted, MarkedMeta, Partial
 from podberth.kube.reflector import Reflector, follow
 from podberth.kube.resources import Resource
-from podberth.kube.wire import MarkedMeta, Partial
 from podberth.policy.native.compile import NAMESPACE_LABEL, POLICIES, RELEASE_LABEL, name_of
 
 KINDS = tuple(

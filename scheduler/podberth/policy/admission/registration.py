@@ -17,14 +17,12 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from podberth.kube.answers import read_answer
-from podberth.kube.changes import Change
-from podberth.kube.client import Client
+from podberth.kube.client import Client, read_answer
 from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.objects import Change, Partial
+from podberth.kube.objects import partial as metadata
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import Resource
-from podberth.kube.wire import Partial
-from podberth.kube.wire import partial as metadata
 from podberth.policy.admission import webhooks
 from podberth.policy.admission.certificates import CertificateError
 from podberth.policy.admission.settings import Settings

@@ -18,14 +18,12 @@ from typing import Any
 import msgspec
 import structlog
 
-from podberth.kube.answers import read_answer
-from podberth.kube.backoff import Backoff
-from podberth.kube.changes import Change, Deleted
-from podberth.kube.client import Client
+from podberth.kube.client import Client, read_answer
 from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.flow import Backoff
+from podberth.kube.objects import Change, Deleted, MarkedMeta, Partial
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import Resource
-from podberth.kube.wire import MarkedMeta, Partial
 from podberth.policy.admission import certificates
 from podberth.policy.admission.certificates import CertificateError, Material
 from podberth.policy.admission.tls import ServingTls

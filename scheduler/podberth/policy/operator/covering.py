@@ -7,8 +7,7 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from podberth.kube.answers import read_answer
-from podberth.kube.client import Client
+from podberth.kube.client import Client, read_answer
 from podberth.kube.errors import ApiError
 from podberth.policy.spec import GROUP
 

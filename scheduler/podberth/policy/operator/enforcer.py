@@ -20,10 +20,9 @@ from typing import Any
 import msgspec
 import structlog
 
-from podberth.kube.answers import read_answer
-from podberth.kube.client import Client
+from podberth.kube.client import Client, read_answer
 from podberth.kube.errors import ApiError
-from podberth.kube.wire import partial
+from podberth.kube.objects import partial
 from podberth.policy import bounds
 from podberth.policy.native.compile import POLICIES, Compiled, compile_namespace
 from podberth.policy.operator.covering import Covering

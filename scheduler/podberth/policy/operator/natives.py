@@ -20,14 +20,12 @@ from urllib.parse import urlencode
 import msgspec
 import structlog
 
-from podberth.kube.answers import read_answer
-from podberth.kube.changes import Change, Deleted
-from podberth.kube.client import Client
+from podberth.kube.client import Client, read_answer
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.machine import MACHINE, Machine
+from podberth.kube.objects import Change, Deleted, MarkedMeta, Partial
 from podberth.kube.reflector import Reflector, follow
 from podberth.kube.resources import Resource
-from podberth.kube.wire import MarkedMeta, Partial
 from podberth.policy.native.compile import NAMESPACE_LABEL, POLICIES, RELEASE_LABEL, label_of
 from podberth.policy.native.likeness import same
 

@@ -7,8 +7,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from podberth.kube.answers import read_answer
-from podberth.kube.client import Client
+from podberth.kube.client import Client, read_answer
 from podberth.kube.resources import Resource
 from podberth.policy.objects import JsonObject
 

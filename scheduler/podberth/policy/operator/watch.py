@@ -27,8 +27,8 @@ import structlog
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, ConfigError, Unreachable
+from podberth.kube.objects import MALFORMED, Version, list_page, older, read_version
 from podberth.kube.resources import METADATA_POLICIES
-from podberth.kube.wire import MALFORMED, Version, list_page, older, read_version
 from podberth.policy.operator.pulse import STREAM_SECONDS, Pulse
 from podberth.service.loop import tell_unhandled
 

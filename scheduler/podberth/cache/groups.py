@@ -1,0 +1,295 @@
+"""Pod groups: their objects, and which of their pods wait, are assumed, or are assigned.
+
+Mirrors kube-scheduler `backend/cache/podgroupstate.go`. A group is known from its object or from its pods, whichever
+come first: a pod may name a group that does not exist yet.
+"""
+
+from collections.abc import Container, Iterable, Iterator
+
+from podberth.cache.kept_results import ChangeLog
+from podberth.model.pod import Pod
+from podberth.model.pod_group import NATIVE, GroupKey, PodGroup
+
+
+class Priorities:
+    """How many placed pods, or groups, have each priority, so that nobody looks through all for one of lower priority.
+
+    Priorities come from PriorityClasses, which are few and an administrator's.
+    """
+
+    def __init__(self) -> None:
+        self.pods: dict[int, int] = {}
+        """Priority → how many have it."""
+
+    def add(self, priority: int, amount: int) -> None:
+        """So many more of this priority, or fewer."""
+        left = self.pods[priority] = self.pods.get(priority, 0) + amount
+        if not left:
+            del self.pods[priority]
+
+    @property
+    def lowest(self) -> int | None:
+        """The lowest priority of any of them; None: there are none."""
+        return min(self.pods, default=None)
+
+
+Pods = dict[str, Pod]
+"""UID → pod."""
+
+
+class GroupState:
+    """One group. Each of its `pods` is in one of `unscheduled`, `assumed` and `assigned`, in the order they came."""
+
+    __slots__ = ("assigned", "assumed", "key", "object", "pods", "size", "unscheduled", "version")
+
+    def __init__(self, key: GroupKey) -> None:
+        self.key = key
+        self.object: PodGroup | None = None
+        """None: there is none (yet)."""
+        self.pods: Pods = {}
+        self.unscheduled: Pods = {}
+        """Waiting pods of ours. Those of other schedulers are not known before they have a node."""
+        self.assumed: Pods = {}
+        """We chose their nodes, and the API has not confirmed it yet."""
+        self.assigned: Pods = {}
+        """Its pods that have a node, whoever chose it."""
+        self.version = 0
+        """Another one after each change of the group, and of no other group."""
+        self.size = (-1, 0, "")
+        """The last answer of `PodGroups.size_of`, after the version for which it was given."""
+
+    @property
+    def scheduled(self) -> int:
+        """Return how many pods have a node, by the API's word or ours."""
+        return len(self.assumed) + len(self.assigned)
+
+    @property
+    def with_node(self) -> Iterator[Pod]:
+        """The pods that have a node, by the API's word or ours."""
+        yield from self.assigned.values()
+        yield from self.assumed.values()
+
+    @property
+    def goes_as_a_whole(self) -> bool:
+        """Return whether all its pods are preempted together, or none of them (disruptionMode)."""
+        return self.object is not None and self.object.disruption_mode == "all"
+
+    @property
+    def empty(self) -> bool:
+        """Return whether nobody speaks of the group any more."""
+        return self.object is None and not self.pods
+
+    def move(self, pod: Pod, there: Pods) -> None:
+        """Have a pod, as it is now, in one of the three."""
+        uid = pod.uid
+        self.pods[uid] = pod
+        for some in (self.unscheduled, self.assumed, self.assigned):
+            if some is not there:
+                some.pop(uid, None)
+        there[uid] = pod
+
+    def remove(self, uid: str) -> None:
+        """A pod is no member any more."""
+        for some in (self.pods, self.unscheduled, self.assumed, self.assigned):
+            some.pop(uid, None)
+
+
+class PodGroups:
+    """All groups. Whoever calls with a pod has looked that it names a group: pods without one cost nothing here."""
+
+    def __init__(self) -> None:
+        self.followed: set[str] = set()
+        """API groups whose PodGroups can be read. A pod may name a group of an API that nobody serves."""
+        self._groups: dict[GroupKey, GroupState] = {}
+        self.members: dict[str, GroupKey] = {}
+        """UID of a pod → its group."""
+        self._version = 0
+        self._priorities = Priorities()
+        """Priorities of the objects of Kubernetes' own API: a tenant may make thousands, too many to look through."""
+        self.log: ChangeLog[GroupKey] = ChangeLog()
+        """Groups that have another priority or disruption mode."""
+        self.members_log: ChangeLog[GroupKey] = ChangeLog()
+        """Groups that go as a whole of which a pod has changed."""
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __iter__(self) -> Iterator[GroupState]:
+        return iter(self._groups.values())
+
+    def of(self, pod: Pod) -> GroupKey | None:
+        """The group that counts for a pod; None: it names none, or one of an API group that is not followed."""
+        key = pod.scheduling_group
+        return key if key is None or key.api in self.followed else None
+
+    def get(self, key: GroupKey) -> PodGroup | None:
+        """The object of a group; None: there is none (yet)."""
+        state = self._groups.get(key)
+        return None if state is None else state.object
+
+    def priority_of(self, pod: Pod) -> int:
+        """The priority of a pod where preemption is meant: its group's, if that is known (GetPodPriority)."""
+        key = pod.scheduling_group
+        group = self.get(key) if key is not None and key.api == NATIVE else None
+        return pod.priority if group is None else group.priority or 0
+
+    def whole(self, pod: Pod) -> GroupState | None:
+        """The group of a pod, if it is preempted as a whole; None: the pod goes alone."""
+        key = pod.scheduling_group
+        state = self._groups.get(key) if key is not None and key.api == NATIVE else None
+        return state if state is not None and state.goes_as_a_whole else None
+
+    def size_of(self, whole: GroupState) -> tuple[int, str]:
+        """(how many pods of a group that goes as a whole have a node, when the first has started; empty: none has)."""
+        if whole.size[0] != whole.version:
+            starts = [pod.started for pod in whole.with_node]
+            whole.size = whole.version, len(starts), min((started for started in starts if started), default="")
+        return whole.size[1:]
+
+    def with_node(self, keys: Iterable[GroupKey]) -> Iterator[str]:
+        """The UIDs of the pods of these groups that have a node."""
+        for key in keys:
+            for pod in self.with_node_in(key):
+                yield pod.uid
+
+    def with_node_in(self, key: GroupKey) -> Iterator[Pod]:
+        """The pods of a group that have a node."""
+        state = self._groups.get(key)
+        if state is not None:
+            yield from state.with_node
+
+    def below(self, priority: int) -> bool:
+        """Return whether there is a group with a lower priority: its pods may say another one."""
+        lowest = self._priorities.lowest
+        return lowest is not None and lowest < priority
+
+    def state(self, key: GroupKey) -> GroupState | None:
+        """Return what is known of a group; None: neither object nor pod."""
+        return self._groups.get(key)
+
+    def scheduled(self, key: GroupKey) -> int:
+        """Return how many pods of a group have a node, by the API's word or ours."""
+        state = self._groups.get(key)
+        return 0 if state is None else state.scheduled
+
+    def follow(self, api: str, followed: bool) -> list[Pod]:
+        """From now on these groups count, or don't; returns the waiting pods for which that is another answer."""
+        if (api in self.followed) == followed:
+            return []
+        if followed:
+            self.followed.add(api)
+        else:
+            self.followed.remove(api)
+        return [pod for state in self._groups.values() if state.key.api == api for pod in state.unscheduled.values()]
+
+    # -- objects -----------------------------------------------------------------------------------------------------
+
+    def put(self, group: PodGroup) -> PodGroup | None:
+        """Add or update an object; returns what was there before."""
+        state = self._ensure(group.key)
+        before, state.object = state.object, group
+        self._count_priority(before, -1)
+        self._count_priority(group, 1)
+        if before is None or _as_victim(before) != _as_victim(group):
+            self.log.touch(group.key)
+            self._count(state)
+        return before
+
+    def drop(self, key: GroupKey) -> PodGroup | None:
+        """Remove an object; returns what was there."""
+        state = self._groups.get(key)
+        if state is None:
+            return None
+        self._count(state)  # as long as it is known whether the group goes as a whole
+        before, state.object = state.object, None
+        self._count_priority(before, -1)
+        self.log.touch(key)
+        self._changed(state)
+        return before
+
+    def _count_priority(self, group: PodGroup | None, amount: int) -> None:
+        if group is not None and group.key.api == NATIVE:
+            self._priorities.add(group.priority or 0, amount)
+
+    # -- pods --------------------------------------------------------------------------------------------------------
+
+    def waits(self, pod: Pod) -> None:
+        """A pod of ours waits for a node, as far as the API says: it may be assumed all the same."""
+        state = self._joined(pod)
+        if state is not None:
+            uid = pod.uid
+            state.move(pod, state.assumed if uid in state.assumed else state.unscheduled)
+
+    def assume(self, pod: Pod) -> None:
+        """We chose a node for it."""
+        state = self._joined(pod)
+        if state is not None:
+            state.move(pod, state.assumed)
+
+    def assign(self, pod: Pod) -> None:
+        """The API says that it has a node."""
+        state = self._joined(pod)
+        if state is not None:
+            state.move(pod, state.assigned)
+
+    def forget(self, uid: str) -> None:
+        """The node that we chose for a pod is not its node."""
+        state = self._groups.get(self.members[uid]) if uid in self.members else None
+        if state is not None and uid in state.assumed:
+            state.move(state.pods[uid], state.unscheduled)
+            self._changed(state)
+
+    def renew(self, pod: Pod) -> None:
+        """A placed pod is another copy of itself."""
+        state = self._groups.get(self.members[pod.uid]) if pod.uid in self.members else None
+        if state is not None:
+            state.move(pod, state.assumed if pod.uid in state.assumed else state.assigned)
+            self._changed(state)
+
+    def gone(self, uid: str) -> None:
+        """A pod is gone, or finished."""
+        key = self.members.pop(uid, None)
+        if key is not None:
+            state = self._groups[key]
+            state.remove(uid)
+            self._changed(state)
+
+    def keep(self, schedulers: Container[str]) -> None:
+        """These are our profiles now: waiting pods of others are no members any more."""
+        waiting = [pod for state in self._groups.values() for pod in state.unscheduled.values()]
+        for pod in waiting:
+            if pod.scheduler_name not in schedulers:
+                self.gone(pod.uid)
+
+    def _joined(self, pod: Pod) -> GroupState | None:
+        """The group of a pod, which it joins if it has not; None: it names none (any more)."""
+        uid, key = pod.uid, pod.scheduling_group
+        if uid in self.members and self.members[uid] != key:
+            self.gone(uid)  # its label has changed
+        if key is None:
+            return None
+        self.members[uid] = key
+        return self._ensure(key)
+
+    def _ensure(self, key: GroupKey) -> GroupState:
+        state = self._groups.get(key)
+        if state is None:
+            state = self._groups[key] = GroupState(key)
+        self._count(state)
+        return state
+
+    def _count(self, state: GroupState) -> None:
+        self._version += 1
+        state.version = self._version
+        if state.goes_as_a_whole:
+            self.members_log.touch(state.key)
+
+    def _changed(self, state: GroupState) -> None:
+        self._count(state)
+        if state.empty:
+            del self._groups[state.key]
+
+
+def _as_victim(group: PodGroup) -> tuple[int | None, str]:
+    """Return what counts of a group where its pods are victims."""
+    return group.priority, group.disruption_mode

@@ -1,0 +1,804 @@
+"""Small changes of a pod, or of the cluster, after which the pod may fit: an `Explainer` offers them.
+
+Of changes of claims, `claim` is namespace/name, `request` as results call it: `gpu`, or `gpu/small` for an alternative
+of `firstAvailable`. `patch` makes the change in the spec of the claim, or of its template: a JSON patch with paths from
+there on.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import field
+from msgspec.structs import replace
+
+from podberth.cache.volumes import Storage
+from podberth.explain.of_controllers import BY_HAND, mark_of_gate, mark_of_taint
+from podberth.framework.explaining import SmallChange
+from podberth.model.affinity import AffinityTerm, Terms
+from podberth.model.devices import ClaimSpec, DeviceRequest, DeviceToleration
+from podberth.model.node import Node
+from podberth.model.pod import Pod
+from podberth.model.pod_devices import fewer
+from podberth.model.quantity import exact, parse_nano
+from podberth.model.selectors import FieldRequirement, LabelSelector, NodeSelector, NodeSelectorTerm, Requirement
+from podberth.model.shape import PodShape
+from podberth.model.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim, StorageClass, StorageKind
+from podberth.model.taints import UNSCHEDULABLE, Toleration, taint_text, tolerations_of
+
+HOSTNAME = "kubernetes.io/hostname"
+_NEW = "1"
+"""The resourceVersion of what nobody has written yet."""
+_UNBOUND: dict[str, Any] = {
+    "volume_name": "",
+    "bind_completed": False,
+    "selected_node": None,
+    "annotated": False,
+    "lost": False,
+    "terminating": False,
+}
+"""A claim as it is when it was just created: it has no volume and no node."""
+
+
+def _last_word(key: str) -> str:
+    """A label's key without its prefix, as texts name it: `zone`."""
+    return key.rpartition("/")[2]
+
+
+class Request(SmallChange, frozen=True):
+    """Ask for less; amounts of the whole pod, in the scheduler's units."""
+
+    cost = 1.0
+    requests: dict[str, int]
+    instead_of: dict[str, int]
+
+    def __post_init__(self) -> None:
+        if not self.requests or any(self.instead_of.get(name, 0) <= 0 for name in self.requests):
+            raise ValueError("a Request needs amounts, and for each the larger one that it stands for in instead_of")
+
+    def __str__(self) -> str:
+        parts = [
+            f"{exact(name, amount)} {name} instead of {exact(name, self.instead_of[name])}"
+            for name, amount in self.requests.items()
+        ]
+        return f"ask for {' and '.join(parts)}"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        """Lower the requests; of resources that devices may serve, also where containers ask for them."""
+        shape.requests = shape.requests | self.requests
+        shape.containers = fewer(shape.containers, self.requests)
+
+
+class Tolerate(SmallChange, frozen=True):
+    """Tolerate one taint."""
+
+    cost = 1.0
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"tolerate {taint_text(self.key, self.value, self.effect)}"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        """Add the toleration."""
+        added = Toleration(self.key, "Equal", self.value, self.effect)
+        shape.tolerations = tolerations_of((*shape.tolerations, added))
+
+
+class DropNodeSelector(SmallChange, frozen=True):
+    """Take one label out of spec.nodeSelector."""
+
+    cost = 1.5
+    key: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"drop nodeSelector {self.key}={self.value}"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        shape.node_selector = tuple(r for r in shape.node_selector if r.key != self.key)
+
+
+class RespellNodeSelector(SmallChange, frozen=True):
+    """Ask in spec.nodeSelector for a label that nodes have, not for one that none has and that is spelt nearly so."""
+
+    cost = 0.5
+    key: str
+    value: str
+    meant_key: str
+    meant_value: str
+
+    def __str__(self) -> str:
+        return f"write {self.meant_key}={self.meant_value} in nodeSelector, not {self.key}={self.value}"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        """Ask for the label that was meant."""
+        meant = Requirement(self.meant_key, "In", frozenset((self.meant_value,)))
+        others = [r for r in shape.node_selector if r.key not in (self.key, self.meant_key)]
+        shape.node_selector = (*others, meant)
+
+
+class RespellNodeAffinity(SmallChange, frozen=True):
+    """Ask in a term of the required node affinity for a node, or a label, that is there and is spelt nearly so."""
+
+    cost = 0.5
+    term: int
+    key: str
+    value: str
+    meant: str
+
+    def __str__(self) -> str:
+        return f"write {self.key}={self.meant} in the required node affinity, not {self.key}={self.value}"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        """Replace the only value of the requirement."""
+        old = _term(shape, self.term)
+        if old is not None:
+            labels = tuple(_respelt(r, self.key, self.value, self.meant) for r in old.labels)
+            fields = tuple(
+                replace(f, name=self.meant) if (f.key, f.name) == (self.key, self.value) else f for f in old.fields
+            )
+            _replace_term(shape, self.term, labels, fields)
+
+
+class DropRequirement(SmallChange, frozen=True, tag="dropNodeAffinity"):
+    """Take one requirement out of a term of the required node affinity; the term's last one takes all of it along."""
+
+    cost = 1.5
+    term: int
+    requirement: str
+
+    def __str__(self) -> str:
+        return f"drop the required node affinity {self.requirement}"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        old = _term(shape, self.term)
+        if old is None:
+            return
+        labels = tuple(r for r in old.labels if str(r) != self.requirement)
+        fields = tuple(f for f in old.fields if str(f) != self.requirement)
+        if labels or fields:
+            _replace_term(shape, self.term, labels, fields)
+        else:
+            shape.required_node_affinity = None
+
+
+def _respelt(requirement: Requirement, key: str, value: str, meant: str) -> Requirement:
+    """The requirement, with another value if it asks for this one alone."""
+    if requirement.operator == "In" and requirement.key == key and requirement.values == frozenset((value,)):
+        return replace(requirement, values=frozenset((meant,)))
+    return requirement
+
+
+def _term(shape: PodShape, number: int) -> NodeSelectorTerm | None:
+    """A term of the required node affinity; None: there is none of this number."""
+    required = shape.required_node_affinity
+    return None if required is None or number >= len(required.terms) else required.terms[number]
+
+
+def _replace_term(
+    shape: PodShape, number: int, labels: tuple[Requirement, ...], fields: tuple[FieldRequirement, ...]
+) -> None:
+    """Have a term of the required node affinity ask for these labels and fields alone."""
+    assert shape.required_node_affinity is not None
+    terms = list(shape.required_node_affinity.terms)
+    only = [frozenset((f.name,)) for f in fields if f.operator == "In" and f.names_node]
+    terms[number] = NodeSelectorTerm(labels, fields, None, frozenset.intersection(*only) if only else None)
+    named = [term.names for term in terms if term.names is not None]
+    names = frozenset().union(*named) if len(named) == len(terms) else None
+    shape.required_node_affinity = NodeSelector(tuple(terms), names)
+
+
+class RespellPodTerm(SmallChange, frozen=True):
+    """Ask in a required pod affinity term for a label that pods have, and that is spelt nearly so."""
+
+    cost = 0.5
+    term: str
+    key: str
+    value: str
+    meant: str
+    topology_key: str
+
+    def __str__(self) -> str:
+        per = _last_word(self.topology_key)
+        return f"write {self.key}={self.meant} in the pod affinity per {per}, not {self.key}={self.value}"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        """Replace the term."""
+        shape.affinity_terms = Terms(self.respelt(t) if str(t) == self.term else t for t in shape.affinity_terms)
+
+    def respelt(self, term: AffinityTerm) -> AffinityTerm:
+        """The term with the label that was meant."""
+        found = tuple(_respelt(r, self.key, self.value, self.meant) for r in term.selector.requirements)
+        return AffinityTerm(LabelSelector(found), term.namespaces, term.namespace_selector, term.topology_key)
+
+
+class DropPodTerm(SmallChange, frozen=True):
+    """Make one required pod affinity (or anti-affinity) term preferred."""
+
+    cost = 2.0
+    anti: bool
+    term: str
+    pods: str
+    topology_key: str
+
+    def __str__(self) -> str:
+        where = "apart from" if self.anti else "near"
+        return f"prefer, not require, to be {where} {self.pods} per {_last_word(self.topology_key)}"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        """Drop it: as a preference it does not decide whether the pod fits."""
+        if self.anti:
+            shape.anti_affinity_terms = Terms(t for t in shape.anti_affinity_terms if str(t) != self.term)
+        else:
+            shape.affinity_terms = Terms(t for t in shape.affinity_terms if str(t) != self.term)
+
+
+class SoftenSpread(SmallChange, frozen=True):
+    """Turn a topology spread constraint from DoNotSchedule to ScheduleAnyway."""
+
+    cost = 2.0
+    topology_key: str
+
+    def __str__(self) -> str:
+        return f"let the spread over {_last_word(self.topology_key)} be ScheduleAnyway"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        """Soften every constraint over this key."""
+        shape.spread = tuple(replace(c, hard=False) if c.topology_key == self.topology_key else c for c in shape.spread)
+
+
+class RaiseMaxSkew(SmallChange, frozen=True):
+    """Let a topology spread constraint be less even."""
+
+    cost = 1.5
+    topology_key: str
+    max_skew: int
+
+    def __str__(self) -> str:
+        return f"let the spread over {_last_word(self.topology_key)} have maxSkew {self.max_skew}"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        """Raise it for every hard constraint over this key that asks for less."""
+        shape.spread = tuple(
+            replace(c, max_skew=max(c.max_skew, self.max_skew)) if c.hard and c.topology_key == self.topology_key else c
+            for c in shape.spread
+        )
+
+
+class HonorPolicy(SmallChange, frozen=True):
+    """Let a topology spread constraint count no domains where the pod can't go: the policy `nodeTaintsPolicy` or
+    `nodeAffinityPolicy` is to be `Honor`.
+    """
+
+    cost = 0.9
+    topology_key: str
+    policy: str
+
+    def __str__(self) -> str:
+        why = "its taints" if self.policy == "nodeTaintsPolicy" else "its node affinity"
+        return (
+            f"let the spread over {_last_word(self.topology_key)} have {self.policy} Honor, so that nodes count only "
+            f"where the pod may go by {why}"
+        )
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        """Honor it in every hard constraint over this key."""
+        of_taints = self.policy == "nodeTaintsPolicy"
+        shape.spread = tuple(
+            replace(c, honor_taints=of_taints or c.honor_taints, honor_affinity=c.honor_affinity or not of_taints)
+            if c.hard and c.topology_key == self.topology_key
+            else c
+            for c in shape.spread
+        )
+
+
+class AllowPreemption(SmallChange, frozen=True):
+    """Let the pod preempt others."""
+
+    cost = 2.0
+    victims: int
+
+    def __str__(self) -> str:
+        what = "one pod" if self.victims == 1 else f"{self.victims} pods"
+        return f"drop preemptionPolicy Never: it would preempt {what} of lower priority"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        pod.preempts = True
+
+
+class DropHostPort(SmallChange, frozen=True):
+    """Do without a host port."""
+
+    cost = 2.0
+    ip: str
+    protocol: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"do without host port {self.protocol} {self.port}"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        shape.host_ports = tuple(p for p in shape.host_ports if p != (self.ip, self.protocol, self.port))
+
+
+class Ungate(SmallChange, frozen=True):
+    """Remove the scheduling gates."""
+
+    cost = 0.0
+    gates: list[str]
+
+    def __str__(self) -> str:
+        return f"remove the scheduling gate{'s' if len(self.gates) > 1 else ''} {', '.join(self.gates)}"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        pod.gates = tuple(gate for gate in pod.gates if gate not in self.gates)
+
+
+class AwaitUngate(Ungate, frozen=True):
+    """Leave scheduling gates to the controller that takes them away."""
+
+    def __str__(self) -> str:
+        mark = mark_of_gate(self.gates[0])
+        cure = "wait" if mark is None else mark.cure
+        return f"{cure}, and takes the scheduling gate{'s' if len(self.gates) > 1 else ''} {', '.join(self.gates)} away"
+
+
+def ungated(gates: Sequence[str]) -> tuple[Ungate, ...]:
+    """Return what it takes for these gates to be gone: those of one controller are left to it."""
+    by_whom: dict[str, list[str]] = {}
+    for gate in gates:
+        mark = mark_of_gate(gate)
+        by_whom.setdefault("" if mark is None else mark.by, []).append(gate)
+    return tuple(AwaitUngate(theirs) if by else Ungate(theirs) for by, theirs in by_whom.items())
+
+
+class Uncordon(SmallChange, frozen=True):
+    """Let a cordoned node take pods again."""
+
+    cost = 1.0
+    node: str
+
+    def __str__(self) -> str:
+        return f"uncordon {self.node}"
+
+    def changed(self, node: Node) -> Node:
+        """The node as `kubectl uncordon` leaves it: without the mark, and without the taint that stands for it."""
+        return replace(node, unschedulable=False, taints=tuple(t for t in node.taints if t.key != UNSCHEDULABLE.key))
+
+
+class RemoveTaint(SmallChange, frozen=True):
+    """Take a taint off a node that people have set for as long as it does not run (`out-of-service`)."""
+
+    cost = 2.0
+    node: str
+    taint: str
+
+    def __str__(self) -> str:
+        return f"once it is sure that {self.node} runs, take the taint {self.taint} off it"
+
+    def changed(self, node: Node) -> Node:
+        """The node without the taint."""
+        return replace(node, taints=tuple(t for t in node.taints if str(t) != self.taint))
+
+
+class AwaitUntaint(SmallChange, frozen=True):
+    """Do what it takes for a controller to take its taint off a node, whatever the effects."""
+
+    cost = 2.0
+    node: str
+    key: str
+
+    def __str__(self) -> str:
+        mark = mark_of_taint(self.key)
+        cure = mark.cure if mark is not None and mark.cure else "wait until the taint is off {node}"
+        return cure.format(node=self.node)
+
+    def changed(self, node: Node) -> Node:
+        """The node without the taint."""
+        return replace(node, taints=tuple(t for t in node.taints if t.key != self.key))
+
+
+class Label(SmallChange, frozen=True):
+    """Label a node."""
+
+    cost = 2.0
+    node: str
+    key: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"label {self.node} {self.key}={self.value}"
+
+    def changed(self, node: Node) -> Node:
+        return replace(node, labels={**node.labels, self.key: self.value})
+
+
+class MovePod(SmallChange, frozen=True):
+    """Have a placed pod leave its node."""
+
+    cost = 2.0
+    pod: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"move {self.pod} off {self.node}"
+
+
+class FreeClaim(MovePod, frozen=True):
+    """Have the pod go that holds a claim which only one pod may use."""
+
+    claim: str
+
+    def __str__(self) -> str:
+        return f"delete {self.pod}, which holds the claim {self.claim}"
+
+
+class AwaitPod(SmallChange, frozen=True):
+    """Nothing to do: a pod is being deleted, and what it takes is free once it is gone."""
+
+    cost = 0.0
+    pod: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"wait until {self.pod}, which is terminating, is gone from {self.node}"
+
+
+class GiveUpNode(SmallChange, frozen=True):
+    """Have a waiting pod go that a node is kept for."""
+
+    cost = 3.0
+    pod: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"delete {self.pod}, which {self.node} is kept for"
+
+
+class AddNode(SmallChange, frozen=True):
+    """One more node like one that is there: same labels, taints and size, and well. `but`: other labels.
+
+    It has the pods that such a node gets, static ones and those of DaemonSets, and the taints that each has at first:
+    who does not take them off the others would leave them on this one, too.
+    """
+
+    cost = 3.0
+    like: str
+    but: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        labels = " and ".join(f"{_last_word(key)}={value}" for key, value in self.but.items())
+        return f"add a node like {self.like}{f', but with {labels}' if labels else ''}"
+
+    def clone(self, node: Node) -> Node:
+        name = f"{node.name}-more"
+        own = {HOSTNAME: name} if HOSTNAME in node.labels else {}
+        labels = {**node.labels, **own, **self.but}
+        marks = ((t, mark_of_taint(t.key)) for t in node.taints if t.key not in BY_HAND)
+        taints = tuple(t for t, mark in marks if mark is None or mark.at_start)
+        return replace(node, name=name, uid="", labels=labels, taints=taints, unschedulable=False, images={})
+
+
+class NameScheduler(SmallChange, frozen=True):
+    """Name a scheduler that somebody runs."""
+
+    cost = 1.0
+    scheduler: str
+
+    def __str__(self) -> str:
+        return f"name the scheduler {self.scheduler}"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        pod.scheduler_name = self.scheduler
+
+
+class _ChangeOfRequest(SmallChange, frozen=True):
+    """Ask for something else in one request of a claim, or in one alternative of it."""
+
+    claim: str
+    request: str
+
+    def changed(self, spec: ClaimSpec) -> ClaimSpec:
+        """Return what the claim asks for then."""
+        base, _, sub = self.request.partition("/")
+        requests = []
+        for one in spec.requests:
+            if one.name == base and one.exactly is not None:
+                one = replace(one, exactly=self.edited(one.exactly))
+            elif one.name == base:
+                alternatives = [self.edited(each) if each.name == sub else each for each in one.first_available]
+                one = replace(one, first_available=tuple(alternatives))
+            requests.append(one)
+        return replace(spec, requests=tuple(requests))
+
+    def edited(self, asked: DeviceRequest) -> DeviceRequest:
+        """Return what the request asks for then."""
+        raise NotImplementedError
+
+    @property
+    def _where(self) -> str:
+        return f"request {self.request} of claim {self.claim}"
+
+
+class FewerDevices(_ChangeOfRequest, frozen=True):
+    """Ask for fewer devices."""
+
+    cost = 1.0
+    count: int
+    instead_of: int
+    patch: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        what = "device" if self.count == 1 else "devices"
+        return f"ask for {self.count} {what} instead of {self.instead_of} in {self._where}"
+
+    def edited(self, asked: DeviceRequest) -> DeviceRequest:
+        return replace(asked, count=self.count)
+
+
+class TolerateDeviceTaint(_ChangeOfRequest, frozen=True):
+    """Tolerate a taint of devices."""
+
+    cost = 1.0
+    key: str
+    value: str
+    effect: str
+    patch: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"tolerate the device taint {taint_text(self.key, self.value, self.effect)} in {self._where}"
+
+    def edited(self, asked: DeviceRequest) -> DeviceRequest:
+        added = DeviceToleration(self.key, "Equal", self.value, self.effect)
+        return replace(asked, tolerations=(*asked.tolerations, added))
+
+
+class DropDeviceSelector(_ChangeOfRequest, frozen=True):
+    """Do without a selector."""
+
+    cost = 1.5
+    selector: str
+    patch: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"drop the selector {self.selector} of {self._where}"
+
+    def edited(self, asked: DeviceRequest) -> DeviceRequest:
+        return replace(asked, selectors=tuple(one for one in asked.selectors if one != self.selector))
+
+
+class UseDeviceClass(_ChangeOfRequest, frozen=True):
+    """Ask for devices of another class."""
+
+    cost = 1.5
+    device_class: str
+    instead_of: str
+    patch: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"ask for class {self.device_class} instead of {self.instead_of} in {self._where}"
+
+    def edited(self, asked: DeviceRequest) -> DeviceRequest:
+        return replace(asked, device_class=self.device_class)
+
+
+class LessCapacity(_ChangeOfRequest, frozen=True):
+    """Do without the capacity that is asked for beyond what a device gives by default."""
+
+    cost = 1.0
+    capacity: str
+    patch: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"ask for no certain {self.capacity} in {self._where}"
+
+    def edited(self, asked: DeviceRequest) -> DeviceRequest:
+        rest = {name: amount for name, amount in (asked.capacity or {}).items() if name != self.capacity}
+        return replace(asked, capacity=rest or None)
+
+
+class DropConstraint(SmallChange, frozen=True):
+    """Do without a constraint on what devices share, or differ in."""
+
+    cost = 1.5
+    claim: str
+    constraint: str
+    patch: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"drop the constraint {self.constraint} of claim {self.claim}"
+
+    def changed(self, spec: ClaimSpec) -> ClaimSpec:
+        """Return what the claim asks for then."""
+        left = tuple(one for one in spec.constraints if str(one) != self.constraint)
+        return replace(spec, constraints=left)
+
+
+class FreeDevices(SmallChange, frozen=True):
+    """Have the pods leave that use a claim, so that its devices are free. `pods`: namespace/name of each."""
+
+    cost = 2.0
+    claim: str
+    pods: list[str]
+    devices: list[str]
+
+    def __str__(self) -> str:
+        devices = ", ".join(self.devices)
+        if not self.pods:
+            return f"delete claim {self.claim}, which has {devices} and which no pod uses"
+        return f"move {', '.join(self.pods)} away, with claim {self.claim}, which has {devices}"
+
+
+class RemoveTaintRule(SmallChange, frozen=True):
+    """Take an administrator's taint off devices."""
+
+    cost = 2.0
+    rule: str
+    taint: str
+
+    def __str__(self) -> str:
+        return f"delete the DeviceTaintRule {self.rule}, which taints devices {self.taint}"
+
+
+OnClaim = FewerDevices | TolerateDeviceTaint | DropDeviceSelector | UseDeviceClass | LessCapacity | DropConstraint
+"""Changes of a claim of the pod. Its spec can't be changed while it is there: they are made where it comes from."""
+OnDevices = FreeDevices | RemoveTaintRule
+
+
+class CreateClass(SmallChange, frozen=True):
+    """Create the storage class that a claim names."""
+
+    cost = 1.5
+    name: str
+    provisioner: str
+
+    def __str__(self) -> str:
+        return f"create the storage class {self.name}, with the provisioner {self.provisioner}"
+
+    def made(self, storage: Storage) -> StorageKind | None:
+        """The class: it waits for the pod's node, and makes volumes anywhere."""
+        return StorageClass(
+            name=self.name,
+            uid=f"new/{self.name}",
+            resource_version=_NEW,
+            provisioner=self.provisioner,
+            binding_mode=WAIT_FOR_FIRST_CONSUMER,
+            topologies=None,
+        )
+
+
+class CreateClaim(SmallChange, frozen=True):
+    """Create the claim that a pod names."""
+
+    cost = 1.0
+    namespace: str
+    name: str
+    storage_class: str
+    size: str = "1Gi"
+
+    def __str__(self) -> str:
+        return f"create the claim {self.name}, {self.size} of the storage class {self.storage_class}"
+
+    def made(self, storage: Storage) -> StorageKind | None:
+        return PersistentVolumeClaim(
+            namespace=self.namespace,
+            name=self.name,
+            uid=f"new/{self.namespace}/{self.name}",
+            resource_version=_NEW,
+            storage_class=self.storage_class,
+            spec_class=self.storage_class,
+            **_UNBOUND,
+            access_modes=("ReadWriteOnce",),
+            requested=parse_nano(self.size),
+            volume_mode="Filesystem",
+            attributes_class="",
+            selector=None,
+            problem=None,
+            owner="",
+        )
+
+
+class _Again(SmallChange, frozen=True):
+    """Delete a claim and create it again."""
+
+    namespace: str
+    name: str
+    storage_class: str
+
+    def made(self, storage: Storage) -> StorageKind | None:
+        """The claim as it would be then; None when there is none to create again."""
+        claim = storage.claims.get((self.namespace, self.name))
+        if claim is None:
+            return None
+        uid, its = f"new/{self.namespace}/{self.name}", self.storage_class
+        return replace(claim, uid=uid, storage_class=its, spec_class=its, **_UNBOUND)
+
+
+class RecreateClaim(_Again, frozen=True):
+    """Delete a claim that has no volume and create it again: its storage class can't be changed."""
+
+    cost = 1.5
+    instead_of: str
+
+    def __str__(self) -> str:
+        again = f"create the claim {self.name} again"
+        if self.storage_class == self.instead_of:
+            return again
+        other = f" instead of {self.instead_of}" if self.instead_of else ""
+        return f"{again} with the storage class {self.storage_class}{other}"
+
+
+class ReplaceVolume(_Again, frozen=True):
+    """Delete a claim that has a volume, and create it again: the pod gets an empty volume."""
+
+    cost = 4.0
+    volume: str
+
+    def __str__(self) -> str:
+        return f"create the claim {self.name} again, with an empty volume instead of {self.volume}"
+
+
+class ShrinkClaim(SmallChange, frozen=True):
+    """Delete a claim that has no volume and create it again, smaller."""
+
+    cost = 2.0
+    namespace: str
+    name: str
+    size: int
+    instead_of: int
+
+    def __str__(self) -> str:
+        size, before = (exact("memory", amount) for amount in (self.size, self.instead_of))
+        return f"create the claim {self.name} again, with {size} instead of {before}"
+
+    def made(self, storage: Storage) -> StorageKind | None:
+        """The smaller claim; None when there is none to create again."""
+        claim = storage.claims.get((self.namespace, self.name))
+        return None if claim is None else replace(claim, requested=parse_nano(str(self.size)))
+
+
+class ForgetNode(SmallChange, frozen=True):
+    """Let a claim forget the node that was chosen for its volume."""
+
+    cost = 1.0
+    namespace: str
+    name: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"let the claim {self.name} forget the node {self.node}, which was chosen for its volume"
+
+    def made(self, storage: Storage) -> StorageKind | None:
+        """The claim without the node."""
+        claim = storage.claims.get((self.namespace, self.name))
+        return None if claim is None else replace(claim, selected_node=None)
+
+
+class ForgetClaim(SmallChange, frozen=True):
+    """Let a volume be claimed again whose claim is gone. What it holds stays on it."""
+
+    cost = 1.5
+    volume: str
+
+    def __str__(self) -> str:
+        return f"clear the claimRef of the volume {self.volume}, which is Released, with what it holds"
+
+    def made(self, storage: Storage) -> StorageKind | None:
+        """The volume as it is Available."""
+        volume = storage.volumes.get(self.volume)
+        if volume is None:
+            return None
+        return replace(volume, claim=None, bound_by_controller=False, released=False, available=True)
+
+
+OnStorage = CreateClass | CreateClaim | RecreateClaim | ReplaceVolume | ShrinkClaim | ForgetNode | ForgetClaim
+
+
+Relaxed = DropNodeSelector | DropRequirement | DropPodTerm | HonorPolicy | RaiseMaxSkew | SoftenSpread | DropHostPort
+Respelt = RespellNodeSelector | RespellNodeAffinity | RespellPodTerm
+OnPod = Request | Tolerate | Respelt | Relaxed | AllowPreemption | NameScheduler | Ungate | AwaitUngate
+OnNode = Uncordon | RemoveTaint | AwaitUntaint | Label
+Change = OnPod | OnNode | OnStorage | OnClaim | OnDevices | MovePod | FreeClaim | AwaitPod | GiveUpNode | AddNode
+Fix = tuple[Change, ...]
+"""Changes that together should do."""

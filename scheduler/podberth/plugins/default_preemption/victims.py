@@ -1,0 +1,273 @@
+"""The order in which pods become victims: their importance, and which of them would overdraw a disruption budget.
+
+Upstream: framework/preemption (util.go: MoreImportantVictim, FilterVictimsWithPDBViolation).
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podberth.cache.cluster import Cluster, Placement
+from podberth.cache.column import Bools
+from podberth.cache.groups import GroupState, PodGroups
+from podberth.cache.nodes import Nodes
+from podberth.framework.decision import Rows
+from podberth.model.namespaced import SelectingObject
+from podberth.model.pod import Pod
+from podberth.model.pod_group import NATIVE
+from podberth.model.selectors import LabelSelector
+
+_NOT_STARTED = "~"
+"""Sorts after every RFC 3339 time: a pod that has not started starts now (GetPodStartTime)."""
+_NOT_RANKED, _NOBODY = -(1 << 62), 1 << 62
+"""In place of a row's lowest priority. Either is beyond every priority."""
+
+
+_Versions = tuple[tuple[GroupState, int], ...]
+"""Groups, and their versions for which something is right."""
+
+
+def started(pod: Pod) -> str:
+    """Return when a pod started, as text that sorts as time."""
+    return pod.started or _NOT_STARTED
+
+
+def importance(pod: Pod) -> tuple[int, str]:
+    """Sort key, most important first: higher priority, then the longer running."""
+    return -pod.priority, pod.started or _NOT_STARTED
+
+
+def rank_of(pod: Pod) -> int:
+    """The higher, the more important of equal priority: groups and their pods, then other pods (victimRank)."""
+    return int(pod.scheduling_group is not None and pod.scheduling_group.api == NATIVE)
+
+
+def rows_of_groups(cluster: Cluster, version: int) -> set[int] | None:
+    """Rows with pods of groups whose objects have changed since a version of the log; None: all rows."""
+    groups = cluster.pod_groups
+    if version == groups.log.version:
+        return set()
+    changed = groups.log.since(version)
+    if changed is None:
+        return None
+    placements = (cluster.placement(uid) for uid in groups.with_node(changed))
+    return {placement.row for placement in placements if placement is not None}
+
+
+class Ranking:
+    """Row → its placements, the most important first; a row is ranked when it is asked for."""
+
+    def __init__(self) -> None:
+        self._nodes: Nodes | None = None
+        self._version = 0
+        self._groups = 0
+        """The version of the log of pod groups."""
+        self._rows: dict[int, tuple[list[Placement], _Versions]] = {}
+        self._lowest: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """The lowest priority on each row that is ranked."""
+
+    def renew(self, cluster: Cluster) -> None:
+        """Forget the rows that changed."""
+        nodes, groups = cluster.nodes, cluster.pod_groups.log.version
+        same = self._nodes is nodes and self._version == nodes.log.version and len(self._lowest) == nodes.rows
+        if same and self._groups == groups:
+            return
+        changed = nodes.log.since(self._version) if self._nodes is nodes else None
+        of_groups = rows_of_groups(cluster, self._groups)
+        if changed is None or of_groups is None:
+            self._rows.clear()
+            self._lowest = np.full(nodes.rows, _NOT_RANKED, dtype=np.int64)
+        else:
+            if len(self._lowest) < nodes.rows:
+                more = np.full(nodes.rows - len(self._lowest), _NOT_RANKED, dtype=np.int64)
+                self._lowest = np.concatenate((self._lowest, more))
+            for row in changed | of_groups:
+                self._rows.pop(row, None)
+                self._lowest[row] = _NOT_RANKED
+        self._nodes, self._version, self._groups = nodes, nodes.log.version, groups
+
+    def none_below(self, rows: Rows, priority: int, cluster: Cluster) -> Bools:
+        """For each of these rows, whether it is known that no pod on it has a priority below the given one.
+
+        What counts for a pod of a group is its group's priority.
+        """
+        lowest = cluster.priorities.lowest
+        if not len(cluster.pod_groups) and (lowest is None or lowest >= priority):
+            return np.ones(len(rows), dtype=np.bool_)
+        known: Bools = self._lowest[rows] >= priority
+        return known
+
+    def below(self, row: int, priority: int, cluster: Cluster) -> list[Placement]:
+        """The placements of a row with a priority below the given one; not to be changed.
+
+        What counts for a pod of a group is its group's priority.
+        """
+        groups = cluster.pod_groups if len(cluster.pod_groups) else None
+        ranked, versions = self._rows.get(row, (None, ()))
+        if ranked is None or any(state.version != version for state, version in versions):
+            ranked = cluster.placements_on(row)
+            self._rows[row] = ranked, () if groups is None or len(ranked) < 2 else _versions(ranked, groups)
+            if len(ranked) > 1:
+                ranked.sort(key=_key if groups is None else partial(_key_among, groups))
+            self._lowest[row] = _lowest_of(ranked, groups)
+        if not ranked:
+            return ranked
+        if groups is not None:
+            return ranked[bisect_right(ranked, -priority, key=partial(_lowness_among, groups)) :]
+        if ranked[0].pod.priority < priority:
+            return ranked
+        if ranked[-1].pod.priority >= priority:
+            return []
+        return ranked[bisect_right(ranked, -priority, key=_lowness) :]
+
+
+def _versions(placements: list[Placement], groups: PodGroups) -> _Versions:
+    """The groups that go as a whole to which these belong: how important they are goes by all their pods."""
+    found = (None if one.pod.scheduling_group is None else groups.whole(one.pod) for one in placements)
+    return tuple([(state, state.version) for state in dict.fromkeys(found) if state is not None])
+
+
+def _key(placement: Placement) -> tuple[int, str]:
+    pod = placement.pod
+    return -pod.priority, pod.started or _NOT_STARTED
+
+
+def _key_among(groups: PodGroups, placement: Placement) -> tuple[int, int, int, str]:
+    """As `Victim.importance`, for the victim that a pod belongs to."""
+    pod = placement.pod
+    group = None if pod.scheduling_group is None else groups.whole(pod)
+    count, start = (1, started(pod)) if group is None else groups.size_of(group)
+    return -groups.priority_of(pod), -rank_of(pod), -count, start or _NOT_STARTED
+
+
+def _lowest_of(ranked: list[Placement], groups: PodGroups | None) -> int:
+    if not ranked:
+        return _NOBODY
+    return ranked[-1].pod.priority if groups is None else groups.priority_of(ranked[-1].pod)
+
+
+def _lowness(placement: Placement) -> int:
+    return -placement.pod.priority
+
+
+def _lowness_among(groups: PodGroups, placement: Placement) -> int:
+    return -groups.priority_of(placement.pod)
+
+
+_KIND = "PodDisruptionBudget"
+_REMEMBERED = 1 << 20
+"""How many pairs of label sets and budgets are remembered of one namespace. With one more, all are forgotten."""
+
+Drawn = dict[tuple[str, str], int]
+"""(namespace, name) of a budget → how often victims have drawn on it."""
+
+
+class _Selectors:
+    """The selectors of the budgets of one namespace, by a label that a pod must have to be selected, if any."""
+
+    def __init__(self, written: Mapping[str, SelectingObject]) -> None:
+        self.by_name = {name: budget.selector for name, budget in written.items()}
+        self._by_label: dict[tuple[str, str], list[tuple[int, str]]] = {}
+        self._others: list[tuple[int, str]] = []
+        self._matches: dict[int, tuple[Mapping[str, str], list[str]]] = {}
+        """By the identity of labels, which equal pods share: those labels, and the budgets that select them."""
+        self._remembered = 0
+        for place, (name, selector) in enumerate(self.by_name.items()):
+            if selector.nothing or selector.is_everything:
+                continue
+            named = [one for one in selector.requirements if one.operator == "In"]
+            if not named:
+                self._others.append((place, name))
+                continue
+            fewest = min(named, key=lambda one: len(one.values))
+            for value in fewest.values:
+                self._by_label.setdefault((fewest.key, value), []).append((place, name))
+
+    def matching(self, labels: Mapping[str, str]) -> tuple[list[str], int]:
+        """Return the budgets that select a set of labels, in their order, and how many requirements were looked at."""
+        known = self._matches.get(id(labels))
+        if known is not None and known[0] is labels:
+            return known[1], 0
+        maybe = list(self._others)
+        for pair in labels.items():
+            maybe += self._by_label.get(pair, ())
+        found = [name for _, name in sorted(maybe) if self.by_name[name].matches(labels)]
+        self._remembered += 1 + len(found)
+        if self._remembered > _REMEMBERED:
+            self._matches.clear()
+            self._remembered = 1 + len(found)
+        self._matches[id(labels)] = labels, found
+        return found, sum(1 + len(self.by_name[name].requirements) for _, name in maybe)
+
+
+class Budgets:
+    """The budgets of one cluster. What their selectors match is kept until a selector changes."""
+
+    def __init__(self) -> None:
+        self._version = 0
+        self._cluster: Cluster | None = None
+        self._selectors: dict[str, _Selectors] = {}
+        """By namespace."""
+        self.any = False
+        """Whether there are any."""
+        self.steps = 0
+        """Steps that `overdrawing` has taken, about a microsecond each."""
+
+    def renew(self, cluster: Cluster) -> None:
+        """Be right for the cluster as it is."""
+        log = cluster.budget_log
+        if self._version == log.version and self._cluster is cluster:
+            return
+        changed = log.since(self._version) if self._cluster is cluster else None
+        self._cluster, self._version = cluster, log.version
+        written = cluster.selecting.get(_KIND, {})
+        self.any = any(written.values())
+        if changed is None:
+            self._selectors.clear()
+        for where, name in changed or ():
+            known, budget = self._selectors.get(where), written.get(where, {}).get(name)
+            if known is not None and known.by_name.get(name) != _selector(budget):
+                del self._selectors[where]
+
+    def overdrawing(self, pods: Sequence[Pod], cluster: Cluster, drawn: Drawn | None = None) -> list[bool] | None:
+        """For each victim, the most important first, whether its eviction would overdraw one; None: nobody's would.
+
+        `drawn`: what victims that are more important have drawn already; these are added.
+        """
+        budgets = cluster.selecting.get(_KIND, {})
+        drawn = {} if drawn is None else drawn
+        flags: list[bool] | None = None
+        for i, pod in enumerate(pods):
+            written = budgets.get(pod.namespace)
+            if not written or not pod.labels:
+                continue
+            selectors = self._selectors.get(pod.namespace)
+            if selectors is None:
+                selectors = self._selectors[pod.namespace] = _Selectors(written)
+                self.steps += 2 * len(written)
+            found, looked_at = selectors.matching(pod.labels)
+            self.steps += 1 + looked_at + len(found) // 4
+            if found and _overdraws(pod, found, written, drawn):
+                flags = flags or [False] * len(pods)
+                flags[i] = True
+        return flags
+
+
+def _overdraws(pod: Pod, names: Sequence[str], written: Mapping[str, SelectingObject], drawn: Drawn) -> bool:
+    """Draw on a pod's budgets, one after the other until one is overdrawn."""
+    for name in names:
+        budget = written[name]
+        if pod.name in budget.disrupted:
+            continue
+        key = pod.namespace, name
+        times = drawn[key] = drawn.get(key, 0) + 1
+        if times > budget.allowed:
+            return True
+    return False
+
+
+def _selector(budget: SelectingObject | None) -> LabelSelector | None:
+    return None if budget is None else budget.selector
