@@ -12,9 +12,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from podberth.framework.durations import seconds
-from podberth.model.fields import unknown_fields
 from podberth.model.limits import LIMITS, Limits
-from podberth.model.mistakes import as_json, in_words, kind_of
+from podberth.model.mistakes import as_json, in_words, kind_of, unknown_fields
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"

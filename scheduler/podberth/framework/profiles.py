@@ -18,7 +18,7 @@ from podberth.framework.profile import Profile
 from podberth.framework.runtime import Framework
 from podberth.framework.sampling import ALL_NODES
 from podberth.model.annotated import AnnotationsRead
-from podberth.model.fields import nearest
+from podberth.model.mistakes import nearest
 
 DEFAULT_MULTI_POINT = (
     PluginRef("SchedulingGates"),

@@ -27,8 +27,8 @@ from podberth.framework.foreign import declared
 from podberth.framework.plugin import NODE, OTHER_NODES
 from podberth.framework.result_cache import Ask, OnNodeResults, Scorer
 from podberth.framework.runtime import Framework
-from podberth.model.affinity import AffinityTerm
 from podberth.model.pod import Pod
+from podberth.model.terms import AffinityTerm
 from podberth.model.volumes import NO_VOLUMES
 from podberth.plugins.inter_pod_affinity import InterPodAffinity
 from podberth.plugins.pod_topology_spread import Domains, PodTopologySpread, Spread, distinct, rounded, weighted
