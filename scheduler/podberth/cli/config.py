@@ -12,7 +12,7 @@ from podberth.cli.output import DataOutput, Output, as_data
 from podberth.explain.lint.checks import lint as checked
 from podberth.explain.lint.finding import Finding
 from podberth.explain.lint.settings import between_files
-from podberth.framework.effective import effective
+from podberth.framework.profiles import effective
 from podberth.plugins.registry import registry
 
 app = typer.Typer(

@@ -14,7 +14,7 @@ from podberth.engine.instructions import AskExtenders
 from podberth.engine.queue.queued import QueuedPod
 from podberth.framework.decision import Decision
 from podberth.framework.extenders import EXTENDER, NodesAnswer, NodesQuestion, VictimsAnswer
-from podberth.framework.plugin import PostFilterResult
+from podberth.framework.interface import PostFilterResult
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.shape import PodShape

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Set
 from itertools import accumulate
 
 from podberth.framework.decision import Rows
-from podberth.framework.placement import Placement
+from podberth.framework.interface import Placement
 from podberth.model.pod import Pod
 
 Path = tuple[str, ...]

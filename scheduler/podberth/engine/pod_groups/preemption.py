@@ -14,7 +14,7 @@ from podberth.engine.pod_groups.planning import Planning
 from podberth.engine.pod_groups.results import GroupAttempt
 from podberth.engine.pod_groups.stand_ins import dismiss
 from podberth.framework.binding import Write
-from podberth.framework.plugin import FailedGroup
+from podberth.framework.interface import FailedGroup
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod

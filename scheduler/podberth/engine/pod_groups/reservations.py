@@ -21,7 +21,7 @@ from podberth.engine.queue.groups import Ended, Entry
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import SchedulingCycle
 from podberth.framework.events import ClusterEvent
-from podberth.framework.reservation import Reservation
+from podberth.framework.interface import Reservation
 from podberth.framework.runtime import Framework
 from podberth.model.pod_group import GroupKey
 

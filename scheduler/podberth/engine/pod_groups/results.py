@@ -21,7 +21,7 @@ from podberth.engine.queue.groups import Ended, Entry
 from podberth.engine.queue.queued import QueuedPod
 from podberth.framework.decision import Decision, Rows
 from podberth.framework.extenders import Question
-from podberth.framework.placement import Placement, Running
+from podberth.framework.interface import Placement, Running
 from podberth.model.pod_group import PodGroup
 
 GROUP_UNSCHEDULABLE = "pod group is unschedulable"

@@ -20,10 +20,8 @@ from podberth.engine.pod_groups.turns import A_TRY
 from podberth.engine.queue.groups import Ended
 from podberth.framework.binding import AssumedPod
 from podberth.framework.decision import Rows
-from podberth.framework.placement import Assignment, Placement
-from podberth.framework.plugin import Plugin
-from podberth.framework.runtime import Framework
-from podberth.framework.sampling import Rotation
+from podberth.framework.interface import Assignment, Placement, Plugin
+from podberth.framework.runtime import Framework, Rotation
 from podberth.model.pod import Pod
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
 

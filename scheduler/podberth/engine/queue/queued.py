@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from podberth.framework.attempt_record import Trace
+from podberth.framework.decision import Trace
 from podberth.model.pod import Pod
 
 _FEW = 1024

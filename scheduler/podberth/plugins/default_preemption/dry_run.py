@@ -15,7 +15,7 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
 from podberth.cache.nodes import Nodes
 from podberth.cache.search_steps import SearchCapError
-from podberth.framework.plugin import Filters
+from podberth.framework.interface import Filters
 from podberth.model.pod import Pod
 from podberth.model.selectors import EVERYTHING
 from podberth.model.shape import PodShape

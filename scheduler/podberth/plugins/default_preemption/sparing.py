@@ -12,7 +12,7 @@ import numpy as np
 
 from podberth.cache.cluster import Cluster
 from podberth.framework.filters import FilterPlugins
-from podberth.framework.spare import Spare
+from podberth.framework.interface import Spare
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
 from podberth.plugins.default_preemption.budgets import Budgets

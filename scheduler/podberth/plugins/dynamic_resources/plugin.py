@@ -10,9 +10,9 @@ from podberth.cache.column import Bools, Ints
 from podberth.framework.binding import AssumedPod, Wait, Write
 from podberth.framework.decision import Decision
 from podberth.framework.events import ClusterEvent
-from podberth.framework.normalize import MAXIMUM
-from podberth.framework.plugin import (
+from podberth.framework.interface import (
     DEVICES,
+    MAXIMUM,
     NO_POINTS,
     NODE,
     SKIPPABLE,

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Ints, at
 from podberth.cache.nodes import Nodes
-from podberth.framework.normalize import MAX_SCORE
-from podberth.framework.plugin import NODE, PODS_HERE, Plugin
+from podberth.framework.interface import MAX_SCORE, NODE, PODS_HERE, Plugin
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
 from podberth.plugins.node_resources.amounts import Amount, Arithmetic, counting, score_row, score_rows

@@ -12,8 +12,7 @@ from podberth.cache.column import Bools, Ints
 from podberth.cache.nodes import Nodes
 from podberth.framework.decision import Rows
 from podberth.framework.events import ClusterEvent
-from podberth.framework.placement import Assignment
-from podberth.framework.plugin import NODE, PODS_HERE, OtherObject, Plugin
+from podberth.framework.interface import NODE, PODS_HERE, Assignment, OtherObject, Plugin
 from podberth.framework.status import Reason, Rejections, Unresolvable, Unschedulable
 from podberth.model.devices import IMPLICIT_PREFIX, DeviceClass
 from podberth.model.node import Node

@@ -5,7 +5,7 @@
 from collections.abc import Sequence
 
 from podberth.cache.nodes import Nodes
-from podberth.framework.placement import Assignment
+from podberth.framework.interface import Assignment
 from podberth.model.resources import is_scalar
 from podberth.plugins.node_resources.amounts import ASSUMED, NATIVE, ONE, Amount
 from podberth.plugins.node_resources.arguments import ResourceWeight

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from podberth.cache.column import Ints
-from podberth.framework.normalize import MAX_SCORE
+from podberth.framework.interface import MAX_SCORE
 from podberth.plugins.node_resources.amounts import ROWS, Amount, Arithmetic, Formula
 from podberth.plugins.node_resources.arguments import SHAPE_SCALE, ScoringStrategy
 

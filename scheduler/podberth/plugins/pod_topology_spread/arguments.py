@@ -2,8 +2,7 @@
 
 from msgspec import Struct
 
-from podberth.framework import feature_gates
-from podberth.framework.feature_gates import FeatureGates
+from podberth.framework.config import FeatureGates, gate_errors
 from podberth.model import wire
 from podberth.plugins.taint_toleration import COMPARING
 
@@ -18,7 +17,7 @@ class PodTopologySpreadArgs(Struct, forbid_unknown_fields=True, rename="camel", 
 
 def errors(args: PodTopologySpreadArgs, path: str) -> list[str]:
     """Errors of the arguments (ValidatePodTopologySpreadArgs)."""
-    errors = feature_gates.errors(args.feature_gates, path, COMPARING)
+    errors = gate_errors(args.feature_gates, path, COMPARING)
     if args.defaulting_type not in ("System", "List"):
         got = args.defaulting_type
         errors.append(f'{path}.defaultingType: Unsupported value: "{got}": supported values: "System", "List"')

@@ -11,11 +11,9 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Ints, at
 from podberth.cache.kept_results import Bounded
 from podberth.cache.nodes import HOSTNAME
-from podberth.framework import feature_gates
+from podberth.framework.config import gate_is_on
 from podberth.framework.events import ClusterEvent
-from podberth.framework.normalize import MAX_SCORE
-from podberth.framework.plugin import NODE, PODS_ELSEWHERE, Plugin
-from podberth.framework.removed_pods import RemovedPods
+from podberth.framework.interface import MAX_SCORE, NODE, PODS_ELSEWHERE, Plugin, RemovedPods
 from podberth.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
 from podberth.model.migration import ZONE
 from podberth.model.node import Node
@@ -65,7 +63,7 @@ class PodTopologySpread(Plugin):
     unlabelled = Unresolvable("node(s) didn't match pod topology spread constraints (missing required label)")
 
     def __init__(self, args: PodTopologySpreadArgs) -> None:
-        self._spreads = Spreads(comparing=feature_gates.is_on(args.feature_gates, COMPARING))
+        self._spreads = Spreads(comparing=gate_is_on(args.feature_gates, COMPARING))
         self._selected_in: object = None
         self._selected: Bounded[Hashable, tuple[Mapping[str, str], list[SpreadConstraint], int]] = Bounded(_KEPT)
         """The constraints by default, by what they follow from, and how often that had changed in the namespace.
