@@ -29,7 +29,7 @@ from podberth.framework.runtime import Framework
 from podberth.model.kinds import Decoder
 from podberth.model.shape_parse import parse_shape
 from podberth.plugins.default_binder import DefaultBinder
-from podberth.plugins.node_resources.fit import NodeResourcesFit
+from podberth.plugins.node_resources import NodeResourcesFit
 from podberth.plugins.registry import registry
 from podberth.plugins.taint_toleration import TaintToleration
 

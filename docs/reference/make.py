@@ -11,7 +11,7 @@ from pathlib import Path
 from podberth.app import metrics
 from podberth.app.evictor import launch as evictor
 from podberth.policy.operator import vitals as operator
-from podberth.service import complaints, port
+from podberth.service import port
 from podberth.service.loop import LAG
 from podberth.service.metrics import PROCESS, Family
 
@@ -42,7 +42,7 @@ def page() -> str:
         *_section("Further metrics of berth run", [family for family in own if family not in theirs]),
         *_section("berth operator", operator.FAMILIES),
         *_section("berth evictor", evictor.FAMILIES),
-        *_section("Every process", (LAG, port.CONNECTIONS, complaints.REFUSED, *PROCESS)),
+        *_section("Every process", (LAG, port.CONNECTIONS, port.REFUSED, *PROCESS)),
         "\nThe metrics of the admission server are in [admission](../admission.md#its-metrics).\n",
     ]
     return "".join(parts)

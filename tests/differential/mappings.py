@@ -19,7 +19,7 @@ from typing import Any
 from podberth.explain.objects.world import World
 from podberth.model.devices import DeviceClass
 from podberth.model.pod import Pod
-from podberth.plugins.dynamic_resources.extended import extended_claim
+from podberth.plugins.dynamic_resources.claims import extended_claim
 from tests.conformance.comparison import Case
 from tests.differential.fuzz import seeds_of
 from tests.differential.generate.dice import Dice

@@ -55,6 +55,9 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
     "berth-scheduler": {
         **ALL_OF_THE_ROLE,
         "an unanswered Binding is looked up (test_restart)": {("get", "pods", "")},
+        "the Lease that shows a live scheduler without an election (test_rights)": {
+            (verb, "coordination.k8s.io/leases", "berth-heartbeat") for verb in ("get", "update")
+        },
         "a volume is to be made for a claim (test_volumes)": {("patch", "persistentvolumeclaims", "")},
         "devices are given, and claims made for extended resources (test_devices)": {
             *((verb, "resource.k8s.io/resourceclaims", "") for verb in ("get", "create", "patch", "delete")),

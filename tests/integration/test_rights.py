@@ -12,7 +12,7 @@ import yaml
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
-from tests.integration.berth import Harbour
+from tests.integration.berth import START, Harbour
 from tests.integration.objects import node, pod, pods_path
 from tests.integration.rights import may, wait_granted
 from tests.integration.test_serving import ask, wait_serving
@@ -75,6 +75,19 @@ def test_manifest_suffices(
     for line in berth.lines("bound"):
         assert 1 <= line["feasible_nodes"] <= line["evaluated_nodes"]
         assert line["seconds"] >= 0
+
+
+def test_manifest_suffices_without_an_election(
+    control_plane: Cluster, real_namespace: str, harbour: Harbour, grant: Grant
+) -> None:
+    """Leader election is a line of the ConfigMap: without it, the Lease that shows a live scheduler is kept, too."""
+    election = {"leaderElect": False, "resourceNamespace": real_namespace}
+    berth = harbour.berth(control_plane, token=grant(set()), leaderElection=election)
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{real_namespace}/leases"
+    api = control_plane.api
+    wait_for("the Lease", lambda: [one for one in api.list(path) if one["spec"].get("holderIdentity")], START)
+    berth.end()
+    assert [line for line in berth.lines() if line["level"] not in ("info", "debug")] == []
 
 
 def test_manifest_is_no_more(control_plane: Cluster, real_namespace: str, grant: Grant) -> None:

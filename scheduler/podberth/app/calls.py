@@ -224,9 +224,9 @@ class _Followed:
         self.asked = asyncio.Event()
         """Set once it was asked."""
         self.error = ""
-        """What came of the last question; empty: a value."""
+        """The error that the last question came to; empty: a value."""
         self.changed = False
-        """Whether the last question brought another value."""
+        """The last question brought another value."""
         self.task: asyncio.Task[None] | None = None
         self._guard = guard
         self._plugin = plugin

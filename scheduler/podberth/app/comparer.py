@@ -55,7 +55,7 @@ class Comparer:
 
     def __init__(self, client: Client, scheduler: Scheduler) -> None:
         self.found: int | None = None
-        """How many differences the last comparison found; None before the first."""
+        """The number of differences that the last comparison found; None before the first."""
         self._client = client
         self._scheduler = scheduler
         self._asked = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What `berth run` serves over HTTPS: health, gauges, configuration, stories of pods."""
+"""The endpoints that `berth run` serves over HTTPS: health, gauges, configuration, stories of pods."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ AT_ONCE = 2
 REMEMBERED = 1_000
 """Groups of which it is kept what the API answered last. The watch shows the same a moment later."""
 TRIES = 3
-"""How often a write is tried that meets a newer version of its group."""
+"""Tries of a write that meets a newer version of its group."""
 PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds before a write is tried again that the API server did not answer, doubling."""
 MESSAGE_BYTES = 32 << 10
@@ -53,7 +53,7 @@ _BEFORE = {"Pending": ("",), "Scheduling": ("", "Pending", "PreScheduling", "Unk
 
 
 class _Wanted(Struct):
-    """What is to be written of a group."""
+    """The conditions that are to be written of a group."""
 
     group: PodGroup
     conditions: dict[str, tuple[str, str, str]]

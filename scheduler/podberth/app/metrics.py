@@ -398,7 +398,7 @@ class Meter:
         self._points: Tally[tuple[str, str]] = Tally()
         """(profile, extension point) → attempts that went through it."""
         self._begun: dict[str, float] = {}
-        """When the attempts began of pods that are being prepared."""
+        """UID of a pod that is being prepared → the time at which its attempt began."""
         self._binding: dict[str, tuple[Bind | BoundByPlugin, float, float]] = {}
         """UID → the instruction, when its attempt began, when it was given."""
         self._passed: dict[str, list[Trace]] = {}
@@ -430,26 +430,8 @@ class Meter:
         """All metrics that are written here."""
         self.fold()
         return [
-            self._attempts,
-            self._attempt_seconds,
-            self._algorithm_seconds,
-            self._event_seconds,
-            self._sli_seconds,
-            self._pod_attempts,
-            self._point_seconds,
-            self._plugin_seconds,
-            self._victims,
-            self._group_attempts,
-            self._group_seconds,
-            self._group_algorithm,
-            self._group_preemptions,
-            self._group_victims,
-            self._disruptions,
-            self._violations,
-            self._permit_waits,
-            self._decisions,
+            *(one for one in vars(self).values() if isinstance(one, (Counter, Histogram))),
             Asked(AFTER_FLUSH, lambda: {(): float(self._after_flush)}),
-            self._verifications,
             Asked(EVALUATIONS, self._evaluations),
             Asked(PREEMPTIONS, self._preemptions),
         ]
@@ -571,7 +553,7 @@ class Meter:
         return done
 
     def _take(self) -> None:
-        """What the attempt has passed that has just come to its end."""
+        """Keep the trace of the attempt that has just come to its end."""
         passed = self._record.take()
         if passed is not None:
             self._passed.setdefault(self._record.profile, []).append(passed)

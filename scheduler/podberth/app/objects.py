@@ -161,13 +161,13 @@ class PluginWrites:
 
 
 class _Turn:
-    """Who writes one object."""
+    """The writers of one object, who wait for each other."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.writers = 0
         self.version = ""
-        """What the last of them has made of it."""
+        """The resourceVersion that the last of them has made."""
 
 
 class InTurn:

@@ -1,4 +1,4 @@
-"""What people are told of pods: events, conditions and nominations, and lines of the log. No pod waits for any of it.
+"""Reports about pods: events, conditions and nominations, and lines of the log. No pod waits for any of them.
 
 There is an event for each pod that is bound and for each that is not. Written one by one, it costs as much as the
 Binding itself: a task, a record of TLS, two system calls and a turn of the loop each. So events that come within a
@@ -59,10 +59,10 @@ log = structlog.get_logger("writer")
 MOST = 20_000
 """Objects for which something may wait to be written."""
 FEW = 200
-"""How many objects of any namespace may wait, however many wait in all: less where there are so many namespaces that
+"""So many objects of any namespace may wait, however many wait in all: fewer where there are so many namespaces that
 these would be more than `MOST` together."""
 GATHER_SECONDS = 0.02
-"""How long a write waits for others, with which it shares a connection."""
+"""A write waits so long for others, with which it shares a connection."""
 TOGETHER = 16
 """Writes on one connection at a time."""
 CONNECTIONS = 8
@@ -70,7 +70,7 @@ TRUST = 3
 """After so many connections in a row that did not answer everything, writes go one by one: what stands between may not
 take a request before it has answered the one before."""
 _ALREADY_EXISTS = "AlreadyExists"
-"""It was written, and the answer lost."""
+"""The reason of an answer that says that an event was written, and the answer to that lost."""
 _LATER = frozenset((401, 406, 408, 409, 415, 429))
 """Answers after which the client knows what to do (renew its credentials, speak JSON, wait), or whose text has to be
 read: a 409 may say that the event is there, or that a quota could not be charged."""
@@ -85,18 +85,18 @@ REST, LONGEST_REST = 3.0, 1.0
 """While pods are being bound, the place of a condition stays empty for so many times as long as its write took, and so
 many seconds at most. A large pod, or a busy API server, makes writes slow, and then they are few."""
 TRIES = 3
-"""How often a status is tried that meets a newer version of its pod."""
+"""Tries of a status that meets a newer version of its pod."""
 FETCH = "Fetch"
 _Waiting = TypeVar("_Waiting")
 
 
 def about(pod: Pod) -> dict[str, str]:
-    """The fields of a log line that say which pod it is about, and whose."""
+    """Return the fields of a log line that say which pod it is about, and whose."""
     return {"pod": pod.key, "profile": pod.scheduler_name}
 
 
 def ref(pod: Pod | Gone) -> PodRef:
-    """The pod for a request: by UID, and at no certain version."""
+    """Return the pod for a request: by UID, and at no certain version."""
     return PodRef(pod.namespace, pod.name, pod.uid)
 
 
@@ -115,14 +115,14 @@ class UnderWay:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do this from now on."""
+        """Start a task, which goes on until it is done or drained."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def drain(self, seconds: float) -> int:
-        """Wait for all of it, and for what it starts; how many tasks did not end in time and were cancelled."""
+        """Wait for all tasks, and for those that they start; return how many did not end in time and were cancelled."""
         until = self._clock() + seconds
         while self._tasks and (left := until - self._clock()) > 0:
             await asyncio.wait(self._tasks, timeout=left)
@@ -134,7 +134,7 @@ class UnderWay:
 
 
 class WaitingWrites(Generic[_Waiting]):
-    """What waits to be written, by namespace and key, where a UID mostly is the key. Namespaces take turns."""
+    """Keeps writes that wait by namespace and key, mostly a UID. Namespaces take turns."""
 
     def __init__(self) -> None:
         self._by_namespace: OrderedDict[str, OrderedDict[str, _Waiting]] = OrderedDict()
@@ -148,7 +148,7 @@ class WaitingWrites(Generic[_Waiting]):
         return len(self._by_namespace.get(namespace, ())) >= share(len(self._by_namespace))
 
     def put(self, namespace: str, key: str, wanted: _Waiting) -> None:
-        """It takes the place of what waited before, if anything."""
+        """Have a write wait, in place of the one that waited before for the same object, if any."""
         objects = self._by_namespace.setdefault(namespace, OrderedDict())
         self._count += key not in objects
         objects[key] = wanted
@@ -159,7 +159,7 @@ class WaitingWrites(Generic[_Waiting]):
         return None if objects is None else objects.get(key)
 
     def take(self, namespace: str, key: str) -> _Waiting | None:
-        """Have it wait no longer."""
+        """Return what waits for an object, which waits no longer."""
         objects = self._by_namespace.get(namespace)
         found = None if objects is None else objects.pop(key, None)
         if found is not None:
@@ -169,7 +169,7 @@ class WaitingWrites(Generic[_Waiting]):
         return found
 
     def next(self, busy: Collection[str] = ()) -> _Waiting | None:
-        """The first of the namespace whose turn it is. `busy`: objects for which something is just being written."""
+        """Take the first of the namespace whose turn it is. `busy`: keys for which something is just being written."""
         for namespace, objects in self._by_namespace.items():
             for key in objects:
                 if key not in busy:
@@ -212,7 +212,7 @@ class Events:
         self._waiting.put(event.about.namespace, str(next(self._arrivals)), event)
 
     async def drain(self, seconds: float) -> int:
-        """Wait until all are written; how many were not in time, or may not have been, and are dropped."""
+        """Wait until all are written; return how many were not in time, or may not have been, and are dropped."""
         await self._under_way.drain(seconds)
         self._workers = 0  # one that was cancelled before it began says nothing
         left = len(self._waiting)
@@ -283,7 +283,7 @@ def _of(event: Event) -> dict[str, str]:
 
 
 class _Wanted(Struct):
-    """What is to be written of a pod. `nominated`: the node to name, empty to clear it, None to leave it."""
+    """A status that is to be written of a pod. `nominated`: the node to name, empty to clear it, None to leave it."""
 
     pod: Pod
     condition: tuple[str, str] | None
@@ -328,7 +328,7 @@ class Statuses:
         self._conditions = 0
         """Conditions that are being written, or whose place rests."""
         self._bound_at = -LATELY_SECONDS
-        """When a pod was last about to be bound."""
+        """The time at which a pod was last about to be bound."""
         self._workers = 0
         self.carries: Carries = {
             Nominate: lambda said: self.want(said.pod, None, said.node),

@@ -23,7 +23,7 @@ from podberth.service.serving import Address
 
 
 class Files(Struct, frozen=True):
-    """Where the configuration is from (None: no file), and how to read it again."""
+    """The configuration's file (None: there is none), and the function that reads it again."""
 
     path: str | None
     load: Callable[[], Loaded]

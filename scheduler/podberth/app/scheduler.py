@@ -40,7 +40,7 @@ many writes are under way. What is left up to `MAX_IN_FLIGHT` is for pods that a
 STREAM_SECONDS = 0.01
 """If the first change arrives within this time, it is taken for the beginning of a stream of changes."""
 GATHER_SECONDS = 0.003
-"""How long to wait for more changes of such a stream: waking up costs as much as a decision, and each pod of a stream
+"""The wait for more changes of such a stream: waking up costs as much as a decision, and each pod of a stream
 brings four changes."""
 SLICE_SECONDS = 0.004
 """The engine's part of one turn of the event loop. Lists and answers to writes have parts of their own in that turn."""
@@ -51,7 +51,7 @@ COMPARED_SECONDS = 60.0
 """So long a new leader tries to compare the claims that it knows with a list, before it gives devices all the same."""
 _IDLE_SECONDS = 30.0
 _BUG = "a bug of the scheduler, whose log says more"
-"""What a pod is told whose cycle failed; the exception itself would tell its author nothing."""
+"""The text for a pod whose cycle failed; the exception itself would tell its author nothing."""
 
 Observer = Callable[[Instruction], None]
 
@@ -106,7 +106,7 @@ class Scheduler:
         self._led = elector is None
         self._took_over = asyncio.Event()
         self.leads_since: float | None = None
-        """When it was elected, on the clock of the engine."""
+        """The time at which it was elected, on the clock of the engine."""
         self.watch = ClusterWatch(
             client,
             frameworks,
@@ -135,7 +135,7 @@ class Scheduler:
         self._synced = asyncio.Event()
         self.blocks = Blocks(clock=machine.monotonic)
         self.decisions = Quantiles()
-        """How long each cycle took: a pod popped, decided, assumed."""
+        """The durations of cycles: a pod popped, decided, assumed."""
 
     def stop(self) -> None:
         """End `run` after the writes under way; may be called from a signal handler of the loop."""

@@ -1,8 +1,8 @@
-"""What is followed of the cluster: a reflector for each kind, whose changes become stimuli; and if it is what there is.
+"""Follows the cluster: a reflector for each kind, whose changes become stimuli. `Freshness` says if that is all.
 
 A decision on an old view of the cluster binds pods to nodes that are gone, and double-books room that others have
 taken. The API server checks neither. So while nodes or pods can't be followed, nothing is scheduled, and everybody is
-told (`Freshness`).
+told.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 STALE_SECONDS = IDLE_SECONDS + 10.0
 """A kind of which nothing was heard for so long is not followed: silence alone ends a watch before."""
 CHECK_NEEDED_SECONDS, CHECK_OTHERS_SECONDS = 20.0, 60.0
-"""How often a kind is compared with a list, less or more a quarter."""
+"""Seconds between comparisons of a kind with a list, less or more a quarter."""
 ASK_SECONDS = 20.0
 ASKED_AT_ONCE = 16
 """Claims that are asked for at a time; the others have their turn the next time."""
@@ -65,7 +65,7 @@ REASONS = frozenset(
         "UnexpectedAdmissionError",
     )
 )
-"""What kubelets say of pods that they do not admit (pkg/kubelet/lifecycle/predicate.go, cm/admission)."""
+"""The reasons that kubelets give for pods that they do not admit (pkg/kubelet/lifecycle/predicate.go, cm/admission)."""
 _TROUBLE_SECONDS = 1.0
 _NO_SUCH_KIND = 404
 
@@ -78,14 +78,14 @@ class Freshness:
     def __init__(self, wake: Callable[[], None], machine: Machine = MACHINE) -> None:
         self.reflectors: list[Reflector[Any]] = []
         self.histories = 0
-        """How often it turned out that the API server's data is that of a backup."""
+        """The number of times that the API server's data turned out to be that of a backup."""
         self._needed: list[Reflector[Any]] = []
         self._wake = wake
         self._machine = machine
         self._malformed = RateLimit(clock=machine.monotonic)
         self._told = ""
         self._astray: list[Reflector[Any]] = []
-        """What may still be known from before a backup was restored, of whatever kind."""
+        """Reflectors that may still know objects from before a backup was restored."""
 
     def follow(
         self,
@@ -266,7 +266,7 @@ class ClusterWatch:
         self._receive = receive
         self._wake = wake
         self._told: dict[str, tuple[str, ...]] = {}
-        """What is wrong with objects, by UID: it is said once."""
+        """UID → the problems of an object, which are said once."""
         self._incomplete = RateLimit(clock=machine.monotonic)
         self._followed: set[str] = set()
         """API groups of pod groups."""

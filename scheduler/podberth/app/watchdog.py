@@ -43,7 +43,7 @@ class Watchdog:
         self._before: Any = None
         self._armed = False
         self.held_seconds = 0.0
-        """How long the plugin that is running now has been running, as far as was seen; 0: none is running."""
+        """Seconds for which the plugin that runs now has been running, as far as was seen; 0: none is running."""
 
     def __enter__(self) -> "Watchdog":
         self._armed = threading.current_thread() is threading.main_thread()

@@ -55,13 +55,13 @@ SEND_AGAIN = 10.0
 """Seconds after which a Binding is sent again that was not answered at all. One that was answered, in a way that leaves
 open what happened, is sent again after the next question."""
 MOST_SENT = 8
-"""How often one Binding is sent."""
+"""One Binding is sent at most so often."""
 SETTLED = 75.0
 """Seconds after which a Binding that was sent can't be stored any more: API servers give up requests after 60 s."""
 
 TAKEN, GONE, REFUSED, WITHDRAWN, NOT_SENT, LOST = "taken", "gone", "refused", "withdrawn", "not_sent", "lost"
 FAILURES = (TAKEN, GONE, REFUSED, WITHDRAWN, NOT_SENT, LOST)
-"""Why Bindings fail, in the words of the metric."""
+"""The reasons for which Bindings fail, in the words of the metric."""
 
 
 class Writer:
@@ -160,7 +160,7 @@ class Writer:
         return late + await self.events.drain(until - self._machine.monotonic())
 
     def _scheduled(self, bound: Bind | BoundByPlugin) -> None:
-        """Say it in the log, and have the event written."""
+        """Log that a pod is bound, and have the event written."""
         self.bound += 1
         pod, decision = bound.pod, bound.decision
         log.info(
@@ -286,13 +286,13 @@ class _Posting(Struct):
     clock: Callable[[], float]
     freshness: Freshness
     history: int
-    """In which history it was decided."""
+    """The history (`Freshness.histories`) in which it was decided."""
     sent: int = 0
     sent_at: float = 0.0
     objection: str = ""
-    """Why it must not be sent (again)."""
+    """The reason for which it must not be sent (again); empty: there is none."""
     doubtful: bool = False
-    """Whether one that was sent may be stored."""
+    """One that was sent may be stored."""
     task: asyncio.Task[None] | None = None
 
     def on_send(self) -> None:
@@ -337,7 +337,7 @@ class Bindings:
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ) -> None:
         self.failures: Counter[str] = Counter()
-        """Why Bindings failed, and how often."""
+        """Reason → the number of Bindings that failed for it."""
         self.unanswered = 0
         """Bindings that were sent without an answer that says what became of them."""
         self._client = client

@@ -25,7 +25,7 @@ from podberth.model.affinity import AffinityTerm
 from podberth.model.pod import Pod
 from podberth.model.spread import SpreadConstraint
 from podberth.plugins.inter_pod_affinity import InterPodAffinity
-from podberth.plugins.pod_topology_spread.plugin import PodTopologySpread
+from podberth.plugins.pod_topology_spread import PodTopologySpread
 
 ANTI_AFFINITY, TOPOLOGY_SPREAD = "anti_affinity", "topology_spread"
 CONSTRAINTS = (ANTI_AFFINITY, TOPOLOGY_SPREAD)

@@ -311,7 +311,7 @@ class Client:
             renewed = True
 
     def _left(self, verb: str, lane: Lane) -> float | None:
-        """Seconds within which a write has to be on its way; None when nothing limits it. Raises Unreachable."""
+        """Return the seconds in which a write has to be on its way; None: nothing limits it. Raises Unreachable."""
         if self.fence is None or not lane.fenced or verb == "GET":
             return None
         left = self.fence()
@@ -348,7 +348,7 @@ class Client:
 
 
 async def _rest(stream: Stream) -> bytes:
-    """An answer to its end. Raises Unreachable."""
+    """Return an answer to its end. Raises Unreachable."""
     parts = []
     while part := await stream.read():
         parts.append(part)
@@ -366,7 +366,7 @@ def _judged(path: str, answer: Response) -> tuple[int, bytes]:
 
 
 def _one_line(value: str) -> str:
-    """A header's value; a line break in it (a token file with a stray one) would begin another header."""
+    """Return a header's value; a line break in it (a token file with a stray one) would begin another header."""
     return value.replace("\r", "").replace("\n", "")
 
 
@@ -387,12 +387,12 @@ _TYPED_LIST = re.compile(
     rb'\{"kind":"(\w+)List","apiVersion":"([^"]+)",'
     rb'"metadata":\{[^{}]{0,4000}?"resourceVersion":"[^"]+"[^{}]{0,4000}\},"items":(?:\[|null\})'
 )
-"""How kube-apiserver begins a list of one of its own kinds."""
+"""The beginning of a list of one of kube-apiserver's own kinds, as it writes one."""
 _CUSTOM_LIST = re.compile(rb'\{"apiVersion":"([^"]+)","items":\[')
 _CUSTOM_LIST_ENDS = re.compile(
     rb'\],"kind":"(\w+)List","metadata":\{[^{}]*"resourceVersion":"[^"]+"[^{}]*\}\}\s*\Z',
 )
-"""How it begins and ends a list of custom resources, whose fields it sorts by name."""
+"""The beginning and the end of a list of custom resources, whose fields it sorts by name."""
 
 _KINDS = {(one.api_version, one.plural): one.kind for one in vars(resources).values() if isinstance(one, Resource)}
 _NOT_STORED = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
@@ -412,7 +412,7 @@ class _Meta(msgspec.Struct, rename="camel"):
 
 
 class _Shell(msgspec.Struct, rename="camel"):
-    """What every object has. A Status has a word for its status."""
+    """The fields that every object has. A Status has a word for its status."""
 
     kind: str
     api_version: str
@@ -530,7 +530,7 @@ def _is_list(api_version: str, plural: str, body: bytes) -> bool:
 
 
 def _shown(plural: str | None, body: bytes) -> str:
-    """The beginning of an answer, on one line; of what may be a secret nothing."""
+    """Return the beginning of an answer, on one line; of what may be a secret nothing."""
     if plural == "secrets":
         return f"{len(body)} bytes that are no Secret that was asked for"
     return one_line(body[:_SHOWN].decode("utf-8", "replace")) or "it is empty"

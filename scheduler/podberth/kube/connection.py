@@ -48,7 +48,7 @@ class Credentials:
         return float("inf") if self._due_at is None else self._due_at - self._clock()
 
     def due(self) -> bool:
-        """True when the header should be renewed before it is used."""
+        """Return whether the header should be renewed before it is used."""
         return self._due_at is not None and self._clock() >= self._due_at
 
     def renew(self) -> None:
@@ -91,7 +91,7 @@ class Tls:
         self._checked_at = float("-inf")
 
     def context(self) -> ssl.SSLContext:
-        """The context to connect with; looks at the files once a second. Raises ConfigError if it never worked."""
+        """Return the context to connect with, of files looked at each second. Raises ConfigError if none worked."""
         now = self._clock()
         if self._context is None or now - self._checked_at >= CHECK_SECONDS:
             self._checked_at = now
@@ -117,7 +117,7 @@ class Tls:
             self.recheck()
 
     def elsewhere(self, *, ca_file: str | None, verify: bool) -> Tls:
-        """The TLS of another server: the same client certificate, and other CAs that may have signed the server's."""
+        """Return the TLS of another server: the same client certificate, and other CAs."""
         return Tls(
             ca_file=ca_file, cert_file=self._cert_file, key_file=self._key_file, verify=verify, clock=self._clock
         )
@@ -179,7 +179,7 @@ class Connection:
     headers: tuple[tuple[str, str], ...] = ()
 
     def context(self) -> ssl.SSLContext | None:
-        """The TLS context to connect with; None: without TLS. Raises Unreachable if its files never worked."""
+        """Return the TLS context to connect with; None: without TLS. Raises Unreachable if its files never worked."""
         try:
             return None if self.tls is None else self.tls.context()
         except ConfigError as error:

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import Bucket
-from podberth.kube.listwatch import FetchPage, ListWatch, Pause, Phase
+from podberth.kube.listwatch import PAGE_SIZE, FetchPage, ListWatch, Pause, Phase
 from podberth.kube.objects import MALFORMED, Key, ListMeta, Partial, Version, older, read_version
 
 EVERY_SECONDS = 20.0
@@ -30,11 +30,10 @@ OBJECTS_PER_SECOND = 1250
 """A kind with more than 25,000 objects is compared less often: 50,000 pods every 40 s."""
 SECONDS = 10.0
 """The timeout for a page."""
-PAGE_SIZE = 500
 SILENT_SECONDS = 5.0
-"""How long a watch from which nothing comes may be behind a list; kube-apiserver's are behind by milliseconds."""
+"""Seconds for which a watch from which nothing comes may be behind a list; kube-apiserver's are by milliseconds."""
 BEHIND_SECONDS = 30.0
-"""How long a watch from which something comes may be behind a list: it may be slow."""
+"""Seconds for which a watch from which something comes may be behind a list: it may be slow."""
 LOOK_SECONDS, HASTY_LOOK_SECONDS = 0.5, 0.05
 """Between two looks whether the watch has come as far as the list; the shorter one where somebody waits for that."""
 SPREAD = 0.25
@@ -85,14 +84,10 @@ class CrossCheck:
         *,
         rng: Callable[[], float],
         every: float = EVERY_SECONDS,
-        field_selector: str = "",
-        label_selector: str = "",
     ) -> None:
         self._machine = machine
         self._rng = rng
         self._every = every
-        selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
-        self._selectors = {word: text for word, text in selectors.items() if text}
         self._asked = Bucket(ASKED_RATE, ASKED_BURST)
         self._wanted_at: float | None = None
         """Since when somebody waits for a check that begins from then on and finds no difference."""
@@ -118,7 +113,7 @@ class CrossCheck:
         """The keys of what differed that are still to be looked at in this round."""
 
     def soon(self, now: float) -> bool:
-        """Check now, if that was not asked for too often lately; whether it will."""
+        """Check now, if that was not asked for too often lately; return whether it will."""
         if self._stage is _Stage.WAITING and self._due is not None:
             at = max(now + self._rng() * LOOK_SECONDS, self._ended + ASKED_GAP_SECONDS)
             if at < self._due and not self._asked.take(now):
@@ -153,7 +148,7 @@ class CrossCheck:
                 if now < self._next_at:
                     return Pause(self._next_at - now)
                 query = {"limit": str(PAGE_SIZE), **({"continue": self._next} if self._next else {})}
-                return FetchPage(urlencode({**query, **self._selectors}), SECONDS)
+                return FetchPage(urlencode({**query, **self._machine.selectors}), SECONDS)
             case _Stage.COMPARING:
                 self._compare(now)
                 return Pause(0.0)
@@ -272,7 +267,7 @@ class CrossCheck:
         return Lost(lost)
 
     def _go_over(self) -> bool:
-        """Drop what does not differ any more, of some of it; whether there is more to go over."""
+        """Drop some of what does not differ any more; return whether there is more to go over."""
         known = self._machine.objects.known
         for count, key in enumerate(self._still, 1):
             listed = self._differ.get(key)
@@ -296,7 +291,7 @@ class CrossCheck:
         return not objects.is_gone(key, version)
 
     def _pace(self) -> float:
-        """Seconds until the next check; more for very many objects, so that the share of a core is bounded."""
+        """Return the seconds until the next check; more for very many objects, which bounds the share of a core."""
         every = max(self._every, len(self._machine.objects.known) / OBJECTS_PER_SECOND)
         return every * (0.75 + 0.5 * self._rng())
 

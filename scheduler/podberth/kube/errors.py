@@ -1,4 +1,4 @@
-"""What can go wrong between us and an API server, as three exceptions.
+"""Three exceptions say what can go wrong between us and an API server.
 
 `ConfigError` is for a person (one line that names the file and what was expected), `ApiError` is the server's answer,
 `Unreachable` is no answer at all. `client` raises the latter two and the reflector and the binder act on them.
@@ -43,7 +43,7 @@ AnyError = TypeVar("AnyError", bound=BaseException)
 
 
 def without_trace(error: AnyError) -> AnyError:
-    """The same error, to be kept: what it was raised in goes, with the connection on which it came.
+    """Return the same error, to be kept: what it was raised in goes, with the connection on which it came.
 
     Traces refer to frames, and frames to all that was in use there. Where that refers to the error as well, only the
     garbage collector would free it, which looks through what has lived for a while once a day.
@@ -155,7 +155,7 @@ class ApiError(Exception):
         return self.status == 500 and "failed calling webhook" in self.message
 
     def has_cause(self, reason: str) -> bool:
-        """True when details.causes names this reason (`DisruptionBudget`, …)."""
+        """Return whether details.causes names this reason (`DisruptionBudget`, …)."""
         return self.details is not None and any(cause.reason == reason for cause in self.details.causes)
 
 

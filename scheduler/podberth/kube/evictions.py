@@ -43,7 +43,7 @@ MOST_OF_NAMESPACE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Regarding:
-    """Which object an Event is about."""
+    """The object that an Event is about."""
 
     api_version: str
     kind: str
@@ -71,7 +71,7 @@ class PastEviction:
     done_at: str
 
     def ago(self, now: float) -> float | None:
-        """Seconds since the eviction took place, or one less; None: nobody wrote down that it did. `now`: Unix time."""
+        """Return the seconds since it took place, or one less; None: nobody wrote that down. `now`: Unix time."""
         return max(now - seconds(self.done_at) - 1.0, 0.0) if self.done_at else None
 
 
@@ -113,7 +113,7 @@ _event = msgspec.json.Decoder(_Event)
 
 
 def regarding(pod: PodRef) -> Regarding:
-    """A pod, as what an Event is about."""
+    """Return a pod, as what an Event is about."""
     return Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
 
 
@@ -165,7 +165,7 @@ async def tell(client: Client, path: str, body: bytes) -> str:
 
 
 def record(owner: str, round_: int, spared: float, asked_at: str = "") -> dict[str, str]:
-    """The annotations by which the Event of an eviction is understood later."""
+    """Return the annotations by which the Event of an eviction is understood later."""
     found = {OWNER: owner, ROUND: str(round_), SPARED: f"{spared:g}"}
     return {**found, ASKED: asked_at} if asked_at else found
 
@@ -229,7 +229,7 @@ def _folded(events: list[_Event]) -> PastEviction:
 
 
 def _number(text: str | None) -> float:
-    """A number that we wrote; anybody may change an annotation."""
+    """Return a number that we wrote, or 0: anybody may change an annotation."""
     try:
         found = float(text or 0)
     except ValueError:
@@ -243,7 +243,7 @@ def seconds(stamp: str) -> float:
 
 
 async def read_node(client: Client, name: str) -> bytes | None:
-    """A node as it is now, not as a cache has it; None: there is none."""
+    """Return a node as it is now, not as a cache has it; None: there is none."""
     try:
         return await client.get(NODES.path(None, name), tries=2)
     except ApiError as error:
@@ -253,7 +253,7 @@ async def read_node(client: Client, name: str) -> bytes | None:
 
 
 async def read_pods(client: Client, node: str) -> list[msgspec.Raw]:
-    """The pods on a node as they are now."""
+    """Return the pods on a node as they are now."""
     query = {"fieldSelector": f"spec.nodeName={node}", "limit": str(_PAGE)}
     return [raw async for raw in _pages(client, PODS.path(), query)]
 
@@ -276,7 +276,7 @@ async def is_leaving(client: Client, pod: PodRef) -> bool:
 
 
 async def _pages(client: Client, path: str, query: dict[str, str]) -> AsyncIterator[msgspec.Raw]:
-    """The items of a list; when a page has expired, the list is begun again, without pages."""
+    """Return the items of a list; when a page has expired, the list is begun again, without pages."""
     following = dict(query)
     seen = 0
     while True:

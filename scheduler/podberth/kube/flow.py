@@ -91,7 +91,7 @@ class Throttle:
 
     @property
     def waiting(self) -> int:
-        """Requests in the queue, abandoned ones included until their turn."""
+        """Return how many requests are in the queue, abandoned ones included until their turn."""
         return sum(len(flow.turns) for flow in self._flows.values())
 
     async def wait(self, lane: Lane) -> None:
@@ -235,7 +235,7 @@ class Gate:
             self._spread = min(0.5 * seconds, 5.0)
 
     def delay(self, now: float) -> float:
-        """Seconds this request still has to wait; each gets its own jitter so that they do not return as one."""
+        """Return the seconds this request still has to wait, with its own jitter: they are not to return as one."""
         if now >= self._shut_until:
             return 0.0
         return self._shut_until - now + self._rng() * self._spread
@@ -263,7 +263,7 @@ class Backoff:
         self._at = 0.0
 
     def failed(self, now: float, at_least: float | None = None) -> float:
-        """Seconds to wait before the next try; `at_least` is a server's Retry-After."""
+        """Return the seconds to wait before the next try; `at_least` is a server's Retry-After."""
         if now - self._at > self.QUIET:
             self._step = 0.0
         self._at = now

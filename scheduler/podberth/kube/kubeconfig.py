@@ -34,7 +34,7 @@ TOKEN_FILE_SECONDS = 10.0  # client-go re-reads about once a minute; a read cost
 USER_AGENT = f"berth/{__version__}"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 IN_CLUSTER = "in-cluster"
-"""Where the connection of a process in a pod comes from."""
+"""The `source` of a connection that a process in a pod has."""
 SERVICE_HOST, SERVICE_PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 _DEEPEST = 100
 """Levels that a kubeconfig may have: its own fields need eight, extensions may hold anything."""
@@ -50,8 +50,8 @@ def connect(
     *,
     environ: Mapping[str, str] = os.environ,
 ) -> Connection:
-    """The connection to use: the file that is named, else $KUBECONFIG, else ~/.kube/config if there is one, else the
-    pod's own service account (client-go's order). Raises ConfigError, one line.
+    """Return the connection to use: by the file that is named, else $KUBECONFIG, else ~/.kube/config if there is one,
+    else by the pod's own service account (client-go's order). Raises ConfigError, one line.
     """
     if kubeconfig:
         return from_kubeconfig([kubeconfig], context)
@@ -77,7 +77,10 @@ def in_cluster(
     ca_file: str = str(SERVICE_ACCOUNT / "ca.crt"),
     environ: Mapping[str, str] = os.environ,
 ) -> Connection:
-    """The API server as a pod sees it, with the service account's (rotating) token and CA. Raises ConfigError."""
+    """Return the API server as a pod sees it, with the service account's (rotating) token and CA.
+
+    Raises ConfigError.
+    """
     where = f"in-cluster configuration ({token_file}, {ca_file})"
     for word in (SERVICE_HOST, SERVICE_PORT):
         if not environ.get(word):
@@ -113,7 +116,7 @@ def serving_port(
     server_name: str | None = None,
     verify: bool = True,
 ) -> Connection:
-    """The serving port of one of our own processes, with the token in a file, or else with what `connect` finds.
+    """Return the serving port of one of our own processes, with the token in a file, or else with what `connect` finds.
 
     `ca_file`: who signed its certificate; without it, the system's CAs. Raises ConfigError.
     """
@@ -203,7 +206,7 @@ def _token_file(path: Path) -> Credential:
 
 
 def _proxy(host: str, own: str | None, where: str) -> str | None:
-    """The proxy to use: the cluster's own (whatever NO_PROXY says), else the environment's unless exempt."""
+    """Return the proxy to use: the cluster's own (whatever NO_PROXY says), else the environment's unless exempt."""
     general, exempt = proxies(host)
     proxy = own or general
     if not proxy or (own is None and goes_direct(host, exempt)):
@@ -230,7 +233,7 @@ def proxies(host: str) -> tuple[str | None, str]:
 
 
 def goes_direct(host: str, no_proxy: str) -> bool:
-    """True when NO_PROXY exempts this URL, by Go's rules (golang.org/x/net/http/httpproxy).
+    """Return whether NO_PROXY exempts this URL, by Go's rules (golang.org/x/net/http/httpproxy).
 
     Entries are `*`, addresses, CIDR ranges, names (with their subdomains) and `.name` (subdomains only), each with an
     optional port. localhost and loopback addresses are always exempt.
@@ -326,7 +329,7 @@ class Selected:
     where: str
 
     def impersonation(self) -> tuple[tuple[str, str], ...]:
-        """The headers of as, as-uid, as-groups and as-user-extra, which the `kubernetes` package does not know."""
+        """Return the headers of as, as-uid, as-groups and as-user-extra, unknown to the `kubernetes` package."""
         user = self.user
         found = [("Impersonate-User", user["as"])] if user.get("as") else []
         if user.get("as-uid"):
@@ -440,7 +443,7 @@ def _names(found: dict[str, Any]) -> str:
 
 
 def written(value: object) -> str:
-    """A value as its author may have written it, in one line."""
+    """Return a value as its author may have written it, in one line."""
     return "nothing" if value is None else json.dumps(value, default=str)[:200]
 
 
@@ -494,7 +497,7 @@ def _check_words(entry: dict[str, Any], words: tuple[str, ...], where: str) -> N
 
 
 def _check_file(entry: dict[str, Any], word: str, path: Path, where: str) -> bool:
-    """True when the entry names that file or brings its contents, which must be there and be base64."""
+    """Return whether the entry names that file or brings its contents, which must be there and be base64."""
     _check_words(entry, (word, f"{word}-data"), where)
     if data := entry.get(f"{word}-data"):
         try:
@@ -515,7 +518,7 @@ def _check_file(entry: dict[str, Any], word: str, path: Path, where: str) -> boo
 
 
 class ServerSettings(Struct, frozen=True):
-    """Where the API server is and how to authenticate. Files are absolute; `header` is Authorization's value."""
+    """An API server, and how to authenticate there. Files are absolute; `header` is Authorization's value."""
 
     host: str
     ca_file: str | None

@@ -52,7 +52,7 @@ DEAD_DEADLINES = 3.0
 """A loop that gave no sign for so many renew deadlines is dead: 30 s by default. The longest turn ever seen took 25 s,
 and whoever needs another replica to take over sooner sets shorter times for the Lease anyway."""
 SIGNS = 4.0
-"""How often the event loop shows that it runs, in each retry period."""
+"""Times in each retry period that the event loop shows that it runs."""
 
 _NOWHERE = ("", "")
 Record = dict[str, Any]
@@ -67,7 +67,7 @@ class LoopDeadError(LeaseLostError):
 
 
 class Term:
-    """Who leads, as far as one candidate can know; give it the time, it keeps none.
+    """Says who leads, as far as one candidate can know; give it the time, it keeps none.
 
     One thread tells it what happened; `left` may be asked by any, for it reads one number, which is put there whole.
     """
@@ -107,7 +107,7 @@ class Term:
         return self.holder in ("", self.identity) or now >= self._seen_at + self._good_for
 
     def until_vacant(self, now: float) -> float:
-        """Seconds until the Lease as last observed is ours to take."""
+        """Return the seconds until the Lease as last observed is ours to take."""
         return 0.0 if self.vacant(now) else self._seen_at + self._good_for - now
 
     def renewed(self, sent_at: float) -> None:
@@ -120,12 +120,12 @@ class Term:
         self._led_from = None
 
     def left(self, now: float) -> float:
-        """Seconds until we must stop acting as leader; 0 when we are not."""
+        """Return the seconds until we must stop acting as leader; 0 when we are not."""
         led_from = self._led_from  # read once: another thread may put None there meanwhile
         return 0.0 if led_from is None else max(led_from + self.renew_deadline - now, 0.0)
 
     def spec(self, record: Record | None, moment: str) -> Record:
-        """The spec to write to take the Lease, or to renew it."""
+        """Return the spec to write to take the Lease, or to renew it."""
         before: Record = (record or {}).get("spec") or {}
         ours = before.get("holderIdentity") == self.identity
         transitions = int(before.get("leaseTransitions") or 0)
@@ -171,7 +171,7 @@ class Elector:
         self.term = Term(identity, duration=duration, renew_deadline=renew_deadline)
         self.last_error: ApiError | Unreachable | None = None
         self.reached = False
-        """Whether the API server has ever answered about the Lease: until then nobody knows who leads."""
+        """The API server has answered about the Lease at least once: until then nobody knows who leads."""
         self.annotations: Mapping[str, str] = dict(annotations or {})
         self.dead_after = DEAD_DEADLINES * renew_deadline
         self._client = client
@@ -205,7 +205,7 @@ class Elector:
         return self._namespace, self._name
 
     def left(self) -> float:
-        """Seconds for which we may go on acting as leader; 0 when we are not."""
+        """Return the seconds for which we may go on acting as leader; 0 when we are not."""
         return self.term.left(self._clock())
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -235,7 +235,7 @@ class Elector:
             await self._sleep(self._pause())
 
     def _pause(self) -> float:
-        """Seconds until a candidate looks again."""
+        """Return the seconds until a candidate looks again."""
         chance = self._rng()
         if self.last_error is not None:
             return self._retry * (1 + JITTER * chance)
@@ -393,7 +393,7 @@ class Elector:
 
     @property
     def _patience(self) -> float:
-        """Seconds one request may take: two fit into the deadline."""
+        """Return the seconds one request may take: two fit into the deadline."""
         return self.term.renew_deadline / 2
 
 
@@ -526,7 +526,7 @@ class _ClientThread:
 
 
 def own_identity() -> str:
-    """A name for this process that no other has, nor had: host name and something random."""
+    """Return a name for this process that no other has, nor had: host name and something random."""
     return f"{socket.gethostname()}_{secrets.token_hex(8)}"
 
 
@@ -542,7 +542,7 @@ class _Spec(msgspec.Struct, rename="camel"):
 
 
 class _Lease(msgspec.Struct):
-    """What is read of a Lease; all else of it is written back as it was."""
+    """The part of a Lease that is read; all else is written back as it was."""
 
     metadata: _Meta
     spec: _Spec | None = None
@@ -553,7 +553,7 @@ _record = msgspec.json.Decoder(Record)
 
 
 def _decode(body: bytes) -> Record:
-    """The Lease of an answer that says that all went well. Raises Unreachable for what is none, as a proxy's page."""
+    """Return the Lease of an answer that says that all went well. Raises Unreachable for one that is none."""
     read_answer(body, _lease.decode)
     return _record.decode(body)
 

@@ -49,6 +49,7 @@ WATCH_SECONDS = 300.0  # and up to twice that, as client-go's minWatchTimeout
 SHORT_WATCH = 1.0  # s; a stream that ends sooner without an event counts as a failure (client-go: "very short watch")
 HEALTHY_WATCH = 10.0  # s; a stream that lived so long lets the backoff start afresh
 REFUSED_PAUSE = 10.0  # s, and up to twice that; 403 and 404 end when a person changes something
+PAGE_SIZE = 500
 LIST_SECONDS = 30.0  # for a page
 LONGEST_LIST_SECONDS = 300.0  # after time-outs, each of which doubles it; and at once for a list without pages
 UNHEARD_LIST_SECONDS = 60.0  # where nothing of the answer came: kube-apiserver itself gives up by then
@@ -59,7 +60,7 @@ TOMBSTONES = 8192  # deleted keys remembered, to tell a late event from a new ob
 
 
 class Counts(Struct):
-    """How often a list or watch had which problem since the start, for metrics."""
+    """Counts of the problems that a list or watch has had since the start, for metrics."""
 
     lists: int = 0  # complete ones
     relists: int = 0  # complete ones after the first
@@ -98,7 +99,7 @@ class KnownObjects(Generic[T]):
         self.on_deleted: Callable[[msgspec.Raw], None] | None = None
         """Gets each known object that a watch says was deleted, as it was at last."""
         self.went_back = False
-        """Whether the list under way shows an object in an earlier version than is known."""
+        """The list under way shows an object in an earlier version than is known."""
         self._anew = False
         self._decode = decode
         self._counts = counts
@@ -108,7 +109,7 @@ class KnownObjects(Generic[T]):
         self._buried: dict[Key, Version] = {}
 
     def take(self) -> list[Change[T]]:
-        """The changes collected since the last call, in order."""
+        """Return the changes collected since the last call, in order."""
         changes = self._changes
         self._changes = []
         return changes
@@ -130,7 +131,7 @@ class KnownObjects(Generic[T]):
         return key in self._buried and not older(self._buried[key], version)
 
     def deleted_at(self, key: Key) -> Version:
-        """The version of the latest deletion of the key that was delivered; empty if there was none lately."""
+        """Return the version of the latest deletion of the key that was delivered; empty if there was none lately."""
         return self._buried.get(key, "")
 
     # -- a list --------------------------------------------------------------------------------------------------
@@ -310,7 +311,7 @@ class LineSplitter:
         self._parts: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that this chunk completes, without their newline and without empty ones."""
+        """Return the lines that this chunk completes, without their newline and without empty ones."""
         end = chunk.find(b"\n")
         if end < 0:
             if chunk:
@@ -327,7 +328,7 @@ class LineSplitter:
 
     @property
     def cut(self) -> bool:
-        """True while an unfinished line is held back."""
+        """Return whether an unfinished line is held back."""
         return bool(self._parts)
 
     def clear(self) -> None:
@@ -336,7 +337,7 @@ class LineSplitter:
 
 
 class Phase(enum.Enum):
-    """Where a list/watch stands."""
+    """The phase that a list/watch is in."""
 
     EMPTY = "empty"  # nothing usable: list from the start
     LISTING = "listing"  # some pages came, more to fetch
@@ -373,7 +374,7 @@ Action: TypeAlias = FetchPage | AskVersion | OpenWatch | Pause
 
 
 def object_of(line: bytes) -> msgspec.Raw | None:
-    """The object that a line of a watch adds or changes, which is to be decoded; None: the line has none."""
+    """Return the object that a line of a watch adds or changes, which is to be decoded; None: the line has none."""
     try:
         event = watch_event.decode(line)
     except MALFORMED:
@@ -396,7 +397,7 @@ class ListWatch(Generic[T]):
         decode: Callable[[msgspec.Raw], T],
         *,
         rng: Callable[[], float],
-        page_size: int = 500,
+        page_size: int = PAGE_SIZE,
         field_selector: str = "",
         label_selector: str = "",
         on_malformed: Callable[[Key | None, Exception], None] | None = None,
@@ -409,11 +410,13 @@ class ListWatch(Generic[T]):
         self.astray = False
         self.counts = Counts()
         self.objects: KnownObjects[T] = KnownObjects(decode, self.counts, on_malformed)
+        self.take = self.objects.take
         self._decode = decode
         self._rng = rng
         self._page_size = self._limit = page_size
         selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
-        self._selectors = {word: text for word, text in selectors.items() if text}
+        self.selectors = {word: text for word, text in selectors.items() if text}
+        """Parts of each query."""
         self._backoff = Backoff(rng)
         self._lines = LineSplitter()
         self._next = ""  # continue token
@@ -436,18 +439,18 @@ class ListWatch(Generic[T]):
         if self._resync and self.phase is Phase.LISTED:
             self.phase = Phase.EMPTY
         if self.phase is Phase.LISTED and self.doubtful:
-            return AskVersion(urlencode({"limit": "1", **self._selectors}))
+            return AskVersion(urlencode({"limit": "1", **self.selectors}))
         if self.phase is Phase.LISTED:
             query = {"watch": "true", "resourceVersion": str(self.objects.position), "allowWatchBookmarks": "true"}
             query["timeoutSeconds"] = str(int(WATCH_SECONDS * (1 + self._rng())))
-            return OpenWatch(urlencode({**query, **self._selectors}))
+            return OpenWatch(urlencode({**query, **self.selectors}))
         if self.phase is Phase.EMPTY:
             self._start_list()
         page = {} if self._whole else {"limit": str(self._limit)}
         if self._next:
             page["continue"] = self._next
         seconds = LONGEST_LIST_SECONDS if self._whole else self._seconds
-        return FetchPage(urlencode({**page, **self._selectors}), seconds)
+        return FetchPage(urlencode({**page, **self.selectors}), seconds)
 
     def resync(self) -> None:
         """List again at the next occasion (the caller ends an open stream), to repair what a watch may have lost."""
@@ -463,10 +466,6 @@ class ListWatch(Generic[T]):
         """Return whether it was asked to list again, which an open stream would put off."""
         return self._resync
 
-    def take(self) -> list[Change[T]]:
-        """The changes collected since the last call, in order."""
-        return self.objects.take()
-
     # -- LIST ----------------------------------------------------------------------------------------------------
 
     def _start_list(self, *, whole: bool = False) -> None:
@@ -479,7 +478,7 @@ class ListWatch(Generic[T]):
         self._resync = False
 
     def page(self, body: bytes, now: float) -> list[msgspec.Raw]:
-        """A page came: its items, each to be given to `objects.listed` before `page_done`.
+        """Return the items of a page that came, each to be given to `objects.listed` before `page_done`.
 
         What is no list (an object of another kind) has no items, and the same page is asked for again after a pause.
         """
@@ -530,7 +529,7 @@ class ListWatch(Generic[T]):
         self.objects.renew()
 
     def page_done(self) -> bool:
-        """The items were given; True when that was the last page: `take` then holds the difference to before.
+        """Return whether the page whose items were given was the last one: `take` then has the difference to before.
 
         A list never shows an object in an earlier version than was known before it, unless the server's data was
         replaced: then it is another history, though it has passed our position meanwhile. In that one, an object may
@@ -566,7 +565,7 @@ class ListWatch(Generic[T]):
     # -- failures ------------------------------------------------------------------------------------------------
 
     def failed(self, error: ApiError | Unreachable, now: float) -> bool:
-        """A LIST or the opening of a WATCH failed. True when the kind is gone: `take` then deletes everything."""
+        """Take note of a failed LIST or WATCH; return whether the kind is gone: `take` then deletes everything."""
         self.counts.errors += 1
         if isinstance(error, Unreachable):
             if error.timed_out and error.sent and self.phase is Phase.LISTING:  # not where there was no connection

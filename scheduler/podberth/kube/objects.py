@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 import msgspec
 
 MALFORMED = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
-"""What a decoder may raise for a bad object; anything else is a bug and stops the reflector loudly."""
+"""Exceptions that a decoder may raise for a bad object; anything else is a bug and stops the reflector loudly."""
 
 Version: TypeAlias = int | str
 
@@ -79,7 +79,7 @@ _CHANGE_HEADS = (b'{"type":"MODIFIED","object":', b'{"type":"ADDED","object":')
 
 
 def changed_object(line: bytes) -> msgspec.Raw | None:
-    """The object of a line that adds or changes one, told by how kube-apiserver begins such lines.
+    """Return the object of a line that adds or changes one, told by how kube-apiserver begins such lines.
 
     Reading the line to find out where its object ends takes as long as decoding the object. If what comes before the
     last brace is JSON, it is the object, and the line is such an event; whoever decodes it sees whether it is. None:
@@ -97,12 +97,12 @@ partial = msgspec.json.Decoder(Partial)
 
 
 def read_version(text: str) -> Version:
-    """A resourceVersion as a number where it is one (it is for every kind that kube-apiserver stores)."""
+    """Return a resourceVersion as a number where it is one (it is for every kind that kube-apiserver stores)."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else text
 
 
 def older(version: Version, than: Version) -> bool:
-    """True when both are numbers and the first is smaller; others can only be equal or not."""
+    """Return whether both are numbers and the first is smaller; others can only be equal or not."""
     return isinstance(version, int) and isinstance(than, int) and version < than
 
 

@@ -34,7 +34,17 @@ from podberth.kube.cross_check import Back, CrossCheck, Lost
 from podberth.kube.errors import ApiError, Unreachable, without_trace
 from podberth.kube.flow import CHECK, WATCH
 from podberth.kube.http1 import Stream
-from podberth.kube.listwatch import AskVersion, Counts, FetchPage, ListWatch, OpenWatch, Pause, Phase, object_of
+from podberth.kube.listwatch import (
+    PAGE_SIZE,
+    AskVersion,
+    Counts,
+    FetchPage,
+    ListWatch,
+    OpenWatch,
+    Pause,
+    Phase,
+    object_of,
+)
 from podberth.kube.objects import MALFORMED, Change, Key, T
 from podberth.kube.resources import Resource
 
@@ -77,9 +87,9 @@ class Reflector(Generic[T]):
         *,
         decode_large: Callable[[msgspec.Raw], T] | None = None,
         namespace: str | None = None,
+        page_size: int = PAGE_SIZE,
         field_selector: str = "",
         label_selector: str = "",
-        page_size: int = 500,
         idle: float = IDLE_SECONDS,
         on_malformed: Callable[[Resource, Key | None, Exception], None] | None = None,
         on_refused: Callable[[Resource, ApiError | None], None] | None = None,
@@ -125,19 +135,13 @@ class Reflector(Generic[T]):
         self._compared = asyncio.Event()
         self._check: CrossCheck | None = None
         if check_seconds is not None:
-            self._check = CrossCheck(
-                self._machine,
-                rng=rng,
-                every=check_seconds,
-                field_selector=field_selector,
-                label_selector=label_selector,
-            )
+            self._check = CrossCheck(self._machine, rng=rng, every=check_seconds)
 
     # -- what it knows of itself ---------------------------------------------------------------------------------
 
     @property
     def has_synced(self) -> bool:
-        """True once the first list was delivered."""
+        """Return whether the first list was delivered."""
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
@@ -151,7 +155,7 @@ class Reflector(Generic[T]):
 
     @property
     def refused(self) -> ApiError | None:
-        """The 403 or 404 for which this kind is not followed at the moment."""
+        """Return the 403 or 404 for which this kind is not followed at the moment."""
         return self._machine.refused
 
     @property
@@ -169,15 +173,15 @@ class Reflector(Generic[T]):
 
     @property
     def position(self) -> str:
-        """The resourceVersion up to which changes were delivered."""
+        """Return the resourceVersion up to which changes were delivered."""
         return str(self._machine.objects.position)
 
     def __len__(self) -> int:
-        """Objects known."""
+        """Return how many objects are known."""
         return len(self._machine.objects.known)
 
     def staleness(self) -> float | None:
-        """Seconds since the server last said anything about the objects; None if it never did.
+        """Return the seconds since the server last said anything about the objects; None if it never did.
 
         That is an event, a bookmark, a page of a list, or a cross-check that found what was known. That a stream was
         opened says nothing. About a minute between bookmarks is normal.
@@ -199,8 +203,8 @@ class Reflector(Generic[T]):
     async def compare(self, seconds: float) -> bool:
         """Compare what is known with a list now, and list again what differs, until nothing does.
 
-        Whether that was done within so many seconds. A kind that can't be followed, or is never checked, has nothing to
-        compare.
+        Return whether that was done within so many seconds. A kind that can't be followed, or is never checked, has
+        nothing to compare.
         """
         if self._check is None or self.refused is not None:
             return True

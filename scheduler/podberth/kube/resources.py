@@ -9,38 +9,34 @@ import re
 from urllib.parse import quote
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 _PLAIN = re.compile(r"[A-Za-z0-9._~:-]*").fullmatch
 
 
 class Resource(Struct, frozen=True):
-    """A kind's place in the API: `group` is empty for the core group."""
+    """A kind has a place in the API: `group` is empty for the core group."""
 
     group: str
     version: str
     plural: str
     namespaced: bool
     kind: str
-    alias: str = ""
-    """What Berth calls the kind where another API group has one of the same name."""
+    called: str = ""
+    """Berth's name of the kind, which no two resources share: the kind, if no other API group has one of that name."""
+    api_version: str = ""
+    """`v1`, `apps/v1`, …"""
+    root: str = ""
+    """`/api/v1`, `/apis/apps/v1`, …"""
 
-    @property
-    def called(self) -> str:
-        """Return what Berth calls the kind: no two resources have the same."""
-        return self.alias or self.kind
-
-    @property
-    def api_version(self) -> str:
-        """`v1`, `apps/v1`, …"""
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    @property
-    def root(self) -> str:
-        """`/api/v1`, `/apis/apps/v1`, …"""
-        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+    def __post_init__(self) -> None:
+        version = f"{self.group}/{self.version}" if self.group else self.version
+        force_setattr(self, "called", self.called or self.kind)
+        force_setattr(self, "api_version", version)
+        force_setattr(self, "root", f"/apis/{version}" if self.group else f"/api/{version}")
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """The URL path of the collection (no name), an object, or its subresource; parts are percent-encoded.
+        """Return the URL path of the collection (no name), an object, or its subresource; parts are percent-encoded.
 
         Raises ValueError for a namespace on a cluster-scoped kind, or an object of a namespaced one without it.
         """
@@ -109,11 +105,11 @@ SCHEDULING: tuple[Resource, ...] = (
     CSI_STORAGE_CAPACITIES,
     VOLUME_ATTACHMENTS,
 )
-"""What decisions are made from."""
+"""Kinds that decisions are made from."""
 DEVICES: tuple[Resource, ...] = (RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES, DEVICE_TAINT_RULES)
-"""What decisions about devices are made from. A cluster may not have them, and need not let anybody read them."""
+"""Kinds that decisions about devices are made from. A cluster may not have them, and need not let anybody read them."""
 GROUPS: tuple[Resource, ...] = (POD_GROUPS, COSCHEDULING_POD_GROUPS)
-"""What decisions about pod groups are made from: Kubernetes' own, off by default in its API server, and those of
+"""Kinds that decisions about pod groups are made from: Kubernetes' own, off by default in its API server, and those of
 scheduler-plugins. A cluster may not have them either."""
 WATCHED: tuple[Resource, ...] = (*SCHEDULING, *DEVICES, *GROUPS, METADATA_POLICIES)
 OWNERS: dict[tuple[str, str], Resource] = {

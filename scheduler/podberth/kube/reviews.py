@@ -56,7 +56,7 @@ log = structlog.get_logger("reviews")
 
 
 class NobodyError(Exception):
-    """What was shown says of nobody who it is: one line that says why."""
+    """A credential names nobody: one line that says why."""
 
 
 class User(msgspec.Struct, frozen=True):

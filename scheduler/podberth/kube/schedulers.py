@@ -1,4 +1,4 @@
-"""Which schedulers are live: those whose Lease in one namespace is held and renewed in time.
+"""A scheduler is live if its Lease in one namespace is held and renewed in time.
 
 One process schedules for several schedulerNames under one Lease, so the Lease lists them in its annotation
 `podberth.dev/schedulers` (separated by commas). If the scheduler's own Lease has no such annotation, the caller says
@@ -27,7 +27,7 @@ from podberth.kube.reflector import Reflector
 from podberth.kube.resources import LEASES, Resource
 
 SCHEDULERS = "podberth.dev/schedulers"
-"""What the holder of a scheduler's Lease writes on it (`Elector(annotations=…)`), and what is read here."""
+"""The annotation that the holder of a scheduler's Lease writes on it (`Elector(annotations=…)`)."""
 TICK_SECONDS = 1.0
 REFUSED_SECONDS = 30.0
 """A refusal counts when it lasts: an API server that has just started refuses until it has read its own roles."""
@@ -66,7 +66,7 @@ class _Seen(msgspec.Struct):
 
 
 class LiveSchedulers:
-    """Who lives at a time; give it the time, it keeps none. `own` is the Lease that stands for `profiles`."""
+    """Says who lives at a time; give it the time, it keeps none. `own` is the Lease that stands for `profiles`."""
 
     def __init__(self, own: str, profiles: tuple[str, ...] = ()) -> None:
         self._own = own
@@ -97,11 +97,11 @@ class LiveSchedulers:
         self._seen.pop(name, None)
 
     def at(self, now: float) -> frozenset[str]:
-        """The names of the schedulers that live."""
+        """Return the names of the schedulers that live."""
         return frozenset(name for seen in self._seen.values() if now < seen.until for name in seen.names)
 
     def held(self) -> frozenset[str]:
-        """The names that some held Lease stands for, renewed in time or not."""
+        """Return the names that some held Lease stands for, renewed in time or not."""
         return frozenset(name for seen in self._seen.values() for name in seen.names)
 
 
@@ -122,7 +122,7 @@ class Schedulers:
     ) -> None:
         self.live: frozenset[str] | None = None
         self._ticks = 0
-        """How many ticks in a row have found an open stream."""
+        """The number of ticks in a row that have found an open stream."""
         self._refused_since: float | None = None
         self._known = known
         self._on_change = on_change
@@ -191,7 +191,7 @@ class Schedulers:
 
 
 def _seconds(text: str) -> float:
-    """Seconds since the epoch of an RFC 3339 time; what is none counts as long ago."""
+    """Return the seconds since the epoch of an RFC 3339 time; what is none counts as long ago."""
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
     except ValueError:

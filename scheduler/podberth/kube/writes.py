@@ -48,7 +48,7 @@ _versioned = msgspec.json.Decoder(_Versioned)
 
 
 class PodRef(msgspec.Struct, frozen=True, gc=False):
-    """Which pod: the uid keeps a request from hitting a namesake created since."""
+    """A pod that a request is about: the uid keeps it from hitting a namesake created since."""
 
     namespace: str
     name: str
@@ -86,18 +86,18 @@ CHANGED = frozenset((409, 422))
 
 
 def micro_time(moment: float | None = None) -> str:
-    """A metav1.MicroTime of seconds since the epoch, by default now: RFC 3339 in UTC with six digits."""
+    """Return a metav1.MicroTime of seconds since the epoch, by default now: RFC 3339 in UTC with six digits."""
     when = datetime.fromtimestamp(time.time() if moment is None else moment, UTC)
     return f"{when.isoformat(timespec='microseconds')[:-6]}Z"  # a fifth of what strftime takes
 
 
 def meta_time(moment: float) -> str:
-    """A metav1.Time of seconds since the epoch: RFC 3339 in UTC, in whole seconds."""
+    """Return a metav1.Time of seconds since the epoch: RFC 3339 in UTC, in whole seconds."""
     return f"{micro_time(int(moment))[:-8]}Z"
 
 
 def pod_path(pod: PodRef, subresource: str | None = None) -> str:
-    """The pod's path or its subresource's."""
+    """Return the pod's path or its subresource's."""
     return PODS.path(pod.namespace, pod.name, subresource)
 
 
@@ -113,7 +113,7 @@ def binding(pod: PodRef, node: str) -> tuple[str, bytes]:
 
 
 def protobuf_binding(pod: PodRef, node: str) -> bytes:
-    """The body of a Binding in protobuf (core/v1 Binding: metadata 1, target 2)."""
+    """Return the body of a Binding in protobuf (core/v1 Binding: metadata 1, target 2)."""
     metadata = text(1, pod.name) + kept_text(3, pod.namespace) + text(5, pod.uid)
     return envelope("v1", "Binding", message(1, metadata) + message(2, kept_text(1, "Node") + text(3, node)))
 
@@ -132,7 +132,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     instance: str
 
     def json(self) -> bytes:
-        """The body of a POST."""
+        """Return the body of a POST."""
         about = self.about
         regarding = {
             "apiVersion": "v1",
@@ -159,7 +159,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         return _encode(body)
 
     def protobuf(self) -> bytes:
-        """The body in protobuf (events.k8s.io/v1 Event, core/v1 ObjectReference, meta/v1 MicroTime)."""
+        """Return the body in protobuf (events.k8s.io/v1 Event, core/v1 ObjectReference, meta/v1 MicroTime)."""
         about = self.about
         seconds, micros = divmod(self.moment, 1_000_000)
         namespace = about.namespace
@@ -197,7 +197,7 @@ def event(
     instance: str,
     moment: float,
 ) -> Event:
-    """An Event regarding the pod.
+    """Return an Event regarding the pod.
 
     `kind` is Normal or Warning, `controller` the profile's schedulerName, `instance` names this process (at most 128
     bytes), `moment` seconds since the epoch. The note is cut to 1024 bytes between characters. The name is unique in
@@ -223,7 +223,7 @@ def event_name(pod: str) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """At most `limit` bytes of UTF-8, cut between characters, with `...` where something is missing."""
+    """Return at most `limit` bytes of UTF-8, cut between characters, with `...` where something is missing."""
     encoded = text.encode("utf-8", "replace")
     if len(encoded) <= limit:
         return encoded.decode("utf-8")
@@ -276,7 +276,7 @@ def nomination_patch(pod: PodRef, node: str) -> tuple[str, bytes]:
 
 
 def _at_version(pod: PodRef) -> dict[str, str]:
-    """The metadata of a patch of this very pod, as it was."""
+    """Return the metadata of a patch of this very pod, as it was."""
     return {"uid": pod.uid, "resourceVersion": pod.resource_version} if pod.resource_version else {"uid": pod.uid}
 
 
@@ -417,7 +417,7 @@ async def create_object(client: Client, path: str, body: bytes, *, since: float 
 
 
 def _version_of(answer: bytes) -> str:
-    """The resourceVersion of the object that was written. Raises Unreachable for an answer that is no object."""
+    """Return the resourceVersion of the object that was written. Raises Unreachable for an answer that is no object."""
     return read_answer(answer, _versioned.decode).metadata.resource_version
 
 
@@ -440,7 +440,7 @@ async def delete_pod(client: Client, pod: PodRef) -> None:
 
 
 def varint(number: int) -> bytes:
-    """A number from 0 on, seven bits a byte, the least first."""
+    """Return the bytes of a number from 0 on, seven bits a byte, the least first."""
     found = bytearray()
     while number > 0x7F:
         found.append(number & 0x7F | 0x80)
@@ -455,18 +455,18 @@ _KEYS = tuple(bytes((field << 3 | _BYTES,)) for field in range(16))
 
 
 def integer(field: int, number: int) -> bytes:
-    """A field that holds a number from 0 on. `field` is at most 15, here and below: its key is one byte."""
+    """Return a field that holds a number from 0 on. `field` is at most 15, here and below: its key is one byte."""
     return bytes((field << 3 | _VARINT,)) + varint(number)
 
 
 def message(field: int, body: bytes) -> bytes:
-    """A field that holds a message, or bytes."""
+    """Return a field that holds a message, or bytes."""
     length = len(body)
     return _KEYS[field] + (_LENGTHS[length] if length < 2048 else varint(length)) + body
 
 
 def text(field: int, value: str) -> bytes:
-    """A field that holds a string; nothing for an empty one, which is what its absence means."""
+    """Return a field that holds a string; nothing for an empty one, which is what its absence means."""
     if not value:
         return b""
     body = value.encode()
@@ -480,7 +480,7 @@ kept_integer = lru_cache(1024)(integer)
 
 
 def envelope(api_version: str, kind: str, body: bytes) -> bytes:
-    """An object as a request's body (runtime.Unknown: typeMeta 1, raw 2)."""
+    """Return an object as a request's body (runtime.Unknown: typeMeta 1, raw 2)."""
     return _head(api_version, kind) + message(2, body)
 
 

@@ -21,12 +21,11 @@ from podberth.plugins.node_affinity import NodeAffinity
 from podberth.plugins.node_declared_features import NodeDeclaredFeatures
 from podberth.plugins.node_name import NodeName
 from podberth.plugins.node_ports import NodePorts
-from podberth.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
-from podberth.plugins.node_resources.fit import NodeResourcesFit
+from podberth.plugins.node_resources import NodeResourcesBalancedAllocation, NodeResourcesFit
 from podberth.plugins.node_unschedulable import NodeUnschedulable
 from podberth.plugins.node_volume_limits import NodeVolumeLimits
 from podberth.plugins.pod_group_pods_count import PodGroupPodsCount
-from podberth.plugins.pod_topology_spread.plugin import PodTopologySpread
+from podberth.plugins.pod_topology_spread import PodTopologySpread
 from podberth.plugins.priority_sort import PrioritySort
 from podberth.plugins.required_during_execution import RequiredDuringExecution
 from podberth.plugins.scheduling_gates import SchedulingGates

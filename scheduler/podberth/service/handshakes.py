@@ -16,7 +16,7 @@ from collections.abc import Callable
 MOST = 16
 """Handshakes under way at a time: as many may go on in one turn of the loop."""
 STALLED_SECONDS = 0.5
-"""Who has begun for so long gives way to one who waits."""
+"""A handshake that began so long ago gives way to one that waits."""
 ANSWER_TURNS = 4
 """Turns of the loop in which a small request is read, handled and answered; and those that a handshake has alone."""
 MOST_TURNS = 12

@@ -12,10 +12,9 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 from aiohttp import web
 
-from podberth.service.connections import Limits
 from podberth.service.metrics import CONTENT_TYPE, Reading, page
 from podberth.service.pages import KINDS, Answer, Checks, health
-from podberth.service.port import READ_BYTES, Port
+from podberth.service.port import READ_BYTES, Limits, Port
 
 PATIENCE = 10.0
 """Seconds that the main loop, and the API server behind it, get for an answer."""
@@ -27,7 +26,7 @@ Found = TypeVar("Found")
 
 
 class Source(Protocol):
-    """What is served. The coroutines run on the main loop, the rest on the serving thread."""
+    """The answers of a service. The coroutines run on the main loop, the rest on the serving thread."""
 
     def live(self) -> Checks: ...
     def ready(self) -> Checks: ...

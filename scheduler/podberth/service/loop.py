@@ -191,7 +191,7 @@ async def collect_daily() -> None:
 
 
 def _keep(phase: str, about: dict[str, int]) -> None:
-    """What two collections leave over is kept from all further ones, which is done in no time (gc.freeze)."""
+    """Keep what two collections leave over from all further ones, which is done in no time (gc.freeze)."""
     global _worked
     if phase == "stop":
         _worked = 0

@@ -31,7 +31,7 @@ _HEADER = (
 
 
 Check = Callable[[], str | None]
-"""Why not, or None."""
+"""Returns the reason for which a check fails, or None."""
 Checks = Mapping[str, Check]
 
 
@@ -59,7 +59,7 @@ class About(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What a request for a page comes to."""
+    """An answer to a request for a page."""
 
     status: int
     body: bytes

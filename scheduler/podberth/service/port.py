@@ -1,7 +1,13 @@
 """A port that serves HTTP by aiohttp, with limits on connections, times, and the size of requests.
 
-`connections` says which connection is closed when there is no room, `complaints` counts what was refused. Everything
-here runs on one event loop, which accepts connections and, once a second, closes those that are overdue.
+aiohttp and asyncio take whoever comes, for as long as they stay. Here a connection is asking until a request of it has
+arrived, answering until that is answered, and then idle. Room is made by the one that is longest about its handshake or
+its headers, then by the one that was idle longest, then by one whose body is still to come; first of the peer that has
+most connections. So whoever opens a thousand of them closes their own, and the newest, which may be a probe, finds
+room. Requests that are being answered are not cut off for others: when there is nothing else left, a few places are
+kept for new connections that ask for health.
+
+Everything here runs on one event loop, which accepts connections and, once a second, closes those that are overdue.
 """
 
 from __future__ import annotations
@@ -9,20 +15,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import ipaddress
+import logging
 import os
+import resource
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from collections import Counter as Tally
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any, Literal, cast
 
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
-from podberth.service.complaints import REFUSED, Complaints, Reason
-from podberth.service.connections import Connection, Connections, Limits, Stage, descriptors, nothing, peer_of
 from podberth.service.handshakes import Arrival, Handshakes
-from podberth.service.metrics import Asked, Family, Instrument, Labels
+from podberth.service.metrics import Asked, Counter, Family, Instrument, Labels
 
 ACCEPT_AGAIN_SECONDS = 1.0
 GIVEN_BACK_SECONDS = 0.05
@@ -31,7 +42,7 @@ LOOK_SECONDS = 1.0
 TLS_CLOSE_SECONDS = 2.0
 SPARE_DESCRIPTORS = 4
 AFTER_OUR_END = "APPLICATION_DATA_AFTER_CLOSE_NOTIFY"
-"""What OpenSSL says when a client goes on with what we have refused already."""
+"""OpenSSL's reason when a client goes on with what we have refused already."""
 MOST_HEADERS = 64
 READ_BYTES = 16 << 10
 PIECE_BYTES = 64 << 10
@@ -39,6 +50,23 @@ PIECE_BYTES = 64 << 10
 HEALTH = frozenset(("/livez", "/healthz", "/readyz"))
 CONNECTIONS = Family(
     "berth_port_connections", "gauge", "Open connections of each port that the process listens on.", ("port",)
+)
+OTHER_DESCRIPTORS = 256
+"""Descriptors that a process of ours may need for all else: connections to the API server, files, its log."""
+FEWEST = 16
+LINE_SECONDS = 60.0
+MOST_DETAIL = 200
+
+Reason = Literal["tls", "malformed", "too-long", "late", "slow", "crowded", "busy", "no-descriptor"]
+REFUSED = Family(
+    "berth_port_refused_total",
+    "counter",
+    "Connections and requests that a port refused or closed, by reason. tls: the handshake failed; malformed: it was "
+    "not HTTP, or its token was not ASCII; "
+    "too-long: a line or header was over the limit; late: the request was not complete in time; slow: the "
+    "client did not read the answer in time; crowded: closed to make room for a newer connection; busy: answered 429 "
+    "or 503, because too many requests were in progress; no-descriptor: the process may open no more files.",
+    ("port", "reason"),
 )
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -74,7 +102,7 @@ class Port:
         self.on_asked: Callable[[], object] = nothing
         """Called when something of a request has come, for whoever lets it pass."""
         self._context: Context = lambda: None
-        self._clock = clock
+        self.clock = clock
         self._of: dict[object, _Watched] = {}
         """By aiohttp's protocol, which a request knows."""
         self._listening: list[socket.socket] = []
@@ -86,7 +114,7 @@ class Port:
         self._handshakes = Handshakes(lambda peer: self.complaints.record("crowded", peer))
         self._spare = _Spare(SPARE_DESCRIPTORS)
         self.piece = memoryview(bytearray(PIECE_BYTES))
-        """What is received, of whichever connection: one has its turn after the other."""
+        """The buffer into which each connection receives: one has its turn after the other."""
 
     def start(self, listening: Sequence[socket.socket], context: Context) -> None:
         """Take connections from these sockets until `stop`, each with the context of its moment; None: without TLS."""
@@ -145,7 +173,7 @@ class Port:
                 asyncio.get_running_loop().call_later(seconds, self._accepting, listening)
             return
         connection.setblocking(False)
-        held, gone = self.connections.enter(peer_of(address), self._clock())
+        held, gone = self.connections.enter(peer_of(address), self.clock())
         if gone is not None:
             self._cut(gone, "crowded")
         arrival = Arrival(connection, held.peer)
@@ -206,7 +234,7 @@ class Port:
     def look(self) -> None:
         """Cut off what is overdue now."""
         self._spare.fill()
-        for one in self.connections.overdue(self._clock()):
+        for one in self.connections.overdue(self.clock()):
             stage = one.stage
             self.connections.leave(one)
             if stage is Stage.IDLE:
@@ -244,10 +272,6 @@ class Port:
         watched = self._of.get(request.protocol)
         return "" if watched is None else watched.held.peer
 
-    def now(self) -> float:
-        """The time by which connections are overdue."""
-        return self._clock()
-
     def asked(self) -> None:
         """Something of a request has come: handshakes let it pass."""
         self._handshakes.asked()
@@ -280,7 +304,7 @@ class _Watched(asyncio.BufferedProtocol):
         """Not connected, or not any more."""
         self._port = port
         self._content: Any = None
-        """What the body of the request under way is read from."""
+        """The stream of the body of the request under way."""
         self._full = False
         """The client takes nothing of what was written."""
 
@@ -295,7 +319,7 @@ class _Watched(asyncio.BufferedProtocol):
         self._turn(Stage.ANSWERING if self._full else Stage.IDLE)
 
     def _turn(self, stage: Stage) -> None:
-        self._port.connections.turn(self.held, stage, self._port.now())
+        self._port.connections.turn(self.held, stage, self._port.clock())
 
     # -- asyncio's calls -----------------------------------------------------------------------------------------
 
@@ -384,3 +408,191 @@ def instruments(ports: Iterable[Port]) -> list[Instrument]:
         return {labels: n for one in found for labels, n in one.complaints.refused.read().values.items()}
 
     return [Asked(CONNECTIONS, open_now), Asked(REFUSED, refused)]
+
+
+class Stage(IntEnum):
+    """The stage that a connection has come to; the lower has to go first."""
+
+    ASKING = 0
+    IDLE = 1
+    RECEIVING = 2
+    """A request's head is there, its body is not."""
+    ANSWERING = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`most` connections in all and `of_peer` from one address; `kept` more for health when all others are answering.
+
+    A TLS handshake, and a request's line and headers, have to arrive in `ask` seconds each; who was answered may be
+    silent for `idle` seconds; a body, and its answer, may take `answer` seconds each until the client has taken it.
+    """
+
+    most: int
+    of_peer: int
+    kept: int
+    ask: float
+    idle: float
+    answer: float
+
+    def within(self, descriptors: int) -> Limits:
+        """Lower limits, where the process may open few files: half of those that nothing else needs."""
+        most = min(self.most, max((descriptors - OTHER_DESCRIPTORS) // 2, FEWEST))
+        return replace(self, most=most, of_peer=max(self.of_peer * most // self.most, 1))
+
+
+class Connection:
+    """One client; `end` cuts it off. `kept`: it has one of the places that are kept for health."""
+
+    __slots__ = ("end", "kept", "peer", "since", "stage", "until")
+
+    def __init__(self, peer: str, now: float, until: float) -> None:
+        self.peer = peer
+        self.stage = Stage.ASKING
+        self.since = now
+        self.until = until
+        self.kept = False
+        self.end: Callable[[], object] = nothing
+
+
+class Connections:
+    """The connections of one port."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._held: dict[Connection, None] = {}
+        self._kept: dict[Connection, None] = {}
+        """The connections in the places that are kept for health. They count for no limit but their own."""
+        self._of_peer: Tally[str] = Tally()
+
+    def __len__(self) -> int:
+        return len(self._held) + len(self._kept)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter((*self._held, *self._kept))
+
+    def enter(self, peer: str, now: float) -> tuple[Connection, Connection | None]:
+        """A new connection, and the one that has to go for it."""
+        new = Connection(peer, now, now + self.limits.ask)
+        gone: Connection | None = None
+        if self._of_peer[peer] >= self.limits.of_peer:
+            gone = self.first_to_go(peer)
+            new.kept = gone is None
+        elif len(self._held) >= self.limits.most:
+            gone = self.first_to_go()
+            new.kept = gone is None
+        if new.kept and len(self._kept) >= self.limits.kept:
+            gone = next(iter(self._kept))
+        if gone is not None:
+            self.leave(gone)
+        if new.kept:
+            self._kept[new] = None
+        else:
+            self._held[new] = None
+            self._of_peer[peer] += 1
+        return new, gone
+
+    def first_to_go(self, peer: str | None = None) -> Connection | None:
+        """The connection to be closed when there has to be room; None when all are being answered. `peer`: whose."""
+        waiting = [one for one in self._held if one.stage is not Stage.ANSWERING and (peer is None or one.peer == peer)]
+        return min(waiting, key=lambda one: (one.stage, -self._of_peer[one.peer], one.since), default=None)
+
+    def leave(self, one: Connection) -> None:
+        """Forget a connection that is closed, or about to be. One that is forgotten already may be named again."""
+        self._kept.pop(one, None)
+        if one in self._held:
+            del self._held[one]
+            self._of_peer[one.peer] -= 1
+            if not self._of_peer[one.peer]:
+                del self._of_peer[one.peer]
+
+    def turn(self, one: Connection, stage: Stage, now: float) -> None:
+        """Note that a connection has come to a stage, and until when it may stay there."""
+        limits = self.limits
+        one.stage, one.since = stage, now
+        one.until = now + {Stage.ASKING: limits.ask, Stage.IDLE: limits.idle}.get(stage, limits.answer)
+
+    def overdue(self, now: float) -> list[Connection]:
+        """The connections that have stayed in their stage for too long."""
+        return [one for one in self if now >= one.until]
+
+
+class Complaints:
+    """Counts what a port refuses, by reason, and logs each reason at most once a minute.
+
+    A request that is not HTTP, or a handshake that fails, is the client's fault and gets no traceback. A handler that
+    raises is a bug in Berth, and gets one.
+    """
+
+    def __init__(self, port: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.refused = Counter(REFUSED)
+        self._port = port
+        self.clock = clock
+        self._told: dict[Reason, tuple[float, int]] = {}
+        """Reason → the time of its last line, and how often it was met since then."""
+
+    def record(self, reason: Reason, peer: str, detail: object = "") -> None:
+        """Count a refusal; log it if its reason had no line for a minute."""
+        self.refused.add(1, self._port, reason)
+        now = self.clock()
+        told_at, times = self._told.get(reason, (float("-inf"), 0))
+        if now - told_at < LINE_SECONDS:
+            self._told[reason] = told_at, times + 1
+            return
+        self._told[reason] = now, 0
+        said = str(detail)[:MOST_DETAIL]
+        log.warning("refused", port=self._port, reason=reason, peer=peer, detail=said, times_since_last_line=times + 1)
+
+    def logger(self) -> logging.Logger:
+        """A logger for aiohttp, which would log each refusal with a traceback."""
+        found = logging.Logger(f"port.{self._port}", logging.DEBUG)
+        found.addHandler(_Heard(self))
+        return found
+
+
+class _Heard(logging.Handler):
+    """Hears what aiohttp has to say of one request."""
+
+    def __init__(self, complaints: Complaints) -> None:
+        super().__init__()
+        self._complaints = complaints
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        peer = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
+        if isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
+            error.__traceback__ = None  # it would keep in memory what the client has sent
+            self._complaints.record("too-long" if isinstance(error, LineTooLong) else "malformed", peer, _said(error))
+        elif isinstance(error, ConnectionError):
+            pass  # the client went away
+        elif record.levelno >= logging.WARNING:
+            log.error("a request failed, this is a bug of Berth", peer=peer, said=record.getMessage(), exc_info=error)
+
+
+def _said(error: BaseException) -> str:
+    """The first line of an error's text: it says what was wrong, and the other ones show it."""
+    return next(iter(str(getattr(error, "message", "") or error).splitlines()), type(error).__name__)
+
+
+def peer_of(address: object) -> str:
+    """Return what counts as one peer: an IPv4 address, or the 64 bits of an IPv6 address that one owner has of it."""
+    host = address[0] if isinstance(address, tuple) else ""
+    try:
+        found = ipaddress.ip_address(str(host).partition("%")[0])
+    except ValueError:
+        return str(host)
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.IPv6Address(int(found) >> 64 << 64))
+
+
+def descriptors() -> int:
+    """Return how many files this process may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 20 if soft == resource.RLIM_INFINITY else soft
+
+
+def nothing() -> None:
+    """Stands for `end` as long as there is nothing to end."""

@@ -32,7 +32,7 @@ BACKLOG = 128
 CERTIFICATE_SECONDS = 10.0
 CLOSE_SECONDS = 5.0
 PATHS = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz")
-"""What every component serves besides /statusz, which lists it."""
+"""The paths that every component serves besides /statusz, which lists them."""
 
 log = structlog.get_logger("serving")
 
@@ -45,7 +45,10 @@ Authorities = Callable[[Callable[[bytes], None], Callable[[str], None]], Awaitab
 
 
 class Address(Struct, frozen=True):
-    """Where to listen, with what, and who does; an empty host is every address, port 0 lets the system choose."""
+    """An address to listen at, the certificate, and the component that listens.
+
+    An empty host is every address, port 0 lets the system choose.
+    """
 
     host: str
     port: int
@@ -54,7 +57,7 @@ class Address(Struct, frozen=True):
 
 
 class Gate(Struct, frozen=True):
-    """Who may ask for what is not open to everybody; asked on the main loop."""
+    """Decides who may ask for what is not open to everybody; asked on the main loop."""
 
     authorize: Callable[[str | None, str, bytes | None, str], Awaitable[tuple[int, str]]]
     """(Authorization header, path, the client's certificate) → 200 when a GET is allowed, or the status to answer
@@ -64,12 +67,12 @@ class Gate(Struct, frozen=True):
 
 
 class Endpoints(Struct):
-    """What a component has to say. Checks and notes are asked on the serving thread, the rest on the main loop."""
+    """The answers of a component. Checks and notes are asked on the serving thread, the rest on the main loop."""
 
     live: Checks = field(default_factory=dict)
     ready: Checks = field(default_factory=dict)
     notes: Callable[[], Mapping[str, str]] = dict
-    """What does not work as it should, and is no reason to be unready."""
+    """Returns what does not work as it should, and is no reason to be unready."""
     instruments: Callable[[], list[Instrument]] = list
     configuration: Callable[[], Any] = dict
     lookups: Mapping[str, Callable[[Mapping[str, str]], tuple[int, str | bytes]]] = field(default_factory=dict)
@@ -92,7 +95,7 @@ class Serving:
         self._listening: list[socket.socket] = []
         self._port: Port | None = None
         self._bundle: bytes | None = None
-        """What the cluster says of CAs, for the serving thread."""
+        """The CAs (PEM) that the cluster names, for the serving thread."""
         self._look: Callable[[], object] | None = None
         """Wakes the serving thread, which looks whether there is something new, and whether it is to end."""
         self._closing = False

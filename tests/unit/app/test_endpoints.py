@@ -102,10 +102,10 @@ def test_nodes_on_which_room_is_kept() -> None:
     room.rows = np.arange(3)
     engine.cluster.reservations.put("keeps", room)
     nothing = SimpleNamespace(instruments=list)
-    writer = SimpleNamespace(written=None)
-    scheduler: Any = SimpleNamespace(engine=engine, meter=nothing, sources=nothing, writer=writer, led=False)
+    scheduler: Any = SimpleNamespace(engine=engine, meter=nothing, sources=nothing, led=False)
+    scheduler.writer, scheduler.watch = None, SimpleNamespace(too_large=None)
     reloader: Any = SimpleNamespace(notes=dict, instruments=list)
     comparer: Any = SimpleNamespace(found=None)
     made = endpoints(cast(Client, None), scheduler, None, reloader, comparer, cast(Any, None))
-    (gauge,) = [one for one in made.instruments() if one.family is KEPT_NODES]
+    (gauge,) = [one for one in made.instruments() if one and one.family is KEPT_NODES]
     assert gauge.read().values == {("keeps",): 3.0, ("has-none",): 0.0}

@@ -11,7 +11,7 @@ from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
 from podberth.model.selectors import Requirement
-from podberth.plugins.pod_topology_spread.default_selector import default_selector
+from podberth.plugins.pod_topology_spread import default_selector
 from tests.builders import pod
 from tests.unit.work import calls
 

@@ -18,7 +18,7 @@ from podberth.framework.profiles import build
 from podberth.framework.runtime import Rotation
 from podberth.framework.verify import differences
 from podberth.model import wire
-from podberth.plugins.default_preemption.importance import Ranking
+from podberth.plugins.default_preemption.victims import Ranking
 from tests.builders import namespace
 from tests.registered import registry
 

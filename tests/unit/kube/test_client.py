@@ -276,7 +276,7 @@ async def test_a_watch_renews_the_token_too(server: ScriptedServer) -> None:
 
 
 async def test_an_expiring_token_is_renewed_before_it_is_used(server: ScriptedServer) -> None:
-    """What is due by the clock is fetched anew first; a failing renewal keeps the old header for a while."""
+    """A header that is due by the clock is fetched anew first; a failing renewal keeps the old header for a while."""
     now = 0.0
     tokens: list[str] = ["one", "two"]
 

@@ -75,7 +75,7 @@ STRANGE: dict[str, Any] = {
         "spec": {"token": "t"},
     },
 }
-"""What something between us and the API server may say, or what a broken one might."""
+"""Answers that something between us and the API server may give, or a broken one."""
 
 REAL: list[tuple[str, bytes]] = [
     ("binding", DONE),
@@ -134,7 +134,7 @@ def test_json_that_is_no_answer(asked: str, strange: str) -> None:
     "body", [b'{"metadata":{},"spec":{"nodeName":7}}', b'{"metadata":{},"spec":[]}', b"{", b"\xff"]
 )
 def test_fields_of_another_type(body: bytes) -> None:
-    """What is inside spec and status is looked at by whoever reads it: as good as no answer."""
+    """The reader looks at the inside of spec and status: such an answer is as good as none."""
     with pytest.raises(Unreachable, match="none of an API server's") as caught:
         live_pod(body)
     assert caught.value.sent
@@ -159,7 +159,7 @@ def test_a_list_is_looked_at_from_both_ends(asked: str, end: bytes) -> None:
 
 
 def test_a_dry_run_stores_nothing() -> None:
-    """What was only tried has no resourceVersion."""
+    """An object that was only tried has no resourceVersion."""
     body = b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","uid":"u-1"}}'
     assert of_an_api_server("PATCH", POD, "dryRun=All", body) is body
 

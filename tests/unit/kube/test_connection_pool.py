@@ -1,4 +1,4 @@
-"""How many connections a crowd of requests opens, and who gets them."""
+"""A crowd of requests opens few connections; they are shared."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Gated(ConnectionPool):
         self.stood_still = 0.0
         self.begun = 0
         self.hung_up: int | None = None
-        """How many requests the server has read without an answer, closing the connection; None: it answers."""
+        """Requests that the server has read without an answer, closing the connection; None: it answers."""
         self.released = asyncio.Semaphore(0)
         self.refused = False
         self._create = asyncio.get_running_loop().create_connection

@@ -128,7 +128,7 @@ async def fails(wanted: Awaitable[object]) -> None:
 
 
 def lines() -> int:
-    """How many connections of clients there are that carry no stream, open or not."""
+    """Return how many connections of clients there are that carry no stream, open or not."""
     return sum(isinstance(one, HttpConnection) for one in gc.get_objects())
 
 
@@ -187,7 +187,7 @@ async def test_a_refusal_keeps_nothing(streamed: bool) -> None:
 
 
 def streams() -> int:
-    """How many streams there are, open or not."""
+    """Return how many streams there are, open or not."""
     return sum(isinstance(one, Stream) for one in gc.get_objects())
 
 

@@ -1,4 +1,4 @@
-"""What a watch lost is found by comparing with a list: fed by hand, the time is an argument."""
+"""A comparison with a list finds what a watch lost: fed by hand, the time is an argument."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_a_list_meanwhile_ends_the_check() -> None:
 
 
 def test_a_check_that_found_nothing_counts_as_heard() -> None:
-    """What is known was right when the check began, though the watch says nothing."""
+    """The objects that are known were right when the check began, though the watch says nothing."""
     world = Checked(A)
     world.run(listing(30, A), until=START + 20.0)
     assert world.watch.heard_at == pytest.approx(START + 12.5)

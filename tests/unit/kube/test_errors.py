@@ -1,4 +1,4 @@
-"""Why a connection failed, in words that an operator knows."""
+"""A failed connection is described in words that an operator knows."""
 
 import errno
 import socket

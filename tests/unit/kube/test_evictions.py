@@ -1,4 +1,4 @@
-"""What Events tell of earlier evictions, in both of their forms, and whatever anybody has written into them."""
+"""Events tell of earlier evictions, in both of their forms, whatever anybody has written into them."""
 
 from typing import Any
 

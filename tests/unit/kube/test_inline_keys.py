@@ -87,7 +87,7 @@ def test_the_same_contents_are_one_file_and_old_ones_go(files: PrivateFiles) -> 
 
 
 def test_without_files_in_memory(files: PrivateFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Where the system has none, a private temporary file does."""
+    """A private temporary file does where the system has none in memory."""
     monkeypatch.delattr(os, "memfd_create", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     name = Path(files.name_of(b"secret"))

@@ -220,7 +220,7 @@ def shown_to_a_server(context: ssl.SSLContext, authority: Authority, pair: tuple
     ],
 )
 def test_a_broken_plugin_is_one_line(tmp_path: Path, body: str, want: str) -> None:
-    """What the plugin said, which one, and whose it is."""
+    """The line says what the plugin said, which one it is, and whose."""
     line = refusal(lambda: connect(kubeconfig(tmp_path, user={"exec": plugin(tmp_path, body)})))
     assert want in line
     assert 'exec plugin "./plugin.py"' in line

@@ -56,7 +56,7 @@ class Store:
         self.put({"metadata": {"name": "berth", "namespace": "ns"}, "spec": spec})
 
     async def request(self, verb: str, path: str, *, body: bytes | None = None, **_: object) -> bytes:
-        """What the client would send."""
+        """Answer a request that the client would send."""
         await asyncio.sleep(0)
         if self.fails is not None:
             raise self.fails
@@ -111,7 +111,7 @@ async def for_ever() -> None:
 
 
 async def test_first_candidate_creates_it(store: Store) -> None:
-    """Where there is no Lease, it is made with all fields, and we lead for the renew deadline."""
+    """A Lease that is not there is made with all fields, and we lead for the renew deadline."""
     elector = store.elector()
     assert not elector.leading
     await elector.acquire()
@@ -170,7 +170,7 @@ async def test_a_deleted_lease_is_not_free_yet(store: Store) -> None:
 
 
 async def test_a_deleted_lease_is_taken_by_its_former_holder(store: Store) -> None:
-    """Who led itself has nobody to wait for; nor has who has seen nobody lead."""
+    """A candidate that led itself has nobody to wait for; nor has one that has seen nobody lead."""
     elector = store.elector()
     await elector.acquire()
     store.put(None)
@@ -326,7 +326,7 @@ async def test_foreign_edit_is_no_theft(store: Store) -> None:
 
 
 async def test_annotations_are_put_on(store: Store) -> None:
-    """Who leads says on the Lease whom it stands for, when it makes the Lease and when it takes it over."""
+    """The leader says on the Lease whom it stands for, when it makes the Lease and when it takes it over."""
     await store.elector(annotations={"stands-for": "a,b"}).acquire()
     assert store.record is not None
     assert store.record["metadata"]["annotations"] == {"stands-for": "a,b"}
@@ -356,7 +356,7 @@ async def test_annotations_go_with_each_write(store: Store) -> None:
 
 
 async def test_lost_answer_is_not_waited_for(store: Store) -> None:
-    """When the answer to our claim is lost, the Lease held in our name is ours at the next try."""
+    """If the answer to our claim is lost, the Lease held in our name is ours at the next try."""
     store.held_by("me")
     began = store.now
     await store.elector().acquire()
@@ -377,7 +377,7 @@ async def test_releases_after_a_renewal_that_nobody_heard_of(store: Store) -> No
 
 
 async def test_failing_work_releases(store: Store) -> None:
-    """What work raises comes out of `run`, after the Lease was given back."""
+    """An exception of the work comes out of `run`, after the Lease was given back."""
 
     async def work() -> None:
         raise ValueError("a bug")

@@ -163,7 +163,7 @@ def test_what_is_no_list_is_asked_for_again_after_a_pause() -> None:
     ],
 )
 def test_events(chunks: list[bytes], want: list[str], known: set[str]) -> None:
-    """What one stream's bytes mean for a machine that knows `a` at version 5, as of 10."""
+    """Feed one stream's bytes to a machine that knows `a` at version 5, as of 10."""
     m = watching(thing("a", 5))
     assert feed(m, *chunks) == want
     assert {name for _, name in m.objects.known} == known

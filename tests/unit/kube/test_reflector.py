@@ -57,7 +57,7 @@ class Cluster:
 
 
 class Told:
-    """What a reflector delivered: the mirror of the cluster that a cache would be."""
+    """The changes that a reflector delivered: the mirror of the cluster that a cache would be."""
 
     def __init__(self) -> None:
         self.things: dict[str, Thing] = {}
@@ -368,7 +368,7 @@ def gate() -> Iterator[Gate]:
 
 
 def names(told: Told) -> list[str]:
-    """What was delivered, in order."""
+    """The changes that were delivered, in order."""
     return [
         change.name if isinstance(change, Deleted) else change.object.name
         for changes, _ in told.batches
@@ -469,7 +469,7 @@ async def test_cancelled_while_a_large_object_is_decoded(server: ScriptedServer,
 async def test_redelivery_asked_for_while_a_large_object_is_decoded(
     server: ScriptedServer, until: Until, gate: Gate, first: dict[str, Any]
 ) -> None:
-    """What was read before that, or half read, is read again: it may mean something else by now."""
+    """Objects that were read before that, or half read, are read again: they may mean something else by now."""
     cluster = Cluster()
     cluster.pages = [listing(9, first, large("b", 2))]
     async with reflecting(server, cluster, decode_large=gate) as (reflector, told):

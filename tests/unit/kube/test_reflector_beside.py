@@ -1,4 +1,4 @@
-"""What is decoded beside the loop, and how many bytes are decoded on it between two turns."""
+"""Large objects are decoded beside the loop, few bytes of small ones between two of its turns."""
 
 from __future__ import annotations
 

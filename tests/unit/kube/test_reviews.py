@@ -171,7 +171,7 @@ async def test_who_is_known_is_served_beside_strangers(server: ScriptedServer) -
 
 
 async def test_a_token_of_any_length_is_no_token(server: ScriptedServer) -> None:
-    """What is longer than any token is not sent on."""
+    """A text that is longer than any token is not sent on."""
     server.answer = knows = Server()
     async with server.client() as client:
         assert (await Reviews(client).authorize(f"Bearer {'x' * 100_000}", "/metrics"))[0] == 401

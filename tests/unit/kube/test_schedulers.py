@@ -1,4 +1,4 @@
-"""Which Leases count as a live scheduler, in virtual time and whatever the wall clocks say."""
+"""Leases that count as a live scheduler, in virtual time and whatever the wall clocks say."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Played:
         await asyncio.Event().wait()
 
     def deliver(self, *changes: Change[Lease], first: bool = False) -> None:
-        """What a list, or a batch of events, has brought."""
+        """Deliver what a list, or a batch of events, has brought."""
         self._deliver(list(changes), first)
 
     def refuse(self, error: ApiError | None) -> None:

@@ -76,7 +76,7 @@ def chunk(body: bytes) -> bytes:
 
 
 async def everything(client: Client) -> bytes:
-    """What a stream brings to its proper end."""
+    """Return what a stream brings to its proper end."""
     found = b""
     async with client.stream("/w", idle=LONG) as stream:
         while part := await stream.read():
@@ -145,7 +145,7 @@ async def test_a_refusal_is_read_to_its_end() -> None:
 
 
 async def test_a_slow_reader_holds_the_server_up() -> None:
-    """What nobody reads does not pile up here; once read, nothing is missing."""
+    """Bytes that nobody reads do not pile up here; once read, nothing is missing."""
     size, sent = 256 * 1024, 0
     total = 16 * MOST_WAITING
 

@@ -1,4 +1,4 @@
-"""What the scheduler's requests say, byte for byte where it matters."""
+"""The scheduler's requests, byte for byte where it matters."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_eviction_and_deletion_have_preconditions() -> None:
 
 
 async def yes(request: web.Request) -> web.StreamResponse:
-    """What the API server says to a write that it has carried out."""
+    """Return what the API server says to a write that it has carried out."""
     if request.path.endswith("/events"):
         return web.Response(status=201, body=stored("Event", "web-0.1", "events.k8s.io/v1"))
     if request.path.endswith(("/binding", "/eviction")):
@@ -185,7 +185,7 @@ WORDS = st.text(max_size=300)
 @example("", "", PodRef("", "", "", ""), 9_999_999_999_999_991)  # more digits than a double has
 @given(WORDS, WORDS, st.builds(PodRef, WORDS, WORDS, WORDS, WORDS), st.integers(1, 10**16))
 def test_both_encodings_say_the_same(node: str, note: str, about: PodRef, moment: int) -> None:
-    """What a server reads out of the protobuf is the JSON, but for empty fields, which protobuf leaves out."""
+    """A server reads the JSON out of the protobuf, but for empty fields, which protobuf leaves out."""
     assert protobuf.read(writes.protobuf_binding(about, node)) == _filled(json.loads(writes.binding(about, node)[1]))
     said = msgspec.structs.replace(told(about, note), moment=moment)
     assert protobuf.read(said.protobuf()) == _filled(json.loads(said.json()))
@@ -286,7 +286,7 @@ async def test_a_page_is_no_yes(server: ScriptedServer) -> None:
 
 
 async def test_an_answer_without_a_version_is_none(server: ScriptedServer) -> None:
-    """What the API server has written has a resourceVersion, or at least metadata."""
+    """An object that the API server has written has a resourceVersion, or at least metadata."""
 
     async def answer(_: web.Request) -> web.StreamResponse:
         return web.Response(body=b'{"said": "sign in"}')

@@ -15,7 +15,7 @@ class _Spec(msgspec.Struct):
 
 
 class Thing(Partial, gc=False):
-    """What the tests decode into; a `size` that is no number makes it malformed."""
+    """The type that the tests decode into; a `size` that is no number makes it malformed."""
 
     spec: _Spec = msgspec.field(default_factory=_Spec)
 

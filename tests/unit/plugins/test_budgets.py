@@ -12,7 +12,7 @@ from podberth.cache.cluster import Cluster
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.namespaced import SelectingObject
-from podberth.plugins.default_preemption.budgets import Budgets
+from podberth.plugins.default_preemption.victims import Budgets
 from tests.builders import pod
 from tests.unit.plugins.small import a_pod, cluster
 

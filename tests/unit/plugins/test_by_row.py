@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podberth.plugins.node_resources import amounts
+from podberth.plugins import node_resources
 from tests.builders import node, pod
 from tests.unit.plugins.small import a_pod, cluster, plugin
 
@@ -69,7 +69,7 @@ def test_all_rows_and_one_row_agree(name: str, args: dict[str, Any], data: st.Da
 @pytest.mark.parametrize("bits", [62, 0])
 def test_rows_that_lack_resources(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
     """Each row is scored by what it has, however many resources there are; rows without a node among them."""
-    monkeypatch.setattr(amounts, "BITS", bits)
+    monkeypatch.setattr(node_resources, "BITS", bits)
     made = plugin("NodeResourcesFit", scoringStrategy={"type": "LeastAllocated", "resources": RESOURCES})
     there = cluster(*(node(f"n{i}", cpu="4", memory="8Gi", others={GPU: "2"} if i % 2 else {}) for i in range(6)))
     there.put_pod(a_pod(pod("lost", on="nowhere")))

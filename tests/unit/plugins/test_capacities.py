@@ -4,7 +4,7 @@ import pytest
 
 from podberth.model.devices import Capacity, CapacityRange
 from podberth.model.notation import Quantity, parse_quantity
-from podberth.plugins.dynamic_resources.capacities import CapacityError, taken
+from podberth.plugins.dynamic_resources.requested import CapacityError, taken
 
 MOST = "9223372036854775807"
 ONE_MORE = "9223372036854775808"

@@ -11,9 +11,9 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.validate import validate
 from podberth.model.pod import Pod
 from podberth.model.selectors import LabelSelector
-from podberth.plugins.default_preemption import dry_run, select_victims
-from podberth.plugins.default_preemption.importance import Ranking
+from podberth.plugins.default_preemption import dry_run
 from podberth.plugins.default_preemption.plugin import DefaultPreemption
+from podberth.plugins.default_preemption.victims import Ranking
 from tests.builders import node, pod
 from tests.unit.plugins.preempting import (
     NODES,
@@ -65,7 +65,7 @@ def test_however_many_are_tried_at_a_time(start: list[Any], happened: list[Any],
     preemptor = _with_terms("q", cpu) if terms else a_pod("q", 2, cpu)
     for most in (1, 1_000):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(select_victims, "AT_ONCE", most)
+            patched.setattr(dry_run, "AT_ONCE", most)
             found.append(answer(a_framework(), preemptor, crowd.cluster))
     assert found[0] == found[1]
 
@@ -172,7 +172,7 @@ def _full(nodes: int, priority: int) -> Cluster:
 def test_what_was_found_before_the_cap_counts(terms: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pod gets one of the nodes that were tried; where results are kept, the next one has more of them tried."""
     monkeypatch.setattr(dry_run, "MOST_STEPS", 300)
-    monkeypatch.setattr(select_victims, "AT_ONCE", 10)
+    monkeypatch.setattr(dry_run, "AT_ONCE", 10)
     cluster, framework = _full(300, 0), a_framework()
     known = _preemption(framework).dry_runs.known
     tried = []
@@ -220,7 +220,7 @@ def test_nobody_looks_for_victims_where_no_pod_has_a_lower_priority(monkeypatch:
 @pytest.mark.parametrize("case", ["nobody to preempt", "by sums", "one by one"])
 def test_looks_grow_with_the_nodes_and_not_faster(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four times the nodes: four times the looks."""
-    monkeypatch.setattr(select_victims, "AT_ONCE", 50)
+    monkeypatch.setattr(dry_run, "AT_ONCE", 50)
     preemptor = _with_terms("q", 4) if case == "one by one" else a_pod("q", 2, 4)
     looked = []
     for nodes in (100, 400):

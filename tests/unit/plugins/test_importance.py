@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podberth.cache.cluster import Cluster
-from podberth.plugins.default_preemption.importance import Ranking, importance
+from podberth.plugins.default_preemption.victims import Ranking, importance
 from tests.unit.plugins.preempting import NODES, a_node, a_pod, rows
 
 placed = st.lists(st.tuples(rows, st.integers(0, 2), st.integers(0, 3)), max_size=20)

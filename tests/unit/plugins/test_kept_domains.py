@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podberth.cache.cluster import Cluster
-from podberth.plugins.pod_topology_spread import domains
+from podberth.plugins import pod_topology_spread
 from tests.builders import Object, node, pod
 from tests.unit.plugins.small import a_node, a_pod, cluster, plugin
 
@@ -35,13 +35,13 @@ class Made:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.number = 0
-        before = domains.Spread
+        before = pod_topology_spread.Spread
 
-        def counting(*args: Any, **more: Any) -> domains.Spread:
+        def counting(*args: Any, **more: Any) -> pod_topology_spread.Spread:
             self.number += 1
             return before(*args, **more)
 
-        monkeypatch.setattr(domains, "Spread", counting)
+        monkeypatch.setattr(pod_topology_spread, "Spread", counting)
 
 
 PLAIN, AFFINE = spreading(ZONE), spreading(ZONE, selects={"disk": "ssd"})

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from podberth.framework.events import ClusterEvent
-from podberth.plugins.pod_topology_spread.domains import Spread
-from podberth.plugins.pod_topology_spread.weights import distinct, rounded
+from podberth.plugins.pod_topology_spread import Spread, distinct, rounded
 from tests.builders import Object, node, pod
 from tests.unit.plugins.small import a_node, a_pod, cluster, normalized, plugin, rejected, scored
 

@@ -14,13 +14,12 @@ from podberth.framework.profiles import build
 from podberth.framework.status import PluginError
 from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
 from podberth.model.pod import Pod
-from podberth.plugins.dynamic_resources import pool_states, results
+from podberth.plugins.dynamic_resources import pools_by_node, results
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
-from podberth.plugins.dynamic_resources.pools import pools_of
+from podberth.plugins.dynamic_resources.pools import LARGE, pools_of
 from podberth.plugins.dynamic_resources.requested import wanted
 from podberth.plugins.dynamic_resources.search import Search
 from podberth.plugins.dynamic_resources.selecting import Programs
-from podberth.plugins.dynamic_resources.taken_places import LARGE
 from podberth.plugins.registry import IN_TREE
 from tests.builders import Object, node, pod
 from tests.devices import asks, claim, claiming, device, device_class, first_of, request, resource_slice
@@ -298,7 +297,7 @@ def searched(there: World, claims: list[ResourceClaim], row: int) -> Names | str
 @pytest.mark.parametrize("seed", range(40))
 def test_each_node_gets_what_its_own_search_finds(seed: int, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """While devices are taken and given back, and slices change; also where pools are large with so many devices."""
-    monkeypatch.setattr(pool_states, "LARGE", large)
+    monkeypatch.setattr(pools_by_node, "LARGE", large)
     dice = Random(seed)
     there, mine = random_world(dice), plugin()
     kinds = [claimant(there, i, *asked) for i, asked in enumerate(ASKED)]

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from podberth.cel.owned import Owned
 from podberth.model.devices import DeviceTraits
-from podberth.plugins.dynamic_resources.selector_results import SelectorResults
+from podberth.plugins.dynamic_resources.selecting import SelectorResults
 
 DEVICES = 200
 MOST = 64 << 10

@@ -12,7 +12,7 @@ from podberth.cache.cluster import Cluster
 from podberth.framework.filters import FilterPlugins
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
-from podberth.plugins.node_resources.fit import NodeResourcesFit as Fit
+from podberth.plugins.node_resources import NodeResourcesFit as Fit
 from tests.builders import label, node, pod, term
 from tests.unit.plugins.preempting import a_framework, decoder
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podberth.service.connections import FEWEST, Connection, Connections, Limits, Stage, peer_of
+from podberth.service.port import FEWEST, Connection, Connections, Limits, Stage, peer_of
 
 LIMITS = Limits(most=6, of_peer=4, kept=2, ask=10.0, idle=60.0, answer=30.0)
 A, I, R, W = Stage.ASKING, Stage.IDLE, Stage.RECEIVING, Stage.ANSWERING  # noqa: E741

@@ -15,9 +15,8 @@ from aiohttp import web
 
 from podberth.service import handshakes
 from podberth.service.certificate import Certificate
-from podberth.service.connections import Limits
 from podberth.service.handshakes import Arrival, Handshakes
-from podberth.service.port import Port
+from podberth.service.port import Limits, Port
 from podberth.service.serving import listen
 from tests.certificates import showing
 from tests.unit.service import hostile

@@ -20,9 +20,8 @@ from structlog.testing import capture_logs
 
 from podberth.service import port
 from podberth.service.certificate import Certificate
-from podberth.service.connections import Limits, Stage
 from podberth.service.metrics import read
-from podberth.service.port import ACCEPT_AGAIN_SECONDS, Port, instruments
+from podberth.service.port import ACCEPT_AGAIN_SECONDS, Limits, Port, Stage, instruments
 from podberth.service.serving import ServingError, listen
 from tests.unit.service import hostile
 

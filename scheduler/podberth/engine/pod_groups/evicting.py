@@ -14,7 +14,7 @@ from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import SchedulingCycle
 from podberth.model.pod import Pod
 from podberth.model.pod_group import PodGroup
-from podberth.plugins.default_preemption.budgets import Budgets
+from podberth.plugins.default_preemption.victims import Budgets
 
 _AT_ONCE = 32
 """How many victims are told to go in one turn."""

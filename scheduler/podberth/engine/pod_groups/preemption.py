@@ -19,9 +19,8 @@ from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
-from podberth.plugins.default_preemption.budgets import Budgets
-from podberth.plugins.default_preemption.sparing import Sparing
-from podberth.plugins.default_preemption.victims_in_groups import gathered
+from podberth.plugins.default_preemption.sparing import Sparing, gathered
+from podberth.plugins.default_preemption.victims import Budgets
 
 NODE = "cluster"
 """What is said in place of a node's name: a group makes room in the whole cluster."""

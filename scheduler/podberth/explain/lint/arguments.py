@@ -8,9 +8,8 @@ from podberth.framework.config import gate_is_on
 from podberth.framework.declaration import declaration_of
 from podberth.framework.profiles import DEFAULT_MULTI_POINT, field_of
 from podberth.model.resources import CORE, is_extended, is_scalar
-from podberth.plugins.node_resources.arguments import ResourceWeight
-from podberth.plugins.node_resources.fit import NodeResourcesFitArgs
-from podberth.plugins.pod_topology_spread.arguments import PodTopologySpreadArgs
+from podberth.plugins.node_resources import NodeResourcesFitArgs, ResourceWeight
+from podberth.plugins.pod_topology_spread import PodTopologySpreadArgs
 from podberth.plugins.taint_toleration import COMPARING
 
 

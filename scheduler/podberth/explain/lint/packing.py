@@ -12,9 +12,8 @@ from podberth.framework.interface import MAX_SCORE, Profile
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
 from podberth.plugins.node_affinity import NodeAffinity
-from podberth.plugins.node_resources.fit import NodeResourcesFit, NodeResourcesFitArgs
-from podberth.plugins.pod_topology_spread.arguments import PodTopologySpreadArgs
-from podberth.plugins.pod_topology_spread.plugin import PodTopologySpread
+from podberth.plugins.node_resources import NodeResourcesFit, NodeResourcesFitArgs
+from podberth.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
 from podberth.plugins.registry import IN_TREE
 
 CPU, MEMORY = 8, 32

@@ -29,12 +29,10 @@ from podberth.framework.status import Reason
 from podberth.model.devices import DeviceClass, DeviceID, DeviceTaint, ResourceClaim
 from podberth.model.node import Node
 from podberth.model.taints import taint_text
-from podberth.plugins.dynamic_resources.capacities import CapacityError
-from podberth.plugins.dynamic_resources.counters import available_counters, tolerates_all, uses
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
-from podberth.plugins.dynamic_resources.pools import Pool, PoolDevice
-from podberth.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim
-from podberth.plugins.dynamic_resources.requests import PodDevices, named
+from podberth.plugins.dynamic_resources.pools import Pool, PoolDevice, available_counters, tolerates_all, uses
+from podberth.plugins.dynamic_resources.requested import AllocationError, Alternative, CapacityError, RequestedClaim
+from podberth.plugins.dynamic_resources.results import PodDevices, named
 from podberth.plugins.dynamic_resources.search import Selects
 from podberth.plugins.dynamic_resources.values import attribute, values
 

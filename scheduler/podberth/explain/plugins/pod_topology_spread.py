@@ -7,8 +7,7 @@ import numpy as np
 from podberth.explain.changes import Fix, HonorPolicy, RaiseMaxSkew, SoftenSpread
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain
 from podberth.framework.status import Reason
-from podberth.plugins.pod_topology_spread.domains import Domains
-from podberth.plugins.pod_topology_spread.plugin import PodTopologySpread
+from podberth.plugins.pod_topology_spread import Domains, PodTopologySpread
 
 
 class PodTopologySpreadExplainer(Explainer):

@@ -31,9 +31,7 @@ from podberth.model.affinity import AffinityTerm
 from podberth.model.pod import Pod
 from podberth.model.volumes import NO_VOLUMES
 from podberth.plugins.inter_pod_affinity import InterPodAffinity
-from podberth.plugins.pod_topology_spread.domains import Domains, Spread
-from podberth.plugins.pod_topology_spread.plugin import PodTopologySpread
-from podberth.plugins.pod_topology_spread.weights import distinct, rounded, weighted
+from podberth.plugins.pod_topology_spread import Domains, PodTopologySpread, Spread, distinct, rounded, weighted
 
 
 class Kinds(NamedTuple):

@@ -1,31 +1,557 @@
-"""Upstream: framework/preemption and defaultpreemption (SelectVictimsOnNode): where preemption helps, and with whom.
+"""Where preemption helps, and with whom.
 
-Many nodes are tried at a time, by the amounts that their pods take. Filters are asked only about what amounts can't
-decide. Where one node can change the verdict on another (affinity, spread), nodes are tried one after the other.
-Results that depend on the preemptor's shape and one row are kept: the next of many equal preemptors tries only the rows
-that changed.
+Upstream: framework/preemption and defaultpreemption (SelectVictimsOnNode).
+
+Many nodes are tried at a time, by the amounts that their pods take; filters that look beyond one node subtract the pods
+that are gone (`RemovedPods`). All filters are asked only about what neither can decide. Results that depend on the
+preemptor's shape and one row are kept: the next of many equal preemptors tries only the rows that changed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podberth.cache.cluster import Cluster
-from podberth.cache.column import Bools
+from podberth.cache.cluster import Cluster, Placement
+from podberth.cache.column import Bools, Ints
 from podberth.cache.nodes import Nodes
-from podberth.cache.search_steps import SearchCapError
-from podberth.framework.interface import Filters
+from podberth.cache.search_steps import CappedSearch, SearchCapError
+from podberth.framework.decision import Rejected, Rows
+from podberth.framework.interface import Filters, RemovedPods, Spare
 from podberth.model.pod import Pod
+from podberth.model.pod_group import GroupKey
 from podberth.model.selectors import EVERYTHING
 from podberth.model.shape import PodShape
-from podberth.plugins.default_preemption.dry_run_results import (
+from podberth.model.volumes import NO_VOLUMES
+from podberth.plugins.default_preemption.candidates import (
+    FAILS,
     HELPS,
+    SPARED,
+    TODO,
     WITHOUT_VICTIMS,
     DryRunResults,
+    Together,
+    Whole,
+    WholeGroups,
 )
-from podberth.plugins.default_preemption.importance import rows_of_groups
-from podberth.plugins.default_preemption.select_victims import DryRun, Known
+from podberth.plugins.default_preemption.victims import Budgets, Drawn, Ranking, rows_of_groups
+
+AT_ONCE = 5_000
+"""How many victims are tried together by arrays: a batch costs 0.15 ms beside its rows."""
+_HELD_AT_ONCE = 100
+"""How many pods of a group are held against the budgets before the steps that this took are counted."""
+_ONE_BY_ONE = 2
+"""Up to so many rows, plain integers are quicker than arrays."""
+_A_ROW, _A_VICTIM, _A_WHOLE, _A_CHANGE, _A_MOVE = 4, 1, 12, 4, 20
+"""Steps of a row, of a victim on it, of one that may be a group, and of a pod that is taken away and given back: from
+what it uses of its node alone, and from all counts."""
+_ASKED, _ROWS_A_STEP = 40, 100
+"""Steps of asking the filters, and one more for so many rows."""
+
+
+class Known:
+    """What dry runs know of placed pods, whoever preempts."""
+
+    def __init__(self) -> None:
+        self.ranking = Ranking()
+        self.budgets = Budgets()
+        self.whole_groups = WholeGroups()
+        self.tried = 0
+        """How often a row was tried."""
+
+    def renew(self, cluster: Cluster) -> None:
+        """Be right for the cluster as it is."""
+        self.ranking.renew(cluster)
+        self.budgets.renew(cluster)
+        self.whole_groups.make_room()
+
+    def overdrawing(self, lower: list[Placement], cluster: Cluster) -> list[bool] | None:
+        """For each of these, whether its eviction would overdraw a disruption budget; None: nobody's would."""
+        if not self.budgets.any:
+            return None
+        return self.budgets.overdrawing([placement.pod for placement in lower], cluster)
+
+    def violations(self, victims: Sequence[Whole], cluster: Cluster, steps: CappedSearch) -> list[int]:
+        """For each of these, how many of its pods would overdraw a disruption budget. Raises SearchCapError.
+
+        A group may have thousands of pods, each of which draws on hundreds of budgets.
+        """
+        found = [0] * len(victims)
+        drawn: Drawn = {}
+        for i, one in enumerate(victims if self.budgets.any else ()):
+            pods = [placement.pod for placement in one.everywhere]
+            for begin in range(0, len(pods), _HELD_AT_ONCE):
+                before = self.budgets.steps
+                some = pods[begin : begin + _HELD_AT_ONCE]
+                found[i] += sum(self.budgets.overdrawing(some, cluster, drawn) or ())
+                steps.take(self.budgets.steps - before)
+        return found
+
+
+class Batch:
+    """Some rows to try, and the pods that may be preempted there, the most important first."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.lower: list[list[Placement]] = []
+        """For each of `rows`, its placements of lower priority."""
+        self.over: list[list[bool] | None] = []
+        """For each of `rows`, which of these evictions would overdraw a budget; None: none would."""
+        self.whole: list[Whole] = []
+        """The victims on the only row, if groups go as a whole there; in place of `lower`."""
+        self.held_against_budgets = 0
+        """Steps that this took."""
+        self.apart = False
+        """These rows have to be tried one after the other: what leaves one of them may change the verdict on another,
+        and not all filters can tell how."""
+
+    def one_by_one(self) -> Iterator["Batch"]:
+        """Yield a batch for each row, if they have to be tried one after the other."""
+        if self.whole or not self.apart:
+            yield self
+            return
+        for row, lower, over in zip(self.rows, self.lower, self.over, strict=True):
+            one = Batch()
+            one.rows, one.lower, one.over, one.apart = [row], [lower], [over], True
+            yield one
+
+    def removed(self) -> RemovedPods:
+        """Return its pods, all of them gone."""
+        owners = np.repeat(np.arange(len(self.rows)), [len(lower) for lower in self.lower])
+        return RemovedPods(np.array(self.rows), list(chain.from_iterable(self.lower)), owners)
+
+
+class NodeDryRun:
+    """The dry run on one row, with plain integers: all victims are taken away, and then put back one by one.
+
+    `lower`: the pods or groups of lower priority, the most important first. `over`: which of them overdraw a budget,
+    None: none. `taken`: for each, the amounts that it gives back; `free`, `needs`: the amounts of the row and the pod.
+    """
+
+    def __init__(
+        self,
+        row: int,
+        lower: Sequence[Placement | Whole],
+        over: list[bool] | None,
+        taken: list[list[int]],
+        free: list[int],
+        needs: list[int],
+    ) -> None:
+        self.row = row
+        self.lower = lower
+        self.over = over
+        self.victims: list[int] = []
+        """The places in `lower` of those that have to go."""
+        self.violations: list[int] = []
+        """How many pods of each of `lower` overdraw a budget."""
+        self.failed = False
+        self._order = list(range(len(lower)))
+        if over is not None:
+            self._order.sort(key=lambda i: not over[i])
+        self._taken = taken
+        self._needs = needs
+        self._free = [left + sum(amounts) for left, *amounts in zip(free, *taken, strict=True)]
+
+    def fits(self) -> bool:
+        """Return whether the pod fits by the amounts."""
+        return all(left >= need for left, need in zip(self._free, self._needs, strict=True))
+
+    def at(self, step: int) -> Placement | Whole:
+        """Return what is to be put back at a step."""
+        return self.lower[self._order[step]]
+
+    def can_give_back(self, step: int) -> bool:
+        """Put one pod back, unless the amounts say that it has to go: then it is a victim."""
+        i = self._order[step]
+        before = self._free
+        self._free = [left - amount for left, amount in zip(before, self._taken[i], strict=True)]
+        if self.fits():
+            return True
+        self._free = before
+        self.victims.append(i)
+        return False
+
+    def keep_away(self, step: int) -> None:
+        """It was put back, and has to go after all."""
+        i = self._order[step]
+        self._free = [left + amount for left, amount in zip(self._free, self._taken[i], strict=True)]
+        self.victims.append(i)
+
+
+class DryRun:
+    """One call of `DryRuns.find`: tries the rows that are still to be tried, and picks one."""
+
+    def __init__(
+        self,
+        known: Known,
+        results: DryRunResults,
+        pod: Pod,
+        cluster: Cluster,
+        filters: Filters,
+        ahead: dict[int, list[Pod]],
+        steps: CappedSearch,
+        *,
+        lasting: bool,
+    ) -> None:
+        """`ahead`: row → nominated pods to which the pod yields there. `lasting`: results hold for all equal pods, as
+        no filter looks elsewhere, and verdicts on a row depend on the pod's shape and that row only."""
+        self._steps = steps
+        self._known = known
+        self._results = results
+        self._pod = pod
+        self._cluster = cluster
+        self._filters = filters
+        self._lasting = lasting
+        self._made: Spare | None = None
+        """What `_spare` returns, once it is made."""
+        self._codes: dict[PodShape, int] = {}
+        """A number for each shape of placed pods."""
+        self._takes: list[list[int]] = []
+        """What placed pods take, by the code of their shape."""
+        self._ahead = ahead
+
+    @property
+    def _spare(self) -> Spare:
+        """Made when a row has to be tried at all."""
+        if self._made is None:
+            self._made = self._filters.spare(self._pod, self._cluster)
+        return self._made
+
+    # -- what to try ---------------------------------------------------------------------------------------------
+
+    def search(self, rows: Bools, at_most: int) -> None:
+        """Try what is still to be tried. Raises SearchCapError.
+
+        `at_most`: how many candidates are enough where results are not kept for the next pod.
+        """
+        results = self._results
+        todo = np.flatnonzero((results.states[: len(rows)] == TODO) & rows)
+        nobody = self._known.ranking.none_below(todo, self._pod.priority, self._cluster)
+        results.note(todo[nobody], WITHOUT_VICTIMS)
+        exact = self._filters.goes_by_shape(self._pod) and len(todo) > 0 and self._spare.exact
+        for batch in self._batches(todo[~nobody]):
+            self._steps.take(batch.held_against_budgets)
+            for some in batch.one_by_one():
+                if not self._lasting and len(results.helpful(rows)) >= at_most:
+                    return
+                self._try(some, exact=exact and not some.apart)
+
+    def explain(self, rows: Bools) -> None:
+        """Find out why the pod does not fit the rows where removing all victims does not help.
+
+        Raises SearchCapError.
+        """
+        for batch in self._batches(self._results.unexplained(rows)):
+            for some in batch.one_by_one():
+                placements = self._moved(some)
+                self._count(placements, -1, apart=some.apart)
+                try:
+                    _, rejected = self._asked(some.rows, self._removed(some))
+                finally:
+                    self._count(placements, 1, apart=some.apart)
+                self._results.explain(some.rows, rejected)
+                self._steps.take(self._price(some, 1))
+
+    def _batches(self, todo: Rows) -> Iterator[Batch]:
+        """Yield these rows in parts, and note those that have nobody to preempt.
+
+        Rows for which other pods are nominated come last if a filter looks elsewhere.
+        """
+        yielding = np.isin(todo, list(self._ahead) if not self._lasting else [])
+        for some in (todo[~yielding], todo[yielding]):
+            for batch in self._gathered(some):
+                batch.apart = self._apart(batch)
+                yield batch
+
+    def _gathered(self, todo: Rows) -> Iterator[Batch]:
+        known, cluster, priority = self._known, self._cluster, self._pod.priority
+        groups = bool(len(cluster.pod_groups))
+        found, victims = Batch(), 0
+        for row in todo.tolist():
+            lower = known.ranking.below(row, priority, cluster)
+            if not lower:
+                self._results.note([row], WITHOUT_VICTIMS)
+                continue
+            whole = known.whole_groups.of_row(lower, cluster) if groups else None
+            if whole is not None:
+                alone = Batch()
+                alone.rows, alone.whole = [row], whole
+                yield alone
+                continue
+            found.rows.append(row)
+            found.lower.append(lower)
+            victims += len(lower)
+            before = known.budgets.steps
+            found.over.append(known.overdrawing(lower, cluster))
+            found.held_against_budgets += known.budgets.steps - before
+            if victims + found.held_against_budgets >= AT_ONCE:
+                yield found
+                found, victims = Batch(), 0
+        if found.rows:
+            yield found
+
+    def _try(self, batch: Batch, *, exact: bool) -> None:
+        """Try the rows of a batch at a time. `exact`: amounts alone decide."""
+        self._known.tried += len(batch.rows)
+        asked = 0
+        if batch.whole:
+            asked = self._try_whole(batch, ask_filters=not exact)
+        elif exact and (len(batch.rows) > _ONE_BY_ONE or not self._lasting):
+            self._try_together(batch)
+        else:
+            asked = self._try_each(batch, ask_filters=not exact)
+        self._steps.take(self._price(batch, asked))
+
+    def _price(self, batch: Batch, asked: int) -> int:
+        """Steps that it took to try a batch, when filters were asked so many times."""
+        tried = _A_ROW * len(batch.rows) + _A_WHOLE * len(batch.whole) + _A_VICTIM * sum(map(len, batch.lower))
+        if not asked:
+            return tried
+        moves = len(self._moved(batch))
+        tried += (_A_MOVE if batch.apart else _A_CHANGE) * moves
+        return tried + asked * (_ASKED + self._cluster.nodes.rows // _ROWS_A_STEP)
+
+    def _moved(self, batch: Batch) -> list[Placement]:
+        """The pods that are taken away to try a batch."""
+        whole = (_pods_of(victim, apart=batch.apart) for victim in batch.whole)
+        return [*chain.from_iterable(batch.lower), *chain.from_iterable(whole)]
+
+    def _apart(self, batch: Batch) -> bool:
+        """Return whether these rows have to be tried one after the other.
+
+        Filters can tell what the removal of pods changes where these are on the row itself, and no nominated pods are
+        to be added.
+        """
+        if self._lasting:
+            return False
+        victims = [placement.pod for lower in batch.lower for placement in lower]
+        victims += [one.pod for whole in batch.whole for one in whole.everywhere]
+        here = not batch.whole and self._ahead.keys().isdisjoint(batch.rows)
+        return self._filters.looks_elsewhere(self._pod, self._cluster, victims, removed=here)
+
+    def _removed(self, batch: Batch) -> RemovedPods | None:
+        """Return the pods of a batch, all of them gone, for filters that look elsewhere; None: no filter does."""
+        return None if self._lasting or batch.apart or batch.whole else batch.removed()
+
+    # -- by sums -------------------------------------------------------------------------------------------------
+
+    def _coded(self, placements: Iterable[Placement]) -> list[int]:
+        """The codes of placed pods' shapes."""
+        shapes = [placement.pod.shape for placement in placements]
+        for shape in set(shapes).difference(self._codes):
+            self._codes[shape] = len(self._codes)
+            self._takes.append(self._spare.takes(shape))
+        return list(map(self._codes.__getitem__, shapes))
+
+    def _free(self, rows: list[int]) -> Ints:
+        """Return what is left on these rows beside the nominated pods that the pod has to yield to."""
+        free = self._spare.free(np.array(rows))
+        if self._ahead:
+            for i, row in enumerate(rows):
+                others = self._ahead.get(row)
+                if others:
+                    taken = np.sum([self._spare.takes(other.shape) for other in others], axis=0)
+                    free[:, i] -= np.maximum(taken, 0)
+        return free
+
+    def _try_together(self, batch: Batch) -> None:
+        """Take all victims away; where the pod then fits, give back one by one whoever need not go."""
+        spare, results = self._spare, self._results
+        rows, counts = np.array(batch.rows), np.array([len(lower) for lower in batch.lower])
+        placements = [placement for lower in batch.lower for placement in lower]
+        codes = self._coded(placements)
+        taken = np.array(self._takes, dtype=np.int64).T[:, codes]
+        begins = np.cumsum(counts) - counts
+        needs = spare.needs[:, np.newaxis]
+        free = self._free(batch.rows) + np.add.reduceat(taken, begins, axis=1)
+        fits = (free >= needs).all(axis=0) & spare.allowed[rows]
+        removed = self._removed(batch)
+        if removed is not None:
+            fits = self._fit_elsewhere(rows, fits, removed, explain=True)
+        order, violating = _order_of(batch, begins, len(placements))
+        going = np.zeros(len(placements), dtype=np.bool_)
+        left = np.flatnonzero(fits)
+        step = 0
+        while len(left := left[counts[left] > step]):
+            back = order[begins[left] + step]
+            after = free[:, left] - taken[:, back]
+            stays = (after >= needs).all(axis=0)
+            if removed is not None:
+                removed.gone[back[stays]] = False
+                stays = self._fit_elsewhere(rows[left], stays, removed)
+                removed.gone[back[~stays]] = True
+            free[:, left[stays]] = after[:, stays]
+            going[back[~stays]] = True
+            step += 1
+        results.note(rows[~fits], FAILS)
+        victims = np.flatnonzero(going)
+        owners = np.repeat(np.arange(len(rows)), counts)[victims]
+        helped, first = np.unique(owners, return_index=True)
+        fits[helped] = False
+        results.note(rows[fits], SPARED)
+        if len(helped):
+            violations = np.bincount(owners, weights=violating[victims], minlength=len(rows))[helped].astype(np.int64)
+            results.helps_on_rows(rows[helped], [placements[i] for i in victims.tolist()], first, violations)
+
+    def _fit_elsewhere(self, rows: Rows, fits: Bools, removed: RemovedPods, *, explain: bool = False) -> Bools:
+        """Return which of these rows the pod fits by the filters that look elsewhere, too.
+
+        `fits`: which it fits by all others. `explain`: note why the pod does not fit the rest of them.
+        """
+        among = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
+        among[rows] = fits
+        passed, rejected = self._filters.passing_removed(self._pod, self._cluster, among, removed)
+        if explain:
+            self._results.explain(np.flatnonzero(among & ~passed), rejected)
+        return passed[rows]
+
+    # -- with the filters' help ----------------------------------------------------------------------------------
+
+    def _try_whole(self, batch: Batch, *, ask_filters: bool) -> int:
+        """As `_try_each`, on a row with pods of groups that go as a whole, and then go from other rows as well."""
+        (row,), victims, spare = batch.rows, batch.whole, self._spare
+        over = self._known.violations(victims, self._cluster, self._steps)
+        taken = []
+        for victim in victims:
+            if isinstance(victim.key, GroupKey):
+                self._results.goes_by(victim.key, row)
+            each = [self._takes[code] for code in self._coded(victim.here)]
+            taken.append([sum(amounts) for amounts in zip(*each, strict=True)])
+        free = self._free([row])[:, 0].tolist()
+        one = NodeDryRun(row, victims, list(map(bool, over)), taken, free, spare.needs.tolist())
+        if not (spare.allowed[row] and one.fits()):
+            self._results.note([row], FAILS)
+            return 0
+        one.violations = over
+        asked = self._ask_about([one], batch) if ask_filters else _all_give_back([one])
+        self._note(one, [victims[i].together() for i in sorted(one.victims)])
+        return asked
+
+    def _note(self, one: NodeDryRun, victims: list[Together]) -> None:
+        if one.failed:
+            self._results.note([one.row], FAILS)
+        elif not victims:
+            self._results.note([one.row], SPARED)
+        else:
+            self._results.helps(one.row, victims, sum(one.violations[i] for i in one.victims))
+
+    def _try_each(self, batch: Batch, *, ask_filters: bool) -> int:
+        """As `_try_together`, with plain integers. `ask_filters`: about whatever sums can't tell.
+
+        Returns how often they were asked.
+        """
+        spare, results = self._spare, self._results
+        needs = spare.needs.tolist()
+        tried, gathered = [], []
+        for i, column in enumerate(self._free(batch.rows).T.tolist()):
+            lower, over = batch.lower[i], batch.over[i]
+            taken = [self._takes[code] for code in self._coded(lower)]
+            one = NodeDryRun(batch.rows[i], lower, over, taken, column, needs)
+            if spare.allowed[one.row] and one.fits():
+                one.violations = [0] * len(lower) if over is None else [int(flag) for flag in over]
+                tried.append(one)
+                gathered.append(lower)
+            else:
+                results.note([one.row], FAILS)
+        asked = self._ask_about(tried, batch) if ask_filters else _all_give_back(tried)
+        for i, one in enumerate(tried):
+            lower = gathered[i]
+            self._note(one, [Together([lower[k] for k in sorted(one.victims)])] if one.victims else [])
+        return asked
+
+    def _ask_about(self, tried: list["NodeDryRun"], batch: Batch) -> int:
+        """Carry out some dry runs of a batch, asking the filters about all of their rows at a time."""
+        if not tried:
+            return 0
+        lifted: dict[str, Placement] = {}
+        removed = self._removed(batch)
+        places = {} if removed is None else {one.pod.uid: i for i, one in enumerate(chain.from_iterable(batch.lower))}
+
+        def move(victims: Iterable[Placement | Whole], sign: int) -> None:
+            """Take victims away (-1) or give them back (1)."""
+            placements = [one for victim in victims for one in _pods_of(victim, apart=batch.apart)]
+            self._count(placements, sign, apart=batch.apart)
+            for placement in placements:
+                if sign < 0:
+                    lifted[placement.pod.uid] = placement
+                else:
+                    del lifted[placement.pod.uid]
+            if removed is not None:
+                removed.gone[[places[one.pod.uid] for one in placements]] = sign < 0
+
+        try:
+            move([victim for one in tried for victim in one.lower], -1)
+            fits, rejected = self._asked([one.row for one in tried], removed)
+            asked = 1
+            for one in tried:
+                one.failed = not fits[one.row]
+            failed = [one.row for one in tried if one.failed]
+            self._results.explain(failed, rejected)
+            going = [one for one in tried if not one.failed]
+            for step in range(max((len(one.lower) for one in going), default=0)):
+                back = [one for one in going if step < len(one.lower) and one.can_give_back(step)]
+                if not back:
+                    continue
+                move([one.at(step) for one in back], 1)
+                fits, _ = self._asked([one.row for one in back], removed)
+                asked += 1
+                again = [one for one in back if not fits[one.row]]
+                move([one.at(step) for one in again], -1)
+                for one in again:
+                    one.keep_away(step)
+        finally:
+            self._count(list(lifted.values()), 1, apart=batch.apart)
+        return asked
+
+    def _asked(self, rows: list[int], removed: RemovedPods | None) -> tuple[Bools, list[Rejected]]:
+        """Return what the filters say of these rows."""
+        among = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
+        among[rows] = True
+        return self._filters.passing(self._pod, self._cluster, among, trying=True, removed=removed)
+
+    def _count(self, placements: list[Placement], sign: int, *, apart: bool) -> None:
+        """Take placed pods away (-1) or give them back (1).
+
+        Unless rows are tried one after the other, that is what they use of their nodes, volumes included.
+        """
+        cluster = self._cluster
+        if apart:
+            for placement in placements:
+                (cluster.leave_out if sign < 0 else cluster.put_back)(placement)
+            return
+        cluster.nodes.suppose_all([(placement.row, placement.pod.shape) for placement in placements], sign)
+        for placement in placements:
+            if placement.pod.shape.volumes is not NO_VOLUMES:
+                cluster.storage.suppose(placement.pod, placement.row, sign)
+
+
+def _pods_of(victim: Placement | Whole, *, apart: bool) -> list[Placement]:
+    """Return the pods of a victim that are taken away where filters are asked: the others are of no account to them."""
+    if not isinstance(victim, Whole):
+        return [victim]
+    return victim.everywhere if apart else victim.here
+
+
+def _all_give_back(tried: list[NodeDryRun]) -> int:
+    """Carry out dry runs that the amounts decide alone. Returns how often filters were asked: never."""
+    for one in tried:
+        for step in range(len(one.lower)):
+            one.can_give_back(step)
+    return 0
+
+
+def _order_of(batch: Batch, begins: NDArray[np.intp], size: int) -> tuple[Rows, Bools]:
+    """(in which order placements are given back, row by row: those that overdraw a budget first; which those are)."""
+    order = np.arange(size)
+    violating = np.zeros(size, dtype=np.bool_)
+    for begin, over in zip(begins.tolist(), batch.over, strict=True):
+        if over is not None:
+            flags = np.array(over)
+            violating[begin : begin + len(over)] = flags
+            order[begin : begin + len(over)] = begin + np.argsort(~flags, kind="stable")
+    return order, violating
+
 
 MOST_STEPS = 300_000
 """Steps that the search for victims of one pod may take. What it has found by then counts."""

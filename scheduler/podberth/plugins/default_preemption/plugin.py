@@ -8,8 +8,8 @@ from podberth.cache.column import Bools
 from podberth.framework.decision import Decision
 from podberth.framework.interface import FailedGroup, Filters, GroupPostFilterResult, Plugin, PostFilterResult
 from podberth.model.pod import Pod
+from podberth.plugins.default_preemption.candidates import DryRunResults
 from podberth.plugins.default_preemption.dry_run import DryRuns
-from podberth.plugins.default_preemption.dry_run_results import DryRunResults
 
 _NAMED = 10
 """How many nodes a message names on which the pod fits without victims."""

@@ -1,22 +1,81 @@
 """Which victims can stay, once a pod group has found its nodes in a cluster without any of them.
 
-Mirrors kube-scheduler `framework/preemption/podgrouppreemption.go` (selectVictimsOnDomain): one victim after the other
-is put back, and goes again if any pod of the group does not fit its node any more. Where the amounts on each node
-decide, they are compared by sums, and only victims on nodes of the group are looked at.
+Mirrors kube-scheduler `framework/preemption`: podgrouppreemption.go (selectVictimsOnDomain), types.go and util.go
+(getCrossNodesVictims, FilterVictimsWithPDBViolation). One victim after the other is put back, and goes again if any
+pod of the group does not fit its node any more. Pods of a group with `disruptionMode: all` go all together, or none of
+them. Where the amounts on each node decide, they are compared by sums, and only victims on nodes of the group are
+looked at.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
+from podberth.cache.groups import PodGroups
 from podberth.framework.filters import FilterPlugins
 from podberth.framework.interface import Spare
 from podberth.model.pod import Pod
+from podberth.model.pod_group import GroupKey
 from podberth.model.shape import PodShape
-from podberth.plugins.default_preemption.budgets import Budgets
-from podberth.plugins.default_preemption.victims_in_groups import Victim, held_against_budgets
+from podberth.plugins.default_preemption.victims import Budgets, Drawn, rank_of, started
+
+Importance = tuple[int, int, int, str]
+
+
+class Victim(Struct, eq=False):
+    """A pod, or the pods of a group, with the rows they are on."""
+
+    pods: list[tuple[Pod, int]]
+    priority: int
+    """The priority of the group, if the victim is one."""
+    rank: int
+    """As of `rank_of`."""
+    violations: int = 0
+    """How many of its pods would overdraw a disruption budget."""
+
+    @property
+    def importance(self) -> Importance:
+        """Sort key, the most important first: higher priority, higher rank, more pods, the longer running."""
+        start = min(started(pod) for pod, _ in self.pods)
+        return -self.priority, -self.rank, -len(self.pods), start
+
+
+def gathered(by_row: Mapping[int, Sequence[Pod]], groups: PodGroups) -> list[Victim]:
+    """Return the victims that these pods are, the most important first."""
+    victims: list[Victim] = []
+    whole: dict[GroupKey, Victim] = {}
+    for row, there in by_row.items():
+        for pod in there:
+            group = None if pod.scheduling_group is None else groups.whole(pod)
+            victim = None if group is None else whole.get(group.key)
+            if victim is not None:
+                victim.pods.append((pod, row))
+                continue
+            victim = Victim([(pod, row)], groups.priority_of(pod), rank_of(pod))
+            victims.append(victim)
+            if group is not None:
+                whole[group.key] = victim
+    return sorted(victims, key=lambda victim: victim.importance)
+
+
+def held_against_budgets(
+    victims: Iterable[Victim], budgets: Budgets, cluster: Cluster
+) -> tuple[list[Victim], list[Victim]]:
+    """Return those that would overdraw a budget, and the others. `victims`: the most important first."""
+    violating: list[Victim] = []
+    others: list[Victim] = []
+    drawn: Drawn = {}
+    budgets.renew(cluster)
+    for victim in victims:
+        if budgets.any:
+            flags = budgets.overdrawing([pod for pod, _ in victim.pods], cluster, drawn)
+            victim.violations = sum(flags or ())
+        (violating if victim.violations else others).append(victim)
+    return violating, others
+
 
 _EVERYWHERE, _ROWS_A_STEP, _MOVED = 50, 50, 10
 """Steps of asking the filters about one row of how many rows in a step, and of placing a pod."""

@@ -1,17 +1,25 @@
-"""Of what the allocator chose, what is remembered and what is written (upstream: Allocate, createNodeSelector)."""
+"""Allocations: what is remembered and written of what the allocator chose (upstream: Allocate, createNodeSelector).
+
+And which nodes can use what claims were given before, and what that counts in scores.
+"""
 
 import hashlib
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools
 from podberth.model import wire
-from podberth.model.devices import AllocatedDevice, Allocation, ResourceClaim
+from podberth.model.devices import MOST_ALTERNATIVES, AllocatedDevice, Allocation, ResourceClaim
 from podberth.model.selectors import parse_node_selector
-from podberth.plugins.dynamic_resources.choices import Chosen
+from podberth.plugins.dynamic_resources.claims import late_at, readiness
 from podberth.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim
+from podberth.plugins.dynamic_resources.search import Chosen
+from podberth.plugins.node_affinity import matches
 
 EXTENDED_SUFFIX = "-extended-resources-"
 
@@ -129,3 +137,41 @@ def _config(wanted: RequestedClaim, chosen: Sequence[Chosen]) -> list[dict[str, 
         if not about or all(base in about or name in about for base, name in names):
             del config["requests"]  # it is about all of them, which goes without saying
     return found
+
+
+_SKIPPING = "DRAOptionalNodeOperations"
+
+
+def unusable_rows(claim: ResourceClaim, cluster: Cluster, seconds: float) -> Bools | None:
+    """bool[rows] of the nodes that can't use what the claim was given; None: all can.
+
+    `seconds`: so long devices may take to get ready.
+    """
+    if claim.allocation is None:
+        return None
+    nodes, selector = cluster.nodes, claim.allocation.selector
+    where = np.zeros(nodes.rows, dtype=np.bool_) if selector is None else ~matches(selector, nodes)
+    state = readiness(claim)
+    late = None if state.ready else late_at(claim, seconds)
+    if state.failed or (late is not None and late < cluster.devices.wall):
+        where[:] = True
+    elif any(device.skips_node for device in claim.allocation.devices):
+        ready = [node is not None and _SKIPPING in node.features for node in nodes.objects[: nodes.rows]]
+        where |= ~np.array(ready, dtype=np.bool_)
+    return where if where.any() else None
+
+
+def score_of_allocated(claims: Iterable[ResourceClaim]) -> int:
+    """Return what the alternatives of `firstAvailable` that were allocated count: earlier ones count more
+    (computeScore).
+    """
+    score = 0
+    for claim in claims:
+        if claim.allocation is None:
+            continue
+        chosen = {device.request for device in claim.allocation.devices}
+        for request in claim.spec.requests:
+            for i, one in enumerate(request.first_available):
+                if f"{request.name}/{one.name}" in chosen:
+                    score += MOST_ALTERNATIVES - i
+    return score

@@ -1,16 +1,179 @@
-"""The claims of a pod, and what keeps it from using them (upstream: `dynamicresources.go`, foreachPodResourceClaim)."""
+"""The claims of a pod: those that it names, its group's, and the one that is made for extended resources.
 
-from collections.abc import Iterator, Sequence
+Claims of spec.resourceClaims of a PodGroup are reserved for the group and not for its pods. They are behind
+`featureGates: {DRAWorkloadResourceClaims: true}` of the plugin, as upstream's gate of this name.
+
+Upstream: `dynamicresources.go` (foreachPodResourceClaim, deallocatePodGroupClaims), `extendeddynamicresources.go`
+(createRequestsAndMappings, createResourceRequestAndMappings), `dynamic-resource-allocation/resourceclaim` (BindTo,
+IsForPod).
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
 from podberth.cache.devices import MOST, Devices
-from podberth.model.devices import ClaimKey, DeviceClass, DeviceID, ResourceClaim
+from podberth.framework.binding import Patch
+from podberth.model.devices import (
+    CLAIM,
+    EXACT_COUNT,
+    ClaimKey,
+    ClaimSpec,
+    DeviceClass,
+    DeviceID,
+    DeviceRequest,
+    Request,
+    ResourceClaim,
+)
 from podberth.model.pod import Pod
-from podberth.model.pod_devices import PodClaim, may_be_devices
-from podberth.model.pod_group import PodGroup
-from podberth.plugins.dynamic_resources.group_claims import is_of_group
+from podberth.model.pod_devices import DeviceContainer, PodClaim, may_be_devices
+from podberth.model.pod_group import NATIVE, NATIVE_KIND, PodGroup
+from podberth.model.quantity import NANO
+
+
+class Served(NamedTuple):
+    """Which request of the claim serves which container's request for which resource."""
+
+    container: str
+    resource: str
+    request: str
+
+
+class ExtendedClaim(NamedTuple):
+    """What the claim asks for, and for whom."""
+
+    spec: ClaimSpec
+    mappings: tuple[Served, ...]
+
+
+class _Asked(NamedTuple):
+    name: str
+    number: int
+
+
+def extended_claim(containers: Sequence[DeviceContainer], classes: Mapping[str, DeviceClass]) -> ExtendedClaim:
+    """The claim for these resources. Init containers that end may use what later containers will have."""
+    found: list[tuple[_Asked, str]] = []
+    mappings: list[Served] = []
+    for resource in sorted(classes):
+        of = classes[resource].name
+        lasting: list[_Asked | None] = [None] * len(containers)
+        for i, container in enumerate(containers):
+            if not container.short_lived:
+                lasting[i], some = _ask(i, container, resource, ())
+                mappings += some
+        most: _Asked | None = None
+        others: set[str] = set()
+        short: list[Served] = []
+        for i, container in enumerate(containers):
+            if not container.short_lived:
+                continue
+            asked, some = _ask(i, container, resource, [one for one in lasting[i:] if one is not None])
+            short += some
+            if asked is not None:
+                others.add(asked.name)
+                if most is None or most.number < asked.number:
+                    most = asked
+        if most is not None:
+            others.discard(most.name)
+            short = [one._replace(request=most.name) if one.request in others else one for one in short]
+            found.append((most, of))
+        found += [(one, of) for one in lasting if one is not None]
+        mappings += short
+    found.sort(key=lambda one: one[0].name)
+    return ExtendedClaim(ClaimSpec(tuple([_request(one, of) for one, of in found]), (), ()), tuple(mappings))
+
+
+def _ask(
+    number: int, container: DeviceContainer, resource: str, reusable: Sequence[_Asked]
+) -> tuple[_Asked | None, list[Served]]:
+    """Return what a container needs besides what it may use of others, and whose requests serve it."""
+    nano = container.requests.get(resource, 0)
+    if not nano or nano % NANO:
+        return None, []
+    wanted, there = nano // NANO, 0
+    mappings = []
+    for one in reusable:
+        there += one.number
+        mappings.append(Served(container.name, resource, one.name))
+        if there >= wanted:
+            return None, mappings
+    name = f"container-{number}-request-{sorted(container.requests).index(resource)}"
+    return _Asked(name, wanted - there), [*mappings, Served(container.name, resource, name)]
+
+
+def _request(asked: _Asked, of: str) -> Request:
+    exactly = DeviceRequest(asked.name, of, (), EXACT_COUNT, asked.number, False, (), (), None, False)
+    return Request(asked.name, exactly, ())
+
+
+def group_of(pod: Pod, cluster: Cluster) -> PodGroup | None:
+    """The group whose claims the pod may use; None: it has none."""
+    key = cluster.pod_groups.of(pod)
+    group = None if key is None or key.api != NATIVE else cluster.pod_groups.get(key)
+    return group if group is not None and group.resource_claims else None
+
+
+def is_of_group(one: PodClaim, group: PodGroup | None) -> bool:
+    """Return whether a claim of a pod is one of its group: all that both say of it is the same."""
+    return group is not None and one in group.resource_claims
+
+
+def consumer(group: PodGroup) -> dict[str, Any]:
+    """The group in `reservedFor`."""
+    return {"apiGroup": NATIVE, "resource": "podgroups", "name": group.name, "uid": group.uid}
+
+
+def confirmed(group: PodGroup) -> Patch:
+    """Change nothing of the group, which is refused if the group of its name is another one by now.
+
+    The watch of groups may be behind. A claim that is reserved for a group that is gone loses its devices, and pods
+    that are bound by then have none. While a pod names a group, it stays; so what is confirmed holds until the pod is
+    bound or gone.
+    """
+    return Patch((NATIVE_KIND, group.namespace, group.name), group.uid, "", {}, "status")
+
+
+def is_idle(group: PodGroup, cluster: Cluster) -> bool:
+    """Return whether no pod of the group has a node."""
+    return cluster.pod_groups.scheduled(group.key) == 0
+
+
+def peers_of(pod: Pod, claiming: PodGroup | None, cluster: Cluster) -> Collection[str]:
+    """UIDs of the pods of the pod's group that are assumed, and of the group, if none of its pods is bound.
+
+    `claiming`: the group, if it has claims that are heeded.
+    """
+    key = cluster.pod_groups.of(pod)
+    state = None if key is None else cluster.pod_groups.state(key)
+    if state is None:
+        return ()
+    return state.assumed if claiming is None or state.assigned else {*state.assumed, claiming.uid}
+
+
+def claims_of_group(group: PodGroup, devices: Devices) -> Iterator[ResourceClaim]:
+    """The group's claims that are there: by name, and those that were made for it."""
+    made = dict(group.made_claims)
+    for one in group.resource_claims:
+        name = one.claim or made.get(one.name)
+        claim = None if name is None else devices.claims.get((group.namespace, name))
+        if claim is not None and (one.claim is not None or claim.controller == group.uid):
+            yield claim
+
+
+def unreserved(group: PodGroup, devices: Devices) -> Patch | None:
+    """Take a group none of whose pods has a node out of one of its claims, so that others may have it freed."""
+    for claim in claims_of_group(group, devices):
+        if claim.allocation is not None and group.uid in claim.reserved_for and not devices.is_unseen(claim.uid):
+            users = zip(claim.reserved_for, claim.raw_reserved_for, strict=True)
+            others = [msgspec.json.decode(raw) for uid, raw in users if uid != group.uid]
+            change = {"status": {"reservedFor": others or None}}
+            return Patch((CLAIM, *claim.key), claim.uid, claim.resource_version, change, "status")
+    return None
 
 
 class ClaimError(Exception):

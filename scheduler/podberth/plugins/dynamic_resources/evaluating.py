@@ -9,7 +9,7 @@ from podberth.cel.quantity import Quantity, QuantityError
 from podberth.cel.version import Version, VersionError
 from podberth.model.devices import DeviceID, DeviceTraits
 from podberth.plugins.dynamic_resources.requested import AllocationError
-from podberth.plugins.dynamic_resources.selector_results import holds
+from podberth.plugins.dynamic_resources.selecting import holds
 
 _MOST = 5_000
 """Steps that one evaluation may take. Kubernetes would let it cost 200 times as much, up to a second of one core."""

@@ -1,13 +1,19 @@
-"""The pools whose devices one node reaches (upstream: `structured/internal/incubating/pools_incubating.go`)."""
+"""The pools whose devices one node reaches, what devices use of them, and which of their places are taken.
+
+A pool for all nodes may have thousands of devices, of which the first are taken first. To look at each of them again
+for each pod would take longer than all else. Upstream: `structured/internal/incubating/pools_incubating.go`.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 
-from podberth.cache.devices import Devices
+from podberth.cache.devices import AllocatedDevices, Devices
 from podberth.model.devices import Device, DeviceID, DeviceTaint, DeviceTaintRule, Place, PoolID, ResourceSlice
 from podberth.model.node import Node
+from podberth.plugins.dynamic_resources.requested import Alternative
 from podberth.plugins.node_affinity import node_matches
 
 _HARD = ("NoSchedule", "NoExecute")
@@ -205,3 +211,75 @@ def _unknown(one: ResourceSlice, sets: set[str], counters: Mapping[tuple[str, st
             for counter, _ in amounts:
                 if (counter_set, counter) not in counters:
                     yield f"counter {counter} not found in counter set {counter_set}"
+
+
+def available_counters(pool: Pool, holders: AllocatedDevices) -> dict[tuple[str, str], int]:
+    """Return what is left of the counters of a pool, in nano-units; less than nothing where too much was given."""
+    available = dict(pool.counters)
+    for one in pool.consumers:
+        if holders.is_allocated(one.id):
+            for counter, amount in uses(one.device):
+                if counter in available:
+                    available[counter] -= amount
+    return available
+
+
+def uses(device: Device) -> Iterable[tuple[tuple[str, str], int]]:
+    """((counter set, counter), nano-units) that a device takes of its pool."""
+    for counter_set, counters in device.consumes:
+        for counter, amount in counters:
+            yield (counter_set, counter), amount
+
+
+def tolerates_all(alternative: Alternative, taints: Iterable[DeviceTaint]) -> bool:
+    """Return whether a request tolerates each of the taints of a device."""
+    tolerations: Any = alternative.asked.tolerations
+    return all(any(toleration.tolerates(taint) for toleration in tolerations) for taint in taints)
+
+
+LARGE = 64
+"""Pools with fewer devices are looked through one by one."""
+_SELECTORS = 16
+"""How many lists of selectors are remembered. With one more, all are forgotten."""
+_TAKEN, _NOT_SELECTED = 1, 2
+
+Selectors = tuple[tuple[str, str], ...]
+
+
+class TakenPlaces:
+    """The devices of one pool."""
+
+    def __init__(self, pool: Pool, allocated: AllocatedDevices) -> None:
+        self._places = {entry.id: i for i, entry in enumerate(pool.devices)}
+        self._taken = bytearray([allocated.is_taken(entry.id) for entry in pool.devices])
+        self._passed: dict[Selectors, bytearray] = {}
+        """By selectors, a byte for each place: 0 for those that are left."""
+
+    def note(self, device: DeviceID, *, taken: bool) -> None:
+        """A claim has taken a device for itself, or has given it back."""
+        place = self._places.get(device)
+        if place is None:
+            return
+        self._taken[place] = taken
+        for passed in self._passed.values():
+            passed[place] = (passed[place] & _NOT_SELECTED) | (_TAKEN if taken else 0)
+
+    def note_not_selected(self, selectors: Selectors, place: int) -> None:
+        """A device is not selected, and never will be."""
+        self._of(selectors)[place] |= _NOT_SELECTED
+
+    def left(self, selectors: Selectors, begin: int) -> Iterator[int]:
+        """The places from one on, without those that are taken, and those that are known not to be selected."""
+        passed = self._of(selectors)
+        place = passed.find(0, begin)
+        while place >= 0:
+            yield place
+            place = passed.find(0, place + 1)
+
+    def _of(self, selectors: Selectors) -> bytearray:
+        found = self._passed.get(selectors)
+        if found is None:
+            if len(self._passed) >= _SELECTORS:
+                self._passed.clear()
+            found = self._passed[selectors] = bytearray(self._taken)
+        return found

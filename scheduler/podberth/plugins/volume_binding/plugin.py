@@ -24,9 +24,8 @@ from podberth.model.storage import (
     StorageClass,
 )
 from podberth.model.volumes import NO_VOLUMES
-from podberth.plugins.node_resources.arguments import ShapePoint, check_shape
-from podberth.plugins.node_resources.strategies import broken_linear
 from podberth.plugins.node_volume_limits import not_owner
+from podberth.plugins.shape_score import ShapePoint, broken_linear, check_shape
 from podberth.plugins.volume_binding.assuming import AssumedVolumes, assume, restore, still_unbound
 from podberth.plugins.volume_binding.matching import NONE, Claims, Found, MatchingError, claims_of, find
 

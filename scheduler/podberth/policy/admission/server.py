@@ -22,9 +22,8 @@ from podberth.policy.admission.review import Bytes
 from podberth.policy.admission.reviewer import BIG_BYTES, Reviewer, ReviewReply
 from podberth.policy.admission.tls import ServingTls
 from podberth.policy.options import Pass
-from podberth.service.connections import Limits
 from podberth.service.metrics import CONTENT_TYPE
-from podberth.service.port import Port
+from podberth.service.port import Limits, Port
 from podberth.service.serving import listen
 
 BODIES, BODIES_EACH = 16 << 20, 4 << 20

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from podberth.policy.operator.pulse import Pulse
-from podberth.service.connections import Limits
-from podberth.service.port import READ_BYTES, Port
+from podberth.service.port import READ_BYTES, Limits, Port
 from podberth.service.serving import listen
 
 LIMITS = Limits(most=64, of_peer=32, kept=16, ask=10.0, idle=30.0, answer=10.0)

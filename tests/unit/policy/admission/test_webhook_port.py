@@ -36,7 +36,7 @@ async def test_the_api_server_is_not_locked_out() -> None:
         api_server = await ends.enter_async_context(kept_alive)
         kubelet = await ends.enter_async_context(site.session(force_close=True))
         await reviews()
-        kept = [one for one in port.connections if one.until > port.now() + LIMITS.ask]
+        kept = [one for one in port.connections if one.until > port.clock() + LIMITS.ask]
         assert kept
         for _ in range(SILENT // 100):
             for _ in range(100):

@@ -1,31 +1,330 @@
-"""Upstream: plugins/podtopologyspread (filtering.go, scoring.go, common.go)."""
+"""Spread pods over the values of a node label.
 
+Upstream: plugins/podtopologyspread (filtering.go, scoring.go, common.go).
+"""
+
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from podberth.cache.cluster import Cluster
-from podberth.cache.column import Bools, Ints, at
-from podberth.cache.kept_results import Bounded
-from podberth.cache.nodes import HOSTNAME
-from podberth.framework.config import gate_is_on
+from podberth.cache.column import Bools, Codes, Ints, at
+from podberth.cache.kept_results import Bounded, ChangeLog, KeptResult
+from podberth.cache.nodes import HOSTNAME, Nodes
+from podberth.cache.selected_pods import OnRows
+from podberth.framework.config import FeatureGates, gate_errors, gate_is_on
 from podberth.framework.events import ClusterEvent
 from podberth.framework.interface import MAX_SCORE, NODE, PODS_ELSEWHERE, Plugin, RemovedPods
 from podberth.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
+from podberth.model import wire
 from podberth.model.migration import ZONE
 from podberth.model.node import Node
 from podberth.model.pod import Pod
-from podberth.model.selectors import NOTHING
+from podberth.model.selectors import NOTHING, LabelSelector, Requirement
 from podberth.model.shape import PodShape
 from podberth.model.spread import SpreadConstraint, parse_spread_constraint
-from podberth.plugins.pod_topology_spread.arguments import PodTopologySpreadArgs, errors
-from podberth.plugins.pod_topology_spread.default_selector import default_selector
-from podberth.plugins.pod_topology_spread.domains import Spread, Spreads
-from podberth.plugins.pod_topology_spread.weights import distinct, rounded, weighted
-from podberth.plugins.taint_toleration import COMPARING
+from podberth.plugins.node_affinity import wanted_nodes
+from podberth.plugins.taint_toleration import COMPARING, untolerated_nodes
+
+
+class PodTopologySpreadArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """Constraints for pods that have none of their own: the System's, or a List."""
+
+    default_constraints: list[wire.TopologySpreadConstraint] = []
+    defaulting_type: str = "System"
+    feature_gates: FeatureGates = None
+
+
+def errors(args: PodTopologySpreadArgs, path: str) -> list[str]:
+    """Errors of the arguments (ValidatePodTopologySpreadArgs)."""
+    errors = gate_errors(args.feature_gates, path, COMPARING)
+    if args.defaulting_type not in ("System", "List"):
+        got = args.defaulting_type
+        errors.append(f'{path}.defaultingType: Unsupported value: "{got}": supported values: "System", "List"')
+    if args.defaulting_type == "System" and args.default_constraints:
+        errors.append(f'{path}.defaultingType: Invalid value: "System": when .defaultConstraints are not empty')
+    seen = set()
+    for i, constraint in enumerate(args.default_constraints):
+        where = f"{path}.defaultConstraints[{i}]"
+        if constraint.max_skew <= 0:
+            errors.append(f"{where}.maxSkew: Invalid value: {constraint.max_skew}: not in valid range (0, inf)")
+        if not constraint.topology_key:
+            errors.append(f"{where}.topologyKey: Required value: can not be empty")
+        if constraint.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
+            errors.append(
+                f'{where}.whenUnsatisfiable: Unsupported value: "{constraint.when_unsatisfiable}": '
+                'supported values: "DoNotSchedule", "ScheduleAnyway"'
+            )
+        if constraint.label_selector is not None:
+            errors.append(f"{where}.labelSelector: Forbidden: constraint must not define a selector")
+        key = (constraint.topology_key, constraint.when_unsatisfiable)
+        if key in seen:
+            errors.append(f"{where}: Duplicate value: {key}")
+        seen.add(key)
+    return errors
+
+
+def distinct(codes: Codes) -> int:
+    """Return how many domains there are, with those that have no label as one."""
+    return int(np.count_nonzero(np.bincount(1 + codes)))
+
+
+def weighted(matching: Ints, domains: int, constraint: SpreadConstraint) -> Any:
+    """The part of the score that matching pods are, where there are so many domains."""
+    return matching.astype(np.float64) * math.log(domains + 2) + float(constraint.max_skew - 1)
+
+
+def rounded(score: Any) -> Ints:
+    """Go's math.Round for numbers that are not negative: halves go up."""
+    whole = np.floor(score)
+    found: Ints = (whole + (score - whole >= 0.5)).astype(np.int64)
+    return found
+
+
+_OWNERS = frozenset(("ReplicaSet", "StatefulSet"))
+
+
+def default_selector(pod: Pod, cluster: Cluster) -> LabelSelector | None:
+    """The merged selectors of the Services that select the pod and of its controller; None when there are none."""
+    owner = None
+    if pod.owner is not None:
+        kind, name, _ = pod.owner
+        owner = cluster.selecting.get(kind, {}).get(pod.namespace, {}).get(name)
+        if owner is not None and owner.selector.nothing:
+            owner = None
+    services = cluster.services.selecting(pod.namespace, pod.labels)
+    if not services:
+        # One selector as it is, which has been hashed.
+        return owner.selector if owner is not None and owner.kind in _MERGED and owner.selector.requirements else None
+    if len(services) == 1 and (owner is None or owner.kind not in _MERGED):
+        return services[0].selector
+    pairs: dict[str, Requirement] = {}
+    for service in services:
+        for requirement in service.selector.requirements:
+            pairs[requirement.key] = requirement
+    found = list(pairs.values())
+    if owner is not None:
+        if owner.kind == "ReplicationController":
+            pairs |= {requirement.key: requirement for requirement in owner.selector.requirements}
+            found = list(pairs.values())
+        elif owner.kind in _OWNERS:
+            return LabelSelector((*found, *owner.selector.requirements))
+    return LabelSelector(tuple(found)) if found else None
+
+
+_MERGED = _OWNERS | {"ReplicationController"}
+
+
+_SPREADS_KEPT = 64
+_KEPT_DOMAINS = 256
+"""Constraints of all that is kept: each takes some bytes a node."""
+
+
+class Domains(KeptResult[list[tuple[int, int]]]):
+    """One constraint over all nodes."""
+
+    def __init__(self, constraint: SpreadConstraint, cluster: Cluster, included: Bools) -> None:
+        nodes = cluster.nodes
+        column = nodes.label(constraint.topology_key)
+        self.constraint = constraint
+        self.codes: Codes = column.codes[: nodes.rows]
+        self.missing: Bools = self.codes < 0
+        alive = nodes.alive[: nodes.rows]
+        self.everywhere = not (self.missing & alive).any()
+        """Whether all nodes have the label."""
+        self.eligible: Bools = included & ~self.missing
+        here = self.codes[self.eligible]
+        self.inhabited: Bools = np.bincount(here, minlength=len(column.values)) > 0
+        """bool[codes]: domains with an eligible node."""
+        self.number = int(np.count_nonzero(self.inhabited))
+        self._column = column
+        self._rows, self._alive = nodes.rows, alive
+        self._which: NDArray[np.intp] | None = None if self.inhabited.all() else np.flatnonzero(self.inhabited)
+        self._counts: Ints = np.zeros(len(self.inhabited), dtype=np.int64)
+
+    @cached_property
+    def size(self) -> int:
+        """Return how many domains all nodes are in, with those without the label as one."""
+        return distinct(self.codes[self._alive])
+
+    def of_inhabited(self, counts: Ints) -> Ints:
+        """The counts of inhabited domains."""
+        return counts if self._which is None else counts.take(self._which)
+
+    def lowest(self, counts: Ints) -> int:
+        """The count of the emptiest domain; 0 while there are fewer domains than the constraint asks for."""
+        if self.number < self.constraint.min_domains:
+            return 0
+        return int(self.of_inhabited(counts).min(initial=np.iinfo(np.int32).max))
+
+    def by_row(self, by_code: Bools) -> Bools:
+        """bool[rows]: what the domain of each row has; False without one."""
+        return self._column.gather(np.append(by_code, False), self._rows)
+
+    def matching(self, pod: Pod, cluster: Cluster) -> Ints:
+        """int64[rows]: pods that the constraint counts; the empty selector counts none (countPodsMatchSelector)."""
+        found = self._of(pod, cluster)
+        return np.zeros(cluster.nodes.rows, dtype=np.int64) if found is None else found.by_row(cluster.nodes.rows)
+
+    def counts(self, pod: Pod, cluster: Cluster) -> Ints:
+        """int64[codes]: these pods on eligible nodes, by topology value; do not change it.
+
+        What a dry run adds or takes away counts under the empty selector, and on its way out, too (updateWithPod).
+        """
+        counts = self._of_placed(pod, cluster)
+        if not cluster.supposed:
+            return counts
+        selector = self.constraint.selector
+        supposed = cluster.supposed if selector.is_everything else cluster.supposed_leaving
+        if not supposed:
+            return counts
+        counts = counts.copy()
+        for other, row, sign in supposed.values():
+            if other.namespace == pod.namespace and self.eligible[row] and selector.matches(other.labels):
+                counts[self.codes[row]] += sign
+        return counts
+
+    def _of_placed(self, pod: Pod, cluster: Cluster) -> Ints:
+        found = self._of(pod, cluster)
+        if found is not None:
+            self.renew((found,), found.log, found, cluster.nodes.rows)
+        return self._counts
+
+    def changes(self, log: ChangeLog[tuple[int, int]], *asked: Any) -> list[tuple[int, int]] | None:
+        """The pods that came and went."""
+        return log.entries_since(self.version)
+
+    def apply(self, changes: list[tuple[int, int]], *asked: Any) -> None:
+        """Count them."""
+        for row, amount in changes:
+            if self.eligible[row]:
+                self._counts[self.codes[row]] += amount
+
+    def compute(self, *asked: Any) -> None:
+        """Count all."""
+        found, rows = asked
+        here, on_rows = self.codes[self.eligible], found.by_row(rows)[self.eligible]
+        self._counts = np.bincount(here, weights=on_rows, minlength=len(self.inhabited)).astype(np.int64)
+
+    def _of(self, pod: Pod, cluster: Cluster) -> OnRows | None:
+        selector = self.constraint.selector
+        if selector.nothing or selector.is_everything:
+            return None
+        return cluster.affinity.on_rows(pod.namespace, selector)
+
+
+class Spread:
+    """The constraints of one kind that a pod has, over all nodes."""
+
+    def __init__(
+        self,
+        constraints: Sequence[SpreadConstraint],
+        pod: Pod,
+        cluster: Cluster,
+        *,
+        all_keys: bool,
+        comparing: bool = False,
+    ) -> None:
+        """`comparing`: as in `podberth.model.taints`."""
+        nodes = cluster.nodes
+        self._read = _Read(nodes, constraints, pod)
+        self.nodes = int(np.count_nonzero(nodes.alive[: nodes.rows]))
+        self.labelled: Bools = nodes.alive[: nodes.rows].copy()
+        """Existing nodes with every topology key, or all where `all_keys` is not asked for."""
+        if all_keys:
+            for constraint in constraints:
+                self.labelled &= nodes.label(constraint.topology_key).codes[: nodes.rows] >= 0
+        self.whole = int(np.count_nonzero(self.labelled)) == self.nodes
+        """Whether these are all nodes."""
+        included: dict[tuple[bool, bool], Bools] = {}
+        self.domains = []
+        for constraint in constraints:
+            policies = (constraint.honor_affinity, constraint.honor_taints)
+            if policies not in included:
+                included[policies] = self.labelled & _included(constraint, pod, cluster, comparing)
+            self.domains.append(Domains(constraint, cluster, included[policies]))
+
+    def holds(self, cluster: Cluster) -> bool:
+        """Nothing has changed that it was made from."""
+        return self._read.holds(cluster.nodes)
+
+
+class _Read:
+    """What constraints read of the nodes, as it was when they were read."""
+
+    def __init__(self, nodes: Nodes, constraints: Sequence[SpreadConstraint], pod: Pod) -> None:
+        self._nodes, self._rows, self._population = nodes, nodes.rows, nodes.population_changes
+        keys = {constraint.topology_key for constraint in constraints}
+        there = {key: nodes.label(key) for key in keys if key in nodes.label_keys}
+        self._columns = [(key, column, column.version) for key, column in there.items()]
+        self._keys = nodes.key_changes if len(there) < len(keys) else None
+        by_affinity = bool(pod.shape.node_selector) or pod.shape.required_node_affinity is not None
+        honors_affinity = by_affinity and any(constraint.honor_affinity for constraint in constraints)
+        self._labels = nodes.label_changes if honors_affinity else None
+        self._taints = nodes.taints.version if any(constraint.honor_taints for constraint in constraints) else None
+
+    def holds(self, nodes: Nodes) -> bool:
+        """None of it has changed."""
+        return (
+            self._nodes is nodes
+            and self._rows == nodes.rows
+            and self._population == nodes.population_changes
+            and self._keys in (None, nodes.key_changes)
+            and self._labels in (None, nodes.label_changes)
+            and self._taints in (None, nodes.taints.version)
+            and all(nodes.label(key) is column and column.version == version for key, column, version in self._columns)
+        )
+
+
+class Spreads:
+    """The latest of them, by what makes them equal."""
+
+    def __init__(self, *, comparing: bool) -> None:
+        self._comparing = comparing
+        self._kept: dict[Hashable, Spread] = {}
+        self._domains = 0
+
+    def current(self, key: Hashable, cluster: Cluster) -> Spread | None:
+        """The constraints of this key over all nodes, if they are kept and still hold."""
+        found = self._kept.get(key)
+        return found if found is not None and found.holds(cluster) else None
+
+    def make(
+        self, key: Hashable, constraints: Sequence[SpreadConstraint], pod: Pod, cluster: Cluster, *, all_keys: bool
+    ) -> Spread:
+        """The constraints over all nodes, kept. Pods with one key have these constraints and one shape."""
+        self._drop(key)
+        made = Spread(constraints, pod, cluster, all_keys=all_keys, comparing=self._comparing)
+        while self._kept and (len(self._kept) >= _SPREADS_KEPT or self._domains + len(made.domains) > _KEPT_DOMAINS):
+            self._drop(next(iter(self._kept)))
+        self._kept[key] = made
+        self._domains += len(made.domains)
+        return made
+
+    def _drop(self, key: Hashable) -> None:
+        gone = self._kept.pop(key, None)
+        if gone is not None:
+            self._domains -= len(gone.domains)
+
+
+def _included(constraint: SpreadConstraint, pod: Pod, cluster: Cluster, comparing: bool) -> Bools:
+    """bool[rows]: nodes whose pods count, by the constraint's inclusion policies."""
+    nodes = cluster.nodes
+    included: Bools = nodes.alive[: nodes.rows]
+    if constraint.honor_affinity:
+        wanted = wanted_nodes(pod, nodes)
+        if wanted is not None:
+            included = included & wanted
+    if constraint.honor_taints:
+        included = included & ~untolerated_nodes(pod.shape.tolerations, nodes, comparing=comparing)
+    return included
+
 
 _KEPT = 1024
 _OWNED = 128
