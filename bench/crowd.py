@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from podberth.testing.workloads import objects
-from podberth.testing.workloads.template import Template
+from podberth.testing.workloads.objects import Template
 
 APPS = 200
 """Of ten, one spreads over zones and one avoids its own kind's nodes."""

@@ -20,7 +20,7 @@ from bench.__main__ import load
 from bench.goals import Goal, Goals, goals
 from bench.page import DOCS, provenance, replace_between
 from bench.rehearsal import Rehearsal
-from podberth.testing.workloads.figures import quantile
+from podberth.testing.workloads.driver import quantile
 from podberth.testing.workloads.workload import Workload, WorkloadError
 
 PAGE = DOCS / "evidence" / "scale.md"

@@ -23,7 +23,7 @@ from podberth.framework.config import ProfileConfig, SchedulerConfiguration
 from podberth.framework.profiles import build
 from podberth.model.kinds import Decoder
 from podberth.plugins.registry import registry
-from podberth.testing.workloads.figures import quantile
+from podberth.testing.workloads.driver import quantile
 
 NAME = "bench"
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"

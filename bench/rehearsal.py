@@ -16,7 +16,7 @@ import msgspec
 from bench.contenders import profile_for
 from bench.crowd import crowd, rendered
 from bench.rehearsed_claims import KIND, Claims
-from podberth.apiserver.patch import strategic
+from podberth.apiserver.rules.patch import strategic
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind, Instruction, PreBindWrite, Preempt
 from podberth.engine.stimuli import Bound, Cycle, Follows, Gone, Put, Stimulus, Tick
@@ -28,7 +28,7 @@ from podberth.model.pod import Pod
 from podberth.model.pod_group import NATIVE, NATIVE_KIND
 from podberth.plugins.registry import registry
 from podberth.testing.workloads import objects
-from podberth.testing.workloads.template import merged
+from podberth.testing.workloads.objects import merged
 from podberth.testing.workloads.workload import (
     Barrier,
     Churn,

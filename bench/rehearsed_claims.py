@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from podberth.apiserver.patch import merge
+from podberth.apiserver.rules.patch import merge
 from podberth.engine.instructions import PreBindWrite
 from podberth.engine.stimuli import Gone, PreBindWritten, Put, Stimulus
 from podberth.explain.objects import resource_claims

@@ -14,8 +14,7 @@ from podberth.kube.client import Client
 from podberth.kube.kubeconfig import from_kubeconfig
 from podberth.kube.machine import loop_factory
 from podberth.kube.resources import EVENTS
-from podberth.testing.workloads.driver import Driver
-from podberth.testing.workloads.figures import Figures, figures
+from podberth.testing.workloads.driver import Driver, Figures, figures
 from podberth.testing.workloads.workload import Mode, Workload
 from podberth.testing.workloads.writes import count
 from tests.controlplane.cluster import Cluster

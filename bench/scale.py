@@ -26,7 +26,7 @@ from podberth.framework.profiles import build
 from podberth.model.kinds import Decoder
 from podberth.plugins.registry import registry
 from podberth.testing.workloads import objects
-from podberth.testing.workloads.figures import quantile
+from podberth.testing.workloads.driver import quantile
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "scale.md"
 SIZES = (

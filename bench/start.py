@@ -21,9 +21,9 @@ from bench.contenders import BerthContender, KubeScheduler
 from podberth.kube.client import Client
 from podberth.kube.kubeconfig import from_kubeconfig
 from podberth.kube.machine import loop_factory
-from podberth.testing.workloads.bindings import Bindings
 from podberth.testing.workloads.driver import Driver
 from podberth.testing.workloads.workload import Mode, Workload
+from podberth.testing.workloads.writes import Bindings
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import DiedError, Process
 

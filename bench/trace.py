@@ -21,8 +21,18 @@ from bench.contenders import CONTENDERS
 from bench.page import DOCS, provenance, replace_between
 from podberth.explain.report.simulation_page import study_page
 from podberth.explain.report.simulation_tables import figures, footnote
-from podberth.explain.simulate.replay import Recorded, Study, beside, saturating, study
-from podberth.explain.simulate.trace import NODES_FILE, PODS_FILE, TRACE_PROFILES, Trace, read
+from podberth.explain.simulate.trace import (
+    NODES_FILE,
+    PODS_FILE,
+    TRACE_PROFILES,
+    Recorded,
+    Study,
+    Trace,
+    beside,
+    read,
+    saturating,
+    study,
+)
 from podberth.framework.profiles import build
 from podberth.plugins.registry import registry
 from tests.controlplane.api import Object

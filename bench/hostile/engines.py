@@ -35,7 +35,7 @@ from podberth.plugins.annotation_affinity import AnnotationAffinity
 from podberth.plugins.dynamic_resources.selecting import EVALUATING
 from podberth.plugins.registry import registry
 from podberth.service.loop import collect_briefly
-from podberth.testing.workloads.figures import quantile
+from podberth.testing.workloads.driver import quantile
 
 API = 10.0
 """Milliseconds that an API server and its watch take of a pod's way from creation to binding."""

@@ -29,10 +29,9 @@ from podberth.kube.errors import ApiError
 from podberth.kube.kubeconfig import from_kubeconfig
 from podberth.kube.machine import loop_factory
 from podberth.kube.resources import NAMESPACES, NODES, PODS
-from podberth.testing.workloads.bindings import Bindings
-from podberth.testing.workloads.figures import quantile
+from podberth.testing.workloads.driver import quantile
 from podberth.testing.workloads.objects import LABEL
-from podberth.testing.workloads.writes import create_all, delete_labelled
+from podberth.testing.workloads.writes import Bindings, create_all, delete_labelled
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import DiedError, Process
 

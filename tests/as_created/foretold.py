@@ -13,9 +13,9 @@ from random import Random
 from typing import NamedTuple
 from unittest.mock import patch
 
-from podberth.cli.arriving import Asked
 from podberth.cli.given import given
 from podberth.cli.main import run
+from podberth.cli.simulate import Asked
 from podberth.engine.schedule_one import Choice
 from podberth.explain.explain import explain
 from podberth.explain.explanation import Remedy

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from podberth.apiserver import StatusError, defaults, quotas
-from podberth.apiserver.plugins import Surroundings, created
+from podberth.apiserver import StatusError
+from podberth.apiserver.rules import defaults, plugins
+from podberth.apiserver.rules.plugins import Surroundings, created
 from tests.contract.client import PATIENCE, Api, JsonObject
 
 TERM: JsonObject = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
@@ -208,7 +209,7 @@ async def test_quotas(api: Api, namespace: str) -> None:
         quota = (await api.post(f"{path}/resourcequotas", {"metadata": {"name": "q"}, "spec": spec})).ok()
         quota["status"] = {"hard": spec["hard"], "used": {name: used.get(name, "0") for name in spec["hard"]}}
         quota = (await api.put(f"{path}/resourcequotas/q/status", quota)).ok()
-        verdict = quotas.allowed(created(asked, Surroundings()), 4, [quota])
+        verdict = plugins.allowed(created(asked, Surroundings()), 4, [quota])
         pods = [{**asked, "metadata": {**asked["metadata"], "name": f"p{number}"}} for number in range(4)]
         replies = [await _first(api, path, pods[0], counts=verdict is not None)]
         replies += [await api.post(f"{path}/pods", pod) for pod in pods[1:]]

@@ -39,12 +39,12 @@ BY_CHANCE = (
     "policy/test_analysis_properties.py::test_two_passes",
     "policy/test_cost.py::test_nothing_found_by_climbing_costs_more",
     *(f"policy/test_order.py::test_{what}" for what in ("order_of_policies", "order_of_rules", "same_name_twice")),
-    "explain/test_capacity.py::test_it_is_what_comes_true",
-    "explain/test_claim_templates.py::test_it_is_what_comes_true",
-    "explain/test_claimed_room.py::test_it_is_what_one_after_the_other_finds",
-    "explain/test_gangs.py::test_whatever_is_offered_starts_it",
-    "explain/test_ranking.py::test_crowds_with_terms_and_constraints",
-    "explain/test_removable.py::test_what_is_said_is_what_a_drain_does",
+    "explain/simulate/test_capacity.py::test_it_is_what_comes_true",
+    "explain/objects/test_claim_templates.py::test_it_is_what_comes_true",
+    "explain/simulate/test_claimed_room.py::test_it_is_what_one_after_the_other_finds",
+    "explain/gangs/test_gangs.py::test_whatever_is_offered_starts_it",
+    "explain/simulate/test_crowd.py::test_crowds_with_terms_and_constraints",
+    "explain/simulate/test_removable.py::test_what_is_said_is_what_a_drain_does",
 )
 """The dearest of tests/unit that compare two answers of ours on generated cases.
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from podberth.apiserver.rules.strategy import timestamp
 from podberth.apiserver.storage import Change
-from podberth.apiserver.strategy import timestamp
 from podberth.model.promise import ANNOTATION
 from tests import builders
 from tests.storm.loop import Loop

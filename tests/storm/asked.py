@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import json
 
-from podberth.apiserver import paths
+from podberth.apiserver import resources
 
 OURS = ("berth", "evictor", "admission", "operator")
 """How the names of our own processes begin."""
@@ -22,7 +22,7 @@ class Asked:
     at: float
     user: str
     method: str
-    info: paths.RequestInfo
+    info: resources.RequestInfo
     query: dict[str, str]
     content: str
     body: bytes

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from podberth.apiserver import podgroups
+from podberth.apiserver.rules import podgroups
 from podberth.model.pod_group import COSCHEDULING, LABEL, NATIVE, PREFERRED_TOPOLOGY, GroupKey
 from tests import builders
 from tests.storm.actors import GRACE_SECONDS, MERGE, RIVAL, Wanted, cpu_of, ended, node_of, periodically, room_of

@@ -7,11 +7,10 @@ from unittest.mock import patch
 
 from podberth.cache.groups import PodGroups
 from podberth.engine.binding_cycle import BindingCycles
-from podberth.engine.pod_groups import cycle, trying
+from podberth.engine.pod_groups import cycle
+from podberth.engine.pod_groups.attempt import GroupAttempt, Turns
 from podberth.engine.pod_groups.ending import Endings
 from podberth.engine.pod_groups.gathering import Gathering
-from podberth.engine.pod_groups.results import GroupAttempt
-from podberth.engine.pod_groups.turns import Turns
 from podberth.model.pod_group import GroupKey
 from tests.storm.mutants import mutant
 from tests.storm.mutants_devices import MUTANTS, named
@@ -23,7 +22,6 @@ __all__ = ["MUTANTS", "named"]
 def binds_the_part_that_fits() -> Iterator[None]:
     with (
         patch.object(cycle, "unsatisfied", lambda *_: ""),
-        patch.object(trying, "unsatisfied", lambda *_: ""),
         patch.object(Gathering, "_enough", lambda *_: True),
     ):
         yield

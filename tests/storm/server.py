@@ -17,18 +17,17 @@ from urllib.parse import parse_qsl
 import msgspec
 from httptools import HttpRequestParser
 
-from podberth.apiserver import discovery, paths, protobuf
+from podberth.apiserver import protobuf, resources
 from podberth.apiserver.admission import Admission
-from podberth.apiserver.audit import Trail, User
-from podberth.apiserver.bootstrap import bootstrap
 from podberth.apiserver.crd import Definitions
 from podberth.apiserver.dispatch import Dispatch
-from podberth.apiserver.listing import watch_options
+from podberth.apiserver.listing import Watcher, WatchOptions, error_line, watch_options
 from podberth.apiserver.resources import Registry, Resource
-from podberth.apiserver.selectors import Selection
-from podberth.apiserver.status import NothingServedError, StatusError, expired, forbidden
+from podberth.apiserver.rules.selectors import Selection
+from podberth.apiserver.rules.status import NothingServedError, StatusError, expired, forbidden
+from podberth.apiserver.server import bootstrap
 from podberth.apiserver.storage import Change, Store, Stored
-from podberth.apiserver.watch import Watcher, WatchOptions, error_line
+from podberth.apiserver.users import Trail, User
 from tests.storm.asked import OURS, Asked, Effect, Entry, Trouble, mistyped
 from tests.storm.loop import Loop
 from tests.storm.network import End, Network
@@ -325,7 +324,7 @@ class Server:
 
     def _tell_kinds(self, asked: Asked) -> tuple[int, bytes, int]:
         """Discovery: which kinds there are."""
-        document = discovery.document(self.registry, asked.info.path, "api.storm")
+        document = resources.document(self.registry, asked.info.path, "api.storm")
         self._note(asked, 404 if document is None else 200, None)
         return (404, b"404 page not found\n", 0) if document is None else (200, msgspec.json.encode(document), 0)
 
@@ -451,11 +450,11 @@ _LENGTHS = frozenset(map(len, (b"user-agent", b"content-type")))
 
 
 @lru_cache(4096)
-def _read(method: str, url: bytes) -> tuple[paths.RequestInfo, dict[str, str]]:
+def _read(method: str, url: bytes) -> tuple[resources.RequestInfo, dict[str, str]]:
     """What a request is about. The same are asked for again and again: Leases, and lists to compare with."""
     path, _, text = url.decode().partition("?")
     query = dict(parse_qsl(text, keep_blank_values=True))
-    return paths.read(method, path, query), query
+    return resources.read(method, path, query), query
 
 
 _PAGE = b"<html><body>We will be back soon.</body></html>"

@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
-from podberth.apiserver import eviction
+from podberth.apiserver import deletion
 from tests.storm.actors import MERGE, node_of
 from tests.storm.casting import EVICTOR
 from tests.storm.happenings import Happening, at
@@ -53,6 +53,6 @@ def test_budgets_are_counted_again_after_a_restore() -> None:
 
 def test_an_eviction_beyond_a_budget_is_seen() -> None:
     """An API server that asks no budget lets a pod go that runs, though all four are wanted."""
-    with patch.object(eviction, "draws_on", return_value=None):
+    with patch.object(deletion, "draws_on", return_value=None):
         violations = World(SCENES["restored label"]).run(to_the_end=False).violations
     assert any(one.startswith("I6") and one.endswith("of blue/p1 are left") for one in violations), violations

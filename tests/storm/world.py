@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import structlog
 
-from podberth.apiserver.given import GIVEN
-from podberth.apiserver.status import StatusError, expired, internal
+from podberth.apiserver.rules.status import StatusError, expired, internal
+from podberth.apiserver.rules.strategy import GIVEN
 from tests.storm import casting, casting_groups, happenings, policies
 from tests.storm.actors import Controllers, Nodes, Size, periodically
 from tests.storm.berth import Berth

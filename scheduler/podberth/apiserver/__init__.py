@@ -15,19 +15,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from podberth.apiserver.audit import AuditEntry, User
+    from podberth.apiserver.rules.status import StatusError
     from podberth.apiserver.server import ApiServer, Connection, DropConnectionError
-    from podberth.apiserver.status import StatusError
+    from podberth.apiserver.users import AuditEntry, User
 
 __all__ = ["ApiServer", "AuditEntry", "Connection", "DropConnectionError", "StatusError", "User"]
 
 _MODULES = {
     "ApiServer": "server",
-    "AuditEntry": "audit",
+    "AuditEntry": "users",
     "Connection": "server",
     "DropConnectionError": "server",
-    "StatusError": "status",
-    "User": "audit",
+    "StatusError": "rules.status",
+    "User": "users",
 }
 
 

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import aiohttp
 import msgspec
 
-from podberth.apiserver.audit import Trail
-from podberth.apiserver.patch import json_patch
 from podberth.apiserver.resources import Registry, Resource
-from podberth.apiserver.selectors import label_selector
-from podberth.apiserver.status import JsonObject, StatusError, internal
+from podberth.apiserver.rules.patch import json_patch
+from podberth.apiserver.rules.selectors import label_selector
+from podberth.apiserver.rules.status import JsonObject, StatusError, internal
 from podberth.apiserver.storage import Store
+from podberth.apiserver.users import Trail
 
 REPLY_LIMIT = 8 * 1024 * 1024
 

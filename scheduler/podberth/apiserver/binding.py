@@ -5,10 +5,10 @@ Upstream: pkg/registry/core/pod/storage/storage.go (BindingREST).
 
 from __future__ import annotations
 
-from podberth.apiserver.names import node_name_errors
-from podberth.apiserver.plugins import Plugins
 from podberth.apiserver.resources import Registry, Resource
-from podberth.apiserver.status import (
+from podberth.apiserver.rules.names import node_name_errors
+from podberth.apiserver.rules.plugins import Plugins
+from podberth.apiserver.rules.status import (
     FieldError,
     JsonObject,
     StatusError,
@@ -19,8 +19,8 @@ from podberth.apiserver.status import (
     not_supported,
     required,
 )
+from podberth.apiserver.rules.strategy import set_condition
 from podberth.apiserver.storage import Store, Stored
-from podberth.apiserver.strategy import set_condition
 
 
 def storage_mismatch(resource: Resource, stored: Stored, message: str) -> StatusError:

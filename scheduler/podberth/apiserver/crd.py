@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from podberth.apiserver.resources import Registry, Resource
-from podberth.apiserver.status import FieldError, JsonObject, invalid_value, not_supported, required
+from podberth.apiserver.rules.status import FieldError, JsonObject, invalid_value, not_supported, required
+from podberth.apiserver.rules.strategy import set_condition
 from podberth.apiserver.storage import Store
-from podberth.apiserver.strategy import set_condition
 
 Schema = Mapping[str, Any]
 

@@ -1,26 +1,26 @@
-"""Deletes: preconditions, grace periods, finalizers, and the last update that lets an object go.
+"""Deletes and evictions: preconditions, grace periods, finalizers, and the last update that lets an object go.
 
-Upstream: k8s.io/apiserver pkg/registry/rest/delete.go (BeforeDelete), pkg/registry/generic/registry/store.go,
-pkg/registry/core/pod/strategy.go (CheckGracefulDelete).
+An eviction deletes a pod only as far as its PodDisruptionBudget lets it go.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from podberth.apiserver.given import GIVEN
 from podberth.apiserver.resources import Registry, Resource
-from podberth.apiserver.status import JsonObject, bad_request, conflict, forbidden
+from podberth.apiserver.rules.selectors import label_selector
+from podberth.apiserver.rules.status import JsonObject, StatusError, bad_request, conflict, forbidden, not_found
+from podberth.apiserver.rules.strategy import GIVEN, set_condition, timestamp
 from podberth.apiserver.storage import Store, Stored
-from podberth.apiserver.strategy import timestamp
 
 IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 
 
 @dataclass(frozen=True)
 class DeleteOptions:
-    """What a client asks of a delete."""
+    """The options that a client gives with a delete."""
 
     grace: int | None = None
     uid: str = ""
@@ -47,7 +47,7 @@ class DeleteOptions:
 
 @dataclass(frozen=True)
 class Deleted:
-    """How a delete ended: the object's last or marked state, and whether it is gone."""
+    """The end of a delete: the object's last or marked state, and whether it is gone."""
 
     stored: Stored
     gone: bool
@@ -162,3 +162,192 @@ def _marked(resource: Resource, obj: JsonObject, grace: int) -> JsonObject:
     if resource.is_a("Namespace"):
         marked["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
     return marked
+
+
+MAX_DISRUPTED_PODS = 2000
+_NO = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+class Evicted(NamedTuple):
+    """The facts of a pod that count: its phase, and whether it is being deleted and ready."""
+
+    phase: str
+    terminating: bool
+    ready: bool
+
+    @property
+    def guarded(self) -> bool:
+        """Return whether budgets are asked: not about a pod that has ended, not begun, or is being deleted
+        (canIgnorePDB).
+        """
+        return self.phase not in {"Succeeded", "Failed", "Pending"} and not self.terminating
+
+
+class Budget(NamedTuple):
+    """The facts of a budget that count, one that selects the pod. `seen`: its controller has seen the spec as it is
+    now.
+
+    `told`: reason and message of the condition by which nothing is allowed.
+    """
+
+    name: str
+    allowed: int
+    healthy: int
+    desired: int
+    seen: bool = True
+    always_allow: bool = False
+    disrupted: int = 0
+    told: tuple[str, str] | None = None
+
+
+def draws_on(pod: Evicted, budgets: Sequence[Budget]) -> Budget | None:
+    """The budget of which the eviction uses up one disruption; None: it costs nothing. Raises StatusError.
+
+    An unready pod that does not count towards its budget costs nothing.
+    """
+    if not pod.guarded or not budgets:
+        return None
+    if len(budgets) > 1:
+        text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        raise StatusError(500, "", text)
+    budget = budgets[0]
+    if not pod.ready and (budget.always_allow or budget.healthy >= budget.desired > 0):
+        return None
+    if not budget.seen:
+        raise _too_many(f"The disruption budget {budget.name} is still being processed by the server.", 10)
+    if budget.allowed < 0:
+        raise forbidden("policy", "poddisruptionbudget", budget.name, "pdb disruptions allowed is negative")
+    if budget.disrupted > MAX_DISRUPTED_PODS:
+        why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        raise forbidden("policy", "poddisruptionbudget", budget.name, why)
+    if budget.allowed == 0:
+        raise _too_many(_why_not(budget), 0)
+    return budget
+
+
+def _too_many(cause: str, retry_after: int) -> StatusError:
+    details: JsonObject = {"causes": [{"reason": "DisruptionBudget", "message": cause}]}
+    if retry_after:
+        details["retryAfterSeconds"] = retry_after
+    return StatusError(429, "TooManyRequests", _NO, details, retry_after)
+
+
+def _why_not(budget: Budget) -> str:
+    name, told = budget.name, budget.told
+    no = f"The disruption budget {name} does not allow evicting pods currently"
+    if told is not None and told[0] == "SyncFailed":
+        return f"{no} because it failed sync: {told[1]}"
+    if budget.healthy <= budget.desired:
+        return f"The disruption budget {name} needs {budget.desired} healthy pods and has {budget.healthy} currently"
+    return no if told is None else f"{no} ({told[0]}): {told[1]}"
+
+
+def _condition(obj: JsonObject, type_: str) -> JsonObject:
+    conditions = (obj.get("status") or {}).get("conditions") or []
+    return next((condition for condition in conditions if condition.get("type") == type_), {})
+
+
+class Evictions:
+    """Evicts pods."""
+
+    def __init__(self, store: Store, registry: Registry, deletion: Deletion) -> None:
+        self._store = store
+        self._deletion = deletion
+        self._pods = registry.built_in("pods")
+        self._budgets = registry.built_in("poddisruptionbudgets")
+
+    def evict(self, namespace: str, name: str, eviction: JsonObject, query: Any) -> None:
+        """Evict one pod, or raise why it may not go."""
+        if (eviction.get("metadata") or {}).get("name", "") != name:
+            raise bad_request("name in URL does not match name in Eviction object")
+        options = DeleteOptions.read(eviction.get("deleteOptions") or {}, query)
+        pod = self._store.get(self._pods, self._pods.key(namespace, name))
+        if pod is None:
+            raise not_found("", "pods", name)
+        budgets = {stored.obj["metadata"]["name"]: stored for stored in self._matching(namespace, pod.obj)}
+        drawn = draws_on(_evicted(pod.obj), [_budget(stored.obj) for stored in budgets.values()])
+        if drawn is not None and not options.dry_run:
+            self._take_one(budgets[drawn.name], name)
+        self._delete(pod, options)
+
+    def _delete(self, pod: Stored, options: DeleteOptions) -> None:
+        _precondition(pod, options)
+        if options.dry_run:
+            return
+        status = dict(pod.obj.get("status") or {})
+        status["conditions"] = set_condition(
+            status.get("conditions") or [],
+            {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "EvictionByEvictionAPI",
+                "message": "Eviction API: evicting",
+            },
+        )
+        marked = self._store.update(self._pods, pod, {**pod.obj, "status": status})
+        self._deletion.delete(self._pods, marked, DeleteOptions(grace=options.grace, uid=options.uid))
+
+    def _matching(self, namespace: str, pod: JsonObject) -> list[Stored]:
+        labels = pod["metadata"].get("labels") or {}
+        found = []
+        for stored in self._store.collection(self._budgets.collection).ordered():
+            if not stored.key.startswith(f"{namespace}/"):
+                continue
+            try:
+                matches = label_selector((stored.obj.get("spec") or {}).get("selector"))
+            except ValueError:
+                continue  # a budget whose selector can't be read matches nothing
+            if matches(labels):
+                found.append(stored)
+        return found
+
+    def _take_one(self, budget: Stored, pod_name: str) -> None:
+        """Use up one allowed disruption (checkAndDecrement)."""
+        status = dict(budget.obj.get("status") or {})
+        status["disruptionsAllowed"] -= 1
+        if status["disruptionsAllowed"] == 0:
+            status["conditions"] = _none_allowed(status.get("conditions") or [], status.get("observedGeneration", 0))
+        status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod_name: timestamp()}
+        self._store.update(self._budgets, budget, {**budget.obj, "status": status})
+
+
+def _none_allowed(conditions: list[JsonObject], generation: int) -> list[JsonObject]:
+    """The budget's condition once it is used up (UpdateDisruptionAllowedCondition)."""
+    condition = {
+        "type": "DisruptionAllowed",
+        "status": "False",
+        "observedGeneration": generation,
+        "lastTransitionTime": timestamp(),
+        "reason": "InsufficientPods",
+        "message": "",
+    }
+    return [item for item in conditions if item.get("type") != "DisruptionAllowed"] + [condition]
+
+
+def _evicted(pod: JsonObject) -> Evicted:
+    phase = (pod.get("status") or {}).get("phase") or ""
+    terminating = bool(pod["metadata"].get("deletionTimestamp"))
+    return Evicted(phase, terminating, _condition(pod, "Ready").get("status") == "True")
+
+
+def _budget(obj: JsonObject) -> Budget:
+    meta, status, condition = obj["metadata"], obj.get("status") or {}, _condition(obj, "DisruptionAllowed")
+    said = condition.get("status") == "False" and condition.get("message")
+    return Budget(
+        meta["name"],
+        status.get("disruptionsAllowed", 0),
+        status.get("currentHealthy", 0),
+        status.get("desiredHealthy", 0),
+        seen=status.get("observedGeneration", 0) >= meta.get("generation", 0),
+        always_allow=(obj.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow",
+        disrupted=len(status.get("disruptedPods") or {}),
+        told=(condition.get("reason", ""), condition["message"]) if said else None,
+    )
+
+
+def _precondition(pod: Stored, options: DeleteOptions) -> None:
+    """The eviction's own check, which names the kind instead of the resource."""
+    name = pod.obj["metadata"]["name"]
+    if why := precondition_failed(pod, options):
+        text = f'Operation cannot be fulfilled on Pod "{name}": {why}'
+        raise StatusError(409, "Conflict", text, {"name": name, "kind": "Pod"})

@@ -7,19 +7,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from podberth.apiserver import reviews
+from podberth.apiserver import users
 from podberth.apiserver.admission import Admission
-from podberth.apiserver.audit import Trail, User
 from podberth.apiserver.binding import Bindings
-from podberth.apiserver.deletion import DeleteOptions, Deletion
-from podberth.apiserver.eviction import Evictions
+from podberth.apiserver.deletion import DeleteOptions, Deletion, Evictions
 from podberth.apiserver.listing import Lists
-from podberth.apiserver.paths import RequestInfo
-from podberth.apiserver.plugins import Plugins
-from podberth.apiserver.resources import Registry, Resource
+from podberth.apiserver.resources import Registry, RequestInfo, Resource
 from podberth.apiserver.rest import Target, Writes, is_dry_run, read_object
-from podberth.apiserver.selectors import Selection
-from podberth.apiserver.status import (
+from podberth.apiserver.rules.plugins import Plugins
+from podberth.apiserver.rules.selectors import Selection
+from podberth.apiserver.rules.status import (
     JsonObject,
     NothingServedError,
     bad_request,
@@ -31,6 +28,7 @@ from podberth.apiserver.status import (
     wrong_namespace,
 )
 from podberth.apiserver.storage import Store, Stored
+from podberth.apiserver.users import Trail, User
 
 Query = Mapping[str, str]
 _OPTIONS = {"update": "UpdateOptions", "patch": "PatchOptions"}
@@ -69,7 +67,7 @@ class Dispatch:
         registry: Registry,
         admission: Admission,
         tokens: Mapping[str, User],
-        authorizer: reviews.Authorizer | None,
+        authorizer: users.Authorizer | None,
     ) -> None:
         self._store = store
         self._registry = registry
@@ -159,11 +157,11 @@ class Dispatch:
                 self._evictions.evict(info.namespace, info.name, eviction, query)
                 return _json(201, success(code=201))
         if info.group == "authentication.k8s.io" and info.plural == "tokenreviews":
-            return _json(201, reviews.token_review(_read_options(body, "TokenReview"), self._tokens))
+            return _json(201, users.token_review(_read_options(body, "TokenReview"), self._tokens))
         if info.group == "authorization.k8s.io":
             asking = trail.user if info.plural.startswith("self") else None
             review = _read_options(body, "SubjectAccessReview")
-            return _json(201, reviews.access_review(review, self._authorizer, asking))
+            return _json(201, users.access_review(review, self._authorizer, asking))
         return None
 
     def _bind(self, namespace: str, name: str, binding: JsonObject, query: Query, trail: Trail) -> Answer:

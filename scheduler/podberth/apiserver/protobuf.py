@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from podberth.apiserver.status import JsonObject
+from podberth.apiserver.rules.status import JsonObject
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _PREFIX = b"k8s\x00"

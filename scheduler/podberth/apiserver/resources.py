@@ -1,7 +1,6 @@
-"""The table of served resources: everything else in this room reads what a kind can do from here.
+"""The table of served resources: everything else here reads from it what a kind can do.
 
-Facts upstream: pkg/registry/*/strategy.go (unconditional update, create on update, generation), storage.go
-(ReturnDeletedObject) and pkg/apis/*/conversion.go (field labels).
+Discovery tells clients of it, and URLs are taken apart by it: which resource, which object, which verb.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ from functools import cached_property, partial
 from typing import Any
 
 import msgspec
+
+from podberth.apiserver.rules.status import JsonObject
 
 META_FIELDS = {"metadata.name": ("metadata", "name"), "metadata.namespace": ("metadata", "namespace")}
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -229,7 +230,7 @@ BUILT_IN: tuple[Resource, ...] = (
     _rbac("clusterrolebindings", "ClusterRoleBinding", False),
 )
 _BY_PLURAL = {resource.plural: resource for resource in reversed(BUILT_IN)}
-"""Where two kinds share a plural: the first of the table."""
+"""Of two kinds that share a plural, the first of the table counts."""
 
 
 class Registry:
@@ -281,3 +282,175 @@ class Registry:
     def __iter__(self) -> Iterator[Resource]:
         for served in self._by_group.values():
             yield from served.values()
+
+
+VERSION = {
+    "major": "1",
+    "minor": "37",
+    "emulationMajor": "1",
+    "emulationMinor": "37",
+    "gitVersion": "v1.37.0+berth",
+    "gitCommit": "embedded",
+    "gitTreeState": "clean",
+    "goVersion": "none",
+    "compiler": "python",
+    "platform": "any",
+}
+_SUBRESOURCES: dict[str, list[tuple[str, str, str, tuple[str, ...]]]] = {
+    "pods": [("binding", "", "Binding", ("create",)), ("eviction", "policy/v1", "Eviction", ("create",))],
+    "namespaces": [("finalize", "", "Namespace", ("update",))],
+}
+# Created, answered and not stored: (group, plural, kind).
+REVIEWS = (
+    ("authentication.k8s.io", "tokenreviews", "TokenReview"),
+    ("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+)
+
+
+def _entry(resource: Resource) -> JsonObject:
+    entry: JsonObject = {
+        "name": resource.plural,
+        "singularName": resource.singular or resource.kind.lower(),
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": list(ALL_VERBS),
+    }
+    if resource.short:
+        entry["shortNames"] = list(resource.short)
+    if resource.categories:
+        entry["categories"] = list(resource.categories)
+    return entry
+
+
+def _subresource(resource: Resource, name: str, group_version: str, kind: str, verbs: tuple[str, ...]) -> JsonObject:
+    entry: JsonObject = {
+        "name": f"{resource.plural}/{name}",
+        "singularName": "",
+        "namespaced": resource.namespaced,
+        "kind": kind,
+        "verbs": list(verbs),
+    }
+    if group_version:
+        entry["group"], _, entry["version"] = group_version.partition("/")
+    return entry
+
+
+def resource_list(registry: Registry, group: str, version: str) -> JsonObject | None:
+    """The resources of one group and version, or None when there are none."""
+    entries = []
+    for resource in registry.in_group(group, version):
+        entries.append(_entry(resource))
+        if resource.status:
+            entries.append(_subresource(resource, "status", "", resource.kind, ("get", "patch", "update")))
+        if not resource.custom:
+            for name, group_version, kind, verbs in _SUBRESOURCES.get(resource.plural, []):
+                entries.append(_subresource(resource, name, group_version, kind, verbs))
+    for review_group, plural, kind in REVIEWS:
+        if (review_group, "v1") == (group, version):
+            entries.append(
+                {"name": plural, "singularName": kind.lower(), "namespaced": False, "kind": kind, "verbs": ["create"]}
+            )
+    if group == "" and version == "v1":
+        entries.append(
+            {"name": "bindings", "singularName": "binding", "namespaced": True, "kind": "Binding", "verbs": ["create"]}
+        )
+    if not entries:
+        return None
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": f"{group}/{version}" if group else version,
+        "resources": entries,
+    }
+
+
+def _group(name: str, versions: list[str]) -> JsonObject:
+    listed = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": listed, "preferredVersion": listed[0]}
+
+
+def document(registry: Registry, path: str, address: str) -> JsonObject | None:
+    """The discovery document at a path, or None."""
+    parts = [part for part in path.split("/") if part]
+    if parts == ["version"]:
+        return dict(VERSION)
+    if parts == ["api"]:
+        return {
+            "kind": "APIVersions",
+            "versions": ["v1"],
+            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+        }
+    groups = {**registry.group_versions(), **{group: ["v1"] for group, _, _ in REVIEWS}}
+    if parts == ["apis"]:
+        return {
+            "kind": "APIGroupList",
+            "apiVersion": "v1",
+            "groups": [_group(name, versions) for name, versions in groups.items()],
+        }
+    if parts[:1] == ["apis"] and len(parts) == 2 and parts[1] in groups:
+        return {"kind": "APIGroup", "apiVersion": "v1", **_group(parts[1], groups[parts[1]])}
+    if parts[:1] == ["apis"] and len(parts) == 3:
+        return resource_list(registry, parts[1], parts[2])
+    if parts == ["api", "v1"]:
+        return resource_list(registry, "", "v1")
+    return None
+
+
+NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+
+
+@dataclass(frozen=True)
+class RequestInfo:
+    """The resource, object and verb that a request is about; `plural` is empty for paths that are no resource's."""
+
+    verb: str
+    path: str
+    group: str = ""
+    version: str = ""
+    plural: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def resource(self) -> str:
+        """The resource as RBAC spells it: `pods` or `pods/binding`."""
+        return f"{self.plural}/{self.subresource}" if self.subresource else self.plural
+
+
+def read(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
+    """Take a request's path apart."""
+    parts = [part for part in path.split("/") if part]
+    if len(parts) >= 3 and parts[0] == "api":
+        group, version, rest = "", parts[1], parts[2:]
+    elif len(parts) >= 4 and parts[0] == "apis":
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return RequestInfo(verb=method.lower(), path=path)
+    watching = rest[0] == "watch"
+    if watching:
+        rest = rest[1:]
+    namespace = ""
+    if rest[:1] == ["namespaces"] and len(rest) >= 2:
+        namespace = rest[1]
+        if len(rest) > 2 and rest[2] not in NAMESPACE_SUBRESOURCES:
+            rest = rest[2:]
+    plural, name, *below = [*rest, "", "", ""][:4]
+    verb = _verb(method, bool(name), watching or _asks_for_watch(query))
+    return RequestInfo(verb, path, group, version, plural, namespace, name, below[0])
+
+
+def _asks_for_watch(query: Mapping[str, str]) -> bool:
+    return query.get("watch", "false").lower() not in {"false", "0"}
+
+
+def _verb(method: str, named: bool, watching: bool) -> str:
+    if method in {"GET", "HEAD"}:
+        if watching:
+            return "watch"
+        return "get" if named else "list"
+    if method == "DELETE":
+        return "delete" if named else "deletecollection"
+    return _VERBS.get(method, method.lower())

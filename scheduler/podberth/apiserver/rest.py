@@ -12,16 +12,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from podberth.apiserver import crd, defaults, eventview, strategy, validation
+from podberth.apiserver import crd, storage
 from podberth.apiserver.admission import Admission, AdmissionRequest
-from podberth.apiserver.audit import Trail
 from podberth.apiserver.binding import check_preconditions
 from podberth.apiserver.deletion import lets_go
-from podberth.apiserver.given import GIVEN
-from podberth.apiserver.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, apply_patch
-from podberth.apiserver.plugins import Plugins, default_tolerations, without_nulls
 from podberth.apiserver.resources import Registry, Resource
-from podberth.apiserver.status import (
+from podberth.apiserver.rules import defaults, strategy, validation
+from podberth.apiserver.rules.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, apply_patch
+from podberth.apiserver.rules.plugins import Plugins, default_tolerations, without_nulls
+from podberth.apiserver.rules.status import (
     JsonObject,
     StatusError,
     already_exists,
@@ -37,7 +36,9 @@ from podberth.apiserver.status import (
     unsupported_media_type,
     wrong_namespace,
 )
+from podberth.apiserver.rules.strategy import GIVEN
 from podberth.apiserver.storage import Store, Stored, with_revision
+from podberth.apiserver.users import Trail
 
 Query = Mapping[str, str]
 
@@ -45,7 +46,7 @@ CONFLICT_RETRIES = 5
 
 
 class Target(NamedTuple):
-    """What a write is about."""
+    """The resource and the object that a write is about."""
 
     resource: Resource
     namespace: str
@@ -127,7 +128,7 @@ def _check_texts(resource: Resource, metadata: JsonObject, part: str) -> None:
 def to_stored(resource: Resource, obj: JsonObject) -> JsonObject:
     """An object with its metadata first and, for events, in the core form."""
     if resource.view:
-        obj = eventview.to_core(obj)
+        obj = storage.to_core(obj)
     metadata = obj.pop("metadata", None) or {}
     if not isinstance(metadata, dict):
         raise bad_request(f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}')

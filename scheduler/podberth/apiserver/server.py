@@ -17,26 +17,46 @@ from typing import Any
 import msgspec
 from aiohttp import ClientConnectionResetError, web
 
-from podberth.apiserver import discovery, paths, podgroups, protobuf
+from podberth.apiserver import protobuf, resources
 from podberth.apiserver.admission import Admission
-from podberth.apiserver.audit import ANONYMOUS, MASTER, AuditEntry, Trail, User
-from podberth.apiserver.bootstrap import bootstrap
 from podberth.apiserver.crd import Definitions
 from podberth.apiserver.dispatch import Dispatch
-from podberth.apiserver.listing import watch_options
+from podberth.apiserver.listing import Watcher, watch_options
 from podberth.apiserver.resources import Registry
-from podberth.apiserver.reviews import Authorizer
-from podberth.apiserver.selectors import Selection
-from podberth.apiserver.status import NothingServedError, StatusError, forbidden, unauthorized
+from podberth.apiserver.rules import defaults, podgroups, strategy
+from podberth.apiserver.rules.podgroups import PRIORITY_CLASSES
+from podberth.apiserver.rules.selectors import Selection
+from podberth.apiserver.rules.status import NothingServedError, StatusError, forbidden, unauthorized
+from podberth.apiserver.rules.strategy import GIVEN
 from podberth.apiserver.storage import Store
-from podberth.apiserver.watch import Watcher
+from podberth.apiserver.users import ANONYMOUS, MASTER, AuditEntry, Authorizer, Trail, User
+
+NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+
+def bootstrap(store: Store, registry: Registry) -> None:
+    """Store what clients expect to be there."""
+    for name in NAMESPACES:
+        _add(store, registry, "namespaces", name, {})
+    for name, (value, description) in PRIORITY_CLASSES.items():
+        _add(store, registry, "priorityclasses", name, {"value": value, "description": description})
+
+
+def _add(store: Store, registry: Registry, plural: str, name: str, content: dict[str, Any]) -> None:
+    resource = registry.built_in(plural)
+    metadata = {"name": name, "uid": GIVEN.uid(), "creationTimestamp": strategy.timestamp()}
+    obj: dict[str, Any] = {"metadata": metadata, **content}
+    defaults.apply(resource.kind, obj)
+    strategy.prepare_create(resource, obj)
+    store.create(resource, name, obj)
+
 
 HOST = "127.0.0.1"
 BODY_LIMIT = 3 * 1024 * 1024
 AUDITED = 500_000
 """Entries of the audit log that are kept."""
 WATCH_SECONDS = 3600.0
-"""How long a watch lasts that names no time."""
+"""The seconds that a watch lasts which names no time."""
 JSON_HEADERS = {"Content-Type": "application/json"}
 _HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 # system:public-info-viewer: readable without credentials.
@@ -54,9 +74,9 @@ class DropConnectionError(Exception):
 
 
 class Connection:
-    """What a fault hook learns about a request."""
+    """The facts about a request that a fault hook gets."""
 
-    def __init__(self, request: web.BaseRequest, info: paths.RequestInfo) -> None:
+    def __init__(self, request: web.BaseRequest, info: resources.RequestInfo) -> None:
         self.request = request
         self.info = info
 
@@ -150,7 +170,7 @@ class ApiServer:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         query: Mapping[str, str] = request.query if request.query_string else {}
-        info = paths.read(request.method, request.path, query)
+        info = resources.read(request.method, request.path, query)
         trail = Trail(ANONYMOUS)
         code = 500
         try:
@@ -186,7 +206,7 @@ class ApiServer:
             )
 
     async def _respond(
-        self, request: web.BaseRequest, info: paths.RequestInfo, query: Mapping[str, str], trail: Trail
+        self, request: web.BaseRequest, info: resources.RequestInfo, query: Mapping[str, str], trail: Trail
     ) -> tuple[int, bytes]:
         if not info.plural:
             return self._unresourceful(request, info)
@@ -194,10 +214,10 @@ class ApiServer:
         answer = await self._dispatch.answer(info, query, request.content_type, body, trail)
         return answer.code, answer.body
 
-    def _unresourceful(self, request: web.BaseRequest, info: paths.RequestInfo) -> tuple[int, bytes]:
+    def _unresourceful(self, request: web.BaseRequest, info: resources.RequestInfo) -> tuple[int, bytes]:
         if info.path in _HEALTH:
             return 200, b"ok"
-        document = discovery.document(self.registry, info.path, self._address)
+        document = resources.document(self.registry, info.path, self._address)
         if document is None or request.method not in {"GET", "HEAD"}:
             raise NothingServedError
         return 200, msgspec.json.encode(document)
@@ -238,7 +258,7 @@ class ApiServer:
             raise unauthorized()
         return user
 
-    def _authorize(self, user: User, info: paths.RequestInfo) -> None:
+    def _authorize(self, user: User, info: resources.RequestInfo) -> None:
         if user.is_master or info.path in _PUBLIC:
             return
         resource = info.resource or info.path
@@ -259,7 +279,7 @@ class ApiServer:
         )
 
     async def _watch(
-        self, request: web.BaseRequest, info: paths.RequestInfo, query: Mapping[str, str]
+        self, request: web.BaseRequest, info: resources.RequestInfo, query: Mapping[str, str]
     ) -> web.StreamResponse:
         resource = self._dispatch.resource(info)
         fields = query.get("fieldSelector", "")

@@ -1,7 +1,6 @@
 """Objects, revisions and history: what etcd and the watch cache are to the real server.
 
-One object version is encoded once; every list, get and watch line is cut from those bytes. Stored objects are never
-changed in place: a write makes a new one. Upstream: k8s.io/apiserver pkg/storage/etcd3/store.go, pkg/storage/cacher.
+Events are stored once and served by two groups: they are translated between the core and the events.k8s.io form.
 """
 
 from __future__ import annotations
@@ -12,9 +11,51 @@ from typing import Protocol
 
 import msgspec
 
-from podberth.apiserver.eventview import rest_for_view
 from podberth.apiserver.resources import Resource
-from podberth.apiserver.status import JsonObject
+from podberth.apiserver.rules.status import JsonObject
+
+# events.k8s.io name → core name; what is absent here has one name in both.
+_TO_CORE = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_FROM_CORE = {core: name for name, core in _TO_CORE.items()}
+
+
+def to_core(event: JsonObject) -> JsonObject:
+    """An events.k8s.io event in its stored form."""
+    return {_TO_CORE.get(name, name): value for name, value in event.items()}
+
+
+def from_core(event: JsonObject) -> JsonObject:
+    """A stored event as events.k8s.io shows it."""
+    return {
+        _FROM_CORE.get(name, name): value
+        for name, value in event.items()
+        if value or name not in {"reportingComponent", "reportingInstance"}
+    }
+
+
+def rest_for_view(event: JsonObject) -> bytes:
+    """The bytes of an events.k8s.io event after kind and apiVersion."""
+    return msgspec.json.encode(from_core(event))[1:]
+
+
+def set_defaults(event: JsonObject) -> None:
+    """Fields that the core form always shows, also when empty."""
+    event.setdefault("involvedObject", {})
+    event.setdefault("source", {})
+    event.setdefault("firstTimestamp", None)
+    event.setdefault("lastTimestamp", None)
+    event.setdefault("eventTime", None)
+    event.setdefault("reportingComponent", "")
+    event.setdefault("reportingInstance", "")
+
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode

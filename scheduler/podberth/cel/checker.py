@@ -1,11 +1,11 @@
 """The type checker: which overload each call means, each node's type, and cel-go's messages for what doesn't fit.
 
-What is looked at after the types comes last (`validate`): literals of durations, timestamps and patterns, lists of one
+What is looked at after the types comes last: literals of durations, timestamps and patterns, lists of one
 type, templates.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from podberth.cel import types
 from podberth.cel.errors import EvaluationError
@@ -55,18 +55,17 @@ _LITERAL = {
 }
 
 
-class Checked(NamedTuple):
-    """What was found in a tree: what is wrong, and what parameters of types stand for."""
+def check(root: Node) -> list[Issue]:
+    """Write types and overloads into the tree; return what is wrong with it.
 
-    issues: list[Issue]
-    types: Substitutions
-
-
-def check(root: Node) -> Checked:
-    """Write types and overloads into the tree. `resolve` has to make the types final."""
+    Type parameters are final once the whole tree was seen. What is looked at after the types (`_validated`) counts only
+    where the types fit.
+    """
     checker = _Checker()
     checker.check_all(root)
-    return Checked(checker.issues, checker.types)
+    for node in walk(root):
+        node.type = checker.types.resolved(node.type, final=True)
+    return checker.issues or _validated(root)
 
 
 def _checked_first(node: Node) -> Iterable[Node]:
@@ -81,13 +80,6 @@ def _checked_first(node: Node) -> Iterable[Node]:
         case Fold():
             return (node.over,)
     return ()
-
-
-def resolve(root: Node, checked: Checked) -> list[Issue]:
-    """Write into the tree what parameters of types stand for; returns what is wrong."""
-    for node in walk(root):
-        node.type = checked.types.resolved(node.type, final=True)
-    return checked.issues
 
 
 class _Checker:
@@ -372,7 +364,7 @@ def _path(node: Node) -> list[str] | None:
     return path[::-1]
 
 
-def validate(root: Node) -> list[Issue]:
+def _validated(root: Node) -> list[Issue]:
     """All that is wrong with a checked tree."""
     nodes = list(walk(root))
     calls = [node for node in nodes if type(node) is Call]

@@ -283,7 +283,7 @@ Implementation = Callable[..., Value]
 
 
 class Plan:
-    """How a part of the expression is evaluated: a constant, a chain of lookups, or code."""
+    """A part of the expression as it is evaluated: a constant, a chain of lookups, or code."""
 
     __slots__ = ("_attribute", "_code", "constant", "value")
 

@@ -1,4 +1,4 @@
-"""What a call costs, in the units of cel-go and of Kubernetes' estimator. The limit is on their sum."""
+"""Says what a call costs, in the units of cel-go and of Kubernetes' estimator. The limit is on their sum."""
 
 from collections.abc import Callable, Sequence
 from math import ceil

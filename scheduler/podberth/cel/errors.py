@@ -1,4 +1,4 @@
-"""How an evaluation may end without a result, and the meter of what it does beyond its price.
+"""Errors that end an evaluation without a result, and the meter of what it does beyond its price.
 
 Some operations cost cel-go little and Python much (a long concatenation, equal lists of lists, a pattern): they spend
 steps of the meter, and an evaluation that spends too many ends like one whose cost is over the limit. Evaluations

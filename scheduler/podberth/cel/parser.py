@@ -224,7 +224,7 @@ _BEGINNINGS = "[ { ( . - ! true false null float int uint string bytes name"
 _OPERAND = frozenset(_BEGINNINGS.split())
 
 _AFTER = dict.fromkeys((")", "]"), frozenset({END, *_PRECEDENCE, ".", "?"})) | {":": _OPERAND}
-"""What may come after a token that is missing."""
+"""The tokens that may come after one that is missing."""
 
 
 def _expecting(*more: str) -> str:

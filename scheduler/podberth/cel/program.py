@@ -1,10 +1,9 @@
 """Compile an expression once, evaluate it for many devices."""
 
-import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from podberth.cel.checker import check, resolve, validate
+from podberth.cel.checker import check
 from podberth.cel.code import Code, Frame
 from podberth.cel.errors import (
     LIMIT,
@@ -26,35 +25,9 @@ from podberth.cel.types import BOOL, DYN, spelled
 from podberth.cel.values import NONE, DefaultMap, DeviceMap, Map, Optional, Value, type_name
 from podberth.cel.version import Version
 
-_DEVICE: Final = re.compile(r"\bdevice\b", re.ASCII)
-_LOOKUP: Final = re.compile(
-    r"""
-    \s*\.\s*
-    (?: (?:driver|capacity|allowMultipleAllocations)\b
-      | attributes\s*\[\s*\??\s*(?:"(?P<domain>[^"\\]+)"|'(?P<domain_>[^'\\]+)')\s*\]\s*
-        (?: \.\s*\??\s*(?P<field>[A-Za-z_]\w*)(?!\w|\s*(?:\(|//))
-          | \[\s*\??\s*(?:"(?P<name>[^"\\]+)"|'(?P<name_>[^'\\]+)')\s*\] ) )
-    """,
-    re.VERBOSE | re.ASCII,
-)
-"""After the name of the device. A name that brackets follow is a function of all attributes of the domain."""
-
-
-def attributes_read(expression: str) -> frozenset[str] | None:
-    """Their names, qualified by a domain; None: it may read any."""
-    found: set[str] = set()
-    for device in _DEVICE.finditer(expression):
-        lookup = _LOOKUP.match(expression, device.end())
-        if lookup is None:
-            return None
-        domain = lookup["domain"] or lookup["domain_"]
-        if domain is not None:
-            found.add(f"{domain}/{lookup['field'] or lookup['name'] or lookup['name_']}")
-    return frozenset(found)
-
-
 _REMEMBERED: Final = 500_000
-"""What is kept compiled: characters of expressions and instructions of patterns, some hundred bytes each."""
+"""The bound of what is kept compiled: characters of expressions and instructions of patterns, some hundred bytes
+each."""
 _LEAST: Final = 64
 _STEPS_PER_CHARACTER: Final = 8
 
@@ -72,7 +45,7 @@ class Evaluation(NamedTuple):
 
 
 class DeviceView:
-    """What an expression can ask of a device.
+    """A device as an expression can ask about it.
 
     Names of attributes and capacities are qualified by a domain (`example.com/model`) or belong to the driver's.
     An attribute is a str, bool, int or Version. The mappings are read once, when the first expression is evaluated.
@@ -135,9 +108,9 @@ class Program:
         else:
             self._code, self._slots = made
         self.steps = 1 + _STEPS_PER_CHARACTER * len(expression) + instructions
-        """What compiling took, in steps of about a microsecond."""
+        """The steps that compiling took, each of about a microsecond."""
         self.weight = _LEAST + len(expression) + instructions
-        """What keeping it takes."""
+        """The room that it takes to keep it."""
 
     def matches(self, device: DeviceView) -> bool:
         """Return whether the device is selected. Raises EvaluationError, of which CostLimitError is one."""
@@ -242,7 +215,7 @@ def _compiled(expression: str) -> tuple[Code, int]:
     source = Source(expression)
     try:
         root = parsed(*tokens_of(expression))
-        issues = resolve(root, check(root)) or validate(root)
+        issues = check(root)
         if issues:
             raise CompileError(f"compilation failed: {source.shown(issues)}")
         if root.type not in (BOOL, DYN):

@@ -159,7 +159,7 @@ class Message(Node):
 
 
 class Fold(Node):
-    """What macros such as `all` and `map` become: a loop over `over` that keeps a value in `accumulator`."""
+    """The node that macros such as `all` and `map` become: a loop over `over` that keeps a value in `accumulator`."""
 
     __slots__ = ("accumulator", "condition", "first", "initial", "over", "result", "second", "step")
 

@@ -143,7 +143,7 @@ _GENERIC = (OPAQUE, LIST, MAP)
 
 
 class Substitutions:
-    """What each type parameter stands for. A failed attempt leaves it as it was."""
+    """The types that type parameters stand for. A failed attempt leaves it as it was."""
 
     def __init__(self) -> None:
         self._known: dict[str, Type] = {}

@@ -163,7 +163,7 @@ class DefaultMap(Map):
 
 
 class DeviceMap(Map):
-    """What a device says in one domain."""
+    """The attributes of a device in one domain."""
 
     __slots__ = ()
 

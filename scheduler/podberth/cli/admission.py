@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from podberth.cli import services
-from podberth.cli.declared import Option
+from podberth.cli.plain import Option
 
 
 def admission(

@@ -18,8 +18,7 @@ from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.kubeconfig import connect
 from podberth.kube.resources import NODES
-from podberth.testing.workloads.driver import Driver
-from podberth.testing.workloads.figures import Figures, figures
+from podberth.testing.workloads.driver import Driver, Figures, figures
 from podberth.testing.workloads.objects import LABEL
 from podberth.testing.workloads.workload import Mode, Workload, WorkloadError, read
 from podberth.testing.workloads.writes import names

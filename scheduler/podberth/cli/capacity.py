@@ -1,14 +1,15 @@
 """`berth capacity`: how many more pods fit, and what limits them."""
 
-import sys
+from collections.abc import Sequence
 from typing import Annotated
 
+import msgspec
 import typer
 
 from podberth.cli import options
-from podberth.cli.capacity_gangs import about_gangs, capacity_of_gangs, print_gangs
 from podberth.cli.errors import FOUND, about, complain
 from podberth.cli.given import given
+from podberth.cli.group import add_groups
 from podberth.cli.inputs import named
 from podberth.cli.options import (
     ClusterFiles,
@@ -20,15 +21,78 @@ from podberth.cli.options import (
     SchedulerName,
     Validate,
 )
-from podberth.cli.output import PageOutput, as_data, as_table
+from podberth.cli.output import PageOutput, as_asked
 from podberth.cli.subject import Group, Owner, PodName, called, chosen, in_file, namespace_of
+from podberth.explain import report
 from podberth.explain.doubts import note
+from podberth.explain.gangs.capacity import GangCapacity, gang_capacity
 from podberth.explain.objects import manifest
-from podberth.explain.objects.documents import ObjectError
-from podberth.explain.objects.manifest import Workload
+from podberth.explain.objects.documents import Document, ObjectError, plain
+from podberth.explain.objects.manifest import Workload, groups_made, in_groups
+from podberth.explain.objects.world import World
 from podberth.explain.report.wording import some
 from podberth.explain.simulate.arrivals import Batch, quota_notes
 from podberth.explain.simulate.capacity import MOST, capacity
+from podberth.framework.runtime import Framework
+from podberth.model.pod_group import POD_GROUP_KINDS
+
+
+def about_gangs(held: Sequence[Document], asked: PodName | Owner | Group | None) -> bool:
+    """Return whether a question is about a gang: the file has a pod group, and no other thing is named."""
+    names = [str((plain(each).get("metadata") or {}).get("name")) for each in held if each.kind in POD_GROUP_KINDS]
+    names += [str((plain(each).get("metadata") or {}).get("name")) for each in groups_made(held).groups]
+    if isinstance(asked, Group):
+        return asked.name in names
+    return bool(names) and (asked is None or (isinstance(asked, PodName) and asked.name in names))
+
+
+def capacity_of_gangs(
+    held: Sequence[Document],
+    asked: PodName | Owner | Group | None,
+    there: World,
+    framework: Framework,
+    namespace: str | None,
+    usual: str,
+) -> GangCapacity:
+    """Return how many more gangs fit of the pod group in a file. Raises ObjectError."""
+    made = groups_made(held)
+    keys = add_groups([*held, *made.groups], namespace, there, usual)
+    keys = [key for key in keys if asked is None or key.name == asked.name]
+    if len(keys) != 1:
+        raise ObjectError(f"holds the pod groups {', '.join(sorted(str(key) for key in keys))}: name one")
+    workloads = in_groups(manifest.workloads(held), made.jobs)
+    batches = []
+    for workload in _together(workloads):
+        batch = Batch(workload, there, namespace, usual, framework.profile.name)
+        if batch.count and batch.pod(0).scheduling_group == keys[0]:
+            batches.append(batch)
+    if not batches:
+        raise ObjectError(f"holds no pod of the pod group {keys[0]}")
+    group = there.cluster.pod_groups.get(keys[0])
+    assert group is not None
+    answer = gang_capacity(there.cluster, framework, group, batches)
+    answer.notes.extend(made.notes)
+    return answer
+
+
+def _together(workloads: Sequence[Workload]) -> list[Workload]:
+    """The workloads; pods that differ in their names only are one that makes as many."""
+    found: dict[bytes, Workload] = {}
+    others: list[Workload] = []
+    for each in workloads:
+        if not each.alone:
+            others.append(each)
+            continue
+        metadata = {key: value for key, value in (each.pod.get("metadata") or {}).items() if key not in _OWN}
+        key = msgspec.json.encode((metadata, each.pod["spec"]))
+        known = found.get(key)
+        # Each stands for others like it, with names of their own.
+        found[key] = (known or each)._replace(kind="ReplicaSet", wanted=1 + (known.wanted or 0 if known else 0))
+    return [*found.values(), *others]
+
+
+_OWN = ("name", "uid", "creationTimestamp", "resourceVersion", "generation", "managedFields")
+
 
 app = typer.Typer(add_completion=False)
 _LISTED = 8
@@ -83,7 +147,12 @@ def _capacity(
     with about(named(file)):
         if about_gangs(held, asked):
             gangs = capacity_of_gangs(held, asked, there, framework, namespace, usual)
-            print_gangs(gangs, output, everything=everything)
+            as_asked(
+                gangs,
+                output,
+                lambda: report.gang_capacity_page(gangs),
+                lambda: report.GangCapacityTable(gangs, everything),
+            )
             return 0 if gangs.gangs >= at_least else FOUND
         there.add_what_pods_are_made_with(held)
         workload = _chosen(manifest.workloads(held), asked)
@@ -91,17 +160,7 @@ def _capacity(
         complain(list(note([batch.pod(0)], there)))
         answer = capacity(there.cluster, framework, batch, most=MOST)
         answer.notes.extend(quota_notes([batch], there, answer.fits))
-    match output:
-        case PageOutput.JSON | PageOutput.YAML:
-            as_data(answer, output)
-        case PageOutput.HTML:
-            from podberth.explain.report.pages import capacity_page
-
-            sys.stdout.write(capacity_page(answer))
-        case PageOutput.TABLE:
-            from podberth.explain.report.capacity import CapacityTable
-
-            as_table(CapacityTable(answer, everything))
+    as_asked(answer, output, lambda: report.capacity_page(answer), lambda: report.CapacityTable(answer, everything))
     return 0 if answer.fits >= at_least else FOUND
 
 

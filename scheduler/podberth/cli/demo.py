@@ -44,10 +44,10 @@ def demo(
     from podberth.kube.kubeconfig import connect
     from podberth.kube.machine import loop_factory
     from podberth.service import log
-    from podberth.testing.demo.live import Terminal
-    from podberth.testing.demo.mirror import LateError
+    from podberth.testing.demo.play import LateError
     from podberth.testing.demo.recording import Recording, page_data
     from podberth.testing.demo.run import Options, elsewhere, embedded
+    from podberth.testing.demo.terminal import Terminal
 
     log.configure("error")
     console = Console(highlight=False, emoji=False)

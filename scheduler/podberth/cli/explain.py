@@ -1,16 +1,19 @@
 """`berth explain`: why a pod goes where it goes, or nowhere."""
 
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Annotated
+from itertools import chain
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import typer
+from msgspec.structs import replace
 
 from podberth.cli import options
-from podberth.cli.errors import FOUND, InputError, complain
+from podberth.cli.errors import FOUND, WRONG, InputError, about, complain
 from podberth.cli.given import given
 from podberth.cli.group import explain_and_print, find_group, group_from_file, holds_group, member_note
+from podberth.cli.inputs import STDIN, lines, named
 from podberth.cli.options import (
     ClusterFiles,
     ConfigFile,
@@ -20,20 +23,264 @@ from podberth.cli.options import (
     RequestTimeout,
     SchedulerName,
     Validate,
+    labels,
 )
-from podberth.cli.output import PageOutput, as_data, as_table
-from podberth.cli.pods import from_cluster, from_file
-from podberth.cli.subject import Group, Owner, PodName, subject
-from podberth.cli.which import home, waiting, why_none
+from podberth.cli.output import PageOutput, as_asked, as_json
+from podberth.cli.subject import Group, Owner, PodName, called, chosen, namespace_of, place_of, subject, unknown
 from podberth.evictor.gates import Settings
+from podberth.explain import report
+from podberth.explain.cases import answer
 from podberth.explain.doubts import note, running, seen_by, unheld
 from podberth.explain.explain import explain as explained
-from podberth.explain.explanation import FITS, Explanation
+from podberth.explain.explanation import FITS
 from podberth.explain.gangs.gang import kept_from
-from podberth.explain.pending import Pending, pending
+from podberth.explain.objects import manifest
+from podberth.explain.objects.controllers import KINDS, path_of
+from podberth.explain.objects.documents import Document, ObjectError, parse
+from podberth.explain.objects.manifest import Workload
+from podberth.explain.objects.world import World
+from podberth.explain.pending import pending
 from podberth.explain.promises import Races, wanted_by
+from podberth.explain.report.wording import some
+from podberth.explain.simulate.arrivals import Batch, quota_notes
+from podberth.explain.spelling import near_names
+from podberth.explain.written import Written, of_cluster
+from podberth.framework.config import ConfigError
 from podberth.framework.runtime import Framework
+from podberth.framework.status import PluginError
+from podberth.model.kinds import Modelled
+from podberth.model.mistakes import misfit
 from podberth.model.pod import Pod
+
+
+def print_cases(path: str) -> int:
+    """Answer every case of a file; the exit code says whether all of them could be read.
+
+    Raises InputError when the file itself can't be.
+    """
+    code = 0
+    for number, line in enumerate(lines(path), start=1):
+        name: object = f"line {number}"
+        try:
+            case = msgspec.json.decode(line)
+            if not isinstance(case, dict):
+                raise ObjectError("expected a case: {id, config, objects, pod}")
+            name = case.get("id", name)
+            result = {"id": name, "got": answer(case, lambda text: parse(text.encode()))}
+        except (msgspec.DecodeError, RecursionError) as error:
+            result = {"id": name, "error": misfit(error)}
+            code = WRONG
+        except (ConfigError, ObjectError, PluginError) as error:
+            result = {"id": name, "error": " | ".join(str(error).splitlines())}
+            code = WRONG
+        as_json(msgspec.json.encode(result))
+    return code
+
+
+_LISTED = 8
+_MADE_BY = {"Deployment": "ReplicaSet", "CronJob": "Job"}
+"""Kinds whose pods are owned by an object of another kind, named after it with a suffix."""
+
+
+def home(world: World, of: Owner, usual: str) -> str | None:
+    """The namespace of an owner that was named without one: the usual one, else the only one that has it.
+
+    None where nobody is owned by it. Raises InputError.
+    """
+    spaces = sorted({pod.namespace for pod in _all(world) if _owned(pod, of)})
+    if usual in spaces:
+        return usual
+    if len(spaces) > 1:
+        raise InputError(f"{of.kind} {of.name}: there is one in {some(spaces, _LISTED)}: say which with -n")
+    return next(iter(spaces), None)
+
+
+def waiting(world: World, *, namespace: str | None, of: Owner | None, selector: str | None) -> list[Pod]:
+    """The pods that wait; `namespace` None: of all namespaces. Raises InputError."""
+    found = _of(world.waiting.values(), namespace, of, selector)
+    if found or of is None or any(_owned(pod, of) for pod in _all(world) if namespace in (None, pod.namespace)):
+        return found
+    where = f"in namespace {namespace}" if namespace else "in any namespace"
+    raise InputError(f"{of.kind} {of.name}: no pod {where} is owned by it{_meant(world, of)}")
+
+
+def _meant(world: World, of: Owner) -> str:
+    """Return where else it is, or how it is perhaps spelt."""
+    elsewhere = sorted({pod.namespace for pod in _all(world) if _owned(pod, of)})
+    if elsewhere:
+        return f"; there is one in {some(elsewhere, _LISTED)}"
+    by = _MADE_BY.get(of.kind, of.kind)
+    owners = {pod.owner[1] for pod in _all(world) if pod.owner and pod.owner[0] == by}
+    names = {each.rpartition("-")[0] if of.kind in _MADE_BY else each for each in owners}
+    near = near_names(of.name, sorted(filter(None, names)))
+    return f" (did you mean {', '.join(near)}?)" if near else ""
+
+
+def why_none(world: World, namespace: str | None, of: Owner | None, selector: str | None) -> Iterator[str]:
+    """Yield what to say where none of the pods that are asked about waits."""
+    if of is not None and selector is None:
+        yield f"{of.kind} {f'{namespace}/' if namespace else ''}{of.name}: all its pods have nodes"
+    if of is None and namespace is not None:
+        more = len(waiting(world, namespace=None, of=None, selector=selector))
+        absent = _no_namespace(world, namespace)
+        yield f"no pod waits in the namespace {namespace}{absent}; in all namespaces (-A): {more:,}"
+    if selector is not None and not _of(_all(world), None, None, selector):
+        yield f"no pod at all has these labels: {selector}"
+
+
+def _no_namespace(world: World, name: str) -> str:
+    """Return what to say of a namespace that is not there; nothing where it is, or where namespaces are not known."""
+    known = world.cluster.namespaces
+    if not known or name in known:
+        return ""
+    near = near_names(name, sorted(known))
+    meant = f" (did you mean {', '.join(near)}?)" if near else ""
+    return f", which does not exist{meant}"
+
+
+def _all(world: World) -> Iterator[Pod]:
+    return chain(world.waiting.values(), world.placed.values())
+
+
+def _of(pods: Iterable[Pod], namespace: str | None, of: Owner | None, selector: str | None) -> list[Pod]:
+    matches = None if selector is None else labels(selector)
+    return [
+        pod
+        for pod in pods
+        if (namespace is None or pod.namespace == namespace)
+        and (of is None or _owned(pod, of))
+        and (matches is None or matches(pod.labels))
+    ]
+
+
+def _owned(pod: Pod, of: Owner) -> bool:
+    if pod.owner is None:
+        return False
+    kind, name = of
+    if kind in _MADE_BY:
+        return pod.owner[0] == _MADE_BY[kind] and pod.owner[1].rpartition("-")[0] == name
+    return pod.owner[:2] == (kind, name)
+
+
+class Asked(NamedTuple):
+    """The pod, as if it waited; the node that it was taken off for the question; and how it was written, if known."""
+
+    pod: Pod
+    node: str | None
+    written: Written | None = None
+
+
+def from_cluster(
+    asked: PodName,
+    namespace: str | None,
+    world: World,
+    where: str,
+    usual: str = "default",
+    *,
+    look: Callable[[Pod], None] = lambda placed: None,
+) -> Asked:
+    """A pod of a cluster, waiting or placed; `look` sees a placed one before it is taken off its node.
+
+    Without a namespace the `usual` one is looked in first; else a name that only one pod has will do.
+
+    Raises InputError.
+    """
+    name, namespace = asked.name, place_of(asked, namespace)
+    key = f"{namespace}/{name}"
+    if namespace is None:
+        keys = [key for key in _keys(world) if key.partition("/")[2] == name]
+        here = f"{usual}/{name}"
+        key = here if here in keys or not keys else keys[0]
+        if len(keys) > 1 and key != here:
+            raise InputError(f"{name}: more than one pod has this name: {_list(keys)}; say which with -n")
+    if key in world.finished:
+        raise InputError(f"{key}: the pod has finished, there is nothing to schedule")
+    if key in world.waiting:
+        pod = world.waiting[key]
+        return Asked(pod, None, of_cluster(pod, world))
+    if key in world.placed:
+        pod = world.placed[key]
+        look(pod)
+        world.take(pod)
+        return Asked(replace(pod, node_name=""), pod.node_name)
+    names = near_names(name, (key.partition("/")[2] for key in _keys(world)))
+    near = [key for close in names for key in _keys(world) if key.partition("/")[2] == close]
+    meant = f" (did you mean {_list(near)}?)" if near else unknown(asked.space, world.cluster.namespaces)
+    raise InputError(f"{key}: no such pod in {where}{meant}")
+
+
+def from_file(
+    file: str,
+    held: list[Document],
+    asked: PodName | Owner | Group | None,
+    namespace: str | None,
+    world: World,
+    notes: list[str],
+    usual: str,
+) -> Asked:
+    """The pod (or the first of a workload) of a manifest, completed as the API server would on creation.
+
+    The claims that a StatefulSet makes for the pod are added to the world.
+
+    Raises InputError.
+    """
+    with about(named(file)):
+        found = manifest.workloads(held)
+        if not found:
+            strange = manifest.without_pods(held)
+            raise ObjectError("\n".join(strange) or f"holds no pod: expected one of {', '.join(KINDS)}")
+        meant = chosen(found, asked)
+        if len(meant) != 1:
+            known = _list([each.name for each in found])
+            raise ObjectError(f"expected one {called(asked)}, got {known}" if asked else f"holds {known}: name one")
+        namespace = namespace_of(asked, meant[0], namespace)
+        world.add_what_pods_are_made_with(held)
+        workload = meant[0] if meant[0].claims else meant[0]._replace(kind="PodTemplate")
+        batch = Batch(workload, world, namespace, usual)
+        for thing in batch.objects(0):
+            world.add(thing)
+        pod = batch.pod(0)
+        notes += [*batch.notes, *quota_notes([batch], world, 1)]
+        unreadable = [warning for warning in pod.shape.warnings if "not a quantity" in warning]
+        if unreadable:
+            raise ObjectError("\n".join(unreadable))
+        if meant[0].pod["spec"].get("nodeName"):
+            node = meant[0].pod["spec"]["nodeName"]
+            notes.append(f"spec.nodeName {node} was left out: a pod that has one is not scheduled")
+    placed = world.placed.get(pod.key)
+    if placed is not None:
+        world.take(placed)
+    alone = len(held) == 1 and file != STDIN and meant[0].kind in KINDS
+    written = _written(file, meant[0], world, namespace, usual) if alone else None
+    return Asked(replace(pod, node_name=""), placed.node_name if placed else None, written)
+
+
+def _written(file: str, workload: Workload, world: World, namespace: str | None, usual: str) -> Written:
+    """The pod as it stands in a file."""
+
+    def whole(pod: Mapping[str, Any]) -> dict[str, Any]:
+        return manifest.completed(workload.made(pod, 0), namespace, usual, world.admission, [])
+
+    def create(pod: Mapping[str, Any]) -> Modelled:
+        made = whole(pod)
+        if wrong := world.admission.wrong(made) - before:
+            raise ObjectError(f"the API server refuses it: {min(wrong)}")
+        return world.decode(made)
+
+    now = whole(workload.pod)
+    before = world.admission.wrong(now)
+
+    steps = path_of(workload.kind).split(".") if workload.kind != "Pod" else []
+    return Written(workload.pod, create, create, now, file, "".join(f"/{step}" for step in (*steps, "spec")))
+
+
+def _keys(world: World) -> list[str]:
+    return sorted((*world.waiting, *world.placed, *world.finished))
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
+
 
 app = typer.Typer(add_completion=False)
 
@@ -91,8 +338,6 @@ def explain(
     0 when none waits; of a pod group, when enough of its pods find a node.
     """
     if cases is not None:
-        from podberth.cli.cases import print_cases
-
         return print_cases(cases)
     about = None if pod is None else subject(pod)
     group = about if isinstance(about, Group) else None
@@ -131,7 +376,7 @@ def explain(
         notes += note(pods, there)
         found = pending(pods, there, frameworks, running(there.placed.values()), notes=notes)
         found.notes.extend([] if pods else why_none(there, inside, of, selector))
-        print_pending(found, output, everything=everything)
+        as_asked(found, output, lambda: report.pending_page(found), lambda: report.PendingTable(found, everything))
         return FOUND if pods else 0
     if group is not None or (file is not None and pod is None and holds_group(held)):
         if file is not None:
@@ -164,7 +409,7 @@ def explain(
         notes += kept_from(asked.priority, asked.scheduling_group, there.cluster)
     known = None
     if node is not None and wanted_by(asked, framework) is not None:
-        from podberth.cli.history import past
+        from podberth.cli.evictor import past
 
         known, problems = past(
             there,
@@ -190,7 +435,9 @@ def explain(
         written=written,
         unheld=unheld(asked, there),
     )
-    _print(answer, output, everything=everything)
+    as_asked(
+        answer, output, lambda: report.explanation_page(answer), lambda: report.ExplanationTable(answer, everything)
+    )
     return 0 if answer.outcome == FITS else FOUND
 
 
@@ -213,32 +460,3 @@ def _view(
         meant = f"; did you mean {near}{too}?" if near else f": known are {', '.join(sorted(instead))}"
         notes.append(f"no pod here was placed by {name}, which is no profile of this configuration{meant}")
     return framework, instead
-
-
-def _print(answer: Explanation, output: PageOutput, *, everything: bool) -> None:
-    match output:
-        case PageOutput.JSON | PageOutput.YAML:
-            as_data(answer, output)
-        case PageOutput.HTML:
-            from podberth.explain.report.pages import explanation_page
-
-            sys.stdout.write(explanation_page(answer))
-        case PageOutput.TABLE:
-            from podberth.explain.report.tables import ExplanationTable
-
-            as_table(ExplanationTable(answer, everything))
-
-
-def print_pending(answer: Pending, output: PageOutput, *, everything: bool) -> None:
-    """Print why several pods wait."""
-    match output:
-        case PageOutput.JSON | PageOutput.YAML:
-            as_data(answer, output)
-        case PageOutput.HTML:
-            from podberth.explain.report.pages import pending_page
-
-            sys.stdout.write(pending_page(answer))
-        case PageOutput.TABLE:
-            from podberth.explain.report.cluster import PendingTable
-
-            as_table(PendingTable(answer, everything))

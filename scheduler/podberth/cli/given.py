@@ -1,4 +1,4 @@
-"""What explain, simulate and capacity are given: a configuration, a cluster and files.
+"""Reads what explain, simulate and capacity are given: a configuration, a cluster and files.
 
 All that is wrong with any of them is told at once. A live cluster is only asked once the rest is right.
 """

@@ -1,16 +1,16 @@
 """`berth explain podgroup/NAME`: which pod group of a cluster or a file is meant, and what is printed of it."""
 
-import sys
 from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from podberth.cli.errors import FOUND, InputError, about
 from podberth.cli.inputs import named
-from podberth.cli.output import PageOutput, as_data, as_table
+from podberth.cli.output import PageOutput, as_asked
 from podberth.cli.subject import Group
+from podberth.explain import report
 from podberth.explain.doubts import lack
-from podberth.explain.gangs.answer import GOOD, UNSCHEDULABLE, GroupExplanation
+from podberth.explain.gangs.answer import GOOD, UNSCHEDULABLE
 from podberth.explain.gangs.explain import attempted, explain_group, in_short
 from podberth.explain.gangs.gang import Gang, gang_of
 from podberth.explain.objects import manifest
@@ -153,22 +153,8 @@ def explain_and_print(
         answer = replace(answer, notes=[*answer.notes, more] if more else answer.notes)
     if from_file:
         answer = replace(answer, remedies=[replace(remedy, commands=[]) for remedy in answer.remedies])
-    _print(answer, output, everything=everything)
+    as_asked(answer, output, lambda: report.group_page(answer), lambda: report.GroupTable(answer, everything))
     return 0 if answer.outcome in GOOD else FOUND
-
-
-def _print(answer: GroupExplanation, output: PageOutput, *, everything: bool) -> None:
-    match output:
-        case PageOutput.JSON | PageOutput.YAML:
-            as_data(answer, output)
-        case PageOutput.HTML:
-            from podberth.explain.report.pages import group_page
-
-            sys.stdout.write(group_page(answer))
-        case PageOutput.TABLE:
-            from podberth.explain.report.group import GroupTable
-
-            as_table(GroupTable(answer, everything))
 
 
 def _list(keys: Iterable[GroupKey]) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 GZIP = b"\x1f\x8b"
-"""What packed files begin with."""
+"""The bytes that packed files begin with."""
 _ELSEWHERE = ("http://", "https://")
 _taken: list[TextIO] = []
 """The standard input that somebody has read."""
@@ -169,7 +169,7 @@ def judged(path: str, *, comparing: bool = False) -> list[Document]:
 
     Raises InputError with a line for everything that it would refuse.
     """
-    from podberth.explain.judging import judge  # dumps are not judged
+    from podberth.explain.judging.judge import judge  # dumps are not judged
 
     faults = Faults()
     held = documents_of(path, faults)

@@ -26,7 +26,7 @@ LIMIT_RANGES = Resource("", "v1", "limitranges", True, "LimitRange")
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", True, "ResourceQuota")
 _NEEDED = (NODES, PODS)
 _FOR_NEW_PODS = (PRIORITY_CLASSES, RUNTIME_CLASSES, LIMIT_RANGES, RESOURCE_QUOTAS, RESOURCE_CLAIM_TEMPLATES)
-"""What only pods from a file need: of others the API server knows the priority, and their claims are made."""
+"""Kinds that only pods from a file need: of others the API server knows the priority, and their claims are made."""
 _WANTED = (*(each for each in WATCHED if each.called in KINDS and each not in _NEEDED), *_FOR_NEW_PODS)
 _OFTEN_ABSENT = (*DEVICES, RESOURCE_CLAIM_TEMPLATES, *GROUPS)
 _PAGE = 500

@@ -14,7 +14,7 @@ def entry() -> None:
 
 
 def complete() -> None:
-    """What kubectl runs to complete `kubectl berth`."""
+    """The program that kubectl runs to complete `kubectl berth`."""
     sys.exit(run(["__complete", *sys.argv[1:]]))
 
 
@@ -30,7 +30,7 @@ def run(arguments: list[str], program: str = "berth") -> int:
 
     def invoke() -> int | None:
         if arguments[:1] == ["__complete"]:
-            from podberth.cli.candidates import lines
+            from podberth.cli.completion import lines
 
             print("\n".join(lines(arguments[1:])))
             return 0
@@ -46,8 +46,7 @@ def run(arguments: list[str], program: str = "berth") -> int:
                 return ended
         import typer
 
-        from podberth.cli.commands import app
-        from podberth.cli.help_words import explain_values
+        from podberth.cli.commands import app, explain_values
 
         command = explain_values(typer.main.get_command(app))
         with command.make_context(program, arguments or ["--help"]) as context:

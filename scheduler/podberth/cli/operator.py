@@ -5,9 +5,9 @@ import json
 from typing import Annotated, Any
 
 from podberth.cli import services
-from podberth.cli.declared import Option
 from podberth.cli.errors import FOUND, misused
 from podberth.cli.output import Output, as_data
+from podberth.cli.plain import Option
 
 
 def operator(

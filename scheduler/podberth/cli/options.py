@@ -9,7 +9,7 @@ from podberth.cli.errors import InputError
 from podberth.cli.output import PageOutput
 
 if TYPE_CHECKING:
-    from podberth.apiserver.selectors import Matches
+    from podberth.apiserver.rules.selectors import Matches
 
 NO_LIMIT = 86_400.0
 _SHOWN, _LONGEST_NAMESPACE = 80, 63
@@ -61,8 +61,8 @@ def selector(text: str | None) -> str | None:
 
 def labels(text: str) -> "Matches":
     """Return what a selector says of labels. Raises InputError."""
-    from podberth.apiserver.selectors import parse_labels
-    from podberth.apiserver.status import StatusError
+    from podberth.apiserver.rules.selectors import parse_labels
+    from podberth.apiserver.rules.status import StatusError
 
     try:
         matches = parse_labels(text)

@@ -115,6 +115,17 @@ def yaml_of(document: Any, width: int = 80) -> str:
     return str(yaml.dump(document, Dumper=Plain, sort_keys=False, allow_unicode=True, width=width))
 
 
+def as_asked(answer: Any, output: PageOutput, page: "Callable[[], str]", table: "Callable[[], RenderableType]") -> None:
+    """Print an answer in the form that was asked for; only what draws that form is called, and imported."""
+    match output:
+        case PageOutput.JSON | PageOutput.YAML:
+            as_data(answer, output)
+        case PageOutput.HTML:
+            sys.stdout.write(page())
+        case PageOutput.TABLE:
+            as_table(table())
+
+
 def as_table(table: "RenderableType") -> None:
     """Print what rich draws, as wide as the terminal, and without blanks at the ends of lines."""
     from podberth.explain.report.tables import Visible, console_for

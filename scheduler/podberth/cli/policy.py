@@ -1,27 +1,27 @@
 """`berth policy`: try policies on objects, and find what is wrong with them; a cluster is at most read."""
 
 import sys
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from podberth.cli import policy_options as shared
+from podberth.cli import options, services
 from podberth.cli import policy_output as out
-from podberth.cli import services
-from podberth.cli.declared import typed
 from podberth.cli.errors import FOUND, WRONG, Faults, InputError, complain
 from podberth.cli.inputs import lines, named
 from podberth.cli.options import RequestTimeout, seconds
-from podberth.cli.output import Output, as_data, as_json
-from podberth.cli.policy_compile import compile_policies
+from podberth.cli.output import DataOutput, Output, as_data, as_json, yaml_of
+from podberth.cli.plain import typed
 from podberth.cli.policy_inputs import (
     accepted,
     all_objects,
     given_options,
     one_object,
     owner_document,
+    owner_selector,
     policy_documents,
     read_policies,
     run_tests,
@@ -30,12 +30,150 @@ from podberth.cli.policy_inputs import (
 from podberth.explain.report.wording import printable
 from podberth.model.mistakes import misfit
 from podberth.model.selectors import Requirement
-from podberth.policy import cases, impact, options, owners, withheld
+from podberth.policy import cases, impact, keys, owners, withheld
 from podberth.policy.analyse import analyse
+from podberth.policy.exempt import NAMESPACES
 from podberth.policy.findings import Finding
+from podberth.policy.native.compile import Compiled, compile_namespace
 from podberth.policy.objects import namespace as namespace_in
+from podberth.policy.options import Options
+from podberth.policy.options import parse as options_of
 from podberth.policy.parse import PolicyError, parse
+from podberth.policy.powers import Reserved
 from podberth.policy.spec import Policies, Policy
+
+Namespace = Annotated[
+    str | None,
+    typer.Option(
+        "-n",
+        "--namespace",
+        help="Look at this namespace only: what is in it, and what names no namespace in its file.",
+        callback=options.namespace,
+    ),
+]
+OwnNamespace = Annotated[
+    str, typer.Option("--own-namespace", help="The namespace that Berth runs in; no policy applies there.")
+]
+Live = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--profile",
+        help="A schedulerName that is served; policies that send pods elsewhere are reported. May be repeated.",
+    ),
+]
+Owner = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--owner-selector",
+        help='A label selector by which a controller finds its pods: {"matchLabels": …}; may be repeated.',
+    ),
+]
+
+
+def chosen(
+    namespace: str | None,
+    own_namespace: str,
+    live: list[str] | None,
+    owner: list[str] | None,
+    allowed: list[str] | None,
+    reserved: list[str] | None,
+    reserve_known: bool,
+) -> Options:
+    """Return what these options come to. Raises InputError."""
+    return Options(
+        namespace=namespace or "",
+        own_namespace=own_namespace,
+        allowed_prefixes=tuple(allowed or ()),
+        live_schedulers=frozenset(live) if live else None,
+        owner_selectors=tuple(owner_selector(text) for text in owner or ()),
+        reserved_prefixes=tuple(prefix.lower() for prefix in reserved or ()),
+        reserve_known=reserve_known,
+    )
+
+
+LONGEST_RELEASE = 53
+"""Characters, as Helm has it."""
+
+
+def compile_policies(
+    files: Annotated[
+        list[str],
+        typer.Option("-f", "--filename", help="Files or directories of MetadataPolicies; - is standard input."),
+    ],
+    namespace: Annotated[
+        str | None,
+        typer.Option("-n", "--namespace", help="The namespace of policies that name none.", callback=options.namespace),
+    ] = None,
+    release: Annotated[
+        str, typer.Option(help="The release of Berth whose objects these are; their names begin with it.")
+    ] = "berth",
+    allow_prefix: services.Allowed = None,
+    reserve_prefix: services.ReservedToo = None,
+    reserve_known: services.ReserveKnown = True,
+    stamp: services.Stamp = True,
+    output: Annotated[DataOutput, typer.Option("-o", "--output", help="The form of the objects.")] = DataOutput.YAML,
+) -> int:
+    """Write policies as the API server's own admission policies (Kubernetes 1.36 and newer), which need no webhook.
+
+    Nothing is read from a cluster or written to it: `kubectl apply -f -` takes what this prints. Policies that only the
+    webhook can enforce are named on stderr with the reason, and the exit code is 1.
+    """
+    if not keys.is_subdomain(release) or len(release) > LONGEST_RELEASE:
+        raise InputError(
+            f"--release: {release[:60]}: expected a name of at most {LONGEST_RELEASE} small letters, digits, - and ."
+        )
+    allowed = tuple(allow_prefix or ())
+    reserved = Reserved(reserve_known, tuple(prefix.lower() for prefix in reserve_prefix or ()), allowed)
+    compiled = [
+        (place, compile_namespace(here, place, release, reserved, stamp=stamp))
+        for place, here in _by_namespace(read_policies(files, allowed), namespace)
+    ]
+    objects = [one for _, found in compiled for one in found.objects]
+    if output is DataOutput.JSON:
+        as_data({"apiVersion": "v1", "kind": "List", "items": objects}, output)
+    else:
+        for _, found in compiled:
+            sys.stdout.writelines(_documents(found))
+    stays = [(place, one) for place, found in compiled for one in found.webhook]
+    for place, one in stays:
+        reason = printable(one.reason)
+        print(f"berth: MetadataPolicy {place}/{one.policy} needs the webhook: {reason}", file=sys.stderr)
+    return FOUND if stays else 0
+
+
+def _by_namespace(policies: Policies, default: str | None) -> Iterator[tuple[str, Policies]]:
+    """Policies of each namespace; those that name none are the default's."""
+    found: dict[str, list[Any]] = {}
+    for policy in policies.policies:
+        place = policy.namespace or default
+        if not place:
+            raise InputError(f"MetadataPolicy {policy.name}: metadata.namespace: absent: give it with -n NAMESPACE")
+        if place in NAMESPACES:
+            raise InputError(f"MetadataPolicy {policy.name}: namespace {place}: no policy applies there")
+        found.setdefault(place, []).append(policy)
+    for place, held in sorted(found.items()):
+        names = [policy.name for policy in held]
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"MetadataPolicy {name}: namespace {place}: is there twice: expected each name once")
+        yield place, Policies(held)
+
+
+def _documents(compiled: Compiled) -> Iterator[str]:
+    """Each object as a document, with a comment above each expression that a rule became."""
+    for one in compiled.objects:
+        yield "---\n"
+        for line in yaml_of(one, width=1_000_000).splitlines():
+            indent = line[: len(line) - len(line.lstrip())]
+            for comment in _comment(line, compiled.comments).splitlines():
+                yield f"{indent}# {printable(comment)}\n"
+            yield f"{line}\n"
+
+
+def _comment(line: str, comments: Mapping[str, str]) -> str:
+    before, name_is, name = line.partition("- name: ")
+    return comments.get(name, "") if name_is and not before.strip() else ""
+
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Try MetadataPolicies on objects, and find mistakes in them."
@@ -56,10 +194,10 @@ def evaluate(
     old: Annotated[
         str | None, typer.Option(help="The object before an update. Without it, the object is created.")
     ] = None,
-    namespace: shared.Namespace = None,
-    scheduler: shared.Live = None,
-    owner: shared.Owner = None,
-    own_namespace: shared.OwnNamespace = "",
+    namespace: Namespace = None,
+    scheduler: Live = None,
+    owner: Owner = None,
+    own_namespace: OwnNamespace = "",
     allow_prefix: services.Allowed = None,
     reserve_prefix: services.ReservedToo = None,
     reserve_known: services.ReserveKnown = True,
@@ -87,7 +225,7 @@ def evaluate(
     }
     given = given_options(more, flags) | ({} if reserve_known else {"reserveKnown": False})
     faults = Faults()
-    held = accepted(policies, faults, options.parse(given).allowed_prefixes)
+    held = accepted(policies, faults, options_of(given).allowed_prefixes)
     objects: list[Any] = []
     for path in (file,) if old is None else (file, old):
         with faults.noting():
@@ -111,9 +249,9 @@ def evaluate(
 @typed
 def lint(
     files: Annotated[list[str], typer.Argument(help="Files or directories of MetadataPolicies.")],
-    namespace: shared.Namespace = None,
-    scheduler: shared.Live = None,
-    owner: shared.Owner = None,
+    namespace: Namespace = None,
+    scheduler: Live = None,
+    owner: Owner = None,
     allow_prefix: services.Allowed = None,
     reserve_prefix: services.ReservedToo = None,
     reserve_known: services.ReserveKnown = True,
@@ -141,7 +279,7 @@ def lint(
             with faults.noting():
                 raise InputError(finding.message)
     faults.tell()
-    given = shared.chosen(namespace, "", scheduler, owner, allow_prefix, reserve_prefix, reserve_known)
+    given = chosen(namespace, "", scheduler, owner, allow_prefix, reserve_prefix, reserve_known)
     ask = partial(analyse, owner_selectors=given.owner_selectors, live_schedulers=given.live_schedulers)
     for group in _groups(sound):
         findings += withheld.over(group)
@@ -167,7 +305,7 @@ def preview(
             "repeated."
         ),
     ] = None,
-    namespace: shared.Namespace = None,
+    namespace: Namespace = None,
     kind: Annotated[
         list[str] | None,
         typer.Option(
@@ -177,9 +315,9 @@ def preview(
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file of the live cluster.")] = None,
     context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
     timeout: RequestTimeout = "30s",
-    scheduler: shared.Live = None,
-    owner: shared.Owner = None,
-    own_namespace: shared.OwnNamespace = "",
+    scheduler: Live = None,
+    owner: Owner = None,
+    own_namespace: OwnNamespace = "",
     allow_prefix: services.Allowed = None,
     reserve_prefix: services.ReservedToo = None,
     reserve_known: services.ReserveKnown = True,
@@ -190,7 +328,7 @@ def preview(
     A live cluster is only read. Kinds that can't be listed there are named on stderr and left out. Exit code 1 when an
     object would be rejected, or an owner would not find what it makes.
     """
-    settings = shared.chosen(namespace, own_namespace, scheduler, owner, allow_prefix, reserve_prefix, reserve_known)
+    settings = chosen(namespace, own_namespace, scheduler, owner, allow_prefix, reserve_prefix, reserve_known)
     allowed = settings.allowed_prefixes
     if cluster:
         if not policies or kubeconfig or context or kind:
@@ -203,7 +341,7 @@ def preview(
             Policies(held).of(namespace or ""), found, settings, filter(None, map(owners.read, found))
         )
     else:
-        from podberth.cli.policy_live import cluster_impact
+        from podberth.cli.policy_inputs import cluster_impact
 
         result = cluster_impact(
             read_policies(policies, allowed).of(namespace or "") if policies else None,

@@ -1,4 +1,4 @@
-"""What `berth policy` prints: tables for people, JSON for machines."""
+"""Prints the answers of `berth policy`: tables for people, JSON for machines."""
 
 import sys
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def verdict(got: dict[str, Any]) -> None:
 
 
 def findings(found: Sequence[Finding], policies: int) -> None:
-    """What lint found: one row each, and the example object below."""
+    """Print what lint found: one row each, and the example object below."""
     if not found:
         print(f"{_policies(policies)}, nothing found")
         return

@@ -4,7 +4,7 @@ import gc
 from typing import Annotated
 
 from podberth.cli import services
-from podberth.cli.declared import Option
+from podberth.cli.plain import Option
 
 QUIET = (50_000, 20, 20)
 """Thresholds of the garbage collector, from the first import on."""

@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from podberth.cli.declared import Option
 from podberth.cli.errors import misused
+from podberth.cli.plain import Option
 from podberth.service import log
 
 if TYPE_CHECKING:

@@ -1,28 +1,336 @@
 """`berth shadow`: how Berth would have decided what another scheduler decides."""
 
 import asyncio
+import gzip
 import re
+import signal
 import sys
 import time
-from collections.abc import Iterable
-from typing import Annotated
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from io import BufferedReader, RawIOBase
+from itertools import count
+from pathlib import Path
+from typing import Annotated, BinaryIO, cast
 
 import msgspec
 import typer
+from msgspec import Raw
 from msgspec.structs import replace
 
+from podberth.cli import live
 from podberth.cli.errors import FOUND, InputError, complain
 from podberth.cli.given import unfetched
-from podberth.cli.inputs import profiles
+from podberth.cli.inputs import GZIP, MOST_LINES, STDIN, named, opened, profiles, standard_input
 from podberth.cli.options import ConfigFile, Context, Kubeconfig, RequestTimeout, SchedulerName, seconds
-from podberth.cli.output import Output, as_json, replaceable, yaml_of
+from podberth.cli.output import Output, as_json, private, replaceable, yaml_of
 from podberth.explain.judging.schema import shown
+from podberth.explain.objects.documents import ObjectError
+from podberth.explain.objects.dump import Masks
 from podberth.explain.shadow.answer import Compared, Summary
-from podberth.explain.shadow.record import Change
+from podberth.explain.shadow.record import Change, Recording, first_line, line_of, masked, objects_of, read_first
+from podberth.explain.shadow.record import read_line as change_of
 from podberth.explain.shadow.shadow import Shadow
 from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
+from podberth.kube.client import Client
+from podberth.kube.connection import Connection
+from podberth.kube.errors import ApiError
+from podberth.kube.objects import Change as Changed
+from podberth.kube.objects import Deleted, Partial, partial
+from podberth.kube.reflector import Reflector
+from podberth.kube.resources import DEVICES, GROUPS, NODES, PODS, SCHEDULING, Resource
 from podberth.model.kinds import Decoder
+
+_LONGEST = 16 << 20
+"""Bytes of a line. An object of the API has a tenth of that."""
+_NOTHING = "nothing was written: the cluster was not listed"
+
+
+class Recorder:
+    """Writes what is seen, without what no decision reads.
+
+    It goes to a file beside the one that is asked for, and takes its place at the end if the cluster was listed: so an
+    older recording is there until there is a newer one. Masks sort as the names do and so are known at the end; then
+    all is written a second time. Only their owner may read these files.
+    """
+
+    def __init__(self, path: str, of: str, began: float, *, mask: bool) -> None:
+        self._path = path
+        self._of = of
+        self._began = began
+        self._mask = mask
+        self._packed = path.endswith(".gz")
+        self._listed = False
+        self.lines = 0
+        with _told(path):
+            self._target = replaceable(path)
+            self._seen = f"{self._target}.{'unmasked' if mask else 'part'}"
+            self._file = _opened(self._seen, packed=self._packed)
+            self._file.write(first_line(of, began, masked=False) + b"\n")
+
+    def write(self, change: Change) -> None:
+        """One more change; what can't be read is left out, as it is of the comparison. Raises InputError."""
+        with suppress(ObjectError), _told(self._path):
+            line = line_of(change)
+            self._listed, listed = False, self._listed or change.synced
+            self._file.write(line + b"\n")
+            self._listed = listed
+            self.lines += 1
+
+    def close(self) -> None:
+        """Finish the file. Raises InputError."""
+        written = [self._seen]
+        try:
+            with _told(self._path):
+                self._file.close()
+                if self._listed and self._mask:
+                    written.append(f"{self._target}.part")
+                    self._write_masked(written[-1])
+                if self._listed:
+                    Path(written[-1]).replace(self._target)
+        finally:
+            for each in written:
+                Path(each).unlink(missing_ok=True)
+        complain([f"{self._path}: {f'{self.lines:,} changes' if self._listed else _NOTHING}"])
+
+    def _write_masked(self, path: str) -> None:
+        masks = Masks(objects_of(line) for line in self._lines())
+        with _opened(path, packed=self._packed) as file:
+            file.write(first_line(self._of, self._began, masked=True) + b"\n")
+            for line in self._lines():
+                file.write(masked(line, masks.masked, masks.text) + b"\n")
+
+    def _lines(self) -> Iterator[bytes]:
+        """The lines after the first."""
+        with Path(self._seen).open("rb") as file:
+            lines = _all_lines(file, self._path)
+            next(lines, None)
+            yield from lines
+
+
+def recording(path: str) -> tuple[Recording, Iterator[Change]]:
+    """Return what a file says of itself, and its changes as they are read; - is standard input.
+    Both raise InputError.
+    """
+    with _told(named(path)):
+        lines = _all_lines(standard_input() if path == STDIN else opened(path), named(path))
+        try:
+            about = read_first(next(lines, b""))
+        except ObjectError as error:
+            raise InputError(f"{named(path)}: {error}") from None
+    return about, _changes(named(path), lines)
+
+
+def _changes(path: str, lines: Iterator[bytes]) -> Iterator[Change]:
+    for number, line in enumerate(lines, start=2):
+        try:
+            yield change_of(line)
+        except ObjectError as error:
+            raise InputError(f"{path}: line {number}: {error}") from None
+
+
+def _all_lines(raw: BinaryIO, path: str) -> Iterator[bytes]:
+    """Lines without their ends, unpacked if they are packed. `path`: in messages. Raises InputError."""
+    buffered = _Counted(cast(RawIOBase, raw))
+    packed = path.endswith(".gz") or buffered.peek(len(GZIP)).startswith(GZIP)
+    try:
+        with buffered, cast(BinaryIO, gzip.open(buffered)) if packed else buffered as file:
+            first = True
+            for number in count():
+                line = file.readline(_LONGEST)
+                if not line:
+                    return
+                if packed and number > MOST_LINES and number > buffered.taken:
+                    raise InputError(f"{path}: unpacks to more than {MOST_LINES:,} lines, of less than a byte each")
+                if not (first or line.endswith(b"\n")):
+                    raise InputError(f"{path}: ends within a line: the recording was cut off")
+                first = False
+                yield line.removesuffix(b"\n")
+    except (EOFError, zlib.error):
+        raise InputError(f"{path}: the recording was cut off, or is damaged") from None
+    except gzip.BadGzipFile as error:
+        raise InputError(f"{path}: expected a gzip file: {error}") from None
+
+
+class _Counted(BufferedReader):
+    """Counts the bytes that were read."""
+
+    taken = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        found = super().read(size)
+        self.taken += len(found)
+        return found
+
+
+class _Packed(gzip.GzipFile):
+    """Closes its file too, so that a full disk is told."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(fileobj=file, mode="wb", compresslevel=6)
+        self._packed = file
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self._packed.close()
+
+
+def _opened(path: str, *, packed: bool) -> BinaryIO:
+    """A file for its owner alone: it holds what the owner may see of a cluster. Raises OSError, InputError."""
+    file = private(path)
+    return cast(BinaryIO, _Packed(file)) if packed else file
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Have an OSError about a file be one line that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: {(error.strerror or str(error) or type(error).__name__).lower()}") from None
+
+
+FOLLOWED = (*SCHEDULING, *DEVICES, *GROUPS)
+"""The kinds that are listed and watched."""
+_NEEDED = (NODES, PODS)
+_OFTEN_ABSENT = (*DEVICES, *GROUPS)
+_LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
+_NO_SUCH_KIND = 404
+_TICK_SECONDS = 0.5
+
+
+class _Item(Partial):
+    """An object's bytes, with what list and watch read of it."""
+
+    raw: Raw = Raw()
+
+
+def _item(raw: Raw) -> _Item:
+    return _Item(partial.decode(raw).metadata, raw)
+
+
+class Following:
+    """Follows a cluster until told to stop. `receive` gets each change, `tick` the time now and then."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        receive: Callable[[Change], None],
+        tick: Callable[[float], None],
+        *,
+        timeout: float,
+    ) -> None:
+        """`timeout`: seconds until nodes and pods have to be listed."""
+        self._connection = connection
+        self._receive = receive
+        self._tick = tick
+        self._timeout = timeout
+        self._started = 0.0
+        self._stopping = asyncio.Event()
+        self._reflectors: list[Reflector[_Item]] = []
+
+    def stop(self) -> None:
+        """End `run`."""
+        self._stopping.set()
+
+    async def run(self, seconds: float | None) -> None:
+        """Follow until stopped, interrupted, or, once everything is listed, for so many seconds.
+
+        Raises InputError if nodes and pods can't be listed.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(RuntimeError, ValueError):  # not in the main thread: whoever started it stops it
+                loop.add_signal_handler(number, self.stop)
+        self._started = time.monotonic()
+        async with Client(self._connection) as client:
+            self._reflectors = [self._reflector(client, resource) for resource in FOLLOWED]
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    running = [tasks.create_task(each.run()) for each in self._reflectors]
+                    wrong = await self._sync()
+                    if wrong is None:
+                        await self._go_on(None if seconds is None else time.monotonic() + seconds)
+                    for task in running:
+                        task.cancel()
+            except ExceptionGroup as group:
+                # What `receive` raises ends it: the reader of standard output is gone, or the disk is full.
+                raise group.exceptions[0] from None
+        if wrong is not None:
+            raise InputError(wrong)
+
+    def _reflector(self, client: Client, resource: Resource) -> Reflector[_Item]:
+        return Reflector(
+            client,
+            resource,
+            _item,
+            lambda changes, listed: self._deliver(resource, changes, listed=listed),
+            field_selector=_LIVE_PODS if resource is PODS else "",
+            on_refused=self._refused,
+        )
+
+    def _deliver(self, resource: Resource, changes: list[Changed[_Item]], *, listed: bool) -> None:
+        at = time.monotonic() - self._started
+        for change in changes:
+            if self._stopping.is_set():
+                return
+            if isinstance(change, Deleted):
+                gone = (change.namespace, change.name, change.uid)
+                self._receive(Change(at=at, kind=resource.called, gone=gone, listed=listed))
+            else:
+                self._receive(Change(at=at, kind=resource.called, object=change.object.raw, listed=listed))
+
+    def _refused(self, resource: Resource, error: ApiError | None) -> None:
+        absent = error is not None and error.status == _NO_SUCH_KIND and resource in _OFTEN_ABSENT
+        if error is not None and resource not in _NEEDED and not absent:
+            complain([f"can't follow {resource.plural}: {error}; left out"])
+
+    async def _sync(self) -> str | None:
+        """Wait for the first lists; what is wrong if they do not come."""
+        host, until = self._connection.host, time.monotonic() + self._timeout
+        silent: float | None = time.monotonic() + live.SILENCE
+        while not self._stopping.is_set():
+            missing = [each for each in self._reflectors if not each.has_synced]
+            refused = next((each for each in missing if each.refused is not None and each.resource in _NEEDED), None)
+            if refused is not None:
+                return f"can't follow {refused.resource.plural} of {host}: {refused.refused}"
+            left = [each for each in missing if each.refused is None]
+            if not left:
+                self._receive(Change(at=time.monotonic() - self._started, synced=True))
+                return None
+            if silent is not None and time.monotonic() > silent and len(left) == len(self._reflectors):
+                silent = None
+                complain([live.not_answered(host, self._timeout)])
+            if time.monotonic() > until:
+                why = next((str(each.last_error) for each in left if each.last_error is not None), "no answer")
+                return f"can't list {left[0].resource.plural} of {host}: {why}"
+            await self._nap(0.02)
+        return None
+
+    async def _go_on(self, until: float | None) -> None:
+        errors = 0
+        told = False
+        while not self._stopping.is_set():
+            left = _TICK_SECONDS if until is None else min(until - time.monotonic(), _TICK_SECONDS)
+            if left <= 0:
+                return
+            await self._nap(left)
+            self._tick(time.monotonic() - self._started)
+            failing = [each for each in self._reflectors if each.refused is None and each.last_error is not None]
+            now = sum(each.counts.errors for each in failing)
+            if now > errors and not told:
+                told = True
+                complain([f"a watch of {self._connection.host} failed, trying again: {failing[0].last_error}"])
+            errors = now
+
+    async def _nap(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+
 
 app = typer.Typer(add_completion=False)
 DEFAULT = "default-scheduler"
@@ -82,8 +390,6 @@ def shadow(
     if record is not None:
         replaceable(record)
     if recorded is not None:
-        from podberth.cli.recording import recording
-
         first, changes = recording(recorded)
         of = of or first.of or DEFAULT
         framework, decoder, _ = _profile(config, scheduler, of)
@@ -142,8 +448,6 @@ def _follow(
     where: tuple[str | None, str | None, float],
     output: Output,
 ) -> int:
-    from podberth.cli.following import Following
-    from podberth.cli.recording import Recorder
     from podberth.kube.kubeconfig import connect
 
     kubeconfig, context, timeout = where

@@ -1,7 +1,6 @@
 """`berth simulate`: what would happen, on a cluster or a trace."""
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +9,7 @@ import typer
 from msgspec.structs import replace
 
 from podberth.cli import options
-from podberth.cli.arriving import Asked
-from podberth.cli.errors import FOUND, Faults, InputError, about
+from podberth.cli.errors import FOUND, Faults, InputError, about, complain
 from podberth.cli.given import given
 from podberth.cli.inputs import content, named, profiles
 from podberth.cli.options import (
@@ -23,21 +21,104 @@ from podberth.cli.options import (
     RequestTimeout,
     SchedulerName,
     Validate,
+    labels,
 )
-from podberth.cli.output import PageOutput, as_data, as_table, progress
-from podberth.cli.removable import chosen_by, print_removable
+from podberth.cli.output import PageOutput, as_asked, progress
+from podberth.explain import report
 from podberth.explain.doubts import note
 from podberth.explain.judging.schema import shown
-from podberth.explain.objects.documents import ObjectError
+from podberth.explain.objects import manifest
+from podberth.explain.objects.controllers import KINDS
+from podberth.explain.objects.documents import Document, ObjectError
+from podberth.explain.objects.manifest import Workload, groups_made, in_groups
 from podberth.explain.objects.world import World
-from podberth.explain.simulate.outcome import Outcome
-from podberth.explain.simulate.plan import plan
-from podberth.explain.simulate.replay import Recorded, Study, study
-from podberth.explain.simulate.replay import beside as recorded
-from podberth.explain.simulate.trace import NODES_FILE, PODS_FILE, TRACE_PROFILES, read
+from podberth.explain.report.wording import count
+from podberth.explain.simulate.arrivals import Batch, batches, refuse_twins, rolled_out, still_to_come
+from podberth.explain.simulate.plan import plan, settled
+from podberth.explain.simulate.removable import removals
+from podberth.explain.simulate.trace import NODES_FILE, PODS_FILE, TRACE_PROFILES, Recorded, read, study
+from podberth.explain.simulate.trace import beside as recorded
 from podberth.explain.spelling import near_names
+from podberth.framework.runtime import Framework
+from podberth.model.kinds import Modelled
 from podberth.model.mistakes import misfit
+from podberth.model.namespaced import Namespace, SelectingObject
+from podberth.model.node import Node
 from podberth.model.pod import Pod
+
+
+def chosen_by(selector: str | None) -> Callable[[Node], bool]:
+    """Return whether a node has these labels. Raises InputError."""
+    if selector is None:
+        return lambda node: True
+    matches = labels(selector)
+    return lambda node: matches(node.labels)
+
+
+def print_removable(
+    world: World, framework: Framework, chosen: Callable[[Node], bool], where: str, output: PageOutput
+) -> int:
+    """Print which of the chosen nodes could be removed; the exit code. Raises InputError if none is chosen."""
+    if not any(chosen(node) for _, node in world.cluster.nodes.live()):
+        raise InputError(f"--selector: no node of {where} has these labels")
+    simulation, waiting = settled(world, framework)
+    found = removals(simulation.cluster, framework, chosen, only_wait={pod.uid for pod in waiting})
+    as_asked(found, output, lambda: report.removable_page(found), lambda: report.RemovableTable(found))
+    return 0 if found.removable else FOUND
+
+
+_PROBLEMS = 8
+
+
+class Asked:
+    """The things that files ask for: pods to create, and objects to add."""
+
+    def __init__(self, there: World, framework: Framework, namespace: str | None, usual: str) -> None:
+        self.batches: list[Batch] = []
+        self.added: list[Modelled] = []
+        self.not_simulated: list[str] = []
+        self.notes: list[str] = []
+        self._there = there
+        self._framework = framework
+        self._namespace = namespace
+        self._usual = usual
+
+    @property
+    def empty(self) -> bool:
+        """Return whether there is nothing of which a simulation would show anything."""
+        return not self.batches and all(isinstance(each, SelectingObject | Namespace) for each in self.added)
+
+    def add(self, file: str, held: list[Document]) -> None:
+        """Add what a file holds. Raises InputError."""
+        with about(named(file)):
+            problems = len(self._there.problems)
+            made = groups_made(held)
+            self.notes += made.notes
+            self.added += self._there.added([*held, *made.groups], self._namespace or self._usual)
+            complain([f"{named(file)}: {line}" for line in self._there.problems[problems:][:_PROBLEMS]])
+            self.not_simulated += manifest.without_pods(held)
+            left_out = manifest.made_by_others(held)
+            if left_out:
+                self.notes.append(f"{count(left_out, 'object')} of {named(file)} left out: others there make them")
+            found = self._batches(in_groups(manifest.workloads(held), made.jobs))
+            for batch in found:
+                if batch.workload.kind not in KINDS and not batch.workload.note:
+                    self.notes.append(f"{batch.owner}: counted as {count(batch.count, 'pod')}")
+            new: list[Batch] = []
+            for batch in found:
+                replaced = rolled_out(batch, self._there)
+                self.not_simulated += [replaced] if replaced else []
+                workloads, notes = still_to_come(batch, self._there)
+                self.notes += notes
+                new += [batch] if workloads == [batch.workload] else self._batches(workloads)
+            earlier, self.batches = self.batches, [*self.batches, *new]
+            refuse_twins(new, earlier, self._there)
+
+    def _batches(self, workloads: list[Workload]) -> list[Batch]:
+        return batches(
+            workloads, self._there, self._framework, self._namespace, self._usual, refused=self.not_simulated
+        )
+
 
 app = typer.Typer(add_completion=False)
 
@@ -176,7 +257,12 @@ def simulate(
         not_simulated=asked.not_simulated,
         notes=[*asked.notes, *note(_meant_pods(asked, there, drain or ()), there)],
     )
-    _print(answer, output, only_mine=only_mine)
+    as_asked(
+        answer,
+        output,
+        lambda: report.outcome_page(answer, only_mine=only_mine),
+        lambda: report.OutcomeTable(answer, only_mine),
+    )
     return 0 if answer.good else FOUND
 
 
@@ -215,20 +301,6 @@ def _trace(
     with progress("reading the trace") as tell:
         answer = study(found, frameworks, load, fill, tell)
         more = recorded(found, others, next(iter(frameworks.values())), tell)
-    _print(replace(answer, profiles=[*more, *answer.profiles]), output)
+    answer = replace(answer, profiles=[*more, *answer.profiles])
+    as_asked(answer, output, lambda: report.study_page(answer), lambda: report.StudyTable(answer))
     return 0
-
-
-def _print(answer: Outcome | Study, output: PageOutput, *, only_mine: bool = True) -> None:
-    match output:
-        case PageOutput.JSON | PageOutput.YAML:
-            as_data(answer, output)
-        case PageOutput.HTML:
-            from podberth.explain.report.simulation_page import outcome_page, study_page
-
-            page = study_page(answer) if isinstance(answer, Study) else outcome_page(answer, only_mine=only_mine)
-            sys.stdout.write(page)
-        case PageOutput.TABLE:
-            from podberth.explain.report.simulation_tables import OutcomeTable, StudyTable
-
-            as_table(StudyTable(answer) if isinstance(answer, Study) else OutcomeTable(answer, only_mine))

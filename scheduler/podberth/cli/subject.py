@@ -1,4 +1,5 @@
-"""What the argument of a command is about: a pod, what has pods, or a pod group. As kubectl writes it: `deploy/web`."""
+"""Reads what the argument of a command is about: a pod, what has pods, or a pod group. As kubectl writes it:
+`deploy/web`."""
 
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
@@ -47,7 +48,7 @@ class PodName(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """What has pods."""
+    """An object that has pods."""
 
     kind: str
     name: str

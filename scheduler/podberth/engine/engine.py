@@ -118,7 +118,7 @@ class Engine:
             self._observers,
             self.choice.pick,
             self._nominator,
-            self._victims.remove,
+            self._victims,
         )
         self.history = History(self.queue)
         self.placement_conflicts = PlacementConflicts(self.cluster, frameworks)

@@ -41,7 +41,7 @@ _TWO_BUDGETS = "more than one PodDisruptionBudget"
 
 
 class Then(Enum):
-    """What to do next."""
+    """The next step after an answer."""
 
     LEAVE = auto()
     """Wait until the pod is gone."""
@@ -93,7 +93,8 @@ def meaning(answer: Answered, *, observe: bool) -> Meaning:
 PROOFS = 10
 """For how many pods of a node another node is looked for in one turn; the others follow, a second apart."""
 QUESTIONS = 20_000
-"""What the second observation of a node's pods may ask in one turn; a pod asks as many as its requirement has."""
+"""The questions that the second observation of a node's pods may ask in one turn; a pod asks as many as its
+requirement has."""
 _NEXT_TURN_SECONDS = 1.0
 _READ_RATE, _READ_BURST = 5.0, 20
 """Nodes that are read in a second, and at once, only so as to tell of pods that a gate holds back anyway."""

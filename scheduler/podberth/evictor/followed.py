@@ -11,7 +11,7 @@ from podberth.model.selectors import Requirement
 
 
 class Stage(StrEnum):
-    """How far a broken promise is."""
+    """The stage of a broken promise."""
 
     GRACE = "grace"
     """Seen once; may be mended."""
@@ -30,7 +30,7 @@ PATIENT = (Stage.GRACE, Stage.READING, Stage.HELD)
 
 
 class Gate(StrEnum):
-    """What only time opens, or somebody who puts labels back."""
+    """A gate that only time opens, or somebody who puts labels back."""
 
     BREAKER = "breaker"
     OWNER = "owner"
@@ -72,11 +72,11 @@ class Broken:
     tries: int = 0
     breach: str = ""
     confirmed: bool = False
-    """Whether the second observation was made since the grace began."""
+    """True if the second observation was made since the grace began."""
     closed_gate: ClosedGate | None = None
     """The gate that it is held before."""
     conflict: Conflict | None = None
-    """What another scheduler broke, as it was when it was looked at last."""
+    """The conflict that another scheduler made, as it was when it was looked at last."""
     others_read: bool = False
     """In a conflict: whether one of the other scheduler's pods was read from the API since the grace began."""
     told: set[str] = field(default_factory=set)

@@ -27,7 +27,7 @@ class Settings:
     """
 
     grace: float = 30.0
-    """How long a promise has to be broken, without a pause, before the pod may be evicted."""
+    """The time for which a promise has to be broken, without a pause, before the pod may be evicted."""
     changed_share: float = 0.1
     """The breaker opens when more than this share of the nodes break promises within `changed_window`."""
     changed_window: float = 300.0
@@ -38,13 +38,14 @@ class Settings:
     cluster_rate: float = 2.0
     cluster_burst: int = 20
     owner_backoff: float = 300.0
-    """How long the successor of an evicted pod is left alone. Doubles each time, up to `owner_backoff_most`."""
+    """The time for which the successor of an evicted pod is left alone. It doubles each time, up to
+    `owner_backoff_most`."""
     owner_backoff_most: float = OWNER_BACKOFF_MOST
     retry: float = 10.0
-    """How long to wait after a refusal, with jitter. Doubles up to `retry_most`. The server may ask for more."""
+    """The wait after a refusal, with jitter. It doubles up to `retry_most`. The server may ask for more."""
     retry_most: float = 300.0
     rest: float = 600.0
-    """How long to wait where trying again soon can't help: two budgets, or no right to evict."""
+    """The wait where trying again soon can't help: two budgets, or no right to evict."""
     bare_pods: bool = False
     """Evict pods without a controller too, which nothing creates again."""
     observe: bool = False
@@ -120,7 +121,7 @@ class Breaker:
 
 
 _ANSWER_SECONDS = 5.0
-"""How long to wait before looking again whether the API has answered an eviction."""
+"""The wait before it is looked again whether the API has answered an eviction."""
 _UNSURE_SECONDS = 300.0
 """No request is under way for so long: a pod that goes later goes for another reason."""
 

@@ -1,4 +1,4 @@
-"""What the evictor's shell tells the engine, and what the engine wants done.
+"""Messages from the evictor's shell to its engine, and the engine's instructions.
 
 Changes of the cluster come as the scheduler's own stimuli (`Put`, `Gone`).
 """

@@ -1,4 +1,4 @@
-"""What the operator is told of a broken promise, and whose turn it is: some pods a second, each namespace in its turn.
+"""Tells the operator of broken promises, in turns: some pods a second, each namespace in its turn.
 
 A mistaken relabelling holds the pods of half a cluster at once. Each of them is told of, and neither the API server
 nor what the evictor writes for the few that may go has to wait behind thousands of Events.

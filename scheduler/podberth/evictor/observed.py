@@ -1,4 +1,4 @@
-"""What the watch has shown: the cluster's columns, pods whose promise is followed, and what changed."""
+"""Keeps what the watch has shown: the cluster's columns, pods whose promise is followed, and what changed."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +32,8 @@ Slots = NDArray[np.intp]
 _FIRST = 256
 _NOBODY = -1
 LOOK = 20_000
-"""What one look may cost, a pod counting 1 and a criterion of a distinct requirement `_CRITERION`: some 20 ms."""
+"""The cost that one look may have, a pod counting 1 and a criterion of a distinct requirement `_CRITERION`: some 20
+ms."""
 _CRITERION = 10
 _NOT_DUE = -1
 
@@ -265,7 +266,7 @@ class Observed:
         self.claims = Claims(self.cluster)
         self.followed: dict[str, Followed] = {}
         self.promises = Promises(self.cluster)
-        """What the followed pods ask of their nodes."""
+        """The requirements of the followed pods."""
         self._by_profile = {name: framework.profile.required_during_execution for name, framework in frameworks.items()}
         self.conflicts = PlacementConflicts(self.cluster, frameworks, all_others=True)
         self._bare_pods = bare_pods
@@ -277,7 +278,7 @@ class Observed:
         self._unreadable: dict[str, str] = {}
         self._seen = Seen()
         self.undone = False
-        """Whether a placed pod was shown without a node since this was last set to False."""
+        """True if a placed pod was shown without a node since this was last set to False."""
 
     @property
     def has_news(self) -> bool:
@@ -310,7 +311,7 @@ class Observed:
         return None if pod.too_large is not None else wanted
 
     def mark(self, uid: str, *, broken: bool) -> None:
-        """Whether a promise counts as broken: only those that do are reported as mended."""
+        """Note whether a promise counts as broken: only those that do are reported as mended."""
         self.promises.mark(uid, broken=broken)
 
     def put(self, thing: Modelled, now: float) -> None:

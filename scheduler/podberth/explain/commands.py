@@ -11,8 +11,8 @@ from copy import deepcopy
 from shlex import quote
 from typing import Any, NamedTuple
 
-from podberth.apiserver.patch import JSON_PATCH, STRATEGIC_PATCH, apply_patch, json_patch
-from podberth.apiserver.status import StatusError
+from podberth.apiserver.rules.patch import JSON_PATCH, STRATEGIC_PATCH, apply_patch, json_patch
+from podberth.apiserver.rules.status import StatusError
 from podberth.explain import changes
 from podberth.explain.changes import Change, OnClaim, OnPod
 from podberth.explain.objects.documents import ObjectError
@@ -36,13 +36,13 @@ from podberth.model.pod import Pod
 _NUMBER = re.compile(r"\d+")
 _TEMPLATE = "/spec/template/spec"
 _OF_PODS = changes.Tolerate | changes.Ungate
-"""What may be changed of a pod that is there."""
+"""The fields that may be changed of a pod that is there."""
 _LEAVING_PODS = ("StatefulSet", "ReplicationController")
 """Kinds whose pod stays when the template changes, or may: a StatefulSet replaces no pod before others are ready."""
 
 
 class Commands(NamedTuple):
-    """What to run, and the pods that come of it: one for each template that may be the pod's; none if it stays.
+    """The commands to run, and the pods that come of it: one for each template that may be the pod's; none if it stays.
 
     `full`: what a quota says against the pod that would be created beside the one that is there; without commands then.
     """

@@ -14,11 +14,10 @@ from podberth.explain import explanation as shown
 from podberth.explain.changes import AllowPreemption, AwaitPod, MovePod, OnClaim, OnPod
 from podberth.explain.commands import commands
 from podberth.explain.doubts import counts_nobody, misspelt
-from podberth.explain.effects import SideEffects
 from podberth.explain.explanation import Explanation
 from podberth.explain.promises import Past, state_of
 from podberth.explain.rejections import Asking, Stuck, cause, goes_after, stuck_at
-from podberth.explain.remedies import remedies
+from podberth.explain.remedies import SideEffects, remedies
 from podberth.explain.trial import Trial
 from podberth.explain.written import Written
 from podberth.framework.decision import Decision, fit_error, narrowed_text

@@ -1,4 +1,4 @@
-"""What `berth explain -o json` prints: one decision with its numbers. Field names are stable; fields may be added.
+"""The answer of `berth explain -o json`: one decision with its numbers. Field names are stable; fields may be added.
 
 Amounts in `numbers` are the scheduler's integers: milli-cores for cpu, bytes for memory, counts for the rest.
 """
@@ -97,7 +97,7 @@ class Choice(Shown, frozen=True):
 
 
 class ReasonCount(Shown, frozen=True):
-    """How many nodes one reason kept out."""
+    """The number of nodes that one reason kept out."""
 
     plugin: str
     reason: str
@@ -105,7 +105,7 @@ class ReasonCount(Shown, frozen=True):
 
 
 class Limit(Shown, frozen=True):
-    """What keeps the next of several equal pods out, and on how many nodes."""
+    """A reason that keeps the next of several equal pods out, and on how many nodes it does."""
 
     reason: str
     nodes: int
@@ -122,7 +122,7 @@ class EarlyRejection(Shown, frozen=True):
 
 
 class SideEffects(Shown, frozen=True):
-    """What else a change would do, once the pod has its node; simulated, like the change itself.
+    """The other effects of a change, once the pod has its node; simulated, like the change itself.
 
     `lands`: some of the waiting pods that would get a node too, `landed` how many in all. `moved`: where pods would go
     that have to leave; null: nowhere. `loses`: waiting pods that could be placed now, and could not be any more.
@@ -156,21 +156,21 @@ class Remedy(Shown, frozen=True):
 
 
 class Preemption(Shown, frozen=True):
-    """Where pods of lower priority could be removed to make room, and which."""
+    """The node where pods of lower priority could be removed to make room, and these pods."""
 
     node: str
     victims: list[str]
 
 
 class NodeCounts(Shown, frozen=True):
-    """How many nodes there are, and can take the pod."""
+    """The numbers of nodes that there are, and that can take the pod."""
 
     total: int
     feasible: int
 
 
 class PromiseState(Shown, kw_only=True, frozen=True):
-    """What the pod asks of its node for as long as it runs, and how that stands.
+    """The promise that a pod asks of its node for as long as it runs, and how that stands.
 
     `state` is one of kept, broken, waiting (it is on no node) and unreadable; `source`: the annotation, or the profile.
     `not_before`: the time (RFC 3339) before which an evictor does not move it, null when it need not wait.

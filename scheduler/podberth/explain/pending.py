@@ -41,9 +41,9 @@ class Cause(Struct, rename="camel", frozen=True):
     example: str
     """One of the pods."""
     remedies: list[Remedy]
-    """What would free each of them, as it was tried for the example."""
+    """The changes that would free each of them, as it was tried for the example."""
     group_remedies: list[GroupRemedy] = []
-    """What would start the pod group of the example."""
+    """The changes that would start the pod group of the example."""
 
 
 class SharedChange(Struct, rename="camel", frozen=True):

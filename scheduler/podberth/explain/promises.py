@@ -93,7 +93,7 @@ class PlannedEviction(Shown, frozen=True):
 
 
 class Past:
-    """What evictors did lately, as their Events tell: whose successors are left alone, and until when.
+    """The evictions of late, as Events tell: whose successors are left alone, and until when.
 
     `now` is the moment that the `ago` of each of them goes back from. Where the Events do not say for how long, the
     settings do. `there`: UIDs of the pods that are on a node, and not on their way out.
@@ -117,7 +117,7 @@ class Past:
 
 
 class Plan(Shown, kw_only=True, frozen=True):
-    """What an evictor would do, were all grace times over and all tokens there.
+    """The evictions that an evictor would do, were all grace times over and all tokens there.
 
     `breaker_open`: more nodes break promises than may at once, so nothing would be evicted until they are put right.
     """

@@ -1,4 +1,4 @@
-"""What would free a pending pod: small changes, each tried with the whole pipeline before it is offered.
+"""Finds what would free a pending pod: small changes, each tried with the whole pipeline before it is offered.
 
 For every rejected node the plugins' fixes (`Explainer.fixes`) are put together to plans that would open it;
 the cheapest plans are tried first. A plan that the pipeline does not confirm is not shown.
@@ -6,13 +6,16 @@ the cheapest plans are tried first. A plan that the pipeline does not confirm is
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice, product
 from typing import Any
 
+from msgspec.structs import replace
+
 from podberth.cache.cluster import Cluster
+from podberth.cache.nodes import HOSTNAME
 from podberth.explain import explanation as shown
 from podberth.explain.changes import (
-    HOSTNAME,
     AddNode,
     AwaitPod,
     Change,
@@ -20,6 +23,7 @@ from podberth.explain.changes import (
     Fix,
     FreeDevices,
     GiveUpNode,
+    Label,
     MovePod,
     NameScheduler,
     OnClaim,
@@ -31,10 +35,124 @@ from podberth.explain.changes import (
 )
 from podberth.explain.plugins.volumes import where_volumes_are
 from podberth.explain.rejections import Asking, Stuck, stuck_at
-from podberth.explain.trial import Trial, applied, edited
+from podberth.explain.simulate.drain import Disruptions
+from podberth.explain.trial import Trial, applied, best, edited, placing
 from podberth.framework.explaining import Inquiry
 from podberth.framework.status import PluginError, Reason
 from podberth.model.node import Node
+from podberth.model.pod import Pod
+from podberth.plugins.node_affinity import pod_matches
+
+_KINDS = 20
+"""Kinds of equal pods that are looked at, the most frequent ones."""
+_OF_A_KIND = 50
+_NAMED = 4
+
+
+class SideEffects:
+    """Looks at the effects of several changes for the same pod. `others`: pods that wait."""
+
+    def __init__(self, asking: Asking, others: Iterable[Pod]) -> None:
+        self._asking = asking
+        self._pod = asking.inquiry.pod
+        self._cluster = asking.inquiry.cluster
+        self._framework = asking.framework
+        groups: dict[object, list[Pod]] = {}
+        for pod in others:
+            if pod.uid != self._pod.uid and not pod.gates and not pod.terminating:
+                groups.setdefault((id(pod.shape), pod.namespace, id(pod.labels), pod.priority), []).append(pod)
+        ordered = sorted(groups.values(), key=lambda group: (-len(group), group[0].key))[:_KINDS]
+        self._groups = sorted(ordered, key=lambda group: (-group[0].priority, group[0].created, group[0].key))
+        self._fit: list[bool] | None = None
+        """The groups that fit as things are."""
+
+    def of(self, changes: Sequence[Change]) -> shown.SideEffects | None:
+        """Return what these changes do; None: a plugin failed, and a note says so. The cluster is
+        as before afterwards.
+        """
+        try:
+            return self._simulated(changes)
+        except PluginError as error:
+            self._asking.failed("what the changes would do to other pods is not known", error)
+            return None
+
+    def _simulated(self, changes: Sequence[Change]) -> shown.SideEffects:
+        """Raises PluginError."""
+        if self._fit is None:
+            self._fit = [best(group[0], self._framework, self._cluster) is not None for group in self._groups]
+        holders = [pod for change in changes if isinstance(change, FreeDevices) for pod in self._holders(change)]
+        leaving = [pod for change in changes if isinstance(change, MovePod) for pod in self._there(change)] + holders
+        disruptions, refused = Disruptions(self._cluster), dict[str, str]()
+        for pod in leaving:
+            if (refusal := disruptions.refused(pod)) is not None:
+                refused[pod.key] = refusal.text
+            disruptions.leaves(pod)
+        lands: list[str] = []
+        loses: list[str] = []
+        moved: dict[str, str | None] = {}
+        with (
+            applied(self._cluster, changes),
+            self._without(holders),
+            placing(self._framework, self._cluster) as place,
+        ):
+            place.put(edited(self._pod, changes))
+            for pod in leaving:
+                moved[pod.key] = place.put(replace(pod, node_name="", nominated_node_name=""))
+            only_the_pod = all(isinstance(change, OnPod) for change in changes)
+            for group, fits in zip(self._groups, self._fit, strict=True):
+                if fits:
+                    if best(group[0], self._framework, self._cluster) is None:
+                        loses.append(group[0].key)
+                elif not only_the_pod:
+                    for pod in group[:_OF_A_KIND]:
+                        if place.put(pod) is None:
+                            break
+                        lands.append(pod.key)
+        return shown.SideEffects(
+            lands=lands[:_NAMED],
+            landed=len(lands),
+            moved=moved,
+            loses=loses[:_NAMED],
+            refused=refused,
+            unmade=[pod.key for pod in leaving if pod.owner is None],
+            relies=[pod.key for change in changes if isinstance(change, Label) for pod in self._relying(change)],
+        )
+
+    def _relying(self, change: Label) -> Iterator[Pod]:
+        """The pods of a node that ask for a label as it is now."""
+        nodes = self._cluster.nodes
+        row = nodes.live_row(change.node)
+        node = None if row is None else nodes.objects[row]
+        if row is not None and node is not None:
+            labelled = change.changed(node)
+            for pod in self._cluster.pods_on(row):
+                if pod_matches(pod, node) and not pod_matches(pod, labelled):
+                    yield pod
+
+    def _there(self, change: MovePod) -> Iterator[Pod]:
+        row = self._cluster.nodes.live_row(change.node)
+        pods = () if row is None else self._cluster.pods_on(row)
+        return (pod for pod in pods if pod.key == change.pod)
+
+    def _holders(self, change: FreeDevices) -> Iterator[Pod]:
+        """The placed pods that use a claim."""
+        namespace, _, name = change.claim.partition("/")
+        claim = self._cluster.devices.claims.get((namespace, name))
+        for uid in () if claim is None else claim.reserved_for:
+            placement = self._cluster.placement(uid)
+            if placement is not None and not placement.assumed:
+                yield placement.pod
+
+    @contextmanager
+    def _without(self, pods: Sequence[Pod]) -> Iterator[None]:
+        """The cluster without some placed pods, as long as the block lasts."""
+        for pod in pods:
+            self._cluster.drop_pod(pod.uid)
+        try:
+            yield
+        finally:
+            for pod in pods:
+                self._cluster.put_pod(pod)
 
 
 def awaited(trial: Trial, first: tuple[Change, ...]) -> tuple[AwaitPod, ...]:
@@ -97,7 +215,7 @@ _SCHEDULERS = 2
 
 Plan = tuple[Change, ...]
 _OWN = OnPod | OnClaim
-"""What the pod itself, or its claim, gives up."""
+"""Changes by which the pod itself, or its claim, gives something up."""
 
 
 def remedies(

@@ -131,7 +131,7 @@ class Trial:
         self._others = _rivals(asking.inquiry.pod, others)
         self.count = 0
         self.taken = 0
-        """How often others took what the changes make free."""
+        """The number of times that others took what the changes make free."""
         self.notes: list[str] = []
 
     def nodes(self, changes: Sequence[Change]) -> list[str]:

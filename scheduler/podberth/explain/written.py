@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from podberth.apiserver.patch import json_patch
-from podberth.apiserver.podresources import at_pod_level, overcommitted
+from podberth.apiserver.rules.patch import json_patch
+from podberth.apiserver.rules.quantity import at_pod_level, overcommitted
 from podberth.explain import changes
 from podberth.explain.changes import OnPod
 from podberth.explain.objects.admission import lets

@@ -34,7 +34,7 @@ class Call:
         self.coroutine = coroutine
         self.thread = threading.get_ident()
         self.found = ""
-        """How it blocks; empty: it does not."""
+        """The way in which it blocks; empty: it does not."""
 
     def hear(self, event: str, args: tuple[Any, ...]) -> None:
         """Something happens. Raises RuntimeError if it blocks."""

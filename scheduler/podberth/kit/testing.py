@@ -137,7 +137,7 @@ def _fields(kind: str, name: str, spec: Mapping[str, Any]) -> Object:
 
 @dataclass
 class Proof:
-    """What became of the pods that were given, before anything changed."""
+    """The outcome for the pods that were given, before anything changed."""
 
     nodes: dict[str, str] = field(default_factory=dict)
     """Pod → its node."""

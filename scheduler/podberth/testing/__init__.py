@@ -1,1 +1,1 @@
-"""What the demo and the benchmarks run against: the demo's world, and workloads."""
+"""Holds what the demo and the benchmarks run against: the demo's world, and workloads."""

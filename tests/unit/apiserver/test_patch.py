@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from podberth.apiserver.patch import PatchError, json_patch, merge, strategic
-from podberth.apiserver.status import StatusError
+from podberth.apiserver.rules.patch import PatchError, json_patch, merge, strategic
+from podberth.apiserver.rules.status import StatusError
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podberth.apiserver import quantity
+from podberth.apiserver.rules import quantity
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from podberth.apiserver.resources import Registry
-from podberth.apiserver.selectors import Selection, label_selector, parse_labels
-from podberth.apiserver.status import StatusError
+from podberth.apiserver.rules.selectors import Selection, label_selector, parse_labels
+from podberth.apiserver.rules.status import StatusError
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from podberth.apiserver import ApiServer
-from podberth.apiserver.given import GIVEN
+from podberth.apiserver.rules.strategy import GIVEN
 from podberth.app.evictor.launch import Post, lead
 from podberth.cli.main import run
 from podberth.evictor.gates import Settings

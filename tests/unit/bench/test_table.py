@@ -13,7 +13,7 @@ from bench.history import Record
 from bench.page import chart, replace_between
 from bench.run import Row
 from bench.table import costs, tables
-from podberth.testing.workloads.figures import Figures
+from podberth.testing.workloads.driver import Figures
 from podberth.testing.workloads.workload import Mode
 
 FROZEN = "df382257e293aee9f29ceb56c366b0267be4d6e3cf17ba79c0cd502ce92e1bc8"

@@ -16,7 +16,7 @@ from tests.builders import Object, node, pod
 from tests.devices import claim_template, device, device_class, request, resource_slice, templated
 from tests.unit.cli.conftest import Berth
 from tests.unit.cli.test_simulate_groups import job
-from tests.unit.explain.gangs import by_topology, group, labelled_group, member, members
+from tests.unit.explain.gangs.dumps import by_topology, group, labelled_group, member, members
 from tests.unit.explain.story import framework, world
 
 RACK: dict[str, Any] = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podberth.explain.judging import judge
+from podberth.explain.judging.judge import judge
 from podberth.explain.objects.documents import read
 from tests.unit.cli.conftest import Berth
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.builders import Object, node, pod
 from tests.unit.cli.conftest import Berth
-from tests.unit.explain.gangs import group, labelled, labelled_group, member, members
+from tests.unit.explain.gangs.dumps import group, labelled, labelled_group, member, members
 
 SIX = [node(f"n{i}", "8") for i in range(6)] + [pod(f"x{i}", "3", on=f"n{i}") for i in range(6)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from podberth.cli import inputs, recording
+from podberth.cli import inputs, shadow
 from podberth.cli.main import run
 from podberth.explain.objects import documents
 from podberth.kube.errors import ConfigError
@@ -80,7 +80,7 @@ def test_what_a_packed_file_holds_is_bounded(
     """Objects, lines of a recording and lines of YAML: each is said in one line."""
     monkeypatch.setattr(documents, "_MOST", 50)
     monkeypatch.setattr(documents, "_MOST_LINES", 50)
-    monkeypatch.setattr(recording, "MOST_LINES", 50)
+    monkeypatch.setattr(shadow, "MOST_LINES", 50)
     monkeypatch.setattr(inputs, "MOST_LINES", 50)
     gone = '{"at":1,"kind":"Pod","gone":["a","b","c"]}\n'
     files = {

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from podberth.apiserver.patch import JSON_PATCH, STRATEGIC_PATCH, apply_patch
+from podberth.apiserver.rules.patch import JSON_PATCH, STRATEGIC_PATCH, apply_patch
 from tests.builders import namespace, node, pod
 from tests.unit.cli.conftest import Berth
 

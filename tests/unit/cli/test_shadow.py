@@ -18,11 +18,10 @@ import pytest
 import yaml
 from msgspec import Raw
 
-from podberth.apiserver.audit import MASTER, User
 from podberth.apiserver.server import ApiServer
+from podberth.apiserver.users import MASTER, User
 from podberth.cli.errors import PIPE_CLOSED, InputError
-from podberth.cli.following import FOLLOWED
-from podberth.cli.recording import Recorder
+from podberth.cli.shadow import FOLLOWED, Recorder
 from podberth.explain.shadow.record import Change
 from tests.builders import Object, node, pod
 from tests.unit.cli.conftest import Berth
@@ -196,7 +195,7 @@ def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ma
         Path(path).touch()
         return Path("/dev/full").open("wb")  # what is written to it fails when it is closed
 
-    monkeypatch.setattr("podberth.cli.recording.private", full)
+    monkeypatch.setattr("podberth.cli.shadow.private", full)
     recorder = Recorder(str(tmp_path / name), "other", 0.0, mask=mask)
     recorder.write(SYNCED)
     with pytest.raises(InputError, match=r"seen.jsonl(.gz)?: no space left on device"):

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from podberth.explain.simulate import groups
+from podberth.explain.simulate import plan
 from tests.builders import Object, node, pod
 from tests.unit.cli.conftest import Berth
-from tests.unit.explain.gangs import group, labelled, labelled_group, member, members
+from tests.unit.explain.gangs.dumps import group, labelled, labelled_group, member, members
 
 SIX = [node(f"n{i}", "8") for i in range(6)] + [pod(f"x{i}", "3", on=f"n{i}") for i in range(6)]
 
@@ -132,6 +132,6 @@ def test_what_is_printed(berth: Berth) -> None:
 
 def test_many_members(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
     """Members are created one by one, but not without end."""
-    monkeypatch.setattr(groups, "MEMBERS", 30)
+    monkeypatch.setattr(plan, "MEMBERS", 30)
     answer = simulated(berth, group(8), job(1_000_000_000, cpu="1m"), code=1)
     assert any("only 30 of its pods were created" in note for note in answer["notes"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from podberth.explain.judging import judge
+from podberth.explain.judging.judge import judge
 from podberth.explain.objects.documents import Document
 from tests.builders import configuration, namespace, node, pod, profile
 from tests.unit.cli.conftest import Berth

@@ -8,6 +8,7 @@ import pytest
 from podberth.cache.validate import validate
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind, Instruction
+from podberth.engine.pod_groups import cycle as group_cycle
 from podberth.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put, Stimulus, Tick
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
@@ -128,3 +129,9 @@ def pod(name: str, cpu: str = "100m", scheduler: str = "berth", **spec: Any) -> 
         },
         "status": {"phase": "Pending"},
     }
+
+
+@pytest.fixture
+def pod_by_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gang's pods are tried in a turn each, also while nobody else is active."""
+    monkeypatch.setattr(group_cycle, "AT_A_TURN", 1)

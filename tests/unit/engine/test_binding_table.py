@@ -362,6 +362,7 @@ OUTSIDE.append((State.WAITING_ON_PERMIT, Event.REJECTED))
 
 
 @pytest.mark.parametrize(("state", "event"), OUTSIDE, ids=lambda value: str(value.name))
+@pytest.mark.usefixtures("pod_by_pod")
 def test_everything_happens(state: State, event: Event) -> None:
     """Each stimulus in each state."""
     world = reach(state)

@@ -8,6 +8,7 @@ import pytest
 from podberth.cache.validate import validate
 from podberth.engine.binding_table import State
 from podberth.engine.instructions import Bind, Failed, Instruction, Preempt, SetGroupCondition
+from podberth.engine.pod_groups.cycle import AT_A_TURN
 from podberth.engine.queue import groups
 from podberth.engine.queue.groups import Ended
 from podberth.engine.queue.queued import Place
@@ -178,6 +179,20 @@ def test_others_are_tried_between_the_pods_of_a_gang(gangs: Harness) -> None:
     assert sum(map(len, order)) == 46
 
 
+def test_several_pods_of_a_gang_in_one_turn_while_nobody_waits() -> None:
+    """As many as a turn has; once another pod is active, even one that comes later, it is one pod in a turn."""
+    harness = Harness()
+    harness.handle(Follows(NATIVE, True))
+    harness.put(node("n1", "80"), group(min_count=60), *members(60))
+    assumed = harness.engine.cluster.assumed
+    harness.cycle()
+    assert assumed() == AT_A_TURN
+    harness.put(pod("later", priority=-1))
+    for more in (1, 2):
+        harness.cycle()
+        assert assumed() == AT_A_TURN + more
+
+
 def test_a_large_gang_gives_up_in_parts(gangs: Harness) -> None:
     """When its last pod fits nowhere, the others give back what they hold, and are told, some at a time."""
     count = 500
@@ -249,6 +264,7 @@ def settled(harness: Harness) -> None:
     assert validate(harness.engine.cluster) == []
 
 
+@pytest.mark.usefixtures("pod_by_pod")
 def test_a_node_goes_between_two_pods() -> None:
     harness = begun()
     placement = harness.engine.cluster.placement("train-0")
@@ -259,6 +275,7 @@ def test_a_node_goes_between_two_pods() -> None:
     settled(harness)
 
 
+@pytest.mark.usefixtures("pod_by_pod")
 def test_a_pod_goes_between_two_pods() -> None:
     harness = begun(count=5)
     harness.gone("Pod", "train-0")
@@ -272,6 +289,7 @@ def test_a_pod_goes_between_two_pods() -> None:
     assert len(bound(harness.cycles())) == 4
 
 
+@pytest.mark.usefixtures("pod_by_pod")
 def test_a_pod_terminates_between_two_pods() -> None:
     harness = begun(count=5)
     harness.put(member("train-0", meta={"uid": "train-0", "deletionTimestamp": "2026-01-01T00:00:00Z"}))
@@ -279,6 +297,7 @@ def test_a_pod_terminates_between_two_pods() -> None:
     settled(harness)
 
 
+@pytest.mark.usefixtures("pod_by_pod")
 def test_a_pod_of_higher_priority_takes_the_room_between_two_pods() -> None:
     """It has to be reverted, not deleted; the gang is tried again, and fails."""
     harness = begun(cpu="2", needed=4)
@@ -293,6 +312,7 @@ def test_a_pod_of_higher_priority_takes_the_room_between_two_pods() -> None:
     settled(harness)
 
 
+@pytest.mark.usefixtures("pod_by_pod")
 def test_pods_that_come_meanwhile_are_tried_with_the_rest() -> None:
     harness = begun(cpu="4")
     harness.put(member("late"))
@@ -301,6 +321,7 @@ def test_pods_that_come_meanwhile_are_tried_with_the_rest() -> None:
     settled(harness)
 
 
+@pytest.mark.usefixtures("pod_by_pod")
 def test_the_group_goes_between_two_pods() -> None:
     harness = begun()
     harness.gone("PodGroup", "train")
@@ -314,6 +335,7 @@ def test_the_group_goes_between_two_pods() -> None:
 
 
 @pytest.mark.parametrize("full", [False, True])
+@pytest.mark.usefixtures("pod_by_pod")
 def test_the_profile_goes_between_two_pods(full: bool) -> None:
     """Whether its pods find nodes, or victims are looked for: nobody can decide about the gang any more."""
     harness = Harness()

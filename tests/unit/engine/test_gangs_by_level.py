@@ -9,8 +9,8 @@ import pytest
 
 from podberth.cache.validate import validate
 from podberth.engine.instructions import Instruction, Preempt
-from podberth.engine.pod_groups.domains import Path, filled, rank, used
 from podberth.engine.pod_groups.placements import Placements
+from podberth.engine.pod_groups.room import Path, filled, rank, used
 from podberth.engine.stimuli import Follows
 from podberth.model import wire
 from podberth.model.kinds import Decoder

@@ -239,6 +239,7 @@ def test_nodes_come_and_go_while_racks_are_tried(turns: int) -> None:
     assert validate(harness.engine.cluster) == []
 
 
+@pytest.mark.usefixtures("pod_by_pod")
 def test_the_best_rack_is_taken_meanwhile() -> None:
     """Room that was there when it was tried, and is gone: the next best one is taken."""
     harness = racks()

@@ -144,6 +144,7 @@ def test_one_after_the_other(waiting: Harness) -> None:
     assert waiting.engine.queue.counts()[Place.UNSCHEDULABLE] == 4
 
 
+@pytest.mark.usefixtures("pod_by_pod")
 def test_something_happens_while_it_is_tried() -> None:
     """Events may come between its pods."""
     harness = Harness()

@@ -187,6 +187,7 @@ def test_the_rest_of_a_gang_does_not_wait_for_all_others(gangs: Harness) -> None
     settled(gangs)
 
 
+@pytest.mark.usefixtures("pod_by_pod")
 def test_it_begins_again_at_once() -> None:
     """A pod of the group goes: the others give back what they hold and are tried again in the same turn."""
     harness = Harness()

@@ -8,8 +8,8 @@ import pytest
 from podberth.cache.validate import validate
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import AskExtenders, Bind, Instruction
-from podberth.engine.pod_groups.trying import Tries
-from podberth.engine.pod_groups.turns import Turns
+from podberth.engine.pod_groups.attempt import Turns
+from podberth.engine.pod_groups.cycle import GroupCycles
 from podberth.engine.stimuli import Broke, ExtendersAnswered, ExtendersFailed, Follows
 from podberth.framework.config import decode
 from podberth.framework.extenders import NodesAnswer, NodesQuestion
@@ -104,7 +104,7 @@ def test_an_answer_that_comes_after_the_attempt_has_broken_off(
     harness = extended()
     harness.put(group(min_count=2), in_zone(0), in_zone(1))
 
-    one = Tries.one
+    one = GroupCycles.try_one
 
     def raises(*given: Any) -> Turns[None]:
         next(one(*given))
@@ -113,7 +113,7 @@ def test_an_answer_that_comes_after_the_attempt_has_broken_off(
         yield
 
     with monkeypatch.context() as patched:
-        patched.setattr(Tries, "one", raises)
+        patched.setattr(GroupCycles, "try_one", raises)
         with pytest.raises(ZeroDivisionError):
             harness.cycle()
     broken = harness.handle(Broke("division by zero"))

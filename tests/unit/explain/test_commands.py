@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from podberth.apiserver.patch import JSON_PATCH, STRATEGIC_PATCH, PatchError, apply_patch, json_patch
+from podberth.apiserver.rules.patch import JSON_PATCH, STRATEGIC_PATCH, PatchError, apply_patch, json_patch
 from podberth.explain.report.wording import besides, folded
 from podberth.explain.spelling import near_names
 from tests.builders import namespace, node, pod

@@ -9,10 +9,10 @@ from podberth.cli.main import run
 from tests.builders import Object, node, pod
 from tests.storage import claim, using, volume
 from tests.unit.evictor.conftest import disk, keeping
+from tests.unit.explain.simulate.test_plan import outcome, owned
+from tests.unit.explain.simulate.test_removable import found_in
 from tests.unit.explain.story import explained
-from tests.unit.explain.test_plan import outcome, owned
 from tests.unit.explain.test_promises import planned
-from tests.unit.explain.test_removable import found_in
 
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 UNREADY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}

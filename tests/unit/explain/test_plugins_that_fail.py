@@ -29,9 +29,9 @@ from podberth.model.pod_group import NATIVE, GroupKey
 from podberth.plugins.registry import IN_TREE
 from tests.builders import Object, configuration, namespace, node, pod, profile
 from tests.messages import without_place
-from tests.unit.explain.gangs import group, member, members
+from tests.unit.explain.gangs.dumps import group, member, members
+from tests.unit.explain.simulate.test_plan import workload
 from tests.unit.explain.story import world
-from tests.unit.explain.test_plan import workload
 
 When = Callable[[Pod, Cluster], bool]
 SAID = 'running Filter plugin "Faulty": no idea'

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podberth.apiserver.patch import json_patch
+from podberth.apiserver.rules.patch import json_patch
 from podberth.policy import options
 from podberth.policy.evaluate import Operation, evaluate
 from podberth.policy.verdict import Verdict

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podberth.apiserver.patch import json_patch
+from podberth.apiserver.rules.patch import json_patch
 from podberth.policy.patch import Patch, pointer
 
 texts = st.text(alphabet="ab/~.", min_size=1, max_size=6)

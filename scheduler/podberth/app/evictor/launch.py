@@ -50,7 +50,7 @@ FAMILIES = (LEADER, EVICTIONS, WAITING, HELD, BREAKER, FOLLOWED)
 
 @dataclass(slots=True)
 class Post:
-    """Who is at work: the candidate, and its watcher while it leads."""
+    """The one at work: the candidate, and its watcher while it leads."""
 
     lease: str
     elector: Elector

@@ -37,7 +37,8 @@ log = structlog.get_logger("evictor")
 
 _WAITING_EVENTS = 5_000
 _ASKS = 5
-"""How often the API is asked what became of an eviction whose answer was lost, a second apart, doubling."""
+"""The number of times that the API is asked what became of an eviction whose answer was lost, a second apart,
+doubling."""
 _REMEMBERED = 50_000
 INTENT_SECONDS = 300.0
 """An intent that is older is written again: the server keeps Events for an hour only, by its default."""
@@ -228,7 +229,7 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class _Intent:
-    """What was written down before a pod was asked to go: `created` by the server's clock, `at` by ours."""
+    """The record that was written before a pod was asked to go: `created` by the server's clock, `at` by ours."""
 
     round: int
     created: str

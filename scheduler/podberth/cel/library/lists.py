@@ -245,7 +245,7 @@ SINGLE: dict[str, Callable[..., Value]] = {
 
 
 _EPOCH = -62135596800 * 10**9
-"""What Go takes for the zero of a time: the first moment of year 1."""
+"""Go's zero of a time: the first moment of year 1."""
 
 
 def _is_zero(value: Value) -> bool:

@@ -433,7 +433,7 @@ _WORDS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0
 _CHAR, _SPLIT, _ASSERT, _MATCH = range(4)
 _Test = Callable[[str], bool]
 _Instruction = tuple[int, int, int, _Test | str | None]
-"""What, where to go on, where else, and what is tested."""
+"""The instruction, where to go on, where else, and what is tested."""
 
 
 class Pattern:

@@ -1,35 +1,36 @@
 """The cycle of a pod group: its pods are tried one after the other, and all of them go on, or none.
 
-How one pod is tried is in `trying`, how the placements follow each other in `placements`, and what happens once the
-group is decided in `ending`. Mirrors kube-scheduler `schedule_one_podgroup.go` (scheduleOnePodGroup,
-podGroupSchedulingDefaultAlgorithm), as a generator: between two pods others may be tried. What upstream assumes in a
+How the placements follow each other is in `placements`, and what happens once the group is decided in `ending`.
+Mirrors kube-scheduler `schedule_one_podgroup.go` (scheduleOnePodGroup, podGroupSchedulingDefaultAlgorithm,
+podGroupPodSchedulingAlgorithm), as a generator: between two pods others may be tried. What upstream assumes in a
 snapshot is assumed in the columns.
 """
 
 from collections.abc import Callable
 
+import numpy as np
+
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.binding_table import State
-from podberth.engine.instructions import GroupTried, Outbox
+from podberth.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders, GroupTried, Outbox
 from podberth.engine.observers import Observers
-from podberth.engine.pod_groups.agreement import disagreement, no_profile
+from podberth.engine.pod_groups.attempt import A_TRY, Answer, GroupAttempt, Member, StandIns, Turns, unsatisfied
 from podberth.engine.pod_groups.ending import Endings
-from podberth.engine.pod_groups.evicting import Evict, Evictions
-from podberth.engine.pod_groups.min_resources import gap
 from podberth.engine.pod_groups.placements import Placements
+from podberth.engine.pod_groups.preemption import Evictions
 from podberth.engine.pod_groups.reservations import Reservations
-from podberth.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
-from podberth.engine.pod_groups.stand_ins import StandIns
-from podberth.engine.pod_groups.trying import Tries
-from podberth.engine.pod_groups.turns import Answer, Turns
-from podberth.engine.preemption import Nominator
+from podberth.engine.pod_groups.validation import disagreement, gap, no_profile
+from podberth.engine.preemption import Nominator, Victims
 from podberth.engine.queue.fair_share import FREE
 from podberth.engine.queue.groups import Ended, Entry
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
-from podberth.engine.schedule_one import SchedulingCycle
+from podberth.engine.schedule_one import CallAnswer, SchedulingCycle
+from podberth.framework.decision import NO_NODES, Decision, fit_error
+from podberth.framework.interface import PostFilterResult
+from podberth.framework.status import PluginError, printable
 from podberth.model.pod_group import GroupKey, PodGroup
 
 _RESULTS: dict[Ended | None, str] = {Ended.WITH_NODES: "scheduled", Ended.REJECTED: "unschedulable"}
@@ -39,6 +40,10 @@ _IN_A_ROW = 16
 """So many turns the group has before pods have some that come after it in the queue; then these have as many. Pods that
 come before it are tried between any two of its own. Else a crowd of small pods would keep any gang from ever starting.
 """
+
+
+AT_A_TURN = 16
+"""So many of its pods are tried in one turn while nobody else is active."""
 
 
 class GroupCycles:
@@ -54,7 +59,7 @@ class GroupCycles:
         observers: Observers,
         pick: Callable[[str, int], int],
         nominator: Nominator,
-        evict: Evict,
+        victims: Victims,
     ) -> None:
         """`pick`: which of several equally good placements is taken, by the name of the group."""
         self._cluster = cluster
@@ -62,9 +67,8 @@ class GroupCycles:
         self._binding = binding
         self._outbox = outbox
         self._scheduling = scheduling
-        self._tries = Tries(cluster, queue, scheduling, outbox, self._within)
         self.reservations = Reservations(cluster, queue, scheduling, outbox, pick)
-        evictions = Evictions(cluster, queue, scheduling, outbox, pick, evict)
+        evictions = Evictions(cluster, queue, scheduling, outbox, pick, victims)
         self._endings = Endings(cluster, queue, binding, outbox, observers, nominator, evictions, self.reservations)
         self._placements = Placements(cluster, queue, scheduling, self._endings, pick)
         self.attempt: GroupAttempt | None = None
@@ -76,6 +80,8 @@ class GroupCycles:
         """How many turns the group still has in a row."""
         self._others = 0
         """How many turns others have before that."""
+        self._left = 0
+        """How many more pods may be tried in this turn."""
         self._standing_in = 0
         """How many more pods are tried beside those that stand in for others of the group now."""
 
@@ -138,7 +144,16 @@ class GroupCycles:
             attempt.missed |= self._queue.events.number != attempt.events
         self._take_turn(attempt, self._after_changes(attempt, turns))
 
+    def _goes_on(self, tried: Member) -> bool:
+        """Return whether another pod may be tried in the turn in which this one was: nobody else is active."""
+        self._left -= 1 + tried.queued.pod.shape.steps // FREE
+        if self._left <= 0 or self._queue.has_active:
+            return False
+        self._row -= 1
+        return True
+
     def _take_turn(self, attempt: GroupAttempt, turns: Turns[None]) -> None:
+        self._left = AT_A_TURN
         self._row -= 1
         if self._row <= 0:
             self._row = self._others = self.in_a_row
@@ -239,9 +254,9 @@ class GroupCycles:
         while attempt.ended is None:
             if attempt.next < len(attempt.pods):
                 member = attempt.pods[attempt.next]
-                self._row -= member.queued.pod.shape.steps // FREE  # as many turns as it takes the time of
-                yield from self._tries.one(attempt, member)
-                if attempt.next < len(attempt.pods) and attempt.ended is None:
+                self._row -= member.queued.pod.shape.steps // FREE  # it has as many turns as it takes the time of
+                yield from self.try_one(attempt, member)
+                if attempt.next < len(attempt.pods) and attempt.ended is None and not self._goes_on(member):
                     yield
             elif any(member.fits for member in attempt.members.values()):
                 attempt.ended = Ended.WITH_NODES
@@ -249,6 +264,100 @@ class GroupCycles:
                 attempt.fail("", early=True)
                 attempt.enough = True
         self.let_others_see()
+
+    def try_one(self, attempt: GroupAttempt, member: Member) -> Turns[None]:
+        """Try one pod, with those before it assumed, to its end: only extenders have it wait."""
+        try:
+            step = self._decided(attempt, member.queued, None, self._within(attempt))
+            while isinstance(step, AskExtenders):
+                attempt.asking = step.question
+                self._outbox.add(step)
+                yield
+                call, said = attempt.answered()
+                if isinstance(said, str):
+                    self._extenders_failed(attempt, member, said)
+                    return
+                step = self._decided(attempt, member.queued, (call, said), self._within(attempt))
+        except PluginError as error:
+            self._broke(attempt, member, error)
+            return
+        search = attempt.search
+        if not len(step.feasible) and search is not None and search.fill_next(enough=self._starts(attempt)):
+            return  # this pod is tried again in the next domain
+        attempt.next += 1
+        self._note(attempt, member, step)
+        if attempt.ended is not None:
+            return
+        why = unsatisfied(
+            attempt.group, self._cluster.pod_groups.scheduled(attempt.group.key), len(attempt.members) - attempt.next
+        )
+        if why:
+            attempt.fail(why)
+            attempt.untried = attempt.message
+
+    def _extenders_failed(self, attempt: GroupAttempt, member: Member, message: str) -> None:
+        """An extender failed that is not ignorable."""
+        member.reason, member.message = SCHEDULER_ERROR, message
+        attempt.break_off(f"failed to schedule other pod from a pod group: {message}")
+
+    def _note(self, attempt: GroupAttempt, member: Member, decision: Decision) -> None:
+        """Assume a pod on one of the nodes that were found for it, if any were, and note what comes of that."""
+        member.decision = decision
+        if not len(decision.feasible):
+            member.reason, member.message = UNSCHEDULABLE, fit_error(decision)
+            member.plugins = decision.unschedulable_plugins()
+            member.nominated = "" if member.message == NO_NODES else None
+            self._scheduling.settle(decision)
+            return
+        refused = self._scheduling.assume(member.queued, decision, attempt.now, attempt.entry.key)
+        member.fits = refused is None
+        if isinstance(refused, PluginError):
+            self._broke(attempt, member, refused)
+        elif refused is not None:
+            member.reason, member.plugins = UNSCHEDULABLE, frozenset((refused.plugin,))
+            member.message = f"0/1 nodes are available: 1 {printable(refused.reason.text)}."
+            member.nominated = ""
+
+    def _starts(self, attempt: GroupAttempt) -> bool:
+        """Return whether enough pods have a node by now."""
+        return not unsatisfied(attempt.group, self._cluster.pod_groups.scheduled(attempt.group.key), 0)
+
+    def _decided(
+        self, attempt: GroupAttempt, queued: QueuedPod, answer: CallAnswer | None, within: Bools | None
+    ) -> Decision | AskExtenders:
+        """Return what `SchedulingCycle.schedule_pod` says, first of the node that was planned for the pod."""
+        searches = self._cluster.search_steps
+        attempt.tries += 1
+        searches.taken = 0
+        try:
+            row = self._planned(attempt, queued) if answer is None else None
+            if row is not None and (within is None or within[row]):
+                only = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
+                only[row] = True
+                step = self._scheduling.schedule_pod(queued, None, only)
+                if isinstance(step, AskExtenders) or (isinstance(step, Decision) and len(step.feasible)):
+                    return step
+            step = self._scheduling.schedule_pod(queued, answer, within)
+            assert not isinstance(step, PostFilterResult)
+            return step
+        finally:
+            steps = queued.pod.shape.steps + searches.taken
+            if steps > FREE:
+                self._queue.fair_share.charge(queued.pod.namespace, steps - FREE, attempt.now)
+
+    def _planned(self, attempt: GroupAttempt, queued: QueuedPod) -> int | None:
+        """The row on which room should be free by now for a pod of the group."""
+        cluster = self._cluster
+        room = cluster.reservations.of(attempt.entry.key) if cluster.reservations else None
+        if room is None or room.until is None or room.until > cluster.devices.wall:
+            return None
+        name = room.planned.get(queued.pod.uid)
+        return cluster.nodes.live_row(name) if name else None
+
+    def _broke(self, attempt: GroupAttempt, member: Member, error: PluginError) -> None:
+        member.reason, member.message = SCHEDULER_ERROR, str(error)
+        member.plugins = frozenset((error.plugin,))
+        attempt.break_off(f"failed to schedule other pod from a pod group: {error}")
 
     def _within(self, attempt: GroupAttempt) -> Bools | None:
         """bool[rows]: the only nodes on which the next pod may be; None: all. It is about to be tried."""
@@ -273,11 +382,18 @@ class GroupCycles:
         self.let_others_see()
         if not attempt.decided:
             attempt.decided, attempt.decided_at = True, self._time()
-            self._tries.charge(attempt)
+            self._charge(attempt)
             if attempt.ended is not Ended.WITH_NODES:
                 attempt.missed = any(one.queued.left_at != self._queue.events.number for one in attempt.pods[:1])
             attempt.next = 0
         yield from self._endings.end(attempt)
+
+    def _charge(self, attempt: GroupAttempt) -> None:
+        """Charge the namespace for tries that start no pod, once the attempt is decided."""
+        started = sum(member.fits for member in attempt.members.values()) if attempt.ended is Ended.WITH_NODES else 0
+        vain = max(attempt.tries - started, 0)
+        self._queue.fair_share.charge(attempt.entry.key.namespace, vain * A_TRY, attempt.now)
+        attempt.tries = 0
 
     # -- what happens meanwhile --------------------------------------------------------------------------------------
 

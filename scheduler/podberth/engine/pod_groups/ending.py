@@ -15,12 +15,9 @@ from podberth.engine.instructions import (
     SetGroupCondition,
 )
 from podberth.engine.observers import Observers
-from podberth.engine.pod_groups.evicting import Evictions
-from podberth.engine.pod_groups.plan import Plan
-from podberth.engine.pod_groups.preemption import failed_group
+from podberth.engine.pod_groups.attempt import GroupAttempt, Member, Plan, Turns, verdict
+from podberth.engine.pod_groups.preemption import Evictions, failed_group
 from podberth.engine.pod_groups.reservations import Reservations
-from podberth.engine.pod_groups.results import GroupAttempt, Member, verdict
-from podberth.engine.pod_groups.turns import Turns
 from podberth.engine.preemption import Nominator
 from podberth.engine.queue.groups import Ended
 from podberth.engine.queue.places import ATTEMPT_FAILED, Cause

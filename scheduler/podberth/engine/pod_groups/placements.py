@@ -14,20 +14,21 @@ import numpy as np
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
 from podberth.cache.search_steps import CappedSearch, SearchCapError
-from podberth.engine.pod_groups.domains import TRIED, fill_order, rank
-from podberth.engine.pod_groups.ending import Endings
-from podberth.engine.pod_groups.results import (
+from podberth.engine.pod_groups.attempt import (
+    A_TRY,
     GROUP_UNSCHEDULABLE,
+    MOST_STEPS,
     NOWHERE,
     Fitting,
     GroupAttempt,
     Outcome,
     Search,
+    Turns,
     running,
     unsatisfied,
 )
-from podberth.engine.pod_groups.room import Room, room_of_all
-from podberth.engine.pod_groups.turns import A_TRY, MOST_STEPS, Turns
+from podberth.engine.pod_groups.ending import Endings
+from podberth.engine.pod_groups.room import TRIED, Room, fill_order, rank, room_of_all
 from podberth.engine.queue.groups import Ended
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import SchedulingCycle

@@ -1,4 +1,4 @@
-"""What preemption can do for a pod group that found too few nodes: whom it removes, and where the group waits then.
+"""Preemption for a pod group that found too few nodes: a plan says whom it removes, and these are told to go.
 
 Mirrors kube-scheduler `framework/preemption/podgrouppreemption.go`. In a dry run all pods of lower priority are left
 out, and the group is tried once. If it fits, as many of them as possible are spared. All of this is one plan, in
@@ -8,11 +8,15 @@ a cluster of its own, which is thrown away afterwards.
 from collections.abc import Callable, Generator
 
 from podberth.cache.cluster import Cluster
+from podberth.cache.search_steps import SearchCapError
 from podberth.engine.extender_calls import ExtenderCalls
-from podberth.engine.pod_groups.plan import Plan
+from podberth.engine.instructions import Outbox, VictimsChosen
+from podberth.engine.pod_groups.attempt import GroupAttempt, Plan, Turns, dismiss
 from podberth.engine.pod_groups.planning import Planning
-from podberth.engine.pod_groups.results import GroupAttempt
-from podberth.engine.pod_groups.stand_ins import dismiss
+from podberth.engine.preemption import Victims
+from podberth.engine.queue.groups import Ended
+from podberth.engine.queue.scheduling_queue import SchedulingQueue
+from podberth.engine.schedule_one import SchedulingCycle
 from podberth.framework.binding import Write
 from podberth.framework.interface import FailedGroup
 from podberth.framework.runtime import Framework
@@ -26,6 +30,8 @@ NODE = "cluster"
 """What is said in place of a node's name: a group makes room in the whole cluster."""
 _NEVER = "not eligible due to preemptionPolicy=Never."
 _NOBODY = "No preemption victims found for incoming preemptor"
+_AT_ONCE = 32
+"""How many victims are told to go in one turn."""
 
 
 def failed_group(attempt: GroupAttempt, framework: Framework) -> FailedGroup:
@@ -149,3 +155,67 @@ class GroupPreemption(Planning[Plan]):
             if row is not None
             for pod in cluster.pods_on(row)
         )
+
+
+class Evictions:
+    """Makes the plan of one attempt, and carries it out."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        queue: SchedulingQueue,
+        scheduling: SchedulingCycle,
+        outbox: Outbox,
+        pick: Callable[[str, int], int],
+        victims: Victims,
+    ) -> None:
+        """`pick`: which of several equally good nodes or placements is taken."""
+        self._cluster = cluster
+        self._queue = queue
+        self._scheduling = scheduling
+        self._outbox = outbox
+        self._pick = pick
+        self._victims = victims
+        self._budgets = Budgets()
+
+    def make_room(self, attempt: GroupAttempt) -> Turns[None]:
+        """Have pods of lower priority removed, if that helps the group.
+
+        Then the attempt has its plan, if preemption was asked at all.
+        """
+        while attempt.plan is None:
+            if attempt.ended is not Ended.REJECTED or attempt.short or not attempt.members:
+                return
+            try:
+                plan = yield from self._preemption(attempt).make(self._queue, self._outbox)
+            except SearchCapError as error:
+                plan = Plan(error=str(error))
+            if plan is not None and plan.error:
+                attempt.break_off(plan.error)
+            elif plan is not None:
+                attempt.plan = plan
+                attempt.reasons.append(plan.said)
+        yield from self._remove(attempt, attempt.plan)
+
+    def _preemption(self, attempt: GroupAttempt) -> GroupPreemption:
+        pods = [member.queued.pod for member in attempt.pods]
+        return GroupPreemption(
+            attempt,
+            self._queue.frameworks[pods[0].scheduler_name],
+            self._cluster,
+            self._pick,
+            self._budgets,
+            extenders=self._scheduling.extenders_about(pods),
+        )
+
+    def _remove(self, attempt: GroupAttempt, plan: Plan) -> Turns[None]:
+        if plan.victims and self._scheduling.record.clock is not None:
+            pod = attempt.pods[0].queued.pod
+            self._outbox.add(VictimsChosen(pod, "podgroup", len(plan.victims), plan.groups, plan.violations))
+        for start in range(0, len(plan.victims), _AT_ONCE):
+            if start:
+                yield
+            if not attempt.members:
+                return
+            some = tuple(plan.victims[start : start + _AT_ONCE])
+            self._victims.remove(attempt.pods[0].queued.pod, NODE, some, attempt.now, attempt.group)

@@ -104,7 +104,7 @@ class GroupFacts(Shown, frozen=True):
 
 
 class DomainRoom(Shown, frozen=True):
-    """How many of the waiting pods fit on the nodes of one domain, and how many are too few there.
+    """The number of waiting pods that fit on the nodes of one domain, and by how many that is too few.
 
     `domain` is empty when the whole cluster is one. `fits` and `short` are null when that would have cost too much.
     """

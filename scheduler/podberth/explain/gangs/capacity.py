@@ -1,4 +1,4 @@
-"""How many more gangs fit: as many pods together as the group asks for, each time.
+"""Counts how many more gangs fit: as many pods together as the group asks for, each time.
 
 Where all pods are equal and what happens on one node changes nothing on another it is a sum for each domain; else gangs
 are placed one after the other by an engine, until one does not start. Nobody is preempted for them.
@@ -35,7 +35,7 @@ _LIMITS = 20
 
 
 class DomainGangs(Struct, rename="camel", frozen=True):
-    """How many gangs fit on the nodes of a domain, and how many pods of them. `domain` is empty for all nodes."""
+    """The number of gangs that fit on the nodes of a domain, and of their pods. `domain` is empty for all nodes."""
 
     domain: str
     gangs: int

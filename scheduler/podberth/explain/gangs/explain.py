@@ -11,8 +11,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
-from podberth.engine.pod_groups.agreement import disagreement
-from podberth.engine.pod_groups.results import GROUP_UNSCHEDULABLE, unsatisfied
+from podberth.engine.pod_groups.attempt import GROUP_UNSCHEDULABLE, unsatisfied
+from podberth.engine.pod_groups.validation import disagreement
 from podberth.explain.doubts import misspelt
 from podberth.explain.explanation import Limit
 from podberth.explain.gangs import answer as shown

@@ -1,4 +1,5 @@
-"""How many pods of a gang find a node: by sums where they are equal, else by placing one after the other in a dry run.
+"""Counts the pods of a gang that find a node: by sums where they are equal, else by placing one after the other in a
+dry run.
 
 Placing follows the order in which the scheduler tries them, each with those before it on their nodes.
 """
@@ -29,7 +30,7 @@ class Fitting:
         self.cluster = cluster
         self.left = work
         self.notes: dict[str, None] = {}
-        """What to say of it besides, each line once."""
+        """Notes on it, each line once."""
 
     @property
     def spent(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import ABSENT, Bools
-from podberth.engine.pod_groups.min_resources import gap
+from podberth.engine.pod_groups.validation import gap
 from podberth.framework.decision import Rows
 from podberth.framework.interface import Running
 from podberth.framework.runtime import Framework

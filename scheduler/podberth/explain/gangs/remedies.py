@@ -13,8 +13,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from podberth.cache.column import Ints
+from podberth.cache.nodes import HOSTNAME
 from podberth.explain.changes import (
-    HOSTNAME,
     AddNode,
     Change,
     Label,

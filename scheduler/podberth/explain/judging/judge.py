@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from podberth.apiserver import names, podvalidation
-from podberth.apiserver.status import FieldError
+from podberth.apiserver.rules import names, validation
+from podberth.apiserver.rules.status import FieldError
 from podberth.explain.judging.schema import Misfit, fitting, meant, said, schemas
 from podberth.explain.objects.controllers import Template, made, templates
 from podberth.explain.objects.documents import Document, ObjectError, plain
@@ -58,7 +58,7 @@ Object = Mapping[str, Any]
 
 def _metadata(found: Object, path: str) -> Iterator[str]:
     """Names and labels."""
-    yield from _said(podvalidation.labels(found.get("labels"), f"{path}.labels"))
+    yield from _said(validation.labels(found.get("labels"), f"{path}.labels"))
     name = found.get("name")
     if name:
         for text in names.subdomain_errors(name):
@@ -70,7 +70,7 @@ def _pod(template: Object, path: str, *, wants_metadata: bool = True, comparing:
     spec = template.get("spec") or {}
     if wants_metadata:
         yield from _metadata(template.get("metadata") or {}, f"{path}metadata")
-    wrong = podvalidation.pod({**template, "spec": _with_images(spec)})
+    wrong = validation.pod({**template, "spec": _with_images(spec)})
     yield from _said([error for error in wrong if not (comparing and _needs_comparing(error))], path)
     for i, toleration in enumerate(spec.get("tolerations") or () if comparing else ()):
         value = toleration.get("value", "")
@@ -106,7 +106,7 @@ def _restarts(template: Object, path: str, kind: str) -> Iterator[str]:
 
 def _selects_its_own(spec: Object, path: str) -> Iterator[str]:
     """A workload of apps/v1 has to select the pods of its own template."""
-    yield from _said(podvalidation.label_selector(spec.get("selector"), f"{path}.selector"))
+    yield from _said(validation.label_selector(spec.get("selector"), f"{path}.selector"))
     selector = spec.get("selector")
     if isinstance(selector, dict) and not (selector.get("matchLabels") or selector.get("matchExpressions")):
         yield f"{path}.selector: expected labels: an empty selector is not allowed"

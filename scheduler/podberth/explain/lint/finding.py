@@ -1,4 +1,4 @@
-"""What a check found, and the profile that it looked at."""
+"""The finding of a check, and the profile that it looked at."""
 
 from collections.abc import Mapping
 from typing import Any

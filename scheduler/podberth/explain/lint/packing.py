@@ -17,11 +17,11 @@ from podberth.plugins.pod_topology_spread import PodTopologySpread, PodTopologyS
 from podberth.plugins.registry import IN_TREE
 
 CPU, MEMORY = 8, 32
-"""What each node of a scene has: cores and GiB."""
+"""The size of each node of a scene: cores and GiB."""
 
 
 class Scene(NamedTuple):
-    """What two nodes hold, as (pods, cpu, GiB of memory) each, and what a pod (cpu, GiB) asks for.
+    """The load of two nodes, as (pods, cpu, GiB of memory) each, and what a pod (cpu, GiB) asks for.
 
     `service`: all pods are of one Service. `prefers`: the node that the pod would rather have, by its own affinity.
     """

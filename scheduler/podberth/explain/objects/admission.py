@@ -1,16 +1,16 @@
-"""What the API server does to a pod that is created, on the classes, limits and quotas of a cluster.
+"""Does what the API server does to a pod that is created, on the classes, limits and quotas of a cluster.
 
-The doing is that of the embedded API server (`podberth.apiserver.plugins.created`), which tests hold to the real one.
-A class that is not among the objects refuses nothing here: dumps seldom have it.
+It is done as the embedded API server does it (`podberth.apiserver.rules.plugins.created`), which tests hold to the
+real one. A class that is not among the objects refuses nothing here: dumps seldom have it.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from podberth.apiserver import defaults, podvalidation, quotas
-from podberth.apiserver.bootstrap import PRIORITY_CLASSES
-from podberth.apiserver.plugins import Surroundings, created
-from podberth.apiserver.status import StatusError, decoding
+from podberth.apiserver.rules import defaults, plugins, validation
+from podberth.apiserver.rules.plugins import Surroundings, created
+from podberth.apiserver.rules.podgroups import PRIORITY_CLASSES
+from podberth.apiserver.rules.status import StatusError, decoding
 from podberth.explain.objects.documents import Document, ObjectError, plain
 from podberth.model.pod import Pod
 
@@ -92,7 +92,7 @@ class Admission:
         """Return what validation says of a pod as it would be stored."""
         try:
             with decoding("v1", "Pod"):
-                return {f"{each.field}: {each.text()}" for each in podvalidation.pod(dict(pod))}
+                return {f"{each.field}: {each.text()}" for each in validation.pod(dict(pod))}
         except StatusError as error:
             return {error.message}
 
@@ -114,12 +114,12 @@ class Admission:
         return [known[name] for name in sorted(known)]
 
 
-def lets(pod: Object, number: int, known: list[Object]) -> quotas.Verdict | None:
+def lets(pod: Object, number: int, known: list[Object]) -> plugins.Verdict | None:
     """Return what quotas say of so many pods like one, which count from now on as far as they are
     let; None: nothing.
     """
-    verdict = quotas.allowed(pod, number, known)
-    quotas.charge(pod, number if verdict is None else verdict.allowed, known)
+    verdict = plugins.allowed(pod, number, known)
+    plugins.charge(pod, number if verdict is None else verdict.allowed, known)
     return verdict
 
 

@@ -1,4 +1,4 @@
-"""Which pods controllers make of an object: how many of each template, and the labels that only they set.
+"""Makes the pods that controllers make of an object: how many of each template, and the labels that only they set.
 
 One function for each kind and API group, with the source that it mirrors. `docs/answers.md` has the table. What
 operators' webhooks add to pods, and what they do once the first pods run, is not here.
@@ -24,7 +24,8 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 class Owner(NamedTuple):
-    """What is the controller of pods. `selector`: of a ReplicaSet that a Deployment makes, and no file has."""
+    """The object that is the controller of pods. `selector`: of a ReplicaSet that a Deployment makes, and no file
+    has."""
 
     api_version: str
     kind: str

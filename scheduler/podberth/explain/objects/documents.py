@@ -103,7 +103,7 @@ Loader.yaml_implicit_resolvers = {
 _NODES = 20_000_000
 """Bound on what a document may expand to through its aliases (a bomb of YAML anchors is a few hundred bytes)."""
 _BEGINS = re.compile(rb"^---(?=\s|\Z)", re.MULTILINE)
-"""Where a YAML document begins: in no document a line begins so."""
+"""The line at which a YAML document begins: in no document a line begins so."""
 _DIRECTIVE = re.compile(rb"^%", re.MULTILINE)
 _COMMENTS = re.compile(rb"\s*(?:#[^\n]*(?:\n\s*|\Z))*")
 
@@ -319,7 +319,8 @@ _LOOKED_AT = 100
 
 
 class Span(NamedTuple):
-    """Where an object is, and where what stands before it begins; None: right behind another that does not end."""
+    """The place of an object, and the beginning of what stands before it; None: it is right behind another that does
+    not end."""
 
     before: int | None
     start: int
@@ -338,9 +339,9 @@ class _Open(NamedTuple):
     bracket: bytes
     indent: int
     begins: bool
-    """Whether it is the first of its line."""
+    """True if it is the first of its line."""
     inner: int | None
-    """How the next line is indented; None: it has more on its own."""
+    """The indent of the next line; None: it has more on its own."""
 
 
 class _Bracket(NamedTuple):
@@ -464,7 +465,7 @@ class Document(NamedTuple):
 
 
 class _Envelope(msgspec.Struct):
-    """What tells one object from a list of them."""
+    """The fields that tell one object from a list of them."""
 
     kind: str = ""
     items: list[msgspec.Raw] | None = None
@@ -478,19 +479,19 @@ _ENCODINGS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-"""What a text begins with that some editors and shells write."""
+"""The marks that some editors and shells put before a text."""
 _UNMARKED = (
     (re.compile(rb"[^\0]\0[^\0]\0"), "utf-16-le"),
     (re.compile(rb"\0[^\0]\0[^\0]"), "utf-16-be"),
 )
-"""How a text begins that has no such mark."""
+"""The beginnings of texts that have no such mark."""
 _LOG = b"==== START logs for container "
 _LOGS = re.compile(
     rb"^==== START (logs for container [^\n]*) ====\r?\n.*?^==== END \1 ====\r?$", re.MULTILINE | re.DOTALL
 )
-"""What `kubectl cluster-info dump` prints after its lists."""
+"""The logs that `kubectl cluster-info dump` prints after its lists."""
 _QUOTED = re.compile(rb"\s*\{\s*\"")
-"""What begins so is JSON, or nobody's YAML."""
+"""A text that begins so is JSON, or nobody's YAML."""
 _LINE_END = re.compile(rb"\n")
 _VISIBLE = re.compile(rb"[^\n]")
 _array = msgspec.json.Decoder(list[msgspec.Raw])

@@ -23,7 +23,8 @@ TOLERATED = tuple(
         ("network-unavailable", "NoSchedule"),
     )
 )
-"""What the DaemonSet controller lets its pods tolerate, the last on the host's network only (upstream: daemon/util,
+"""The taints that the DaemonSet controller lets its pods tolerate, the last on the host's network only (upstream:
+daemon/util,
 AddOrUpdateDaemonPodTolerations).
 """
 
@@ -50,7 +51,7 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 class Workload(NamedTuple):
-    """What makes pods: a pod itself, or an object with a template of them.
+    """A thing that makes pods: a pod itself, or an object with a template of them.
 
     `pod`: as it is written, named after its workload. `wanted`: how many; None for a DaemonSet, which wants one on each
     node. `claims`: those that a StatefulSet makes for each pod; its pods are numbered from `start`. `labels`: what its

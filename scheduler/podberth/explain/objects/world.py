@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from podberth.apiserver import defaults
-from podberth.apiserver.status import StatusError
+from podberth.apiserver.rules import defaults
+from podberth.apiserver.rules.status import StatusError
 from podberth.cache.cluster import Cluster
 from podberth.explain.objects import admission, resource_claims
 from podberth.explain.objects.admission import Admission
@@ -41,7 +41,7 @@ _NAMESPACED = frozenset(
     )
 )
 DUMP = "Dump"
-"""What `berth dump` writes beside the objects: the kinds of which it holds all."""
+"""The annotation that `berth dump` writes beside the objects: the kinds of which it holds all."""
 MADE_WITH = (*admission.KINDS, resource_claims.TEMPLATE_KIND)
 """Kinds that API server and controllers read when they make pods."""
 TEMPLATED = ("Deployment", "StatefulSet", "DaemonSet", "ReplicationController")

@@ -1,4 +1,4 @@
-"""What plugins say of the nodes and pods that they reject: one file per plugin, named like the plugin's own.
+"""Explains why plugins reject nodes and pods: one file per plugin, named like the plugin's own.
 
 A plugin from outside names its explainer itself (`Plugin.explainer`).
 """
@@ -13,10 +13,10 @@ from podberth.explain.plugins.node_fields import (
     NodeUnschedulableExplainer,
     RequiredDuringExecutionExplainer,
     ServiceAffinityExplainer,
+    TaintTolerationExplainer,
 )
 from podberth.explain.plugins.node_resources_fit import NodeResourcesFitExplainer
 from podberth.explain.plugins.pod_topology_spread import PodTopologySpreadExplainer
-from podberth.explain.plugins.taint_toleration import TaintTolerationExplainer
 from podberth.explain.plugins.volumes import (
     NodeVolumeLimitsExplainer,
     VolumeBindingExplainer,

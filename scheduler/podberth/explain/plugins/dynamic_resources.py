@@ -1,4 +1,4 @@
-"""What DynamicResources says of a node that it rejects: device by device, why it can't be given, and what would help.
+"""Explains DynamicResources' rejections: device by device, why it can't be given, and what would help.
 
 Changes of what a pod claims, and of who has devices, may give it its devices. Each is tried later.
 """
@@ -99,7 +99,7 @@ class DynamicResourcesExplainer(Explainer):
 
 
 class Holders:
-    """Who has which device."""
+    """The holders of devices."""
 
     def __init__(self, devices: Devices) -> None:
         self._allocated = devices.allocated
@@ -160,7 +160,7 @@ def _unallocatable(
 
 
 class _Asking:
-    """What is asked of one node."""
+    """The question that is asked of one node."""
 
     def __init__(self, inquiry: Inquiry, pools: Sequence[Pool], selects: Selects) -> None:
         self.devices = inquiry.cluster.devices
@@ -181,7 +181,7 @@ class _Asking:
 
 
 _Told = tuple[int, str, dict[str, Any]]
-"""How many devices are missing, and the same in words and as data."""
+"""The number of devices that are missing, and the same in words and as data."""
 
 
 def _nearest(asking: _Asking, wants: PodDevices, wanted: Sequence[RequestedClaim]) -> _Told | None:
@@ -313,12 +313,12 @@ def _short(
 
 
 class _Against(NamedTuple):
-    """What keeps a request from a device of its class."""
+    """The reason that keeps a request from a device of its class."""
 
     selectors: tuple[str, ...] = ()
     taints: tuple[DeviceTaint, ...] = ()
     capacity: tuple[str, ...] = ()
-    """What it has too little of."""
+    """The capacity of which it has too little."""
     counters: tuple[tuple[str, str], ...] = ()
     """The counters of its pool that are used up."""
     taken: bool = False

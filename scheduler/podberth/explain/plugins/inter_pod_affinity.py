@@ -1,4 +1,4 @@
-"""What InterPodAffinity says of a node that it rejects: which pods are where, and what would help."""
+"""Explains InterPodAffinity's rejections: which pods are where, and what would help."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""What NodeAffinity says of a node that it rejects: which requirements the node misses, and what would help."""
+"""Explains NodeAffinity's rejections: which requirements the node misses, and what would help."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""What NodeResourcesFit says of a node that it rejects: how much is missing, and what would help."""
+"""Explains NodeResourcesFit's rejections: how much is missing, and what would help."""
 
 from collections.abc import Sequence
 from itertools import combinations

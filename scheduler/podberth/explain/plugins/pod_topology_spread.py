@@ -1,4 +1,4 @@
-"""What PodTopologySpread says of a node that it rejects: the skew that the pod would make there."""
+"""Explains PodTopologySpread's rejections: the skew that the pod would make there."""
 
 from collections.abc import Iterator, Sequence
 

@@ -51,7 +51,7 @@ _HOLDERS = 2
 
 
 class Fault(NamedTuple):
-    """What is wrong with a claim, and what would help; each of `fixes` is an alternative."""
+    """The fault of a claim, and what would help; each of `fixes` is an alternative."""
 
     claim: str
     text: str

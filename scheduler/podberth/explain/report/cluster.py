@@ -74,7 +74,7 @@ _FEW = 3
 
 @dataclass
 class RemovableTable:
-    """What can go together, then each node by itself, and what keeps the others."""
+    """The nodes that can go together, then each node by itself, and what keeps the others."""
 
     found: Removals
 

@@ -49,7 +49,7 @@ def demo_page(data: Mapping[str, Any]) -> str:
 _MOST = 500
 """Nodes of each kind, or domains, on a page."""
 _OPEN = 25
-"""How many nodes, or domains, are in sight: the others are behind a fold."""
+"""The number of nodes, or domains, in sight: the others are behind a fold."""
 _COLOURS = 8
 
 

@@ -1,4 +1,4 @@
-"""What `berth shadow` prints for people: a line for each pod, and what it comes to at the end."""
+"""Prints the answers of `berth shadow` for people: a line for each pod, and what it comes to at the end."""
 
 from collections.abc import Iterator, Mapping
 

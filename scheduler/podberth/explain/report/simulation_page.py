@@ -11,7 +11,7 @@ from typing import Any
 from podberth.explain.report import simulation_tables as words
 from podberth.explain.report.pages import render
 from podberth.explain.simulate.outcome import Outcome
-from podberth.explain.simulate.replay import Point, Study
+from podberth.explain.simulate.trace import Point, Study
 
 WIDTH, HEIGHT = 640, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 12, 34

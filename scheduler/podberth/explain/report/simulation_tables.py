@@ -9,9 +9,8 @@ from rich.text import Text
 from podberth.explain.report import timeline
 from podberth.explain.report.columns import more, number, plain_table
 from podberth.explain.report.wording import count, printable, some
-from podberth.explain.simulate.groups import GroupOutcome
-from podberth.explain.simulate.outcome import Outcome, Quality
-from podberth.explain.simulate.replay import Compaction, ProfileStudy, Study
+from podberth.explain.simulate.outcome import GroupOutcome, Outcome, Quality
+from podberth.explain.simulate.trace import Compaction, ProfileStudy, Study
 
 _MANY = 20
 _FEW = 4
@@ -19,7 +18,7 @@ _FEW = 4
 
 @dataclass
 class OutcomeTable:
-    """Where the pods go, which pods wait and why, and how the cluster changes."""
+    """The nodes where pods go, the pods that wait and why, and how the cluster changes."""
 
     outcome: Outcome
     only_mine: bool = True

@@ -51,7 +51,7 @@ def console_for(stream: IO[str]) -> Console:
 
 @dataclass
 class Visible:
-    """What rich draws, without characters that a terminal obeys, whoever wrote them into a name."""
+    """A renderable of rich without characters that a terminal obeys, whoever wrote them into a name."""
 
     drawn: RenderableType
 

@@ -1,4 +1,4 @@
-"""What another scheduler decides, decided again in the state in which each pod was pending.
+"""Decides again what another scheduler decides, in the state in which each pod was pending.
 
 `record` has the changes of a cluster as they are seen and kept, `shadow` compares, `answer` is what it says.
 """

@@ -1,4 +1,5 @@
-"""What `berth shadow` says: one `Compared` for each pod that the other scheduler has bound, and a `Tally` of all."""
+"""The answers of `berth shadow`: one `Compared` for each pod that the other scheduler has bound, and a `Tally` of
+all."""
 
 from msgspec import Struct, field
 
@@ -16,7 +17,7 @@ NO_NODE = "its node is not known here yet"
 
 
 class PluginPoints(Shown, frozen=True):
-    """What a plugin gave both nodes, times its weight."""
+    """The points that a plugin gave both nodes, times its weight."""
 
     plugin: str
     theirs: int

@@ -50,7 +50,7 @@ class _Open:
         self.pod = pod
         self.found = found
         self.number = number
-        """How many placements there were when its Binding was seen."""
+        """The number of placements when its Binding was seen."""
         self.tried = 0
 
 
@@ -67,7 +67,7 @@ class Shadow:
         self.unreadable = 0
         """Objects, or versions of them, that could not be read."""
         self.synced = False
-        """Whether everything was listed."""
+        """True once everything was listed."""
         self._framework = framework
         self._of = of
         self._began = began

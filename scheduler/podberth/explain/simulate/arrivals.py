@@ -50,13 +50,14 @@ class Batch:
         self.waits_as: str | None = None
         """UID of the pod that waits for all that were not made, as they are its equals."""
         self.preempted = 0
-        """How many pods were removed for its pods."""
+        """The number of pods that were removed for its pods."""
         self.singly = 0
-        """How many of its pods were decided one by one."""
+        """The number of its pods that were decided one by one."""
         self.stopped = False
         """The rest of its pods is not tried."""
         self._world = world
-        self._workload = workload
+        self.workload = workload
+        """The template of its pods, and how many are wanted."""
         asked = workload.pod
         own = (asked.get("metadata") or {}).get("namespace")
         if namespace and own and own != namespace:
@@ -66,17 +67,19 @@ class Batch:
         if profile is not None:
             asked = {**asked, "spec": {**asked["spec"], "schedulerName": profile}}
         self._asked, self._namespace, self._usual = asked, namespace, usual
-        self._whole = self._created(self._asked, 0, self.notes)
+        self.whole = self._created(self._asked, 0, self.notes)
+        """One of its pods as the API server would store it."""
         self._varying = frozenset(workload.numbered(0, "") if workload.numbered else ())
         """Keys of labels that each of its pods has its own value of."""
-        world.selected |= _named_in(self._whole["spec"])
+        world.selected |= _named_in(self.whole["spec"])
         self._claims = {str((each.get("metadata") or {}).get("name", "")): each for each in workload.claims}
-        self._ephemeral = _ephemeral(self._whole)
-        self._templated = list(resource_claims.templated(self._whole["spec"]))
+        self._ephemeral = _ephemeral(self.whole)
+        self._templated = list(resource_claims.templated(self.whole["spec"]))
         self._nodes: list[str] = []
-        self._first = self._decoded(0)
+        self.first = self._decoded(0)
+        """Its first pod; of a DaemonSet, without a node."""
         self.count = workload.wanted or 0
-        first = self._first
+        first = self.first
         self._uid = f"new/{first.namespace}/"
         self.owner = f"{workload.kind} {first.namespace}/{workload.name}"
         if workload.note:
@@ -84,20 +87,20 @@ class Batch:
 
     def relabelled(self, labels: Mapping[str, str]) -> "Batch":
         """The same, if all that its controller gives its pods were these labels. Raises ObjectError."""
-        workload = self._workload._replace(labels=labels, numbered=None, pod=self._asked)
+        workload = self.workload._replace(labels=labels, numbered=None, pod=self._asked)
         return Batch(workload, self._world, self._namespace, self._usual)
 
     def find_nodes(self) -> None:
         """Look where a DaemonSet runs; nodes may have been added since it was read."""
-        if self._workload.kind == "DaemonSet":
-            space, name = self._first.namespace, self._workload.owner
+        if self.workload.kind == "DaemonSet":
+            space, name = self.first.namespace, self.workload.owner
             there = {
                 pod.node_name
                 for pod in self._world.placed.values()
                 if pod.namespace == space and pod.owner is not None and pod.owner[:2] == ("DaemonSet", name)
             }
             nodes = _daemon_nodes(
-                {**self._workload.made(self._asked, 0), "metadata": self._whole["metadata"]}, self._world
+                {**self.workload.made(self._asked, 0), "metadata": self.whole["metadata"]}, self._world
             )
             self._nodes = [node for node in nodes if node not in there]
             self.count = len(self._nodes)
@@ -110,26 +113,6 @@ class Batch:
         """Say that the rest of its pods is not tried."""
         self.stopped = True
         self.notes.append(f"{self.owner}: {why}; the other {self.count - self.made:,} were not tried")
-
-    @property
-    def workload(self) -> Workload:
-        """Return what its pods are made of."""
-        return self._workload
-
-    @property
-    def first(self) -> Pod:
-        """Its first pod; of a DaemonSet, without a node."""
-        return self._first
-
-    @property
-    def kind(self) -> str:
-        """The kind of the workload."""
-        return self._workload.kind
-
-    @property
-    def whole(self) -> dict[str, Any]:
-        """One of its pods as the API server would store it."""
-        return self._whole
 
     @property
     def _varies(self) -> bool:
@@ -149,14 +132,14 @@ class Batch:
     def equal(self) -> bool:
         """Return whether all pods share a shape, so that what is true of one is true of all."""
         own = self._claims or self._ephemeral or self._templated or self._varies
-        return self._workload.kind != "DaemonSet" and not own
+        return self.workload.kind != "DaemonSet" and not own
 
     @property
     def differs_by_claims(self) -> bool:
         """Return whether pods are equal but for claims that are made for each, all of whose templates are there."""
-        namespace, known = self._whole["metadata"]["namespace"], self._world.claim_templates
+        namespace, known = self.whole["metadata"]["namespace"], self._world.claim_templates
         there = all((namespace, each.template) in known for each in self._templated)
-        return there and self.kind != "DaemonSet" and not self._varies
+        return there and self.workload.kind != "DaemonSet" and not self._varies
 
     def volume_claims(self, number: int) -> set[ClaimKey]:
         """The claims for volumes that are made for a pod."""
@@ -165,64 +148,54 @@ class Batch:
     @property
     def claims(self) -> dict[str, str]:
         """Return what is claimed for each pod from templates, in words."""
-        namespace, known = self._whole["metadata"]["namespace"], self._world.claim_templates
+        namespace, known = self.whole["metadata"]["namespace"], self._world.claim_templates
         return {
             each.name: resource_claims.described(known[namespace, each.template])
             for each in self._templated
             if (namespace, each.template) in known
         }
 
-    @property
-    def priority(self) -> int:
-        """The priority of its pods."""
-        return self._first.priority
-
-    @property
-    def alone(self) -> bool:
-        """Return whether it is one pod that has a name of its own."""
-        return self._workload.alone
-
     def holds(self, key: str) -> bool:
         """Return whether one of its pods has this namespace/name."""
-        if self.alone:
+        if self.workload.alone:
             return self.count > 0 and key == self.key(0)
         stem, _, number = key.rpartition("-")
         if not number.isdecimal() or stem != self.key(0).rpartition("-")[0] or len(number) > _DIGITS:
             return False
-        return str(int(number)) == number and 0 <= int(number) - self._workload.start < self.count
+        return str(int(number)) == number and 0 <= int(number) - self.workload.start < self.count
 
     def key(self, number: int) -> str:
         """namespace/name of a pod."""
-        return f"{self._first.namespace}/{self._named(number)}"
+        return f"{self.first.namespace}/{self._named(number)}"
 
     def pod(self, number: int) -> Pod:
         """One of its pods as it waits to be scheduled. Raises ObjectError."""
         if self.equal:
             name = self._named(number)
-            return replace(self._first, name=name, uid=f"{self._uid}{name}")
+            return replace(self.first, name=name, uid=f"{self._uid}{name}")
         return self._decoded(number)
 
     def equals(self) -> Iterator[Pod]:
         """The pods that are still to come, of a workload whose pods are equal."""
-        first, prefix, uid = self._first, self._workload.prefix, self._uid
-        for number in range(self._workload.start + self.made, self._workload.start + self.count):
+        first, prefix, uid = self.first, self.workload.prefix, self._uid
+        for number in range(self.workload.start + self.made, self.workload.start + self.count):
             name = f"{prefix}{number}"
             yield replace(first, name=name, uid=f"{uid}{name}")
 
     def uids(self) -> Iterator[str]:
         """The UIDs of the pods that were made."""
-        start, uid = self._workload.start, self._uid
-        if self.alone:
-            return iter([f"{uid}{self._workload.name}"] if self.made else [])
-        stem = f"{uid}{self._workload.prefix}"
+        start, uid = self.workload.start, self._uid
+        if self.workload.alone:
+            return iter([f"{uid}{self.workload.name}"] if self.made else [])
+        stem = f"{uid}{self.workload.prefix}"
         return (f"{stem}{number}" for number in range(start, start + self.made))
 
     def alike(self, number: int) -> bool:
         """Return whether a pod finds what its successors find: none of its claims was there before."""
-        if self._workload.kind == "DaemonSet":
+        if self.workload.kind == "DaemonSet":
             return False
         storage, devices = self._world.cluster.storage.claims, self._world.cluster.devices.claims
-        namespace, pod = self._whole["metadata"]["namespace"], self._named(number)
+        namespace, pod = self.whole["metadata"]["namespace"], self._named(number)
         names = [resource_claims.claim_name(pod, each.name) for each in self._templated]
         return all(
             storage.get((namespace, name)) is None for namespace, name, _ in self._named_claims(number)
@@ -241,16 +214,16 @@ class Batch:
         """Return what a Deployment makes its pods by: they are spread by its selector where they say nothing
         themselves.
         """
-        by = self._workload.controller
+        by = self.workload.controller
         if by is None or by.selector is None:
             return []
-        metadata = {"namespace": self._whole["metadata"]["namespace"], "name": by.name}
+        metadata = {"namespace": self.whole["metadata"]["namespace"], "name": by.name}
         made = {"apiVersion": by.api_version, "kind": by.kind, "metadata": metadata, "spec": {"selector": by.selector}}
         return [self._world.decode(made)]
 
     def _device_claims(self, number: int) -> Iterator[ResourceClaim]:
         """The claims that templates make for a pod; if a template is not known, the pod waits for its claim."""
-        namespace, pod = self._whole["metadata"]["namespace"], self._named(number)
+        namespace, pod = self.whole["metadata"]["namespace"], self._named(number)
         for each in self._templated:
             template = self._world.claim_templates.get((namespace, each.template))
             name = resource_claims.claim_name(pod, each.name)
@@ -268,10 +241,10 @@ class Batch:
                 yield claim
 
     def _named(self, number: int) -> str:
-        return self._workload.named(number)
+        return self.workload.named(number)
 
     def _named_claims(self, number: int) -> Iterable[tuple[str, str, Object]]:
-        namespace, name = self._whole["metadata"]["namespace"], self._named(number)
+        namespace, name = self.whole["metadata"]["namespace"], self._named(number)
         for each, template in self._claims.items():
             yield namespace, f"{each}-{name}", template
         for each, template in self._ephemeral.items():
@@ -286,7 +259,7 @@ class Batch:
         metadata: dict[str, Any] = {"name": name, "namespace": namespace, "uid": f"new/{namespace}/{name}"}
         metadata["resourceVersion"] = "1"
         if name.removeprefix(f"{self._named(number)}-") in self._ephemeral:
-            pod = self._first
+            pod = self.first
             owner = {"apiVersion": "v1", "kind": "Pod", "name": self._named(number), "controller": True}
             owner["uid"] = f"new/{pod.namespace}/{self._named(number)}"
             metadata["ownerReferences"] = [owner]
@@ -325,7 +298,7 @@ class Batch:
     def _created(self, pod: Mapping[str, Any], number: int, notes: list[str]) -> dict[str, Any]:
         """A pod of this template, made by its controller and stored by the API server. Raises ObjectError."""
         return manifest.completed(
-            self._workload.made(pod, number), self._namespace, self._usual, self._world.admission, notes
+            self.workload.made(pod, number), self._namespace, self._usual, self._world.admission, notes
         )
 
     def stored(self, number: int) -> dict[str, Any]:
@@ -335,7 +308,7 @@ class Batch:
     def _stored(self, number: int, *, own_labels: bool) -> dict[str, Any]:
         """`own_labels`: with the labels that each pod has its own value of; else it may have those of the first."""
         name = self._named(number)
-        whole = self._whole
+        whole = self.whole
         if self._nodes:
             asked = {**self._asked, "spec": manifest.of_daemon(self._asked["spec"], self._nodes[number])}
             whole = self._created(asked, number, [])
@@ -422,7 +395,7 @@ def refuse_twins(batches: Iterable[Batch], earlier: Iterable[Batch], world: Worl
 
     def add(batch: Batch) -> None:
         first = batch.key(0)
-        if batch.alone:
+        if batch.workload.alone:
             singles.setdefault(_stem(first), set()).add(first)
         else:
             numbered[_stem(first)] = batch
@@ -443,7 +416,7 @@ def _twin(batch: Batch, singles: Mapping[str, Set[str]], numbered: Mapping[str, 
     """A pod of a batch that is there already. `singles`, `numbered`: by what the names of pods begin with."""
     first = batch.key(0)
     alike, other = singles.get(_stem(first), frozenset()), numbered.get(_stem(first))
-    if batch.alone:
+    if batch.workload.alone:
         return first if first in alike or (other is not None and other.holds(first)) else None
     if other is not None and other.count and (other.holds(first) or batch.holds(other.key(0))):
         return first
@@ -606,7 +579,7 @@ def _as_it_makes_them(pods: Iterable[Pod], batch: Batch, world: World) -> list[P
         return firsts[key]
 
     def known(pod: Pod) -> bool:
-        if batch.kind not in _HASHES:
+        if batch.workload.kind not in _HASHES:
             return True
         sets = world.cluster.selecting.get("ReplicaSet", {}).get(pod.namespace, {})
         return pod.owner is not None and pod.owner[1] in sets

@@ -1,4 +1,4 @@
-"""How many more pods like one fit, where, what keeps the next one out, and what one more node would add.
+"""Counts how many more pods like one fit, where, what keeps the next one out, and what one more node would add.
 
 Where pods on one node do not matter to another it is a sum; else they are placed one after the other, as the scheduler
 would. Nobody is preempted for them.
@@ -39,7 +39,7 @@ Counting = Callable[[Pod, Framework, Cluster], Room | None]
 
 
 class NodeRoom(Struct, rename="camel", frozen=True):
-    """How many fit on a node, and what keeps the next one out there."""
+    """The number of pods that fit on a node, and what keeps the next one out there."""
 
     node: str
     pods: int
@@ -47,7 +47,8 @@ class NodeRoom(Struct, rename="camel", frozen=True):
 
 
 class Stranded(Struct, rename="camel", frozen=True):
-    """What of a resource is free and of no use for such pods once no more fit; `most`: on one node, `node`."""
+    """The amount of a resource that is free and of no use for such pods once no more fit; `most`: on one node,
+    `node`."""
 
     resource: str
     free: str
@@ -57,7 +58,7 @@ class Stranded(Struct, rename="camel", frozen=True):
 
 
 class OneMore(Struct, rename="camel", frozen=True):
-    """How many pods one more node of a make adds; `nodes`: how many of the make there are."""
+    """The number of pods that one more node of a make adds; `nodes`: how many of the make there are."""
 
     like: str
     nodes: int
@@ -168,7 +169,7 @@ class Placing:
         self._batch = batch
         self._simulation = Simulation({framework.profile.name: framework}, cluster)
         self.exhausted = False
-        """Whether no more fit; false when the search ended at a bound."""
+        """True if no more fit; false when the search ended at a bound."""
         self._placed = self._place(most)
 
     def counts(self) -> Ints:

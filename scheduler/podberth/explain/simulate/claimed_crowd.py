@@ -24,7 +24,7 @@ from podberth.plugins.dynamic_resources.claims import device_resources
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
 
 _BY_CLAIMS = ("VolumeBinding", "DynamicResources")
-"""What reserves and prepares claims, and may score by them."""
+"""The plugins that reserve and prepare claims, and may score by them."""
 
 
 def place_crowd(

@@ -46,14 +46,14 @@ class Kinds(NamedTuple):
 
 
 class Following(ABC):
-    """What one plugin answers about one pod and its equals, as they are placed."""
+    """The answers of one plugin about one pod and its equals, as they are placed."""
 
     columns: list[Ints]
     """int64[rows] each: rows that agree in all of them are of one kind."""
     by_pods = False
-    """Whether the answer for a row depends on how many of the equals it has itself."""
+    """True if the answer for a row depends on how many of the equals it has itself."""
     moves = False
-    """Whether scores change with each pod that is placed."""
+    """True if scores change with each pod that is placed."""
 
     def settled(self) -> Bools | None:
         """bool[rows]: which rows it rejects for good. None: this changes as pods are placed, or it scores."""
@@ -296,7 +296,7 @@ _KINDS = 64
 
 
 class Level(NamedTuple):
-    """Which rows take one more pod, and with which total, when each row has a certain number of them already."""
+    """The rows that take one more pod, and their totals, when each row has a certain number of them already."""
 
     passes: list[bool]
     totals: list[int]
@@ -334,11 +334,11 @@ class Ahead:
         self.kinds, self.number = _kinds(beyond, cluster.nodes.rows)
         """The kind of each row, and how many there are while no pod was placed."""
         self.by_pods = any(each.by_pods for each in beyond.followings)
-        """Whether rows of a kind are of different kinds once they have different numbers of the pods."""
+        """True if rows of a kind are of different kinds once they have different numbers of the pods."""
         self.plain = not (beyond.fixed or beyond.followings)
-        """Whether a row's level is all that counts: no kind of rows is rejected, and all offsets are 0."""
+        """True if a row's level is all that counts: no kind of rows is rejected, and all offsets are 0."""
         self.moves = any(following.moves for _, following in beyond.scored)
-        """Whether offsets change with each pod."""
+        """True if offsets change with each pod."""
 
     def level(self, number: int) -> Level:
         """The level with `number` of the pods on every row. Raises PluginError."""

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from podberth.apiserver.disruption import Budget, Evicted, draws_on
-from podberth.apiserver.status import StatusError
+from podberth.apiserver.deletion import Budget, Evicted, draws_on
+from podberth.apiserver.rules.status import StatusError
 from podberth.cache.cluster import Cluster
 from podberth.explain.simulate.outcome import Blocked
 from podberth.explain.simulate.simulation import Simulation

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Ints
-from podberth.explain.simulate.groups import GroupOutcome
 from podberth.model.pod import Pod
 
 Floats = NDArray[np.float64]
@@ -152,8 +151,24 @@ class Blocked(msgspec.Struct, rename="camel", frozen=True):
     budgets: list[str]
 
 
+class GroupOutcome(msgspec.Struct, rename="camel", frozen=True):
+    """The outcome for a pod group. `bound`: so many of its pods have a node, and as many as it needs, or none, do.
+
+    `starts`: whether enough do. `message`: of its condition, or what its pods wait for; empty when it starts.
+    """
+
+    group: str
+    api: str
+    min_count: int | None
+    pods: int
+    bound: int
+    waiting: int
+    starts: bool
+    message: str
+
+
 class WorkloadOutcome(msgspec.Struct, rename="camel", frozen=True):
-    """How many pods of a workload got a node, and on which nodes they are."""
+    """The number of a workload's pods that got a node, and the nodes where they are."""
 
     workload: str
     wanted: int
@@ -175,7 +190,7 @@ class Others(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Outcome(msgspec.Struct, rename="camel", frozen=True):
-    """What would happen. `placed`, `waiting` and `workloads` are about the files and the drains only."""
+    """The outcome of a simulation. `placed`, `waiting` and `workloads` are about the files and the drains only."""
 
     profile: str
     placed: list[Placed]

@@ -16,9 +16,9 @@ from podberth.explain.objects.world import World
 from podberth.explain.simulate.arrivals import Batch, quota_notes
 from podberth.explain.simulate.claimed_crowd import place_crowd
 from podberth.explain.simulate.drain import UNGUARDED, Drain
-from podberth.explain.simulate.groups import create_together, group_of, outcomes
 from podberth.explain.simulate.outcome import (
     LISTED,
+    GroupOutcome,
     Mix,
     Others,
     Outcome,
@@ -34,6 +34,8 @@ from podberth.model.kinds import Modelled
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey, PodGroup
 
+MEMBERS = 10_000
+"""Pods of one workload that are created as members of a group: of these, not one can stand for the others."""
 _USUAL = "default-scheduler"
 """Its decisions are the same, so its pods take part."""
 _GATED = "waits for its scheduling gates"
@@ -274,3 +276,54 @@ def _resources(pods: Iterable[Pod]) -> tuple[str, ...]:
     """CPU and memory, and whatever else the pods ask for."""
     asked = {name for pod in pods for name in pod.shape.requests}
     return ("cpu", "memory", *sorted(asked - {"cpu", "memory"}))
+
+
+def group_of(simulation: Simulation, batch: Batch) -> GroupKey | None:
+    """The group with which the pods of a workload are scheduled; None: each is by itself."""
+    return simulation.cluster.pod_groups.of(batch.pod(0)) if batch.count else None
+
+
+def create_together(simulation: Simulation, batches: Iterable[Batch]) -> None:
+    """Create the pods of one group before any of them is tried."""
+    for batch in batches:
+        while batch.made < min(batch.count, MEMBERS):
+            simulation.put_all(batch.objects(batch.made))
+            simulation.put(batch.pod(batch.made))
+            batch.made += 1
+        if batch.made < batch.count:
+            batch.notes.append(
+                f"{batch.owner}: only {batch.made:,} of its pods were created, as those of a group are not just counted"
+            )
+    simulation.work()
+
+
+def outcomes(simulation: Simulation, keys: Sequence[GroupKey]) -> Iterator[GroupOutcome]:
+    """Yield what became of these groups."""
+    groups = simulation.cluster.pod_groups
+    for key in dict.fromkeys(keys):
+        state = groups.state(key)
+        group = None if state is None else state.object
+        if state is None or group is None:
+            continue
+        starts = bool(state.scheduled) and state.scheduled >= group.needed
+        message = "" if starts or not state.pods else _why(simulation, group, len(state.pods))
+        yield GroupOutcome(
+            str(key),
+            key.api,
+            group.min_count,
+            len(state.pods),
+            state.scheduled,
+            len(state.unscheduled),
+            starts,
+            message,
+        )
+
+
+def _why(simulation: Simulation, group: PodGroup, pods: int) -> str:
+    """Return what is said of a group that does not start."""
+    said = simulation.conditions.get(group.key)
+    if said is not None:
+        return said
+    if group.gang and pods < group.needed:
+        return f"{pods:,} of {group.needed:,} pods are there"
+    return "it was not tried"

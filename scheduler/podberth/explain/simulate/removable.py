@@ -1,4 +1,4 @@
-"""Which nodes could be removed: all their pods would land elsewhere, and nothing forbids that they go.
+"""Finds the nodes that could be removed: all their pods would land elsewhere, and nothing forbids that they go.
 
 Each node is tried in a dry run by itself, those with the fewest pods first. Then they are taken away one after the
 other as long as all pods land, which is a set that can go together, and not always the largest one.

@@ -1,6 +1,6 @@
 """The engine on virtual time, beside an API server that accepts everything at once: `berth run` without a cluster.
 
-`podberth.explain.simulate.plan` asks it what would happen, `podberth.explain.simulate.replay` plays a trace through it.
+`podberth.explain.simulate.plan` asks it what would happen, `podberth.explain.simulate.trace` plays a trace through it.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -42,7 +42,8 @@ class UndecidedError(Exception):
 
 
 class Simulation:
-    """What pods do, by uid. `now` is virtual time in seconds; who plays a trace moves it."""
+    """The engine beside a server that says yes, and what became of pods, by UID. `now` is virtual time in seconds;
+    who plays a trace moves it."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Simulation:
         self.conditions: dict[GroupKey, str] = {}
         """Why pod groups do not start, as it was last said of them."""
         self.singly = 0
-        """How many pods were decided one by one after their first equal."""
+        """The number of pods that were decided one by one after their first equal."""
         self._newly: list[str] = []
         self._claim_writes = ClaimWrites()
 

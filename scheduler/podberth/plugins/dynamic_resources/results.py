@@ -16,7 +16,7 @@ from podberth.cache.column import Ints
 from podberth.cache.devices import Devices
 from podberth.cache.kept_results import Bounded
 from podberth.cache.search_steps import CappedSearch
-from podberth.cel.program import attributes_read
+from podberth.cel.reads import attributes_read
 from podberth.model.devices import MOST_ALTERNATIVES, ClaimSpec, DeviceClass, PoolID, ResourceClaim
 from podberth.model.node import Node
 from podberth.model.pod import Pod

@@ -1,15 +1,337 @@
 """The story itself, act by act. Each says what it wants of the cluster; what comes of it is the scheduler's doing."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
 
-from podberth.testing.demo import devices, words
-from podberth.testing.demo.cast import DEVICES, DISK, REPORT_CPU, TRAINER_IMAGE
-from podberth.testing.demo.gang import gang
-from podberth.testing.demo.governed import governed
-from podberth.testing.demo.objects import GATE, GPU, HOSTNAME, ZONE, Object, affinity, near, pod
-from podberth.testing.demo.pending import free_by_asking_less, free_by_uncordoning
+import msgspec
+
+from podberth.explain.changes import Request, Uncordon
+from podberth.explain.explanation import RejectedNode, Remedy
+from podberth.explain.report.group import headline, stop
+from podberth.kube.errors import ApiError
+from podberth.kube.resources import METADATA_POLICIES, POD_GROUPS, PODS
+from podberth.model.node import Node
+from podberth.policy.keys import DEFAULT_SCHEDULER, QOS, SCHEDULER_NAME
+from podberth.testing.demo import cast, witness
+from podberth.testing.demo.cast import (
+    DEVICES,
+    DISK,
+    GATE,
+    GPU,
+    HOSTNAME,
+    REPORT_CPU,
+    TRAINER_IMAGE,
+    ZONE,
+    Object,
+    affinity,
+    near,
+    pod,
+)
 from podberth.testing.demo.play import PATIENCE, Play
+from podberth.testing.demo.policed import Policed
+from podberth.testing.demo.recording import Explained
+from podberth.testing.demo.witness import SeenDecision
+
+TITLE = "A gang: all or nothing"
+GROUP, SIZE, FIT = "epoch", 8, 6
+_STEP = 50
+"""Milli-cores between two amounts that the workers may ask for."""
+_LEAST, _MOST = 200, 4000
+_NOT_SERVED = (403, 404)
+
+
+async def gang(play: Play) -> None:
+    """Close a node, so that six of eight workers fit; then open it again."""
+    if not play.setting.own_nodes:
+        await play.act(TITLE, "Left out on this cluster: a node would have to be closed for a while.")
+        return
+    if not await _served(play):
+        await play.act(TITLE, "Left out on this cluster: it serves no PodGroups (scheduling.k8s.io/v1beta1).")
+        return
+    found = _plan(play)
+    if found is None:
+        await play.act(TITLE, f"Left out: there is no room for just {FIT} of {SIZE} workers.")
+        return
+    node, cpu = found
+    await play.act(
+        TITLE,
+        f"{SIZE} workers of a training run are of use only together. Their PodGroup says so: minCount {SIZE}. One by "
+        f"one, {FIT} of them would take their room, and wait for the others for ever.",
+    )
+    await play.patch_node(node, {"spec": {"unschedulable": True}})
+    await play.mirror.until(lambda: _node(play, node).unschedulable, f"node {node} to be closed", PATIENCE)
+    await play.show(
+        "change",
+        f"{node} is closed for maintenance",
+        ["PATCH spec.unschedulable: true."],
+        node=node,
+        cordons={node: True},
+    )
+    await _create(play, cpu)
+    names = [f"{GROUP}-{i}" for i in range(SIZE)]
+    await play.mirror.until(lambda: all(_waits(play, name) for name in names), f"the gang {GROUP} to wait", PATIENCE)
+    answer = play.explain_group(GROUP)
+    lines = [
+        f"{play.shorten(headline(answer))}, none is bound.",
+        f"{play.shorten(stop(answer))}.",
+        f"In kube-scheduler's words: {answer.message}.",
+        "Any of these would start it; each was tried with the whole gang before it is offered:",
+        *(f"  {play.shorten(remedy.text)}" for remedy in answer.remedies),
+    ]
+    before = {name: play.witness.last(f"{play.setting.namespace}/{name}") for name in names}
+    puts: dict[str, str | None] = dict.fromkeys(names, "")
+    await play.show("pending", f"{GROUP} waits as a whole", lines, pod=names[FIT], puts=puts, beats=4.0)
+    await play.uncordon(node, f" Now all {SIZE} fit, and are bound together.")
+    for name in names:
+        await play.show_outcome(name, after=before[name], beats=0.4)
+
+
+async def _served(play: Play) -> bool:
+    try:
+        await play.client.get(POD_GROUPS.path(play.setting.namespace))
+    except ApiError as error:
+        if error.status in _NOT_SERVED:
+            return False
+        raise
+    return True
+
+
+async def _create(play: Play, cpu: int) -> None:
+    """Create the group and its pods."""
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": GROUP},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": SIZE}}},
+    }
+    await play.client.create(POD_GROUPS.path(play.setting.namespace), msgspec.json.encode(group))
+    line = f"Each worker asks for {witness.cores(cpu)} cores."
+    await play.show("change", f"The PodGroup {GROUP} and its {SIZE} workers are created", [line])
+    for i in range(SIZE):
+        await play.create(_worker(play, f"{GROUP}-{i}", cpu))
+
+
+def _worker(play: Play, name: str, cpu: int) -> Object:
+    member = {"podGroupName": GROUP}
+    return pod(name, play.setting.scheduler, cpu=cpu, memory=16, schedulingGroup=member)
+
+
+def _plan(play: Play) -> tuple[str, int] | None:
+    """(node to close, milli-cores of a worker), so that six fit without the node, and all with it."""
+    mirror = play.mirror
+    open_nodes = sorted(
+        (node for node in mirror.nodes.values() if not (node.taints or node.unschedulable)), key=lambda node: node.name
+    )
+    free = {node.name: node.allocatable.get("cpu", 0) - mirror.used(node.name) for node in open_nodes}
+    for cpu in range(_MOST, _LEAST, -_STEP):
+        takes = {name: max(left, 0) // cpu for name, left in free.items()}
+        for name in sorted(takes, key=lambda name: (-takes[name], name)):
+            if sum(takes.values()) - takes[name] == FIT and sum(takes.values()) >= SIZE:
+                return play.short(name), cpu
+    return None
+
+
+def _node(play: Play, name: str) -> Node:
+    return play.mirror.nodes[play.setting.full(name)]
+
+
+def _waits(play: Play, name: str) -> bool:
+    """Return whether the API server says of a pod that it was tried in vain."""
+    found = play.mirror.pod(play.setting.namespace, name)
+    return found is not None and found.condition is not None and found.condition[:2] == ("False", "Unschedulable")
+
+
+OWNER = "owner"
+
+
+async def governed(play: Play) -> None:
+    """Two policies, a pod for each."""
+    title = "Policies decide which objects may be created, and which scheduler gets a pod"
+    if not play.setting.own_server:
+        await play.act(title, "Left out on this cluster: its webhooks would be asked about everybody's objects.")
+        return
+    await play.act(
+        title,
+        "Berth's admission server is up, and the API server asks it about every create, over HTTPS. One policy wants "
+        "an owner on every object; the other sends pods that ask for nothing to the profile that packs.",
+    )
+    policies = [require_owner(), route_best_effort(play.setting.packer)]
+    async with Policed(play.client.connection, play.setting.namespace, policies):
+        names = [policy["metadata"]["name"] for policy in policies]
+        lines = ["$ kubectl apply -f policies.yaml", *(f"metadatapolicy.podberth.dev/{name} created" for name in names)]
+        await play.show("change", "Two policies are applied", lines)
+        await _refused(play, "stray-0")
+        await _routed(play, "sweep-0")
+
+
+async def _refused(play: Play, name: str) -> None:
+    """A pod without an owner."""
+    lines = [f"$ kubectl create -f {name}.yaml"]
+    try:
+        await play.client.create(PODS.path(play.setting.namespace), msgspec.json.encode(_modest(name)))
+    except ApiError as error:
+        lines.append(f"Error from server ({error.reason}): {error.message}")
+        await play.show("rejected", f"{name} is refused: it has no owner label", lines, beats=2.0)
+        return
+    raise RuntimeError(f"pod {name} was to be refused")
+
+
+async def _routed(play: Play, name: str) -> None:
+    """A pod that asks for nothing, not even for a scheduler."""
+    sent = _modest(name, **{OWNER: "ann"})
+    await play.create(sent)
+    path = PODS.path(play.setting.namespace, name)
+    stored = msgspec.json.decode(await play.client.get(path))
+    notes = stored["metadata"]["annotations"]
+    lines = [
+        f"$ kubectl create -f {name}.yaml",
+        f"pod/{name} created",
+        f"Its author named no scheduler, which means {DEFAULT_SCHEDULER}. What is stored says otherwise:",
+        f"  {QOS}: {notes[QOS]}",
+        f"  {SCHEDULER_NAME}: {notes[SCHEDULER_NAME]}",
+        f"  spec.schedulerName: {stored['spec']['schedulerName']}",
+    ]
+    scheduler = stored["spec"]["schedulerName"]
+    await play.show("change", f"{name} is sent to {scheduler}", lines, pod=name, puts={name: ""}, beats=2.0)
+    await play.show_outcome(name)
+
+
+def require_owner() -> Object:
+    """Refuse what nobody owns."""
+    return _policy(
+        "require-owner",
+        {
+            "name": "owner-missing",
+            "policyPredicate": {"labelSelector": {"matchExpressions": [{"key": OWNER, "operator": "DoesNotExist"}]}},
+            "policyAction": {"reject": True, "message": f'add the label "{OWNER}": who answers for this?'},
+        },
+    )
+
+
+def route_best_effort(scheduler: str) -> Object:
+    """Send pods without requests and limits to this scheduler."""
+    return _policy(
+        "route-best-effort",
+        {
+            "name": "best-effort",
+            "policyPredicate": {"annotationSelector": {"matchLabels": {QOS: "BestEffort"}}},
+            "policyAction": {"updatedAnnotations": {SCHEDULER_NAME: scheduler}},
+        },
+    )
+
+
+def _policy(name: str, rule: Object) -> Object:
+    head = {"apiVersion": METADATA_POLICIES.api_version, "kind": METADATA_POLICIES.kind}
+    return {**head, "metadata": {"name": name}, "spec": {"rules": [rule]}}
+
+
+def _modest(name: str, **labels: str) -> Object:
+    """A pod without requests, limits and a scheduler's name."""
+    found = pod(name, "", cpu=0, memory=0)
+    found["metadata"]["labels"] |= labels
+    del found["spec"]["schedulerName"]
+    del found["spec"]["containers"][0]["resources"]
+    return found
+
+
+SHOWN_NODES = 14
+SHOWN_REMEDIES = 5
+MODEST = 10
+"""Milli-cores that the pod asks for in the end on a cluster that is not ours."""
+
+Wanted = TypeVar("Wanted", Uncordon, Request)
+
+
+async def free_by_uncordoning(play: Play, report: Object) -> None:
+    """Open the node that `explain` says would do."""
+    name = report["metadata"]["name"]
+    verdict, change = await _explained(play, report, Uncordon)
+    if change is None:
+        await _stays(play, verdict)
+        return
+    await play.uncordon(play.short(change.node))
+    await play.show_outcome(name, after=verdict)
+
+
+async def free_by_asking_less(play: Play, report: Callable[[int], Object]) -> None:
+    """Ask for more than any node has free; then, since the cluster is not ours to change, for less."""
+    nodes = play.mirror.nodes.values()
+    most = max(node.allocatable.get("cpu", 0) - play.mirror.used(node.name) for node in nodes)
+    asks = report((max(most, 0) // 1000 + 2) * 1000)
+    name = asks["metadata"]["name"]
+    verdict, change = await _explained(play, asks, Request)
+    if change is None:
+        await _stays(play, verdict)
+        return
+    modest = min(MODEST, change.requests.get("cpu", MODEST))
+    await play.delete_pod(name)
+    title = f"{name} is deleted and created again, asking for {witness.cores(modest)} cores"
+    line = "More would do, as you saw. But the room on your nodes is yours."
+    await play.show("change", title, [line], pod=name, puts={name: None})
+    await play.create(report(modest))
+    await play.show_outcome(name, after=verdict)
+
+
+async def _explained(play: Play, pod: Object, kind: type[Wanted]) -> tuple[SeenDecision, Wanted | None]:
+    """Create the pod, tell why it waits and what would free it; the first single change of this kind."""
+    name = pod["metadata"]["name"]
+    [verdict] = await play.place(pod)
+    if verdict.node is not None:
+        return verdict, None
+    explanation = play.explain(name)
+    nodes: list[tuple[str, str]] = [
+        (play.short(rejected.node), _in_the_way(play, rejected)) for rejected in explanation.rejected
+    ]
+    remedies: list[tuple[str, str]] = [
+        (play.shorten(remedy.text), _goes(play, remedy)) for remedy in explanation.remedies
+    ]
+    offered: list[tuple[int, Wanted]] = [
+        (i, remedy.changes[0])
+        for i, remedy in enumerate(explanation.remedies)
+        if len(remedy.changes) == 1 and isinstance(remedy.changes[0], kind)
+    ]
+    taken, change = offered[0] if offered else (None, None)
+    await play.show(
+        "pending",
+        f"Why {name} waits, and what would free it",
+        [*_node_lines(nodes), *_remedy_lines(remedies)],
+        pod=name,
+        explanation=Explained(nodes, remedies, taken),
+        beats=5.0,
+    )
+    return verdict, change
+
+
+async def _stays(play: Play, verdict: SeenDecision) -> None:
+    """The changes that the story may make here would not free the pod; or it found a node after all."""
+    if verdict.node is None:
+        name = verdict.pod.rpartition("/")[2]
+        await play.show("pending", f"{name} stays pending: the demo may not change any of these here", pod=name)
+
+
+def _in_the_way(play: Play, rejected: RejectedNode) -> str:
+    return play.shorten("; ".join(finding.detail for finding in (*rejected.findings, *rejected.also)))
+
+
+def _goes(play: Play, remedy: Remedy) -> str:
+    return ", ".join(play.short(node) for node in remedy.nodes[:3]) + (", …" if len(remedy.nodes) > 3 else "")
+
+
+def _node_lines(nodes: list[tuple[str, str]]) -> Iterable[str]:
+    """Return what stands in the way on each node, the closest to fitting first."""
+    shown = nodes[:SHOWN_NODES]
+    wide = max((len(node) for node, _ in shown), default=0)
+    yield from (f"{node:<{wide}}  {text}" for node, text in shown)
+    if len(nodes) > len(shown):
+        yield f"… and {len(nodes) - len(shown)} more nodes"
+
+
+def _remedy_lines(remedies: list[tuple[str, str]]) -> Iterable[str]:
+    if not remedies:
+        yield "No change that was tried would free it."
+        return
+    yield "Any of these would free it; each was tried with all filters before it is offered:"
+    yield from (f"  {text} (then it fits on {goes})" for text, goes in remedies[:SHOWN_REMEDIES])
 
 
 async def opening(play: Play) -> None:
@@ -32,7 +354,7 @@ async def opening(play: Play) -> None:
     )
     total = sum(node.allocatable.get("cpu", 0) for node in nodes)
     used = sum(mirror.used(node.name) for node in nodes)
-    lines = [f"{words.cores(used)} of {words.cores(total)} cores are asked for."]
+    lines = [f"{witness.cores(used)} of {witness.cores(total)} cores are asked for."]
     tainted = [play.short(node.name) for node in nodes if node.taints]
     cordoned = [play.short(node.name) for node in nodes if node.unschedulable]
     if tainted:
@@ -109,12 +431,12 @@ async def training(play: Play) -> None:
         "taint. Both machines have one that is free; one of them has its 6 GB image too.",
     )
     name, least = "train-0", "40Gi"
-    await play.create_claim(devices.claim(setting, f"{name}-gpu", devices.larger_than(least)))
-    lines = [f"1 of class {devices.class_name(setting)}, selected by {devices.larger_than(least)}"]
+    await play.create_claim(cast.claim(setting, f"{name}-gpu", cast.larger_than(least)))
+    lines = [f"1 of class {cast.class_name(setting)}, selected by {cast.larger_than(least)}"]
     await play.show("change", f"{name} has a ResourceClaim, {name}-gpu", lines)
     tolerations = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
     await play.place(_pod(play, name, 4000, 16384, claim=f"{name}-gpu", image=TRAINER_IMAGE, tolerations=tolerations))
-    (device,) = await devices.given(play.client, setting, f"{name}-gpu")
+    (device,) = await cast.given(play.client, setting, f"{name}-gpu")
     model, memory = DEVICES[device.partition("/")[0]][device.partition("/")[2]]
     lines = ["Written to the claim before the pod was bound: status.allocation, and for whom it is reserved."]
     await play.show("change", f"{name}-gpu has {device}, an {model} with {memory}", lines)

@@ -1,8 +1,9 @@
 """Steps of the tour on a live cluster: create a pod, wait for the API server, show the result. `acts` has them."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
 
 import msgspec
 
@@ -10,15 +11,107 @@ from podberth.explain.explanation import Explanation
 from podberth.explain.gangs.answer import GroupExplanation
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError
+from podberth.kube.objects import Change, Deleted
+from podberth.kube.reflector import Reflector
 from podberth.kube.resources import NODES, PODS, RESOURCE_CLAIMS
+from podberth.model.kinds import Decoder
 from podberth.model.node import Node
 from podberth.model.pod import Pod
-from podberth.testing.demo import words
-from podberth.testing.demo.cast import DEVICES, Setting
-from podberth.testing.demo.mirror import LateError, Mirror
-from podberth.testing.demo.objects import ZONE, Object
+from podberth.testing.demo import witness
+from podberth.testing.demo.cast import DEVICES, ZONE, Object, Setting
 from podberth.testing.demo.recording import Act, NodeCard, PodCard, Recording, Step
 from podberth.testing.demo.witness import SeenDecision, Witness
+
+LIVE = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class LateError(Exception):
+    """Something that had to happen did not happen in time."""
+
+
+class Mirror:
+    """Nodes and pods as the server has them. `now` is a monotonic clock; `seen` when each pod first had a node."""
+
+    def __init__(self, client: Client, now: Callable[[], float]) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        self.seen: dict[str, float] = {}
+        self.version = 0
+        self._now = now
+        self._changed = asyncio.Condition()
+        self._telling: set[asyncio.Task[None]] = set()
+        decoder = Decoder()
+        self._reflectors: list[Reflector[Any]] = [
+            Reflector(client, NODES, decoder.node, self._put_nodes),
+            Reflector(client, PODS, decoder.pod, self._put_pods, field_selector=LIVE),
+        ]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(reflector.run()) for reflector in self._reflectors]
+        await self.until(lambda: all(reflector.has_synced for reflector in self._reflectors), "the first lists", 15.0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """A pod, if the server has it."""
+        return self.pods.get(f"{namespace}/{name}")
+
+    def on(self, node: str) -> Iterator[Pod]:
+        """The pods of one node, in the order of their names."""
+        return iter(sorted((pod for pod in self.pods.values() if pod.node_name == node), key=lambda pod: pod.key))
+
+    def used(self, node: str) -> int:
+        """The milli-cores that the pods of a node ask for."""
+        return sum(pod.shape.requests.get("cpu", 0) for pod in self.on(node))
+
+    async def until(self, claim: Callable[[], bool], what: str, seconds: float) -> None:
+        """Return once the claim holds; it is looked at after each change.
+
+        Raises LateError.
+        """
+        try:
+            async with asyncio.timeout(seconds), self._changed:
+                await self._changed.wait_for(claim)
+        except TimeoutError:
+            raise LateError(f"waited {seconds:g} s for {what}, in vain") from None
+
+    def stir(self) -> None:
+        """Have all claims looked at again: something they read has changed."""
+        self.version += 1
+        task = asyncio.create_task(self._tell())
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    def _put_nodes(self, changes: list[Change[Node]], replaced: bool) -> None:
+        for change in changes:
+            if isinstance(change, Deleted):
+                self.nodes.pop(change.name, None)
+            else:
+                self.nodes[change.object.name] = change.object
+        self.stir()
+
+    def _put_pods(self, changes: list[Change[Pod]], replaced: bool) -> None:
+        for change in changes:
+            if isinstance(change, Deleted):
+                self.pods.pop(f"{change.namespace}/{change.name}", None)
+            else:
+                pod = change.object
+                self.pods[pod.key] = pod
+                if pod.node_name:
+                    self.seen.setdefault(pod.uid, self._now())
+        self.stir()
+
 
 PATIENCE = 15.0
 """Seconds that anything may take before the demo gives up on it."""
@@ -46,7 +139,7 @@ class Play:
         has_devices: bool = False,
     ) -> None:
         self.has_devices = has_devices
-        """Whether the cluster serves devices, and the story's are published."""
+        """True if the cluster serves devices, and the story's are published."""
         self.client = client
         self.mirror = mirror
         self.witness = witness
@@ -55,7 +148,7 @@ class Play:
         self.created: dict[str, float] = {}
         self._audience = audience
         self.explain_group = explain_group
-        """What `berth explain podgroup/NAME` says of a group of ours, asked of the running scheduler's cache."""
+        """The answer of `berth explain podgroup/NAME` of a group of ours, asked of the running scheduler's cache."""
         self._explain = explain
         self._pace = pace
 
@@ -133,7 +226,7 @@ class Play:
             )
         else:
             node = verdict.node
-            lines = words.why(verdict)
+            lines = witness.why(verdict)
             title, puts = f"{name} → {node}", {name: node}
             await self.show("bound", title, lines, beats=beats, pod=name, node=node, puts=puts, verdict=verdict)
         return verdict

@@ -18,8 +18,8 @@ from podberth.kube.resources import METADATA_POLICIES, NAMESPACES, Resource
 from podberth.policy.admission.replica import Replica
 from podberth.policy.admission.settings import Settings
 from podberth.policy.admission.webhooks import MUTATING, VALIDATING
-from podberth.testing.demo.mirror import LateError
-from podberth.testing.demo.objects import Object, namespace
+from podberth.testing.demo.cast import Object, namespace
+from podberth.testing.demo.play import LateError
 
 OWN_NAMESPACE = "berth"
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", False, "CustomResourceDefinition")

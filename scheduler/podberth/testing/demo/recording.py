@@ -1,9 +1,9 @@
-"""What happened, step by step: written by `play`, read by the terminal and by the page, which both only repeat it."""
+"""The story, step by step: written by `play`, read by the terminal and by the page, which both only repeat it."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from podberth.testing.demo import words
+from podberth.testing.demo import witness
 from podberth.testing.demo.witness import SeenDecision
 
 
@@ -35,7 +35,7 @@ class NodeCard:
 
 @dataclass(slots=True)
 class Explained:
-    """What `berth explain` said of a pending pod. `nodes`: (node, what stands in its way), the closest first.
+    """The answer of `berth explain` about a pending pod. `nodes`: (node, what stands in its way), the closest first.
 
     `remedies`: (change, where the pod would fit then); `taken` is the one that the story carries out.
     """
@@ -97,12 +97,12 @@ def page_data(recording: Recording) -> dict[str, Any]:
     kept = sorted(recording.nodes, key=lambda name: name not in busy)[:MOST_NODES]
     data["nodes"] = [node for name, node in data["nodes"].items() if name in kept]
     data["left_out"] = len(recording.nodes) - len(kept)
-    data["plugins"] = words.PLUGIN_WORDS
+    data["plugins"] = witness.PLUGIN_WORDS
     for raw, step in zip(data["steps"], recording.steps, strict=True):
         if step.verdict is None:
             continue
         verdict = raw["verdict"]
-        verdict["took"] = words.took(step.verdict.seconds)
+        verdict["took"] = witness.took(step.verdict.seconds)
         verdict["flat"] = [name for name in step.verdict.weights if len(step.verdict.points(name)) == 1]
         verdict["able"] = len(step.verdict.candidates)
         verdict["candidates"] = verdict["candidates"][:MOST_CANDIDATES]

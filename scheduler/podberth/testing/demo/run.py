@@ -1,16 +1,22 @@
-"""Where the story takes place: an embedded API server, or a namespace of its own on a real cluster, left tidy."""
+"""Runs the story where it takes place: an embedded API server, or a namespace of its own on a real cluster.
+
+A real cluster is left as it was found: also after an error, and on Ctrl-C.
+"""
 
 import asyncio
 import secrets
 import time
-from collections.abc import Coroutine
+from collections import Counter
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
+from statistics import median
+from types import TracebackType
+from typing import Any, Self
 
 import msgspec
 
-from podberth.apiserver import podgroups
+from podberth.apiserver.rules import podgroups
 from podberth.apiserver.server import ApiServer
 from podberth.app.scheduler import Scheduler
 from podberth.explain.explain import explain
@@ -22,20 +28,175 @@ from podberth.framework.config import API_VERSION, KIND, SchedulerConfiguration,
 from podberth.framework.profiles import build
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
-from podberth.kube.resources import NAMESPACES, NODES, PODS
+from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.resources import EVENTS, NAMESPACES, NODES, POD_GROUPS, PODS, Resource
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey
 from podberth.plugins.registry import registry
-from podberth.testing.demo import cast, devices
+from podberth.testing.demo import cast, witness
 from podberth.testing.demo.acts import ACTS
-from podberth.testing.demo.cast import Setting
-from podberth.testing.demo.mirror import Mirror
-from podberth.testing.demo.objects import Object, namespace
-from podberth.testing.demo.play import PATIENCE, Audience, Play
+from podberth.testing.demo.cast import Object, Setting, namespace
+from podberth.testing.demo.play import PATIENCE, Audience, Mirror, Play
 from podberth.testing.demo.recording import Recording
-from podberth.testing.demo.summary import summarise
-from podberth.testing.demo.tidy import Tidy
 from podberth.testing.demo.witness import Witness
+
+
+def summarise(play: Play, seconds: float) -> list[tuple[str, str, str]]:
+    """(number, what it counts, a word of explanation); `seconds`: how long the story took."""
+    mirror, verdicts = play.mirror, play.witness.verdicts
+    mine = [pod for pod in mirror.pods.values() if pod.scheduler_name in play.setting.profiles]
+    bound = [pod for pod in mine if pod.node_name]
+    others = sum(bool(pod.node_name) for pod in mirror.pods.values()) - len(bound)
+    rows = [(f"{len(bound)} of {len(mine)}", "pods bound", f"{others} of others left alone")]
+    if verdicts:
+        middle = median(verdict.seconds for verdict in verdicts)
+        rows.append((str(len(verdicts)), "decisions", f"over all {verdicts[-1].nodes} nodes each"))
+        rows.append((witness.took(middle), "a decision", "median, filters and scores"))
+        rows.append((f"{1 / middle:,.0f}", "decisions a second", "at that pace, on one core"))
+    waits = _waits(play)
+    if waits:
+        rows.append((witness.took(median(waits)), "from created to bound", "median, over HTTP"))
+    regret = sum(verdict.regret for verdict in verdicts)
+    rows.append((str(regret), "points of regret", "chosen against best, summed"))
+    rows.append((str(len(overbooked(play))), "nodes overbooked", "as the API server has it"))
+    rows.append((f"{seconds:.1f} s", "the whole story", "pauses for the eye included"))
+    return rows
+
+
+def overbooked(play: Play) -> list[str]:
+    """Nodes whose pods ask for more of anything than there is."""
+    mirror = play.mirror
+    found = []
+    for node in mirror.nodes.values():
+        asked: Counter[str] = Counter()
+        for pod in mirror.on(node.name):
+            asked.update(pod.shape.requests)
+        if any(amount > node.allocatable.get(name, 0) for name, amount in asked.items()):
+            found.append(node.name)
+    return found
+
+
+def _waits(play: Play) -> list[float]:
+    """Seconds from the POST of a pod until the watch showed its node, for pods that were bound at the first try."""
+    tries = Counter(verdict.pod for verdict in play.witness.verdicts)
+    at_once = {step.pod for step in play.recording.steps if step.kind == "bound"}
+    at_once -= {step.pod for step in play.recording.steps if step.kind in ("gated", "pending")}
+    seen = play.mirror.seen
+    return [
+        seen[pod.uid] - play.created[key]
+        for key, pod in play.mirror.pods.items()
+        if key in play.created and pod.uid in seen and tries[key] == 1 and pod.name in at_once
+    ]
+
+
+NOW = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
+GRACE = 4.0
+"""Seconds that the cluster's own namespace controller gets before we look whether there is one."""
+LONGEST = 12.0
+CONFIG_MAPS = Resource("", "v1", "configmaps", True, "ConfigMap")
+EVERYWHERE = "kube-root-ca.crt"
+"""A ConfigMap that a controller manager puts into each namespace."""
+
+
+class Tidy:
+    """Makes the story's namespace; at the end of the block deletes it with all that is in it, and the story's nodes.
+
+    `notice` hears what was and was not possible.
+    """
+
+    def __init__(self, client: Client, setting: Setting, notice: Callable[[str], None]) -> None:
+        self._client = client
+        self._setting = setting
+        self._notice = notice
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._client.create(NAMESPACES.path(), msgspec.json.encode(namespace(self._setting.namespace)))
+        except ApiError:
+            raise  # nothing was made
+        except BaseException:
+            await self._clean()  # who knows
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._clean()
+
+    async def _clean(self) -> None:
+        setting = self._setting
+        await self._delete(PODS.path(setting.namespace), "the pods")
+        if setting.own_nodes:
+            await self._clean_devices()
+            for node in cast.nodes(setting):
+                await self._delete(NODES.path(name=node["metadata"]["name"]), f"node {node['metadata']['name']}")
+        if not await self._delete(NAMESPACES.path(name=setting.namespace), f"namespace {setting.namespace}"):
+            return
+        try:
+            gone = await self._gone(GRACE) or await self._finish_by_hand() or await self._gone(LONGEST)
+        except (ApiError, Unreachable) as problem:
+            self._notice(f"Could not see namespace {setting.namespace} go: {problem}")
+            return
+        rest = "gone" if gone else "empty, and the cluster is deleting it"
+        self._notice(f"Cleaned up: namespace {setting.namespace} is {rest}.")
+
+    async def _clean_devices(self) -> None:
+        try:
+            await cast.let_claims_go(self._client, self._setting)
+        except (ApiError, Unreachable) as error:
+            if not (isinstance(error, ApiError) and error.status == 404):  # 404: the server has no devices
+                self._notice(f"Could not delete the claims: {error}")
+        for path, what in cast.left(self._setting):
+            await self._delete(path, what)
+
+    async def _delete(self, path: str, what: str) -> bool:
+        try:
+            await self._client.delete(path, NOW)
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            self._notice(f"Could not delete {what}: {error}")
+            return False
+        except Unreachable as error:
+            self._notice(f"Could not delete {what}: {error}. When the cluster is back: kubectl delete {what}")
+            return False
+        return True
+
+    async def _gone(self, seconds: float) -> bool:
+        """Return whether the namespace goes away in time."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        while asyncio.get_running_loop().time() < deadline:
+            if not await self._exists(NAMESPACES.path(name=self._setting.namespace)):
+                return True
+            await asyncio.sleep(0.1)
+        return False
+
+    async def _exists(self, path: str) -> bool:
+        try:
+            await self._client.get(path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return False
+        return True
+
+    async def _finish_by_hand(self) -> bool:
+        """Return where no controllers run (envtest), do the namespace controller's part; False where they do.
+
+        All that ever was in such a namespace is ours: pods, deleted before, their events, and a pod group.
+        """
+        name = self._setting.namespace
+        path = NAMESPACES.path(name=name)
+        found = msgspec.json.decode(await self._client.get(path))
+        if (found.get("status") or {}).get("conditions") or await self._exists(CONFIG_MAPS.path(name, EVERYWHERE)):
+            return False
+        await self._delete(EVENTS.path(name), "the events")
+        await self._delete(POD_GROUPS.path(name), "the pod groups")
+        found["spec"]["finalizers"] = []
+        await self._client.replace(f"{path}/finalize", msgspec.json.encode(found))
+        return await self._gone(GRACE)
+
 
 REAL_SCALE = 40
 """On nodes that are somebody's, the story's pods ask for this part of what they would."""
@@ -43,7 +204,7 @@ REAL_SCALE = 40
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to tell it. `pace`: seconds for the eye a step; `seed` decides between equally good nodes."""
+    """The way to tell it. `pace`: seconds for the eye a step; `seed` decides between equally good nodes."""
 
     pace: float = 0.0
     seed: int = 0
@@ -81,7 +242,7 @@ async def _tell(client: Client, setting: Setting, audience: Audience, options: O
     if setting.own_nodes:
         for node in cast.nodes(setting):
             await _create_node(client, node)
-        has_devices = await devices.publish(client, setting)
+        has_devices = await cast.publish(client, setting)
         for pod in cast.others(setting, devices=has_devices):
             await client.create(PODS.path(setting.namespace), _json(pod))
     config = configuration(setting)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,7 @@ from podberth.kube.errors import ApiError
 from podberth.kube.objects import partial
 from podberth.kube.resources import NAMESPACES, NODES, POD_GROUPS, PODS, Resource
 from podberth.testing.workloads import objects
-from podberth.testing.workloads.bindings import Bindings, Key
-from podberth.testing.workloads.claims import ClaimController
-from podberth.testing.workloads.objects import KINDS, LABEL
-from podberth.testing.workloads.template import Template, merged
+from podberth.testing.workloads.objects import KINDS, LABEL, Template, merged
 from podberth.testing.workloads.workload import (
     Barrier,
     Churn,
@@ -34,7 +31,17 @@ from podberth.testing.workloads.workload import (
     UpdateAny,
     Workload,
 )
-from podberth.testing.workloads.writes import create_all, delete_labelled, delete_one, for_each, items, names
+from podberth.testing.workloads.writes import (
+    Bindings,
+    ClaimController,
+    Key,
+    create_all,
+    delete_labelled,
+    delete_one,
+    for_each,
+    items,
+    names,
+)
 
 _PASSING = f"{LABEL}-passing"
 """On what is made beside a scheduler: it goes with the run's pods. What was made for all schedulers stays."""
@@ -46,7 +53,7 @@ _LOOKS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What a run showed. Moments are time.monotonic() seconds."""
+    """The times that a run showed. Moments are time.monotonic() seconds."""
 
     pods: int
     started: float
@@ -536,3 +543,38 @@ class _Background:
         except TimeoutError:
             pass
         return self.is_over
+
+
+class Figures(msgspec.Struct, rename="camel", frozen=True):
+    """One run. Rates in pods a second, times in milliseconds unless named seconds; None is not known."""
+
+    pods: int
+    bound: int
+    rate: float | None
+    """(n - 1) / (last - first binding) as a watch saw them."""
+    first_seconds: float | None
+    """First binding after the start of the scheduler (backlog) or of the creates (stream)."""
+    wait_p50: float | None
+    """Create to bound; in a backlog from the start of the scheduler."""
+    wait_p99: float | None
+
+
+def figures(timing: Timing) -> Figures:
+    """The figures of a run."""
+    bound = timing.bound
+    long = bound[-1] - bound[0] if len(bound) > 1 else 0.0
+    return Figures(
+        pods=timing.pods,
+        bound=len(bound),
+        rate=(len(bound) - 1) / long if long else None,
+        first_seconds=bound[0] - timing.started if bound else None,
+        wait_p50=quantile(timing.waited, 0.5, 1000),
+        wait_p99=quantile(timing.waited, 0.99, 1000),
+    )
+
+
+def quantile(ascending: Sequence[float], part: float, times: float = 1.0) -> float | None:
+    """The smallest value that this part of them does not exceed, `times` something; None of nothing."""
+    if not ascending:
+        return None
+    return ascending[max(-(-int(part * 1000) * len(ascending) // 1000) - 1, 0)] * times

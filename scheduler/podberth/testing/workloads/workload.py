@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from podberth.explain.objects.documents import ObjectError, complaint, parse
 from podberth.model.mistakes import as_json
-from podberth.testing.workloads import template
+from podberth.testing.workloads import objects
 from podberth.testing.workloads.objects import KINDS
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
@@ -34,7 +34,7 @@ class Mode(StrEnum):
 
 
 class Stage(StrEnum):
-    """How far a pod is: bound (Scheduled), or bound or told why not (Attempted)."""
+    """The stage of a pod: bound (Scheduled), or bound or told why not (Attempted)."""
 
     SCHEDULED = "Scheduled"
     ATTEMPTED = "Attempted"
@@ -354,8 +354,8 @@ def _object_problems(path: str, document: Document, namespace: str | None) -> It
 
 def _template_problems(path: str, document: Any) -> Iterator[tuple[str, str]]:
     try:
-        template.check(document)
-    except template.TemplateError as error:
+        objects.check(document)
+    except objects.TemplateError as error:
         yield path, str(error)
 
 

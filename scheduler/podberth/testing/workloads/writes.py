@@ -1,18 +1,26 @@
-"""Many creates and deletes at the API server's pace, over one client."""
+"""Many creates and deletes at the API server's pace, the claims that are made for pods, and when pods are bound.
+
+Claims are made as kube-controller-manager's claim controller makes them, for clusters where none runs.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
+from podberth.explain.objects import resource_claims
+from podberth.explain.objects.resource_claims import Templated, templated
 from podberth.kube.client import Client
-from podberth.kube.errors import ApiError
-from podberth.kube.objects import list_page, partial
+from podberth.kube.errors import ApiError, Unreachable, read_status
+from podberth.kube.listwatch import LineSplitter
+from podberth.kube.objects import list_page, partial, watch_event
+from podberth.kube.resources import POD_GROUPS, PODS, RESOURCE_CLAIMS, Resource
+from podberth.testing.workloads.objects import LABEL
 
 _AT_ONCE = 16
 _PAGE = "500"
@@ -131,3 +139,194 @@ class _Counted(msgspec.Struct):
 
 
 _counted = msgspec.json.Decoder(_Counted)
+
+
+_LET_GO = msgspec.json.encode({"metadata": {"finalizers": None}})
+_FREED = msgspec.json.encode({"status": {"allocation": None, "reservedFor": None, "devices": None}})
+
+
+class _Owner(msgspec.Struct):
+    kind: str = ""
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    owner_references: list[_Owner] = []
+    finalizers: list[str] = []
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    reserved_for: list[msgspec.Raw] = []
+
+
+class _Claim(msgspec.Struct):
+    metadata: _Metadata
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Holder(msgspec.Struct):
+    """A pod or a pod group."""
+
+    metadata: _Metadata
+    spec: dict[str, Any]
+
+    def group(self) -> str:
+        """The name of the group that the pod is in; empty: it is in none."""
+        name: str = self.spec.get("schedulingGroup", {}).get("podGroupName", "")
+        return name
+
+
+class ClaimController:
+    """Makes and removes the claims of one run."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._templates: dict[tuple[str, str], dict[str, Any]] = {}
+        self._of_groups: dict[tuple[str, str], set[Templated]] = {}
+        """The claims that the pods of a group share."""
+
+    def learn(self, namespace: str, template: bytes) -> None:
+        """A ResourceClaimTemplate was created."""
+        document = msgspec.json.decode(template)
+        self._templates[namespace, document["metadata"]["name"]] = document
+
+    async def follow(self, answer: bytes) -> None:
+        """A pod was created: make its claims, and name them in its status. Raises ApiError."""
+        pod = _holder.decode(answer)
+        meta = pod.metadata
+        shared = self._of_groups.get((meta.namespace, pod.group()), ())
+        await self._make(PODS, pod, shared)
+
+    async def follow_group(self, answer: bytes) -> None:
+        """A pod group was created: make the claims that its pods share, and name them in its status."""
+        group = _holder.decode(answer)
+        self._of_groups[group.metadata.namespace, group.metadata.name] = set(templated(group.spec))
+        await self._make(POD_GROUPS, group)
+
+    async def _make(self, kind: Resource, holder: _Holder, shared: Container[Templated] = ()) -> None:
+        meta = holder.metadata
+        asked = [each for each in templated(holder.spec) if (meta.namespace, each.template) in self._templates]
+        named = []
+        for each in asked:
+            if each in shared:
+                named.append(resource_claims.named(holder.group(), each))
+                continue
+            template = self._templates[meta.namespace, each.template]
+            made = resource_claims.claim(
+                template, each, owner=meta.name, namespace=meta.namespace, uid=meta.uid, of_group=kind is POD_GROUPS
+            )
+            await self._client.create(RESOURCE_CLAIMS.path(meta.namespace), msgspec.json.encode(made))
+            named.append(resource_claims.named(meta.name, each))
+        if named:
+            change = {"status": {"resourceClaimStatuses": named}}
+            path = kind.path(meta.namespace, meta.name, "status")
+            await self._client.patch(path, msgspec.json.encode(change))
+
+    async def end(self, namespace: str, pod: str, answer: bytes) -> None:
+        """A pod that was created with this answer was deleted: its claims go."""
+        for each in templated(_holder.decode(answer).spec):
+            path = RESOURCE_CLAIMS.path(namespace, resource_claims.claim_name(pod, each.name))
+            await self._client.patch(path, _LET_GO)
+            await delete_one(self._client, path)
+
+    async def clear(self, namespaces: Iterable[str]) -> None:
+        """All pods of these namespaces were deleted: their claims go, and those that they shared are free."""
+        for namespace in namespaces:
+            found = [_claim.decode(item) async for item in items(self._client, RESOURCE_CLAIMS.path(namespace))]
+            await for_each(found, self._clear)
+
+    async def _clear(self, claim: _Claim) -> None:
+        meta = claim.metadata
+        path = RESOURCE_CLAIMS.path(meta.namespace, meta.name)
+        if any(owner.kind in (PODS.kind, POD_GROUPS.kind) for owner in meta.owner_references):
+            if meta.finalizers:
+                await self._client.patch(path, _LET_GO)
+            await delete_one(self._client, path)
+        elif claim.status.reserved_for:
+            await self._client.patch(f"{path}/status", _FREED)
+            await self._client.patch(path, _LET_GO)
+
+
+_holder, _claim = msgspec.json.Decoder(_Holder), msgspec.json.Decoder(_Claim)
+
+
+Key = tuple[str, str]
+_SILENCE = 600.0
+
+
+class Bindings:
+    """Use as `async with`. `at`: (namespace, name) → time.monotonic() when the watch showed the pod on a node."""
+
+    def __init__(self, client: Client, run: str) -> None:
+        self.at: dict[Key, float] = {}
+        self._client = client
+        self._query = {"labelSelector": f"{LABEL}={run}", "fieldSelector": "spec.nodeName!="}
+        self._version = ""
+        self._following: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+        self._awaited: dict[Key, asyncio.Event] = {}
+
+    async def __aenter__(self) -> Bindings:
+        page = list_page.decode(await self._client.get(PODS.path(), query="limit=1"))
+        self._version = page.metadata.resource_version
+        self._following = asyncio.create_task(self._follow())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._following is not None
+        self._following.cancel()
+        await asyncio.gather(self._following, return_exceptions=True)
+
+    async def wait(self, done: Callable[[], bool], patience: float, check: Callable[[], None]) -> bool:
+        """Until `done` says so; False when `patience` seconds went by first.
+
+        `check` is called twice a second and may raise; what ends the watch is raised here.
+        """
+        assert self._following is not None
+        until = time.monotonic() + patience
+        while not done():
+            if self._following.done():
+                self._following.result()
+            check()
+            if time.monotonic() > until:
+                return False
+            self._news.clear()
+            try:
+                async with asyncio.timeout(0.5):
+                    await self._news.wait()
+            except TimeoutError:
+                continue
+        return True
+
+    async def wait_for(self, key: Key) -> None:
+        """Until one pod is bound, however long that takes."""
+        if key not in self.at:
+            await self._awaited.setdefault(key, asyncio.Event()).wait()
+
+    async def _follow(self) -> None:
+        while True:
+            query = {**self._query, "watch": "true", "resourceVersion": self._version}
+            splitter = LineSplitter()
+            async with self._client.stream(PODS.path(), query=urlencode(query), idle=_SILENCE) as stream:
+                try:
+                    while chunk := await stream.read():
+                        self._note(splitter.feed(chunk))
+                except Unreachable:
+                    continue  # opened again from the last version seen: nothing is lost
+
+    def _note(self, lines: list[bytes]) -> None:
+        now = time.monotonic()
+        for line in lines:
+            event = watch_event.decode(line)
+            if event.type == "ERROR":
+                raise ApiError.from_event(read_status(event.object))
+            metadata = partial.decode(event.object).metadata
+            self._version = metadata.resource_version
+            if event.type == "ADDED":
+                key = (metadata.namespace, metadata.name)
+                self.at.setdefault(key, now)
+                if key in self._awaited:
+                    self._awaited.pop(key).set()
+        self._news.set()

@@ -19,14 +19,13 @@ from podberth.explain.report.pages import (
 )
 from podberth.explain.report.simulation_page import outcome_page, study_page
 from podberth.explain.simulate.capacity import Capacity, NodeRoom, OneMore, Stranded
-from podberth.explain.simulate.groups import GroupOutcome
-from podberth.explain.simulate.outcome import Blocked, Placed, Preempted, Waiting, WorkloadOutcome
+from podberth.explain.simulate.outcome import Blocked, GroupOutcome, Placed, Preempted, Waiting, WorkloadOutcome
 from podberth.explain.simulate.removable import Kept, Movable, Removals
 from podberth.model.pod_group import NATIVE
 from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened
 from tests.builders import node, pod
-from tests.unit.explain.gangs import asked, group, members
+from tests.unit.explain.gangs.dumps import asked, group, members
 from tests.unit.explain.report.test_simulation_page import EVIL, OUTCOME, STUDY, USED
 from tests.unit.explain.story import BIG, explained
 

@@ -14,7 +14,7 @@ from podberth.explain.simulate.outcome import (
     Waiting,
     WorkloadOutcome,
 )
-from podberth.explain.simulate.replay import Compaction, Point, ProfileStudy, Regret, Run, Study
+from podberth.explain.simulate.trace import Compaction, Point, ProfileStudy, Regret, Run, Study
 from tests.unit.explain.report.test_page import Checked
 
 EVIL = "<script>alert(1)</script>"

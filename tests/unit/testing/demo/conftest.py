@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from podberth.testing.demo.lines import Lines
 from podberth.testing.demo.recording import Act, Recording, Step
 from podberth.testing.demo.run import Options, embedded
+from podberth.testing.demo.terminal import Lines
 
 
 @dataclass

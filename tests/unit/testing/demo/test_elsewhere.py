@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from podberth.apiserver.audit import User
 from podberth.apiserver.server import ApiServer
+from podberth.apiserver.users import User
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection, Credential, Credentials
 from podberth.kube.errors import ApiError
 from podberth.kube.resources import DEVICE_CLASSES, NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from podberth.testing.demo import acts
 from podberth.testing.demo import run as running
-from podberth.testing.demo.objects import HOSTNAME, ZONE, node, pod
+from podberth.testing.demo.cast import HOSTNAME, ZONE, node, pod
 from podberth.testing.demo.play import Play
 from podberth.testing.demo.recording import Act, Recording, Step
 from podberth.testing.demo.run import Options, elsewhere

@@ -5,9 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from podberth.testing.demo.live import Terminal
-from podberth.testing.demo.picture import Picture
 from podberth.testing.demo.recording import NodeCard, PodCard, Step
+from podberth.testing.demo.terminal import Picture, Terminal
 from tests.unit.testing.demo.conftest import Told
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from podberth.testing.demo import words
+from podberth.testing.demo import witness
 from podberth.testing.demo.witness import Candidate, Refusal, SeenDecision
 
 TAINTED = "node(s) had untolerated taint(s)"
@@ -31,7 +31,7 @@ def verdict(
 @pytest.mark.parametrize(("milli", "want"), [(0, "0"), (500, "0.5"), (2000, "2"), (10, "0.01"), (12345, "12.345")])
 def test_cores(milli: int, want: str) -> None:
     """Milli-cores read as cores."""
-    assert words.cores(milli) == want
+    assert witness.cores(milli) == want
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_cores(milli: int, want: str) -> None:
 )
 def test_took(seconds: float, want: str) -> None:
     """Times have a unit of their size."""
-    assert words.took(seconds) == want
+    assert witness.took(seconds) == want
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,12 @@ def test_took(seconds: float, want: str) -> None:
 )
 def test_why(given: SeenDecision, want: list[str]) -> None:
     """Who could take the pod, and why the winner won."""
-    assert words.why(given) == want
+    assert witness.why(given) == want
 
 
 def test_unknown_reasons_are_told_in_their_own_words() -> None:
     """A third party's plugin is quoted."""
-    assert words.ruled_out(verdict({"a": {}}, [("b", "node is haunted")])) == "1 node is haunted"
+    assert witness.ruled_out(verdict({"a": {}}, [("b", "node is haunted")])) == "1 node is haunted"
 
 
 def test_regret_is_what_the_choice_gave_away() -> None:

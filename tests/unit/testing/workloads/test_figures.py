@@ -2,8 +2,7 @@
 
 import pytest
 
-from podberth.testing.workloads.driver import Timing
-from podberth.testing.workloads.figures import Figures, figures, quantile
+from podberth.testing.workloads.driver import Figures, Timing, figures, quantile
 
 HUNDRED = [float(i) for i in range(1, 101)]
 

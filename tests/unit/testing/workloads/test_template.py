@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from podberth.testing.workloads.template import Template, TemplateError, check, merged
+from podberth.testing.workloads.objects import Template, TemplateError, check, merged
 
 WORDS = {"run": "r1", "pool": "p1"}
 NUMBERS = {"count": 10, "nodes": 4}

@@ -1,0 +1,375 @@
+"""The attempt to schedule a pod group, as far as it has come: its pods, its placements, its plan, and what is said.
+
+Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupAlgorithmResult, submitPodGroupAlgorithmResult) and
+`framework/plugins/gangscheduling` (PlacementFeasible). An attempt is done in turns, generators that stop wherever other
+pods may be tried. What such a generator needs to know when it goes on is here: the time, and what extenders have said.
+"""
+
+from collections import Counter, deque
+from collections.abc import Collection, Generator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from msgspec import Struct, field
+
+from podberth.cache.cluster import Cluster
+from podberth.engine.extender_calls import ExtenderCall
+from podberth.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
+from podberth.engine.pod_groups.room import Room, foreign, plain
+from podberth.engine.queue.groups import Ended, Entry
+from podberth.engine.queue.queued import QueuedPod
+from podberth.framework.binding import Write
+from podberth.framework.decision import Decision, Rows
+from podberth.framework.extenders import NodesAnswer, Question, VictimsAnswer
+from podberth.framework.interface import Placement, Running
+from podberth.framework.runtime import Framework
+from podberth.framework.status import PluginError
+from podberth.model.pod import Pod, empty_like
+from podberth.model.pod_group import COSCHEDULING, PodGroup
+
+Found = TypeVar("Found")
+Turns = Generator[None, None, Found]
+Answer = tuple[ExtenderCall, NodesAnswer | VictimsAnswer | str]
+"""A question to extenders, and what they say; a text: what has failed."""
+A_TRY = 250
+"""Steps that a try counts for, of one pod with those before it assumed. A step is about a microsecond of one core."""
+MOST_STEPS = 16_000_000
+"""What one search may take: for victims of a group, for room that is kept for it, or for its domain."""
+GROUP_UNSCHEDULABLE = "pod group is unschedulable"
+NOWHERE: Rows = np.zeros(0, dtype=np.intp)
+"""No nodes."""
+
+
+class Plan(Struct):
+    """Whom it removes, where the group waits then, and what is said."""
+
+    said: str = ""
+    """What the message of the group ends with."""
+    waits: bool = False
+    """The group waits for victims to leave."""
+    nominated: dict[str, str] = field(default_factory=dict)
+    """UID → node for which a pod of the group is nominated."""
+    victims: list[Pod] = field(default_factory=list)
+    """The most important first."""
+    groups: int = 0
+    """How many groups go as a whole."""
+    violations: int = 0
+    """How many of them overdraw a disruption budget."""
+    error: str = ""
+    """A plugin has failed."""
+    writes: list[tuple[Pod, Write]] = field(default_factory=list)
+    """What plugins want written, so that the group fits later."""
+    stale: bool = False
+    """Others were tried since plugins were asked what they want written: they are asked again."""
+    misbehaved: list[PluginError] = field(default_factory=list)
+    """Plugins that failed, so that they could do nothing for the group."""
+
+    def node_for(self, pod: Pod) -> str | None:
+        """The node for which a pod of the group is nominated; None: its nomination stays as it is."""
+        return self.nominated.get(pod.uid) if self.waits else None
+
+
+class Member(Struct, eq=False):
+    """One pod of the group that is being tried."""
+
+    queued: QueuedPod
+    fits: bool = False
+    """The pod is assumed on a node, and its Reserve plugins have let it go on."""
+    reason: str = ""
+    """Why the pod found no node: Unschedulable or SchedulerError. Empty: it fits, or was not tried."""
+    message: str = ""
+    plugins: frozenset[str] = frozenset()
+    decision: Decision | None = None
+    nominated: str | None = None
+    """What becomes of the pod's nomination, as in `Outbox.failed`."""
+
+    def kept(self) -> "Member":
+        """A copy of what is known of the pod now."""
+        made = Member(self.queued, self.fits, self.reason, self.message, self.plugins, self.decision)
+        made.nominated = self.nominated
+        return made
+
+    def forget(self) -> None:
+        """Forget what came of the pod, which is tried again from the start."""
+        self.fits, self.reason, self.message = False, "", ""
+        self.plugins, self.decision, self.nominated = frozenset(), None, None
+
+
+class Outcome(Struct, eq=False):
+    """What came of trying the group on one placement."""
+
+    members: dict[str, Member]
+    status: str
+    """Why the group does not fit there."""
+
+
+class Fitting(NamedTuple):
+    """A placement into which the group fits."""
+
+    name: str
+    scores: tuple[int, ...]
+    """The score that each plugin gives it."""
+    domains: int = 0
+    """In how many domains of the placement the group has pods; 0 where it has no domains."""
+
+
+class Search(Struct, eq=False):
+    """The placements of the group that is being tried."""
+
+    found: dict[str, Placement]
+    """The placements by name. One without rows is not there any more."""
+    waiting: deque[str]
+    """The names of the placements that were not tried yet."""
+    labels: int
+    """`Nodes.label_changes` when the placements were generated."""
+    room: Room | None = None
+    """How many pods the placements take, if sums tell that."""
+    said_of: str = ""
+    """The placement about which the message says why the group does not fit: the first one, or the broadest one."""
+    at_level: Counter[int] = field(default_factory=Counter)
+    """How many placements each level has."""
+    current: str = ""
+    domains: list[Rows] = field(default_factory=list)
+    """Parts of the current placement in the order in which the group fills them."""
+    filled: int = 0
+    """How many of the domains take no more pods. The next pod is tried in the domain after them, or in the placement.
+
+    One more than there are domains: the placement takes no more either, and pods are tried in the broadest one.
+    """
+    fitting: list[Fitting] = field(default_factory=list)
+    """Placements into which the group fits."""
+    first: Outcome | None = None
+    """What came of the first placement into which the group does not fit, or of the last one if there are levels."""
+
+    def __post_init__(self) -> None:
+        self.renew(self.found)
+
+    def renew(self, found: dict[str, Placement]) -> None:
+        """Go by these placements from now on."""
+        self.found = found
+        self.at_level = Counter([placement.level for placement in found.values()])
+        broadest = max(self.at_level)
+        self.said_of = next(name for name, placement in found.items() if placement.level == broadest)
+
+    @property
+    def levels(self) -> bool:
+        """Return whether some placements are tried only if the group fits into no other."""
+        return len(self.at_level) > 1
+
+    @property
+    def within(self) -> Rows:
+        """The nodes on which the next pod is tried; none: the placement is gone."""
+        if self.filled < len(self.domains):
+            return self.domains[self.filled]
+        placement = self.found.get(self.current if self.filled == len(self.domains) else self.said_of)
+        return NOWHERE if placement is None else placement.rows
+
+    def fill_next(self, *, enough: bool) -> bool:
+        """A pod does not fit where it was tried: whether it is to be tried in the next domain.
+
+        `enough`: the group starts without it. A preference keeps no pod waiting, so the broadest placement comes last.
+        """
+        last = len(self.domains) + (enough and self.levels and self.current != self.said_of)
+        more = self.filled < last
+        self.filled += more
+        return more
+
+
+class GroupAttempt(Struct, eq=False):
+    """The attempt to schedule a group, as far as it has come."""
+
+    entry: Entry
+    group: PodGroup
+    members: dict[str, Member]
+    """The pods by UID, in the order in which they are tried."""
+    began: float = 0.0
+    decided_at: float = 0.0
+    """When it began and was decided, by the clock of the attempts' record."""
+    now: float = 0.0
+    """Engine time of the turn that is under way."""
+    next: int = 0
+    """How many of the pods were tried."""
+    lost: bool = False
+    """A pod has gone since it was tried."""
+    tries: int = 0
+    """How often pods were tried, on all placements together, since that was charged last."""
+    ended: Ended | None = None
+    decided: bool = False
+    """What comes of the group is known, and not only on one of its placements."""
+    reasons: list[str] = field(default_factory=list)
+    """Why the attempt failed."""
+    early: bool = False
+    """The attempt failed before any pod was tried, or found no node for any of the others."""
+    asking: Question | None = None
+    """What extenders are being asked: until they answer, nothing is done."""
+    answer: Answer | None = None
+    """What they have said."""
+    plan: Plan | None = None
+    """What came of the search for victims."""
+    kept: bool = False
+    """Whether it is known if room is kept for the group."""
+    of_room: str = ""
+    """What the message says about kept room."""
+    said: bool = False
+    """Whether what came of the group was reported."""
+    told: int = 0
+    """How many of the pods were gone through to report the ones that have no node."""
+    missed: bool = False
+    """Something that may help happened during the attempt."""
+    noticed: bool = False
+    """Others were tried while pods of the group were assumed."""
+    events: int = 0
+    """The number of the last event before others had a turn."""
+    short: bool = False
+    """The group has too few pods, and is tried only so that it gives up the nodes that are kept for it."""
+    untried: str = ""
+    """The message for pods that were not tried."""
+    enough: bool = False
+    """The attempt failed only because no pod has found a node: enough pods of the group run already."""
+    search: Search | None = None
+    """The placements, if the group is tried on one after the other."""
+    only_places: bool | None = None
+    """Whether a pod that stands in for one of the group (`StandIns`) matters to the others by the place that it takes
+    only. None: not known yet."""
+    looked_at: int = -1
+    """`left_deciding` of the binding cycles when all pods were found that should be assumed."""
+    _listed: tuple[dict[str, Member], int, list[Member]] = field(default_factory=lambda: ({}, 0, []))
+    """The members, how many they were, and their list: it is asked for in each turn."""
+
+    @property
+    def pods(self) -> list[Member]:
+        """The pods, in the order in which they are tried. Do not change the list."""
+        members, count, pods = self._listed
+        if members is not self.members or count != len(members):
+            pods = list(self.members.values())
+            self._listed = self.members, len(pods), pods
+        return pods
+
+    def leave_out(self, uids: Collection[str]) -> None:
+        """These pods are no part of the attempt any more, which is over for them."""
+        if uids:
+            self.told = sum(uid not in uids for uid in islice(self.members, self.told))
+            self.members = {uid: member for uid, member in self.members.items() if uid not in uids}
+
+    def fail(self, reason: str, *, early: bool = False) -> None:
+        """End the attempt: not enough pods can find a node."""
+        self.ended, self.reasons, self.early = Ended.REJECTED, [reason] if reason else [], early
+        self.enough = False
+
+    def fail_at_once(self, reason: str) -> None:
+        """It has failed before any of its pods was tried: each is told the same."""
+        self.fail(reason, early=True)
+        self.untried = self.message
+
+    def from_start(self) -> None:
+        """Begin again with the first pod. Nothing is held."""
+        self.ended, self.reasons, self.early, self.enough = None, [], False, False
+        self.next, self.untried, self.lost = 0, "", False
+        for member in self.members.values():
+            member.forget()
+
+    def answered(self) -> Answer:
+        """Return what extenders have said, after the turn that asked them."""
+        answer, self.answer = self.answer, None
+        assert answer is not None
+        return answer
+
+    def break_off(self, message: str) -> None:
+        """End the attempt with an error, whatever came of it before."""
+        self.ended, self.reasons, self.early = Ended.BROKEN, [message], False
+
+    @property
+    def message(self) -> str:
+        """The message of the group's condition, and of pods without one of their own."""
+        return ", ".join([GROUP_UNSCHEDULABLE, *self.reasons] if self.early else self.reasons)
+
+    @property
+    def of_those_that_fit(self) -> str:
+        """The message for pods that found a node in vain."""
+        return f"{GROUP_UNSCHEDULABLE}, {self.message}"
+
+
+def unsatisfied(group: PodGroup, scheduled: int, remaining: int) -> str:
+    """Return why no more than this can find a node, so that the group fails; empty: it can still fit
+    (PlacementFeasible).
+    """
+    if scheduled + remaining >= group.needed:
+        return ""
+    return f"minCount ({group.needed}) cannot be satisfied: {scheduled} scheduled, {remaining} remaining"
+
+
+def verdict(attempt: GroupAttempt, member: Member) -> tuple[str, str, str | None]:
+    """(reason, message, nomination) for a pod of a group that failed, or that found no node itself."""
+    plan = attempt.plan or Plan()
+    if attempt.ended is Ended.BROKEN:
+        own = member.reason == SCHEDULER_ERROR
+        return SCHEDULER_ERROR, member.message if own else attempt.message, ""
+    nominated = plan.node_for(member.queued.pod)
+    if member.fits:
+        if plan.waits:
+            return UNSCHEDULABLE, attempt.message, nominated
+        return UNSCHEDULABLE, attempt.of_those_that_fit, ""
+    message = ", ".join(filter(None, (member.message or attempt.untried, attempt.of_room if attempt.kept else "")))
+    if member.reason:
+        return member.reason, message, member.nominated if nominated is None else nominated
+    return UNSCHEDULABLE, message, "" if attempt.short else nominated
+
+
+def running(attempt: GroupAttempt, cluster: Cluster) -> list[Running]:
+    """The pods of the group that have a node, and not by this attempt."""
+    state, names = cluster.pod_groups.state(attempt.entry.key), cluster.nodes.names
+    found = []
+    for pod in () if state is None else state.with_node:
+        placement = cluster.placement(pod.uid)
+        if pod.uid not in attempt.members and placement is not None:
+            found.append(Running(pod, names[placement.row] or ""))
+    return found
+
+
+class StandIns:
+    """The pods that stand in for those of the group that is tried, and keep their nodes from its other pods.
+
+    kube-scheduler looks for a nominated pod in its queue (`nominatedPodToInfo`). The pods of the group that is being
+    tried are not there, and an empty pod of priority 0 is taken for each. It takes a place on its node, and nothing
+    else. While the pod itself is assumed anywhere, its nomination does not count.
+    """
+
+    def __init__(self, attempt: GroupAttempt, cluster: Cluster, framework: Framework, at_once: int) -> None:
+        """`cluster`: in which the group is tried. `at_once`: so many of its pods are tried until it is asked anew."""
+        self._cluster = cluster
+        self._at_once = at_once
+        self._none = attempt.group.key.api == COSCHEDULING
+        if attempt.only_places is None:
+            shapes = {id(pod.shape): pod.shape for pod in (member.queued.pod for member in attempt.pods)}.values()
+            attempt.only_places = not foreign(framework) and all(map(plain, shapes))
+        self._only_places = attempt.only_places
+
+    def of(self, pod: Pod, node: str) -> Pod | None:
+        """Return who keeps the node; None: nobody, or nobody would notice."""
+        if self._none or pod.priority > 0:
+            return None  # pods of a higher priority pass it
+        cluster = self._cluster
+        row = cluster.nodes.live_row(node)
+        if row is None:
+            return None
+        places = cluster.nodes.allowed_pods[row] - cluster.nodes.pods[row]
+        if self._only_places and places > cluster.nominations.number_on(node) + self._at_once:
+            return None
+        return empty_like(pod)
+
+
+def dismiss(
+    attempt: GroupAttempt, cluster: Cluster, assigned: Sequence[tuple[Pod, int]], victims: Mapping[int, Sequence[Pod]]
+) -> None:
+    """Have nobody stand in any more, if there are places for all on each row where pods of the group would be.
+
+    `victims`: row → those that may be put back there. Then sums say which of them can stay.
+    """
+    nodes, nominations = cluster.nodes, cluster.nominations
+    for row, count in Counter(row for _, row in assigned).items():
+        places = nodes.allowed_pods[row] - nodes.pods[row] - nominations.number_on(nodes.names[row] or "")
+        if not attempt.only_places or places < count + len(victims.get(row, ())):
+            return
+    for pod, _ in assigned:
+        nominations.drop(pod.uid)

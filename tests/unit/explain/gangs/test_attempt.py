@@ -1,0 +1,68 @@
+"""What berth run would do about a group that does not start in a dry run is said: whom it preempts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from podberth.cache.validate import validate
+from podberth.explain.gangs import explain
+from podberth.explain.gangs.explain import attempted
+from podberth.explain.gangs.gang import gang_of
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.model.pod_group import NATIVE, GroupKey
+from podberth.plugins.registry import IN_TREE
+from tests.builders import Object, configuration, namespace, node, pod, profile
+from tests.unit.cli.conftest import Berth, berth
+from tests.unit.explain.gangs.dumps import group, members
+from tests.unit.explain.story import world
+
+__all__ = ["berth"]
+FULL = [node("n", "8"), pod("x", "6", on="n", priority=0)]
+PREEMPTS = [*FULL, group(2, priority=10), *members(2, "4", priority=10)]
+
+
+def said(objects: list[Object]) -> str:
+    """Of the group `train`."""
+    there = world([namespace("default"), *objects])
+    gang = gang_of(GroupKey("default", "train", NATIVE), there.cluster)
+    assert gang is not None
+    [framework] = build(decode(configuration(profile())), IN_TREE).values()
+    found = attempted(gang, framework, there.cluster)
+    assert validate(there.cluster) == []
+    return found
+
+
+@pytest.mark.parametrize(
+    ("objects", "words"),
+    [
+        pytest.param(PREEMPTS, "berth run would start it (tried): it preempts default/x", id="preempts"),
+        pytest.param([*FULL, group(2), *members(2, "4")], "", id="nobody of lower priority"),
+        pytest.param(
+            [*FULL, group(2, priority=10), *members(2, "9", priority=10)],
+            "berth run would not start it by preempting pods of lower priority, either (tried)",
+            id="does not help",
+        ),
+    ],
+)
+def test_the_engine_is_asked(objects: list[Object], words: str) -> None:
+    """It preempts."""
+    found = said(objects)
+    assert found.startswith(words)
+    assert bool(found) is bool(words)
+
+
+def test_a_large_group_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And that is said."""
+    monkeypatch.setattr(explain, "MOST", 1)
+    assert said(PREEMPTS) == "whether preemption would start it was not tried: so many pods are not tried (at most 1)"
+
+
+def test_it_is_in_the_answer(berth: Berth) -> None:
+    """As a note, in every form."""
+    Path("dump.json").write_text(json.dumps({"kind": "List", "items": [namespace("default"), *PREEMPTS]}))
+    for form in ("table", "json", "html"):
+        found = berth("explain", "podgroup/train", "--cluster", "dump.json", "-o", form)
+        assert (found.code, found.err) == (1, "")
+        assert "berth run would start it (tried): it preempts default/x" in " ".join(found.out.split())

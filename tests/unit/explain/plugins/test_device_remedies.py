@@ -1,0 +1,462 @@
+"""What would give a pending pod its devices: each change is tried, and frees the pod when it is carried out."""
+
+import json
+import shlex
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from podberth.apiserver.rules.patch import json_patch
+from podberth.explain.changes import (
+    AddNode,
+    Change,
+    DropConstraint,
+    DropDeviceSelector,
+    FewerDevices,
+    FreeDevices,
+    LessCapacity,
+    OnClaim,
+    RemoveTaintRule,
+    Request,
+    TolerateDeviceTaint,
+    UseDeviceClass,
+)
+from podberth.explain.explanation import FITS, Explanation
+from tests.builders import Object, node, pod
+from tests.devices import (
+    allocated,
+    asks,
+    claim,
+    claiming,
+    device,
+    device_class,
+    first_of,
+    request,
+    resource_slice,
+    result,
+    taint_rule,
+    templated,
+)
+from tests.unit.explain.story import explained
+
+GPU = device_class("gpu", 'device.driver == "gpu.test"')
+LARGE = device_class("large", 'device.driver == "gpu.test" && device.attributes["gpu.test"].large')
+SMALL = device("d0", large=False, model="L4")
+BIG = device("d0", large=True, model="H100")
+SICK = {"key": "sick", "value": "ecc", "effect": "NoSchedule"}
+SETS = [{"name": "s", "counters": {"slots": {"value": "2"}}}]
+SHARED = {"_allowMultipleAllocations": True}
+POLICY = {"default": "1Gi", "validRange": {"min": "1Gi"}}
+MODEL = 'device.attributes["gpu.test"].model'
+
+
+def uses(slots: int) -> list[Object]:
+    return [{"counterSet": "s", "counters": {"slots": {"value": str(slots)}}}]
+
+
+def on(name: str, *devices: Object, **spec: Any) -> list[Object]:
+    """A node with devices."""
+    return [node(name), resource_slice(name, *devices, node=name, **spec)]
+
+
+def held(name: str, *devices: str, on: str = "n", by: str = "") -> Object:
+    """A claim that has devices, and for which pod."""
+    status = allocated(*[result(each, on) for each in devices], node=on)
+    if by:
+        status["reservedFor"] = [{"resource": "pods", "name": by, "uid": by}]
+    return claim(name, status=status)
+
+
+def answer(*objects: Object, incoming: Object | None = None) -> Explanation:
+    """Of a pod with the claim c."""
+    return explained(incoming or claiming(pod("p"), "c"), [GPU, *objects])
+
+
+CASES: list[tuple[str, list[Object], dict[str, list[str]]]] = [
+    (
+        "a pod has the device",
+        [*on("n", SMALL), held("x", "d0", by="train"), claim()],
+        {
+            "move default/train away, with claim default/x, which has gpu.test/n/d0": [
+                "kubectl delete pod train -n default"
+            ],
+            "add a node like n": [],
+        },
+    ),
+    (
+        "a claim has it that nobody uses",
+        [*on("n", SMALL), held("x", "d0"), claim()],
+        {
+            "delete claim default/x, which has gpu.test/n/d0 and which no pod uses": [
+                "kubectl delete resourceclaim x -n default"
+            ],
+            "add a node like n": [],
+        },
+    ),
+    (
+        "a selector",
+        [*on("n", SMALL), claim("c", request("r", "gpu", f'{MODEL} == "H100"'))],
+        {f'drop the selector {MODEL} == "H100" of request r of claim default/c': []},
+    ),
+    (
+        "another class",
+        [LARGE, *on("n", SMALL), claim("c", request("r", "large"))],
+        {"ask for class gpu instead of large in request r of claim default/c": []},
+    ),
+    (
+        "too many",
+        [*on("n", SMALL, device("d1")), claim("c", request(count=3))],
+        {"ask for 2 devices instead of 3 in request r of claim default/c": []},
+    ),
+    (
+        "a driver's taint",
+        [*on("n", device("d0", _taints=[SICK])), claim()],
+        {"tolerate the device taint sick=ecc:NoSchedule in request r of claim default/c": []},
+    ),
+    (
+        "an administrator's taint",
+        [*on("n", SMALL), taint_rule("upgrade", SICK), claim()],
+        {
+            "tolerate the device taint sick=ecc:NoSchedule in request r of claim default/c": [],
+            "delete the DeviceTaintRule upgrade, which taints devices sick=ecc:NoSchedule": [
+                "kubectl delete devicetaintrule upgrade"
+            ],
+        },
+    ),
+    (
+        "a constraint",
+        [
+            *on("n", SMALL, device("d1", model="T4")),
+            claim("c", request("r"), request("s"), constraints=[{"matchAttribute": "gpu.test/model"}]),
+        ],
+        {"drop the constraint matchAttribute gpu.test/model of claim default/c": []},
+    ),
+    (
+        "a counter",
+        [
+            node("n"),
+            resource_slice("s", pool="n", node="n", count=2, sharedCounters=SETS),
+            resource_slice(
+                "n",
+                device("half", _consumesCounters=uses(1)),
+                device("d0", _consumesCounters=uses(2)),
+                node="n",
+                count=2,
+            ),
+            held("x", "half", by="train"),
+            claim("c", request("r", "gpu", count=2)),
+        ],
+        {},
+    ),
+    (
+        "capacity",
+        [
+            *on("n", device("d0", {"memory": "4Gi"}, _allowMultipleAllocations=True)),
+            claim("c", request(capacity={"requests": {"memory": "8Gi"}})),
+        ],
+        {"ask for no certain memory in request r of claim default/c": []},
+    ),
+    (
+        "capacity of which another claim has a part",
+        [
+            *on("n", device("d0", _capacity={"memory": {"value": "8Gi", "requestPolicy": POLICY}}, **SHARED)),
+            claim("x", status=allocated(result("d0", "n", shareID="1", consumedCapacity={"memory": "6Gi"}), node="n")),
+            claim("c", request(capacity={"requests": {"memory": "4Gi"}})),
+        ],
+        {
+            "ask for no certain memory in request r of claim default/c": [],
+            "delete claim default/x, which has gpu.test/n/d0 and which no pod uses": [
+                "kubectl delete resourceclaim x -n default"
+            ],
+        },
+    ),
+    (
+        "an alternative",
+        [
+            LARGE,
+            *on("n", SMALL, device("d1", large=False)),
+            claim("c", first_of("r", a=asks("large"), b=asks("gpu", count=3))),
+        ],
+        {
+            "ask for 2 devices instead of 3 in request r/b of claim default/c": [],
+            "ask for class gpu instead of large in request r/a of claim default/c": [],
+        },
+    ),
+    (
+        "each request alone would have its devices",
+        [*on("n", SMALL, device("d1"), device("d2")), claim("c", request("a", count=2), request("b", count=2))],
+        {
+            "ask for 1 device instead of 2 in request a of claim default/c": [],
+            "ask for 1 device instead of 2 in request b of claim default/c": [],
+        },
+    ),
+    (
+        "one request has just what it needs, another has not",
+        [
+            LARGE,
+            *on("n", SMALL, device("d1", large=False, model="T4")),
+            claim("c", request("a", "gpu", f'{MODEL} == "L4"'), request("b", "large")),
+        ],
+        {"ask for class gpu instead of large in request b of claim default/c": []},
+    ),
+    (
+        "what the claim was given is elsewhere",
+        [
+            node("n", "8"),
+            node("m", "100m"),
+            resource_slice("n", SMALL, node="n"),
+            resource_slice("m", SMALL, node="m"),
+            held("c", "d0", on="m", by="other"),
+        ],
+        {
+            "move default/other away, with claim default/c, which has gpu.test/m/d0": [
+                "kubectl delete pod other -n default"
+            ]
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("objects", "offered"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_what_is_offered(objects: list[Object], offered: dict[str, list[str]]) -> None:
+    """The change, and the command that makes it, where one does."""
+    found = answer(*objects, incoming=claiming(pod("p", "1"), "c"))
+    of_claims = [each for each in found.remedies if any(isinstance(change, OnClaim) for change in each.changes)]
+    told = {each.text: [] if each in of_claims else each.commands for each in found.remedies}
+    assert {text: lines for text, lines in told.items() if text in offered or not offered} == offered
+    assert found.outcome == "unschedulable"
+    for each in of_claims:
+        assert explained(claiming(pod("p", "1"), "c"), patched(each.commands, [GPU, *objects])).outcome == FITS
+    for each in found.remedies:
+        assert freed(each.changes, claiming(pod("p", "1"), "c"), [GPU, *objects]), each.text
+
+
+def patched(commands: list[str], objects: list[Object]) -> list[Object]:
+    """The objects after the command that creates the claim c again."""
+    (command,) = commands
+    made, _, replace = command.split(" && ")
+    get, patch = made.removeprefix("made=$(").removesuffix(")").split(" | ")
+    assert get == "kubectl get resourceclaim c -n default -o json"
+    assert replace == 'printf %s "$made" | kubectl replace --force -f -'
+    *words, operations = shlex.split(patch)
+    assert words == ["kubectl", "patch", "--local", "-f", "-", "-o", "json", "--type=json", "-p"]
+    named = [each["metadata"]["name"] == "c" and each["kind"] == "ResourceClaim" for each in objects]
+    return [
+        json_patch(deepcopy(each), json.loads(operations)) if mine else each
+        for each, mine in zip(objects, named, strict=True)
+    ]
+
+
+def test_less_of_an_extended_resource() -> None:
+    """The scheduler makes the claim for it."""
+    served = device_class("gpu", 'device.driver == "gpu.test"', extendedResourceName="example.com/gpu")
+    asking = pod("p")
+    asking["spec"]["containers"][0]["resources"] = {"requests": {"example.com/gpu": "3"}}
+    found = explained(asking, [served, *on("n", SMALL, device("d1"))])
+    assert [each.text for each in found.remedies] == ["ask for 2 example.com/gpu instead of 3"]
+
+
+def test_a_claim_from_a_template_is_changed_there() -> None:
+    """The template is created again, and the pod, whose claim is made from it."""
+    incoming = templated(pod("p"), "t")
+    incoming["status"] = {"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "p-t"}]}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "default/p", "controller": True}
+    made = claim("p-t", request(count=2), meta={"ownerReferences": [owner]})
+    found = answer(*on("n", SMALL), made, incoming=incoming)
+    (remedy,) = [each for each in found.remedies if each.text.startswith("ask for")]
+    template, again = remedy.commands
+    patch = '[{"op":"replace","path":"/spec/spec/devices/requests/0/exactly/count","value":1}]'
+    assert template.startswith(
+        "made=$(kubectl get resourceclaimtemplate t -n default -o json | "
+        f"kubectl patch --local -f - -o json --type=json -p '{patch}') && "
+    )
+    assert again.startswith("made=$(kubectl get pod p -n default -o json) && ")
+    owned = {"kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
+    incoming["metadata"]["ownerReferences"] = [owned]
+    found = answer(*on("n", SMALL), made, incoming=incoming)
+    assert "kubectl delete pod p -n default" in [each for remedy in found.remedies for each in remedy.commands]
+
+
+def test_what_would_be_given() -> None:
+    """The devices of each claim, on the nodes that can take the pod."""
+    found = answer(*on("n", SMALL, device("d1")), held("x", "d0"), claim())
+    assert [(each.node, each.devices) for each in found.feasible] == [("n", {"c": ["gpu.test/n/d1"]})]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("gpux", "there is no DeviceClass gpux; did you mean gpu?"),
+        ("nic", "there is no DeviceClass nic; there are gpu"),
+    ],
+)
+def test_a_class_that_is_not_there(name: str, said: str) -> None:
+    """One that is called nearly so is meant."""
+    assert said in answer(*on("n", SMALL), claim("c", request("r", name))).notes
+
+
+@pytest.mark.parametrize("model", ["L4", "größte"])
+def test_a_value_that_is_not_selected_is_told(model: str) -> None:
+    """As the device has it."""
+    devices = [device(name, model=model) for name in ("d0", "d1")]
+    found = answer(*on("n", *devices), claim("c", request("r", "gpu", f'{MODEL} == "H100"')))
+    (why,) = [finding.detail for finding in found.rejected[0].findings]
+    assert why.endswith(f'(gpu.test/n/d0, d1: not selected by {MODEL} == "H100", as model is "{model}")')
+
+
+def test_who_has_devices_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many nodes are asked about: claims are not gone through for each device."""
+    from podberth.explain.plugins import dynamic_resources as module
+
+    made = []
+
+    class Counted(module.Holders):
+        def __init__(self, devices: Any) -> None:
+            made.append(1)
+            super().__init__(devices)
+
+    monkeypatch.setattr(module, "Holders", Counted)
+    objects = [each for i in range(20) for each in (*on(f"n{i}", SMALL), held(f"x{i}", "d0", on=f"n{i}"))]
+    answer(*objects, claim())
+    assert len(made) <= 1
+
+
+# -- carried out on plain objects ------------------------------------------------------------------------------------
+
+
+def freed(plan: list[Change], incoming: Object, objects: list[Object]) -> bool:
+    """Whether the pod fits once a plan is carried out."""
+    incoming, objects = deepcopy(incoming), deepcopy(objects)
+    for change in plan:
+        carry_out(change, incoming, objects)
+    return explained(incoming, objects).outcome == FITS
+
+
+def carry_out(change: Change, incoming: Object, objects: list[Object]) -> None:
+    """By code of its own."""
+    named = {(each["kind"], each["metadata"]["name"]): each for each in objects}
+    match change:
+        case FewerDevices(of, at, count):
+            asked(named, of, at)["count"] = count
+        case TolerateDeviceTaint(of, at, key, value, effect):
+            made = {"key": key, "operator": "Equal", "value": value, "effect": effect}
+            asked(named, of, at).setdefault("tolerations", []).append(made)
+        case DropDeviceSelector(of, at, selector):
+            found = asked(named, of, at)
+            found["selectors"] = [each for each in found["selectors"] if each["cel"]["expression"] != selector]
+        case UseDeviceClass(of, at, other):
+            asked(named, of, at)["deviceClassName"] = other
+        case LessCapacity(of, at, name):
+            del asked(named, of, at)["capacity"]["requests"][name]
+        case DropConstraint(of):
+            named["ResourceClaim", of.partition("/")[2]]["spec"]["devices"]["constraints"] = []
+        case FreeDevices(of):
+            named["ResourceClaim", of.partition("/")[2]]["status"] = {}
+        case RemoveTaintRule(rule):
+            objects.remove(named["DeviceTaintRule", rule])
+        case Request(requests):
+            incoming["spec"]["containers"][0]["resources"]["requests"] |= {
+                name: f"{amount}m" if name == "cpu" else str(amount) for name, amount in requests.items()
+            }
+        case AddNode(like):
+            clone, name = deepcopy(named["Node", like]), f"{like}-more"
+            clone["metadata"]["name"] = clone["metadata"]["labels"]["kubernetes.io/hostname"] = name
+            objects.append(clone)
+            for each in [each for each in objects if each["kind"] == "ResourceSlice"]:
+                if each["spec"].get("nodeName") == like:
+                    more = deepcopy(each)
+                    more["metadata"] = {"name": f"{each['metadata']['name']}-more", "uid": "more"}
+                    more["spec"] |= {"nodeName": name, "pool": {**each["spec"]["pool"], "name": name}}
+                    objects.append(more)
+        case _:
+            raise AssertionError(change)
+
+
+def asked(named: dict[tuple[str, str], Object], of: str, at: str) -> Object:
+    """The part of a claim that is one request."""
+    base, _, sub = at.partition("/")
+    found: Object
+    for one in named["ResourceClaim", of.partition("/")[2]]["spec"]["devices"]["requests"]:
+        if one["name"] == base:
+            found = next(each for each in one["firstAvailable"] if each["name"] == sub) if sub else one["exactly"]
+            return found
+    raise AssertionError(at)
+
+
+DEVICE = st.tuples(st.sampled_from(["L4", "H100"]), st.booleans(), st.sampled_from(["", "x", "y"]))
+"""Its model, whether it is tainted, and by which claim it is held."""
+ASKED = st.builds(
+    lambda name, of, model, count: request(name, of, *([f'{MODEL} == "{model}"'] if model else []), count=count),
+    st.sampled_from(["r", "s"]),
+    st.sampled_from(["gpu", "large"]),
+    st.sampled_from(["", "L4", "T4"]),
+    st.integers(1, 3),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    pools=st.lists(st.lists(DEVICE, max_size=4), min_size=1, max_size=3),
+    requests=st.lists(ASKED, min_size=1, max_size=2, unique_by=lambda one: one["name"]),
+    matches=st.booleans(),
+)
+def test_every_remedy_carried_out_frees_the_pod(
+    pools: list[list[tuple[str, bool, str]]], requests: list[Object], matches: bool
+) -> None:
+    """Nothing is offered that would not help."""
+    constraints: Any = {"constraints": [{"matchAttribute": "gpu.test/model"}]} if matches else {}
+    objects: list[Object] = [GPU, LARGE, claim("c", *requests, **constraints)]
+    for i, pool in enumerate(pools):
+        devices = [
+            device(f"d{j}", model=model, large=model == "H100", **({"_taints": [SICK]} if tainted else {}))
+            for j, (model, tainted, _) in enumerate(pool)
+        ]
+        objects += on(f"n{i}", *devices)
+        for name in ("x", "y"):
+            mine = [f"d{j}" for j, (_, _, by) in enumerate(pool) if by == name]
+            if mine:
+                objects.append(held(f"{name}{i}", *mine, on=f"n{i}", by=f"pod-{name}{i}"))
+    incoming = claiming(pod("p"), "c")
+    found = explained(incoming, objects)
+    for remedy in found.remedies:
+        assert freed(remedy.changes, incoming, objects), remedy.text
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "goes"),
+    [
+        pytest.param(on("m", SMALL), "m", id="a free device"),
+        pytest.param([*on("m", SMALL), held("y", "d0", on="m", by="other")], None, id="none is free"),
+        pytest.param([node("m")], None, id="a node without devices"),
+    ],
+)
+def test_where_the_holder_of_a_device_would_go(elsewhere: list[Object], goes: str | None) -> None:
+    """Not back to the device that it gave up, which the pod has by then; nothing is left changed."""
+    train = pod("train", on="n", uid="train")
+    train["spec"]["resourceClaims"] = [{"name": "x", "resourceClaimName": "x"}]
+    incoming = claiming(pod("p", select={"kubernetes.io/hostname": "n"}), "c")
+    there = [*on("n", SMALL), held("x", "d0", by="train"), train, *elsewhere, claim()]
+    found = answer(*there, incoming=incoming)
+    (remedy,) = [each for each in found.remedies if isinstance(each.changes[0], FreeDevices)]
+    assert remedy.nodes == ["n"]
+    assert remedy.effects is not None
+    assert remedy.effects.moved == {"default/train": goes}
+    assert [each.text for each in answer(*there, incoming=incoming).remedies] == [each.text for each in found.remedies]
+
+
+def test_pods_that_share_a_claim_go_together() -> None:
+    """To the node where the first of them has its device."""
+    users = [pod(name, on="n", uid=name) for name in ("one", "two")]
+    for user in users:
+        user["spec"]["resourceClaims"] = [{"name": "x", "resourceClaimName": "x"}]
+    shared = held("x", "d0", by="one")
+    shared["metadata"]["resourceVersion"] = "7"
+    shared["status"]["reservedFor"].append({"resource": "pods", "name": "two", "uid": "two"})
+    incoming = claiming(pod("p", select={"kubernetes.io/hostname": "n"}), "c")
+    found = answer(*on("n", SMALL), *on("m", SMALL), *on("o"), shared, *users, claim(), incoming=incoming)
+    (remedy,) = [each for each in found.remedies if isinstance(each.changes[0], FreeDevices)]
+    assert remedy.effects is not None
+    assert remedy.effects.moved == {"default/one": "m", "default/two": "m"}
