@@ -184,6 +184,7 @@ class Engine:
         devices.taken_over = devices.late_bindings = True
         devices.uncompared = comparing
         self._bindings_known_at = now + unknown_seconds
+        self.queue.places.tell_limits()
         return [write for observer in self._observers.all for write in observer.takes_over(self.queue)]
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
