@@ -27,7 +27,7 @@ from podberth.framework.profiles import build
 from podberth.framework.result_cache import EquivalenceClass, EquivalenceClasses
 from podberth.framework.runtime import Framework
 from podberth.model.kinds import Decoder
-from podberth.model.shape_parse import parse_shape
+from podberth.model.shape import parse_shape
 from podberth.plugins.default_binder import DefaultBinder
 from podberth.plugins.node_resources import NodeResourcesFit
 from podberth.plugins.registry import registry

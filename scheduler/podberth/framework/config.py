@@ -11,9 +11,8 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from podberth.model.fields import unknown_fields
 from podberth.model.limits import LIMITS, Limits
-from podberth.model.mistakes import as_json, in_words, kind_of
+from podberth.model.mistakes import as_json, in_words, kind_of, unknown_fields
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"

@@ -26,7 +26,7 @@ from podberth.framework.guard import described
 from podberth.framework.interface import ALL_NODES, POINTS, Profile
 from podberth.framework.runtime import Framework
 from podberth.model.annotated import AnnotationsRead
-from podberth.model.fields import nearest
+from podberth.model.mistakes import nearest
 
 DEFAULT_MULTI_POINT = (
     PluginRef("SchedulingGates"),

@@ -24,8 +24,7 @@ from podberth.model.selectors import (
     parse_node_selector,
     parse_node_selector_term,
 )
-from podberth.model.shape import PodShape
-from podberth.model.terms import parse_preferred_node_terms
+from podberth.model.shape import PodShape, parse_preferred_node_terms
 
 
 class NodeAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):

@@ -23,10 +23,9 @@ from podberth.framework.status import Reason, Rejections, Unresolvable, Unschedu
 from podberth.model.devices import IMPLICIT_PREFIX, Device, DeviceClass, DeviceID, ResourceSlice
 from podberth.model.node import Node
 from podberth.model.pod import Pod
-from podberth.model.pod_devices import may_be_devices
 from podberth.model.resources import is_extended, is_scalar
 from podberth.model.selectors import is_qualified_name
-from podberth.model.shape import PodShape
+from podberth.model.shape import PodShape, may_be_devices
 from podberth.plugins.dynamic_resources.pools import reaches
 from podberth.plugins.dynamic_resources.requested import AllocationError
 from podberth.plugins.dynamic_resources.selecting import Programs

@@ -23,12 +23,12 @@ from podberth.framework.events import ClusterEvent
 from podberth.framework.interface import MAX_SCORE, NODE, PODS_ELSEWHERE, Plugin, RemovedPods
 from podberth.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
 from podberth.model import wire
-from podberth.model.migration import ZONE
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.selectors import NOTHING, LabelSelector, Requirement
 from podberth.model.shape import PodShape
-from podberth.model.spread import SpreadConstraint, parse_spread_constraint
+from podberth.model.terms import SpreadConstraint, parse_spread_constraint
+from podberth.model.volumes import ZONE
 from podberth.plugins.node_affinity import wanted_nodes
 from podberth.plugins.taint_toleration import COMPARING, untolerated_nodes
 

@@ -28,8 +28,7 @@ from podberth.framework.events import ClusterEvent
 from podberth.framework.interface import Reservation
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
-from podberth.model.lasting import since_epoch
-from podberth.model.pod import Pod
+from podberth.model.pod import Pod, since_epoch
 from podberth.model.pod_group import GroupKey
 
 _AGAIN = 60.0

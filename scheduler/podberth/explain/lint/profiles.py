@@ -11,7 +11,7 @@ from podberth.framework.config import ProfileConfig
 from podberth.framework.declaration import declaration_of
 from podberth.framework.interface import POINTS
 from podberth.framework.profiles import at_multi_point, field_of
-from podberth.model.fields import nearest
+from podberth.model.mistakes import nearest
 from podberth.model.pod import Pod
 from podberth.model.selectors import is_qualified_name
 
