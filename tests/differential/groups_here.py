@@ -203,7 +203,7 @@ class World:
         """If Berth is to be as jumpy as kube-scheduler."""
         queue = self._engine.queue
         for queued in [one for one in queue if EXTENDER in one.plugins] if self._jumpy else ():
-            if queued.place is Place.UNSCHEDULABLE and queued.entry is None:
+            if queued.place is Place.UNSCHEDULABLE and queued.group is None:
                 queue.retry([queued.pod.uid], self._now)
 
     def _drop(self, kind: str, name: str) -> None:
