@@ -45,8 +45,7 @@ from podberth.framework.config import decode
 from podberth.framework.decision import Decision
 from podberth.framework.events import ClusterEvent
 from podberth.framework.extenders import EXTENDER, NodesAnswer, NodesQuestion, Question, Scores
-from podberth.framework.placement import Assignment
-from podberth.framework.plugin import NODE, Filters, Plugin, PostFilterResult
+from podberth.framework.interface import NODE, Assignment, Filters, Plugin, PostFilterResult
 from podberth.framework.profiles import build
 from podberth.model import wire
 from podberth.model.kinds import Decoder

@@ -50,8 +50,7 @@ from podberth.engine.stimuli import (
 from podberth.framework.binding import Patch
 from podberth.framework.config import Extender
 from podberth.framework.extenders import NodesAnswer, Question, VictimsAnswer, in_order
-from podberth.framework.runtime import Framework
-from podberth.framework.sampling import Rotation
+from podberth.framework.runtime import Framework, Rotation
 from podberth.framework.verify import Verifier
 from podberth.model.devices import EVERY_CLAIM
 

@@ -32,13 +32,11 @@ from podberth.engine.preemption import Nominator, Victims
 from podberth.engine.queue.fair_share import FREE, IN_VAIN, ROWS_PER_STEP
 from podberth.engine.queue.queued import Queued, QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
-from podberth.framework.attempt_record import AttemptRecord
-from podberth.framework.binding_plugins import Refusal
-from podberth.framework.decision import Decision, Rejected
+from podberth.framework.binding import Refusal
+from podberth.framework.decision import AttemptRecord, Decision, Rejected
 from podberth.framework.extenders import EXTENDER, NodesAnswer, NodesQuestion, VictimsAnswer, interested
-from podberth.framework.plugin import PostFilterResult
-from podberth.framework.runtime import Framework
-from podberth.framework.sampling import Rotation
+from podberth.framework.interface import PostFilterResult
+from podberth.framework.runtime import Framework, Rotation
 from podberth.framework.status import PluginError, Unresolvable
 from podberth.framework.verify import Verifier
 from podberth.model.pod import Pod

@@ -22,8 +22,8 @@ from podberth.explain.changes import Change, Fix, Uncordon
 from podberth.explain.plugins import explainer_of
 from podberth.explain.plugins.volumes import where_volumes_are
 from podberth.framework.decision import Decision, narrowed_text
+from podberth.framework.declaration import Foreign, checked
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain
-from podberth.framework.foreign import Foreign, checked
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError, Reason, Rejections, shown
 from podberth.model.pod import Pod

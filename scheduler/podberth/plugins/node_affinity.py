@@ -10,8 +10,7 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Column, Ints, at
 from podberth.cache.nodes import Nodes
 from podberth.framework.events import ClusterEvent
-from podberth.framework.normalize import MAXIMUM
-from podberth.framework.plugin import NODE, Plugin
+from podberth.framework.interface import MAXIMUM, NODE, Plugin
 from podberth.framework.status import Narrow, PluginError, Reject, Rejections, Unresolvable
 from podberth.model import wire
 from podberth.model.node import Node

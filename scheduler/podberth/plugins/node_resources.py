@@ -18,9 +18,7 @@ from podberth.cache.devices import Devices
 from podberth.cache.nodes import CPU, EPHEMERAL, MEMORY, Nodes
 from podberth.framework.decision import Rows
 from podberth.framework.events import ClusterEvent
-from podberth.framework.normalize import MAX_SCORE
-from podberth.framework.placement import Assignment
-from podberth.framework.plugin import NODE, PODS_HERE, OtherObject, Plugin
+from podberth.framework.interface import MAX_SCORE, NODE, PODS_HERE, Assignment, OtherObject, Plugin
 from podberth.framework.status import Reason, Rejections, Unresolvable, Unschedulable
 from podberth.model.devices import IMPLICIT_PREFIX, Device, DeviceClass, DeviceID, ResourceSlice
 from podberth.model.node import Node

@@ -8,7 +8,7 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.column import ABSENT, Bools
 from podberth.cache.nodes import Nodes
 from podberth.framework.events import ClusterEvent
-from podberth.framework.plugin import NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject, Plugin
+from podberth.framework.interface import NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject, Plugin
 from podberth.framework.status import Reject, Rejections, Unresolvable
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape

@@ -22,7 +22,7 @@ from podberth.engine.queue.queued import QueuedGroup, QueuedPod
 from podberth.framework.binding import Write
 from podberth.framework.decision import Decision, Rows
 from podberth.framework.extenders import NodesAnswer, Question, VictimsAnswer
-from podberth.framework.placement import Placement, Running
+from podberth.framework.interface import Placement, Running
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod, empty_like

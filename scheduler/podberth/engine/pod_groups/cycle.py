@@ -29,7 +29,7 @@ from podberth.engine.queue.queued import QueuedGroup, QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import CallAnswer, SchedulingCycle
 from podberth.framework.decision import NO_NODES, Decision, fit_error
-from podberth.framework.plugin import PostFilterResult
+from podberth.framework.interface import PostFilterResult
 from podberth.framework.status import PluginError, printable
 from podberth.model.pod_group import GroupKey, PodGroup
 

@@ -26,7 +26,7 @@ from podberth.engine.queue.queued import QueuedGroup
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import SchedulingCycle
 from podberth.framework.events import ClusterEvent
-from podberth.framework.reservation import Reservation
+from podberth.framework.interface import Reservation
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod, since_epoch

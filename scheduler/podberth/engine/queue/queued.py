@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from podberth.framework.attempt_record import Trace
+from podberth.framework.decision import Trace
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey
 

@@ -21,7 +21,7 @@ from podberth.engine.queue.queued import Place, Queued, QueuedGroup, QueuedPod
 from podberth.engine.queue.unschedulable import EqualPods, Hint, Room, Woken, always, room_on
 from podberth.engine.stimuli import EventObject
 from podberth.framework.events import ClusterEvent
-from podberth.framework.plugin import OtherObject, Plugin
+from podberth.framework.interface import OtherObject, Plugin
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.node import Node

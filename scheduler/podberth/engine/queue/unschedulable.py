@@ -20,7 +20,7 @@ from podberth.engine.instructions import Outbox
 from podberth.engine.queue.queued import Queued
 from podberth.engine.stimuli import EventObject
 from podberth.framework.events import ClusterEvent
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import Plugin
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
