@@ -191,7 +191,7 @@ def test_both_encodings_say_the_same(node: str, note: str, about: PodRef, moment
 
 
 def test_an_event_about_an_object_of_no_namespace() -> None:
-    """It is in the namespace `default`, in both encodings; annotations are fields 12 of its metadata, as map entries."""
+    """It is in the namespace `default`, in both encodings; annotations are map entries, field 12 of its metadata."""
     node = writes.Regarding("v1", "Node", "", "n1", "u-1")
     said = msgspec.structs.replace(told(), about=node)
     body = json.loads(said.json())
