@@ -80,7 +80,7 @@ class KeptResult(ABC, Generic[Changes]):
     basis: tuple[object, ...] | None = None
     version: int = -1
     computed: int = 0
-    """The number of times that everything was computed: a version of this result, for others that are computed from it."""
+    """The number of times that everything was computed: a version of this result, for those computed from it."""
 
     def renew(self, basis: tuple[object, ...], log: Any, *asked: Any) -> bool:
         """Bring the result up to date; returns whether everything was computed.

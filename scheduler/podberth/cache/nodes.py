@@ -206,7 +206,7 @@ class Nodes:
         self.columns: dict[str, Column[str]] = {key: Column(_FIRST_ROWS) for key in _USUAL}
         """Label key → its column, for keys that pods have asked for."""
         self.annotation_columns: dict[str, Column[str]] = {}
-        """The same by annotation key. Only annotations that a plugin declares are known (`framework.interface.Reads`)."""
+        """The same by annotation key. Only annotations that a plugin declares are known (`Reads` of the framework)."""
         self._keys: dict[str, int] = {}
         """Label key → nodes that have it."""
         self.key_changes = 0

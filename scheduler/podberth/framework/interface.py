@@ -509,8 +509,8 @@ class Plugin:
     """When nodes are reserved for a group that waits behind smaller pods. Pods that are kept away from such nodes wait
     under the plugin's name. If several plugins of a profile say so, the first one counts."""
     annotated_affinity: Mode | None = None
-    """The effect of the annotation `scheduler.alpha.kubernetes.io/affinity` on spec.affinity of the profile's pods, unless
-    a pod says so itself: "replace" or "add". None, if no plugin of the profile says anything: it is not read."""
+    """The effect of the annotation `scheduler.alpha.kubernetes.io/affinity` on spec.affinity of the profile's pods,
+    unless a pod says so itself: "replace" or "add". None, if no plugin of the profile says anything: it is not read."""
     required_during_execution: bool = False
     """True if pods that say nothing are held to their own nodeSelector and required node affinity while they run: if a
     plugin of their profile says so. The evictor sees to it."""
