@@ -348,8 +348,8 @@ class Devices:
         self.uncompared = False
         """Another process has led before, and what is known of claims is being compared with a list of them."""
         self.late_bindings = False
-        """Bindings that another process has sent may still arrive, or did and the watch has not shown it yet. So a pod for
-        which a claim is reserved may have a node."""
+        """Bindings that another process has sent may still arrive, or did and the watch has not shown it yet. So a
+        pod for which a claim is reserved may have a node."""
         self.kept_for: set[str] = set()
         """UIDs of pods for which a claim was not freed because of `late_bindings`."""
         self.reserved_here: set[tuple[ClaimKey, str]] = set()
