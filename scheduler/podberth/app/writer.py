@@ -466,8 +466,9 @@ class Bindings:
         return posting.objection
 
     async def _ask(self, bind: Bind) -> _Failure | _Unknown | None:
-        """Return where the pod is by the API server's word; None: on our node. Unknown, and not
-        silent: it is unbound.
+        """Ask the API server for the pod, and return how its Binding ended: None if it is on our node.
+
+        `_Unknown` that is not silent: the pod is unbound.
         """
         pod = bind.pod
         try:

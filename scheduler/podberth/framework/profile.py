@@ -44,7 +44,7 @@ class Profile:
 
     @cached_property
     def reservation(self) -> tuple[str, Reservation] | None:
-        """Return when nodes are reserved for a group, and the first plugin that says so."""
+        """Return (plugin, its Reservation) of the first plugin that reserves nodes for groups; None: none does."""
         found = ((name, plugin.reservation) for name, plugin in self.by_name.items())
         return next(((name, wanted) for name, wanted in found if wanted is not None), None)
 

@@ -162,7 +162,7 @@ class SchedulingQueue:
         (self.places if queued.entry is None else self.groups).leave(queued)
 
     def add(self, pod: Pod, now: float) -> QueuedPod:
-        """A pod to schedule: active, gated if a PreEnqueue plugin holds it back, or backing off if that fails."""
+        """Add a pod to schedule: active, or gated if a PreEnqueue plugin holds it back, or in backoff if that fails."""
         queued = QueuedPod(pod, now)
         if pod.condition is not None and pod.condition[0] == "False":
             # The condition that the API shows need not be written again.
@@ -349,7 +349,7 @@ class SchedulingQueue:
             self._wake(queued, now, _FAILED)
 
     def pop(self, now: float) -> QueuedPod | None:
-        """The next pod to schedule; it leaves the queue. May be None although pods are active: other work came first.
+        """Take the next pod out of the queue. None although pods are active means that other work came first.
 
         If no pod is active, a pod that only waits out its backoff is taken early, since nothing else is to be done
         (SchedulerPopFromBackoffQ). That happens once for each real change that woke the pod (`QueuedPod.early`).
