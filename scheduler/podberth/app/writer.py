@@ -285,8 +285,8 @@ class _Posting(Struct):
     bind: Bind
     clock: Callable[[], float]
     freshness: Freshness
-    history: int
-    """The history (`Freshness.histories`) in which it was decided."""
+    restores: int
+    """How often etcd had been restored when it was decided (`Freshness.restores`)."""
     sent: int = 0
     sent_at: float = 0.0
     objection: str = ""
@@ -307,7 +307,7 @@ class _Posting(Struct):
 
     def objects(self) -> str:
         """Return why it must not be sent (again), by what is known now."""
-        if not self.objection and (self.freshness.relisting or self.freshness.histories != self.history):
+        if not self.objection and (self.freshness.relisting or self.freshness.restores != self.restores):
             self.objection = _OF_BACKUP
         return self.objection
 
@@ -356,7 +356,7 @@ class Bindings:
     def post(self, instruction: Bind) -> None:
         """Post it; `answer` gets Bound or BindFailed."""
         log.debug("binding", **_about(instruction), attempt=instruction.attempts)
-        posting = _Posting(instruction, self._clock, self._freshness, self._freshness.histories)
+        posting = _Posting(instruction, self._clock, self._freshness, self._freshness.restores)
         before = self._postings.get(instruction.pod.uid)
         if before is not None and before.task is not None:
             # The pod seemed to be gone, as after a restore, and was decided anew. Only one of the two answers.
@@ -430,7 +430,7 @@ class Bindings:
                 age = self._clock() - posting.sent_at
                 may_be_sent = refused is None and not posting.objects() and posting.sent < MOST_SENT
                 # Between two streams nobody knows whether the API server's data is that of a backup.
-                if may_be_sent and posting.freshness.clear:
+                if may_be_sent and posting.freshness.may_decide:
                     if age >= (SEND_AGAIN if outcome.silent else ASK_AGAIN):
                         again = await self._send(posting)
                         if isinstance(again, _Unknown):
