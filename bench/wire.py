@@ -246,8 +246,8 @@ class Bench:
 
 
 def _binding(variant: Variant, pod: PodRef, node: str) -> tuple[str, bytes]:
-    path, body = writes.binding(pod, node)
-    return path, writes.protobuf_binding(pod, node) if variant.body == PROTOBUF else body
+    made = writes.protobuf_binding if variant.body == PROTOBUF else writes.binding
+    return writes.pod_path(pod, "binding"), made(pod, node)
 
 
 def _event(variant: Variant, pod: PodRef, node: str) -> tuple[str, bytes]:

@@ -397,6 +397,8 @@ def document(registry: Registry, path: str, address: str) -> JsonObject | None:
     return None
 
 
+# --- URLs -------------------------------------------------------------------------------------------------------------
+
 NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import structlog
@@ -283,8 +284,6 @@ class _Posting(Struct):
     """A Binding under way."""
 
     bind: Bind
-    clock: Callable[[], float]
-    freshness: Freshness
     restores: int
     """How often etcd had been restored when it was decided (`Freshness.restores`)."""
     sent: int = 0
@@ -294,22 +293,6 @@ class _Posting(Struct):
     doubtful: bool = False
     """One that was sent may be stored."""
     task: asyncio.Task[None] | None = None
-
-    def on_send(self) -> None:
-        """It leaves at this moment.
-
-        Raises _Recalled: what the client sends again by itself was answered in a way that says that nothing was done.
-        """
-        if self.objects() and not self.doubtful:
-            raise _Recalled
-        self.sent += 1
-        self.sent_at = self.clock()
-
-    def objects(self) -> str:
-        """Return why it must not be sent (again), by what is known now."""
-        if not self.objection and (self.freshness.relisting or self.freshness.restores != self.restores):
-            self.objection = _OF_BACKUP
-        return self.objection
 
 
 class Bindings:
@@ -356,7 +339,7 @@ class Bindings:
     def post(self, instruction: Bind) -> None:
         """Post it; `answer` gets Bound or BindFailed."""
         log.debug("binding", **_about(instruction), attempt=instruction.attempts)
-        posting = _Posting(instruction, self._clock, self._freshness, self._freshness.restores)
+        posting = _Posting(instruction, self._freshness.restores)
         before = self._postings.get(instruction.pod.uid)
         if before is not None and before.task is not None:
             # The pod seemed to be gone, as after a restore, and was decided anew. Only one of the two answers.
@@ -372,7 +355,7 @@ class Bindings:
             return
         posting.objection = instruction.message
         if posting.sent or posting.task is None:
-            return  # what was sent can't be taken back, unless the server says that nothing was done (`on_send`)
+            return  # what was sent can't be taken back, unless the server says that nothing was done (`_leaves`)
         del self._postings[instruction.pod.uid]
         posting.task.cancel()
         self._withdrawn(posting)
@@ -428,9 +411,9 @@ class Bindings:
                 return found
             if not found.silent:  # the API server says that the pod is not bound
                 age = self._clock() - posting.sent_at
-                may_be_sent = refused is None and not posting.objects() and posting.sent < MOST_SENT
+                may_be_sent = refused is None and not self._objection(posting) and posting.sent < MOST_SENT
                 # Between two streams nobody knows whether the API server's data is that of a backup.
-                if may_be_sent and posting.freshness.may_decide:
+                if may_be_sent and self._freshness.may_decide:
                     if age >= (SEND_AGAIN if outcome.silent else ASK_AGAIN):
                         again = await self._send(posting)
                         if isinstance(again, _Unknown):
@@ -448,7 +431,8 @@ class Bindings:
         """Send it once; None: the API server said yes."""
         try:
             decided = posting.bind
-            await bind(self._client, ref(decided.pod), decided.node, on_send=posting.on_send, since=decided.since)
+            leaves = partial(self._leaves, posting)
+            await bind(self._client, ref(decided.pod), decided.node, on_send=leaves, since=decided.since)
         except ApiError as error:
             if error.status == 409:
                 # Bound by another scheduler, replaced, not ready; or bound by us, and the answer to that was lost.
@@ -465,10 +449,25 @@ class Bindings:
             return _Unknown(str(error), silent=error.timed_out) if error.sent else _Failure(NOT_SENT, 0, str(error))
         return None
 
-    async def _ask(self, bind: Bind) -> _Failure | _Unknown | None:
-        """Ask the API server for the pod, and return how its Binding ended: None if it is on our node.
+    def _leaves(self, posting: _Posting) -> None:
+        """Note that a Binding leaves at this moment.
 
-        `_Unknown` that is not silent: the pod is unbound.
+        Raises _Recalled: what the client sends again by itself was answered in a way that says that nothing was done.
+        """
+        if self._objection(posting) and not posting.doubtful:
+            raise _Recalled
+        posting.sent += 1
+        posting.sent_at = self._clock()
+
+    def _objection(self, posting: _Posting) -> str:
+        """Return why a Binding must not be sent (again), by what is known now; empty if it may."""
+        if not posting.objection and (self._freshness.relisting or self._freshness.restores != posting.restores):
+            posting.objection = _OF_BACKUP
+        return posting.objection
+
+    async def _ask(self, bind: Bind) -> _Failure | _Unknown | None:
+        """Return where the pod is by the API server's word; None: on our node. Unknown, and not
+        silent: it is unbound.
         """
         pod = bind.pod
         try:

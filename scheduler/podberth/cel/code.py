@@ -57,6 +57,8 @@ UNSET: Final = _Unset()
 Code: TypeAlias = Callable[[Frame], Value]
 
 
+# --- variables and selections -----------------------------------------------------------------------------------------
+
 KEYS = frozenset({str, int, bool, Uint, float})
 """The types of which the key of a lookup may be."""
 
@@ -279,6 +281,8 @@ def device_of(frame: Frame) -> Map:
     return frame.device
 
 
+# --- calls ------------------------------------------------------------------------------------------------------------
+
 Implementation = Callable[..., Value]
 
 
@@ -495,6 +499,9 @@ def _in_set(arg: Code, known: Map) -> Code:
         return known.find(value) is True
 
     return run
+
+
+# --- loops ------------------------------------------------------------------------------------------------------------
 
 
 class _Failed:

@@ -1,15 +1,16 @@
 """`berth policy`: try policies on objects, and find what is wrong with them; a cluster is at most read."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
 
 from podberth.cli import options, services
-from podberth.cli import policy_output as out
 from podberth.cli.errors import FOUND, WRONG, Faults, InputError, complain
 from podberth.cli.inputs import lines, named
 from podberth.cli.options import RequestTimeout, seconds
@@ -27,13 +28,15 @@ from podberth.cli.policy_inputs import (
     run_tests,
     test_files,
 )
-from podberth.explain.report.wording import printable
+from podberth.explain.report.tables import console_for
+from podberth.explain.report.wording import count, printable
 from podberth.model.mistakes import misfit
 from podberth.model.selectors import Requirement
 from podberth.policy import cases, impact, keys, owners, withheld
 from podberth.policy.analyse import analyse
 from podberth.policy.exempt import NAMESPACES
 from podberth.policy.findings import Finding
+from podberth.policy.impact import Impact
 from podberth.policy.native.compile import Compiled, compile_namespace
 from podberth.policy.objects import namespace as namespace_in
 from podberth.policy.options import Options
@@ -41,6 +44,108 @@ from podberth.policy.options import parse as options_of
 from podberth.policy.parse import PolicyError, parse
 from podberth.policy.powers import Reserved
 from podberth.policy.spec import Policies, Policy
+
+_NAMES = 6
+_EXAMPLE = 1000
+"""Characters of an example that a table shows."""
+
+
+def _print_verdict(got: dict[str, Any]) -> None:
+    """The verdict on one object."""
+    print("allowed" if got["allowed"] else printable(f"denied: {got['message']}"))
+    for operation in got["patch"]:
+        value = msgspec.json.encode(operation["value"]).decode()
+        print(printable(f"  {operation['op']} {operation['path']} {value}"))
+    for warning in got["warnings"]:
+        print(printable(f"warning: {warning}"))
+
+
+def _print_findings(found: Sequence[Finding], policies: int) -> None:
+    """Print what lint found: one row each, and the example object below."""
+    if not found:
+        print(f"{_policies(policies)}, nothing found")
+        return
+    table = Table("FINDING", "RULES", "WHAT", box=SIMPLE_HEAD, pad_edge=False)
+    for finding in found:
+        table.add_row(finding.kind, printable(_named(finding.rules or finding.policies)), _finding_told(finding))
+    _print(table)
+    print(f"{_policies(policies)}, {count(len(found), 'finding')}")
+
+
+def _print_impact(found: Impact) -> None:
+    """The counts of an impact preview."""
+    total = found.total
+    print(
+        f"{total.objects} objects: {total.rejected} would be rejected, {total.relabelled} relabelled, "
+        f"{total.exempt} exempt"
+    )
+    kinds = Table("KIND", "OBJECTS", "REJECTED", "RELABELLED", "EXEMPT", box=SIMPLE_HEAD, pad_edge=False)
+    for name, kind in sorted(found.kinds.items()):
+        kinds.add_row(printable(name), *map(str, (kind.objects, kind.rejected, kind.relabelled, kind.exempt)))
+    _print(kinds)
+    policies = Table("POLICY", "REJECTS", "RELABELS", box=SIMPLE_HEAD, pad_edge=False)
+    for name, effects in sorted(found.policies.items()):
+        policies.add_row(printable(name), str(effects.rejected), str(effects.relabelled))
+    _print(policies)
+    if found.schedulers:
+        moves = Table("SCHEDULER NOW", "THEN", "PODS", box=SIMPLE_HEAD, pad_edge=False)
+        for now, targets in sorted(found.schedulers.items()):
+            for then, pods in sorted(targets.items()):
+                moves.add_row(printable(now), "stays" if then == now else printable(then), str(pods))
+        _print(moves)
+    for rejection in found.rejections:
+        name = f"{rejection.kind} {rejection.namespace}/{rejection.name}"
+        print(printable(f"rejected: {name}: {rejection.message}"))
+    for loss in found.losses:
+        name = f"{loss.kind} {loss.namespace}/{loss.name}"
+        print(printable(f'{name} would not find what it makes: {loss.policy} writes label {loss.label}="{loss.value}"'))
+    for warning, objects in found.warnings.items():
+        print(printable(f"warning for {objects} objects: {warning}"))
+
+
+def _print_tests(results: Sequence[dict[str, Any]]) -> None:
+    """One line for each case, and below a failed one what differs."""
+    failed = 0
+    for result in results:
+        failed += bool(result["failures"])
+        sign = "✗" if result["failures"] else "✓"
+        print(printable(f"{sign} {result['file']}: {result['name']}"))
+        for failure in result["failures"]:
+            print(printable(f"    {failure}"))
+    print(f"{len(results) - failed} passed, {failed} failed")
+
+
+def _policies(number: int) -> str:
+    return f"{number} {'policy' if number == 1 else 'policies'}"
+
+
+def _print(table: Table) -> None:
+    console = console_for(sys.stdout)
+    with console.capture() as captured:
+        console.print(table)
+    kept = [line.rstrip() for line in captured.get().splitlines()]
+    print("\n".join(line for line in kept if line))
+
+
+def _named(names: Sequence[str]) -> str:
+    """The names, or the first few of many."""
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + more
+
+
+def _finding_told(finding: Finding) -> str:
+    if finding.example is None:
+        return printable(finding.message)
+    shown = {"kind": finding.example["kind"]}
+    metadata = finding.example["metadata"]
+    shown |= {field: metadata[field] for field in ("labels", "annotations") if field in metadata}
+    containers = finding.example.get("spec", {}).get("containers", [])
+    shown |= {field: value for container in containers for field, value in container.items() if field == "resources"}
+    example = msgspec.json.encode(shown).decode()
+    if len(example) > _EXAMPLE:
+        example = f"{example[:_EXAMPLE]}… (-o json shows all of it)"
+    return printable(f"{finding.message}. Example: {example}")
+
 
 Namespace = Annotated[
     str | None,
@@ -115,8 +220,8 @@ def compile_policies(
 ) -> int:
     """Write policies as the API server's own admission policies (Kubernetes 1.36 and newer), which need no webhook.
 
-    Nothing is read from a cluster or written to it: `kubectl apply -f -` takes what this prints. Policies that only the
-    webhook can enforce are named on stderr with the reason, and the exit code is 1.
+    Nothing is read from a cluster or written to it: `kubectl apply -f -` takes what this prints. Policies that cost the
+    API server too much are named on stderr with the reason, and the exit code is 1.
     """
     if not keys.is_subdomain(release) or len(release) > LONGEST_RELEASE:
         raise InputError(
@@ -134,11 +239,10 @@ def compile_policies(
     else:
         for _, found in compiled:
             sys.stdout.writelines(_documents(found))
-    stays = [(place, one) for place, found in compiled for one in found.webhook]
-    for place, one in stays:
-        reason = printable(one.reason)
-        print(f"berth: MetadataPolicy {place}/{one.policy} needs the webhook: {reason}", file=sys.stderr)
-    return FOUND if stays else 0
+    left = [(f"{place}/{name}", why) for place, found in compiled for name, why in found.left.items()]
+    for place, why in left:
+        print(f"berth: MetadataPolicy {place} is left out: {printable(why)}", file=sys.stderr)
+    return FOUND if left else 0
 
 
 def _by_namespace(policies: Policies, default: str | None) -> Iterator[tuple[str, Policies]]:
@@ -241,7 +345,7 @@ def evaluate(
         "options": given,
     }
     got = cases.answer(case)
-    as_data(got, output) if output is not Output.TABLE else out.verdict(got)
+    as_data(got, output) if output is not Output.TABLE else _print_verdict(got)
     return 0 if got["allowed"] else FOUND
 
 
@@ -270,7 +374,7 @@ def lint(
         if namespace and cases.namespace_of(document) not in ("", namespace):
             continue
         try:
-            sound.append(parse(document, tuple(allow_prefix or ()), criteria=criteria))
+            sound.append(parse(document, tuple(allow_prefix or ()), criteria=criteria, new=True))
         except PolicyError as error:
             name = cases.name_of(document, place)
             findings += [Finding("invalid", (name,), (), f"{place}: {problem}") for problem in error.problems]
@@ -287,7 +391,7 @@ def lint(
     if output is not Output.TABLE:
         as_data({"policies": len(sound), "findings": findings}, output)
     else:
-        out.findings(findings, len(sound))
+        _print_findings(findings, len(sound))
     return FOUND if findings else 0
 
 
@@ -352,7 +456,7 @@ def preview(
             settings,
             seconds(timeout),
         )
-    as_data(result, output) if output is not Output.TABLE else out.impact(result)
+    as_data(result, output) if output is not Output.TABLE else _print_impact(result)
     return FOUND if result.total.rejected or result.losses else 0
 
 
@@ -371,7 +475,7 @@ def test(
     if output is not Output.TABLE:
         as_data({"passed": len(results) - failed, "failed": failed, "cases": results}, output)
     else:
-        out.tests(results)
+        _print_tests(results)
     return FOUND if failed else 0
 
 

@@ -122,7 +122,7 @@ def _checked(found: Any, place: str) -> Any:
     try:
         return check(found)
     except ShapeError as error:
-        raise documents.ObjectError(f"{place}: {error}" if place else str(error)) from None
+        raise documents.ObjectError(documents.located(place, str(error))) from None
 
 
 def test_files(directory: str) -> Iterator[Path]:

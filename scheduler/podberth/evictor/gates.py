@@ -64,6 +64,8 @@ class Settings:
             raise ValueError(f"changed_share: Invalid value: {self.changed_share:g}: must be at most 1")
 
 
+# --- the breaker ------------------------------------------------------------------------------------------------------
+
 SAID_AGAIN_SECONDS = 10.0
 
 
@@ -119,6 +121,8 @@ class Breaker:
     def _figures(self, nodes: int) -> tuple[int, int]:
         return len(self._since), self.limit(nodes)
 
+
+# --- owners -----------------------------------------------------------------------------------------------------------
 
 _ANSWER_SECONDS = 5.0
 """The wait before it is looked again whether the API has answered an eviction."""
@@ -291,6 +295,8 @@ def _earlier(turn: Turn, before: Turn) -> Turn:
     return replace(turn, asked_at=min(turn.asked_at or before.asked_at, before.asked_at))
 
 
+# --- rates ------------------------------------------------------------------------------------------------------------
+
 _FORGET_AT = 1024
 _MISSED_SECONDS = 60.0
 _ROUNDING = 1e-9
@@ -394,6 +400,8 @@ def _bucket(buckets: dict[str, Bucket], name: str, rate: float, burst: int, now:
         found = buckets[name] = Bucket(rate, burst, now)
     return found
 
+
+# --- all gates --------------------------------------------------------------------------------------------------------
 
 _BREAKER_SECONDS = 600.0
 """When the breaker closes every grace starts anew, so those that it holds need not look whether it did."""

@@ -28,6 +28,8 @@ from podberth.model.shape import keeps_own, required
 from podberth.model.storage import STORAGE_KINDS
 from podberth.plugins.required_during_execution import meeting
 
+# --- what followed pods ask, as columns -------------------------------------------------------------------------------
+
 Slots = NDArray[np.intp]
 _FIRST = 256
 _NOBODY = -1
@@ -235,6 +237,8 @@ def size(wanted: NodeRequirement) -> int:
     terms = wanted.selector.terms if wanted.selector is not None else ()
     return 1 + len(wanted.labels) + sum(1 + len(term.labels) + len(term.fields) for term in terms)
 
+
+# --- what the watch has shown -----------------------------------------------------------------------------------------
 
 NODE_CHANGED, POD_CHANGED, FOUND = "NodeChanged", "PodChanged", "Found"
 """Why a promise is broken: the node's labels changed, the pod asks for something else, or it was so from the start."""

@@ -22,13 +22,13 @@ from podberth.explain.changes import Change, Fix, Uncordon
 from podberth.explain.plugins import explainer_of
 from podberth.explain.plugins.volumes import where_volumes_are
 from podberth.framework.decision import Decision, narrowed_text
+from podberth.framework.declaration import Foreign, checked
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain
-from podberth.framework.foreign import Foreign, checked
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError, Reason, Rejections, shown
-from podberth.model.migration import REGION, ZONE
 from podberth.model.pod import Pod
 from podberth.model.quantity import BOUND
+from podberth.model.volumes import REGION, ZONE
 
 KEPT_FOR = "keptFor"
 """The key, in an obstacle's numbers, of the pods that the node is kept for, if the obstacle is there for them only."""
@@ -39,6 +39,9 @@ _REASONS = 3
 _HELD = "VolumeRestrictions"
 """The plugin whose reason, that somebody holds a claim, is in the way on every node."""
 _BY_VOLUME = ("VolumeZone", "VolumeBinding")
+
+
+# --- the rows of a decision -------------------------------------------------------------------------------------------
 
 
 def rejections(decision: Decision) -> Iterator[tuple[str, Reason, Bools]]:
@@ -87,6 +90,9 @@ def given_away(decision: Decision, row: int | None) -> int | None:
     return int(decision.totals.max() - decision.totals[at])
 
 
+# --- nodes that are kept for nominated pods ---------------------------------------------------------------------------
+
+
 def kept_rows(pod: Pod, cluster: Cluster) -> dict[int, list[Pod]]:
     """Row → the pods that it is kept for and that come before this one."""
     found = ((cluster.nodes.live_row(node), pods) for node, pods in cluster.nominations.ahead_of(pod))
@@ -114,6 +120,9 @@ def placed(pods: Sequence[Pod], row: int, cluster: Cluster) -> Iterator[None]:
     finally:
         for pod in there:
             cluster.drop_pod(pod.uid)
+
+
+# --- asking the plugins' explainers -----------------------------------------------------------------------------------
 
 
 class Asking:
@@ -200,6 +209,9 @@ def _fixes(answer: Any, args: tuple[Any, ...]) -> str:
     msgspec.convert(msgspec.to_builtins(answer), Sequence[Fix])
     strange = [change for fix in answer for change in fix if not isinstance(change, Change)]
     return f"want changes, got {shown(strange[0])}" if strange else ""
+
+
+# --- what stands in the way on each node ------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -314,6 +326,9 @@ def _missing(numbers: Mapping[str, Any]) -> float | None:
     if isinstance(needed, int | float) and isinstance(free, int | float) and 0 < needed <= BOUND and abs(free) <= BOUND:
         return (needed - free) / needed
     return None
+
+
+# --- the cause in one line --------------------------------------------------------------------------------------------
 
 
 def cause(asking: Asking, decision: Decision, stuck: Sequence[Stuck], meant: Sequence[str]) -> str | None:

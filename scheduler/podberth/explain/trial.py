@@ -46,6 +46,9 @@ _BEFORE = 30
 """The number of pods that are played at most, of those that come first."""
 
 
+# --- placing pods -----------------------------------------------------------------------------------------------------
+
+
 class Placing:
     """The pods that were put on nodes so far."""
 
@@ -116,6 +119,9 @@ def best(
     if not len(decision.feasible):
         return None
     return int(decision.best()[0]) if choice is None else choice.row(decision)
+
+
+# --- trying changes ---------------------------------------------------------------------------------------------------
 
 
 class Trial:
@@ -274,6 +280,9 @@ def _rivals(pod: Pod, others: Iterable[Pod]) -> list[Pod]:
 def _is_before(other: Pod, pod: Pod) -> bool:
     """Return whether it is tried first as things are; of two of the same second that is not known."""
     return other.priority > pod.priority or "" < other.created <= pod.created
+
+
+# --- carrying changes out ---------------------------------------------------------------------------------------------
 
 
 def edited(pod: Pod, changes: Sequence[Change]) -> Pod:

@@ -20,7 +20,7 @@ from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import EVENT, EVICT
 from podberth.kube.objects import MALFORMED, list_page
 from podberth.kube.resources import EVENTS, NODES, PODS
-from podberth.kube.writes import NOTE_BYTES, PodRef, event_name, eviction, live_pod, micro_time, pod_path, shorten
+from podberth.kube.writes import Event, PodRef, Regarding, eviction, live_pod, pod_path
 
 CONTROLLER = "podberth.dev/evictor"
 INTENT, DONE, LEADS = "Evicting", "Evicted", "LeaderElection"
@@ -32,24 +32,11 @@ SPARED = "podberth.dev/successors-wait-seconds"
 """Annotation of both: for how long pods that are created afterwards are not evicted."""
 ASKED = "podberth.dev/asked-at"
 """Annotation of `Evicted`: when the eviction was asked for, by the server's clock."""
-CLUSTER_EVENTS = "default"
-"""The namespace of Events about objects that are in none (tools/events/event_recorder.go)."""
 _PAGE = 500
 _EXPIRED = 410
 _MOST = 1e6
 MOST_OF_NAMESPACE = 20_000
 """Events of one namespace that are kept in mind. At the default rates an evictor writes some 4,000 there in an hour."""
-
-
-@dataclass(frozen=True, slots=True)
-class Regarding:
-    """The object that an Event is about."""
-
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,45 +104,13 @@ def regarding(pod: PodRef) -> Regarding:
     return Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
 
 
-def event(
-    about: Regarding,
-    *,
-    kind: str,
-    reason: str,
-    action: str,
-    note: str,
-    instance: str,
-    moment: float,
-    annotations: Mapping[str, str] | None = None,
-) -> tuple[str, bytes]:
-    """POST: an events.k8s.io Event about any object; `kind` is Normal or Warning, `moment` seconds since the epoch."""
-    namespace = about.namespace or CLUSTER_EVENTS
-    metadata: dict[str, object] = {"namespace": namespace, "name": event_name(about.name)}
-    if annotations:
-        metadata["annotations"] = dict(annotations)
-    reference = {"apiVersion": about.api_version, "kind": about.kind, "name": about.name, "uid": about.uid}
-    body = {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": metadata,
-        "eventTime": micro_time(moment),
-        "type": kind,
-        "reason": reason,
-        "action": action,
-        "note": shorten(note, NOTE_BYTES),
-        "reportingController": CONTROLLER,
-        "reportingInstance": shorten(instance, 128),
-        "regarding": {**reference, "namespace": about.namespace} if about.namespace else reference,
-    }
-    return EVENTS.path(namespace), msgspec.json.encode(body)
-
-
-async def tell(client: Client, path: str, body: bytes) -> str:
-    """Create an event made by `event`; returns when it was created, by the server's clock (RFC 3339).
+async def tell(client: Client, event: Event, annotations: Mapping[str, str] | None) -> str:
+    """Create an Event with these annotations; return when it was created, by the server's clock (RFC 3339).
 
     An answer that does not say so is as good as none: Unreachable.
     """
-    answer = await client.create(path, body, lane=EVENT)
+    event = msgspec.structs.replace(event, annotations=annotations)
+    answer = await client.create(EVENTS.path(event.namespace), event.json(), lane=EVENT)
     try:
         created = _event.decode(answer).created
         seconds(created)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\x00"
 _VARINT, _BYTES = 0, 2
 NOTE_BYTES = 1024  # events.k8s.io refuses longer notes (validation: noteLengthLimit)
+CLUSTER_EVENTS = "default"  # the namespace of Events about objects that are in none (tools/events/event_recorder.go)
 NAME_BYTES = 253  # an object's name is a DNS subdomain
 BIND_SECONDS = 65.0  # a slow webhook, a slow etcd: an API server gives up after 60 s, and closing would make it do so
 BIND_PATIENCE = 5.0
@@ -54,6 +55,19 @@ class PodRef(msgspec.Struct, frozen=True, gc=False):
     name: str
     uid: str
     resource_version: str = ""
+    api_version: ClassVar[str] = "v1"
+    kind: ClassVar[str] = "Pod"
+
+
+class Regarding(msgspec.Struct, frozen=True, gc=False):
+    """An object of any kind that an Event is about; `namespace` is empty if it is in none."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: ClassVar[str] = ""
 
 
 class _LiveMeta(msgspec.Struct, rename="camel"):
@@ -101,15 +115,18 @@ def pod_path(pod: PodRef, subresource: str | None = None) -> str:
     return PODS.path(pod.namespace, pod.name, subresource)
 
 
-def binding(pod: PodRef, node: str) -> tuple[str, bytes]:
-    """POST: put the pod on the node. The server answers 409 when the uid is another's or the pod is bound already."""
+def binding(pod: PodRef, node: str) -> bytes:
+    """Return the body of a POST of pods/binding, which puts the pod on the node.
+
+    The server answers 409 when the uid is another's or the pod is bound already.
+    """
     body = {
         "apiVersion": "v1",
         "kind": "Binding",
         "metadata": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
         "target": {"kind": "Node", "name": node},
     }
-    return pod_path(pod, "binding"), _encode(body)
+    return _encode(body)
 
 
 def protobuf_binding(pod: PodRef, node: str) -> bytes:
@@ -119,9 +136,9 @@ def protobuf_binding(pod: PodRef, node: str) -> bytes:
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """An events.k8s.io Event about a pod, not yet written. `moment`: microseconds since the epoch."""
+    """An events.k8s.io Event, not yet written. `moment`: microseconds since the epoch."""
 
-    about: PodRef
+    about: PodRef | Regarding
     name: str
     moment: int
     kind: str
@@ -130,23 +147,28 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     note: str
     controller: str
     instance: str
+    annotations: Mapping[str, str] | None = None
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of the Event: those about objects that are in none are in a certain one."""
+        return self.about.namespace or CLUSTER_EVENTS
 
     def json(self) -> bytes:
         """Return the body of a POST."""
         about = self.about
-        regarding = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": about.namespace,
-            "name": about.name,
-            "uid": about.uid,
-        }
+        regarding = {"apiVersion": about.api_version, "kind": about.kind, "name": about.name, "uid": about.uid}
+        if about.namespace:
+            regarding["namespace"] = about.namespace
         if about.resource_version:
             regarding["resourceVersion"] = about.resource_version
+        metadata: dict[str, Any] = {"namespace": self.namespace, "name": self.name}
+        if self.annotations:
+            metadata["annotations"] = dict(self.annotations)
         body = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"namespace": about.namespace, "name": self.name},
+            "metadata": metadata,
             "eventTime": f"{micro_time(self.moment // 1_000_000)[:-8]}.{self.moment % 1_000_000:06}Z",
             "type": self.kind,
             "reason": self.reason,
@@ -162,19 +184,24 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         """Return the body in protobuf (events.k8s.io/v1 Event, core/v1 ObjectReference, meta/v1 MicroTime)."""
         about = self.about
         seconds, micros = divmod(self.moment, 1_000_000)
-        namespace = about.namespace
+        annotations = self.annotations or {}
         regarding = (
-            kept_text(1, "Pod")
-            + kept_text(2, namespace)
+            kept_text(1, about.kind)
+            + kept_text(2, about.namespace)
             + text(3, about.name)
             + text(4, about.uid)
-            + kept_text(5, "v1")
+            + kept_text(5, about.api_version)
             + text(6, about.resource_version)
         )
         return envelope(
             "events.k8s.io/v1",
             "Event",
-            message(1, text(1, self.name) + kept_text(3, namespace))
+            message(
+                1,
+                text(1, self.name)
+                + kept_text(3, self.namespace)
+                + b"".join(message(12, text(1, key) + text(2, value)) for key, value in annotations.items()),
+            )
             + message(2, kept_integer(1, seconds) + integer(2, 1000 * micros))
             + kept_text(4, self.controller)
             + kept_text(5, self.instance)
@@ -187,7 +214,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 def event(
-    pod: PodRef,
+    about: PodRef | Regarding,
     *,
     kind: str,
     reason: str,
@@ -197,15 +224,15 @@ def event(
     instance: str,
     moment: float,
 ) -> Event:
-    """Return an Event regarding the pod.
+    """Return an Event about a pod, or another object.
 
     `kind` is Normal or Warning, `controller` the profile's schedulerName, `instance` names this process (at most 128
     bytes), `moment` seconds since the epoch. The note is cut to 1024 bytes between characters. The name is unique in
     this process and, by its nanoseconds, between processes.
     """
     return Event(
-        about=pod,
-        name=event_name(pod.name),
+        about=about,
+        name=event_name(about.name),
         moment=round(1e6 * moment),
         kind=kind,
         reason=reason,
@@ -242,7 +269,7 @@ def condition_patch(
     nominated: str | None = None,
     at_version: bool = False,
 ) -> tuple[str, bytes]:
-    """PATCH (strategic merge) of pods/status: one condition, and with `nominated` also status.nominatedNodeName.
+    """Return path and body of a PATCH (strategic merge) of pods/status: a condition, with `nominated` also the node.
 
     `transition` is when `status` last changed (RFC 3339; the caller keeps it when only the message changed),
     `generation` the pod's metadata.generation that was looked at; an empty `nominated` clears the field. The uid in
@@ -267,7 +294,7 @@ def condition_patch(
 
 
 def nomination_patch(pod: PodRef, node: str) -> tuple[str, bytes]:
-    """PATCH (strategic merge) of pods/status: nominatedNodeName alone; an empty node clears it.
+    """Return path and body of a PATCH (strategic merge) of pods/status: nominatedNodeName; an empty node clears it.
 
     409 if the pod has changed since its version, where that is known.
     """
@@ -290,9 +317,9 @@ def object_patch(
     change: Mapping[str, Any],
     subresource: str = "",
 ) -> tuple[str, bytes]:
-    """PATCH (merge) of an object as it was at that version: 409 if it has changed since, or is another by now.
+    """Return path and body of a PATCH (merge) of an object as it was at that version.
 
-    Without `uid` or `resource_version`, that is not compared.
+    409 if it has changed since, or is another by now. Without `uid` or `resource_version`, that is not compared.
     """
     known = {"uid": uid, "resourceVersion": resource_version}
     metadata = {**change.get("metadata", {}), **{key: value for key, value in known.items() if value}}
@@ -301,7 +328,7 @@ def object_patch(
 
 
 def object_creation(resource: Resource, namespace: str, name: str, document: Mapping[str, Any]) -> tuple[str, bytes]:
-    """POST of a new object."""
+    """Return path and body of a POST of a new object."""
     metadata = {**document.get("metadata", {}), "name": name}
     if namespace:
         metadata["namespace"] = namespace
@@ -310,7 +337,7 @@ def object_creation(resource: Resource, namespace: str, name: str, document: Map
 
 
 def object_deletion(resource: Resource, namespace: str, name: str, uid: str) -> tuple[str, bytes]:
-    """DELETE of this very object; without `uid`, of the one that has the name."""
+    """Return path and body of a DELETE of this very object; without `uid`, of the one that has the name."""
     options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
     if uid:
         options["preconditions"] = {"uid": uid}
@@ -318,7 +345,7 @@ def object_deletion(resource: Resource, namespace: str, name: str, uid: str) -> 
 
 
 def eviction(pod: PodRef) -> tuple[str, bytes]:
-    """POST pods/eviction: ask to remove this very pod if its disruption budgets allow (429 with a cause if not)."""
+    """Return path and body of a POST of pods/eviction: this pod goes if its disruption budgets allow (else 429)."""
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -329,7 +356,7 @@ def eviction(pod: PodRef) -> tuple[str, bytes]:
 
 
 def deletion(pod: PodRef) -> tuple[str, bytes]:
-    """DELETE this very pod; the server answers 409 when the name belongs to another by now."""
+    """Return path and body of a DELETE of this very pod; 409 when the name belongs to another by now."""
     return object_deletion(PODS, pod.namespace, pod.name, pod.uid)
 
 
@@ -344,26 +371,24 @@ async def bind(
 
     `on_send` is called when it leaves, each time that it does. `since`: as in `Client.request`.
     """
-    path = pod_path(pod, "binding")
-    if client.protobuf:
-        body = protobuf_binding(pod, node)
-        if await _in_protobuf(client, path, body, BIND, BIND_SECONDS, BIND_PATIENCE, on_send, since):
-            return
-    await client.create(
-        *binding(pod, node),
+    create = partial(
+        client.create,
+        pod_path(pod, "binding"),
         lane=BIND,
         timeout=BIND_SECONDS,
         patience=BIND_PATIENCE,
         on_send=on_send,
         since=since,
     )
+    if not (client.protobuf and await _in_protobuf(client, create, protobuf_binding(pod, node))):
+        await create(binding(pod, node))
 
 
 async def record(client: Client, event: Event) -> None:
     """Create an event; returns when the server said yes."""
-    path = EVENTS.path(event.about.namespace)
-    if not (client.protobuf and await _in_protobuf(client, path, event.protobuf(), EVENT)):
-        await client.create(path, event.json(), lane=EVENT)
+    create = partial(client.create, EVENTS.path(event.namespace), lane=EVENT)
+    if not (client.protobuf and await _in_protobuf(client, create, event.protobuf())):
+        await create(event.json())
 
 
 async def record_all(client: Client, events: Sequence[Event]) -> list[int]:
@@ -371,25 +396,14 @@ async def record_all(client: Client, events: Sequence[Event]) -> list[int]:
 
     Raises Unreachable if nothing was sent.
     """
-    objects = [(EVENTS.path(event.about.namespace), event.protobuf()) for event in events]
+    objects = [(EVENTS.path(event.namespace), event.protobuf()) for event in events]
     return await client.create_many(objects, PROTOBUF, lane=EVENT)
 
 
-async def _in_protobuf(
-    client: Client,
-    path: str,
-    body: bytes,
-    lane: Lane,
-    seconds: float | None = None,
-    patience: float | None = None,
-    on_send: Callable[[], None] | None = None,
-    since: float | None = None,
-) -> bool:
-    """Create in protobuf. False, and never again, when the server does not speak it."""
+async def _in_protobuf(client: Client, create: Callable[[bytes, str], Awaitable[bytes]], body: bytes) -> bool:
+    """Create in protobuf; return False, and never try again, when the server does not speak it."""
     try:
-        await client.create(
-            path, body, PROTOBUF, lane=lane, timeout=seconds, patience=patience, on_send=on_send, since=since
-        )
+        await create(body, PROTOBUF)
     except ApiError as error:
         if error.status not in _NOT_SPOKEN:
             raise

@@ -11,7 +11,7 @@ import numpy as np
 from podberth.cache.column import Column, Ints
 from podberth.cache.nodes import Nodes
 from podberth.framework.decision import Rows
-from podberth.framework.placement import Placement
+from podberth.framework.interface import Placement
 
 Path = tuple[str, ...]
 ANYWHERE = "/*"

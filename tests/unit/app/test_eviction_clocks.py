@@ -11,8 +11,9 @@ from podberth.evictor.gates import Settings
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build
 from podberth.kube.client import Client
-from podberth.kube.evictions import CONTROLLER, DONE, INTENT, Regarding, event, record
+from podberth.kube.evictions import CONTROLLER, DONE, INTENT, record
 from podberth.kube.machine import Machine
+from podberth.kube.writes import Regarding, event
 from tests.registered import registry
 
 ABOUT = Regarding("v1", "Pod", "default", "gone", "uid-gone")
@@ -33,7 +34,8 @@ class Server:
         reason = DONE if f"reason%3D{DONE}" in query else INTENT
         said = record("owner", 1, 300.0, _stamp(BEFORE + 1))
         how = {"kind": "Normal", "reason": reason, "action": "x", "note": "x", "instance": "x"}
-        body = event(ABOUT, **how, moment=SERVER.timestamp() - BEFORE, annotations=said)[1]
+        made_then = event(ABOUT, **how, controller=CONTROLLER, moment=SERVER.timestamp() - BEFORE)
+        body = msgspec.structs.replace(made_then, annotations=said).json()
         made: Any = msgspec.json.decode(body)
         assert made["reportingController"] == CONTROLLER
         made["metadata"]["creationTimestamp"] = _stamp(BEFORE)

@@ -24,8 +24,8 @@ from podberth.evictor.messages import (
 )
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Cause, Details, Unreachable
-from podberth.kube.evictions import Regarding
 from podberth.kube.machine import Machine
+from podberth.kube.writes import Regarding
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from tests.builders import node, pod

@@ -246,6 +246,22 @@ def test_ten_thousand_terms() -> None:
     assert harness.binds().keys() == {"absurd"}
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_who_takes_over_tells_pods_beyond_a_limit(known: bool) -> None:
+    """What was decided while it stood by was not written. One that its former leader has told is not told again."""
+    harness = cluster()
+    absurd = pod("absurd", affinity=repels(129))
+    if known:
+        text = "too large for this scheduler: 129 affinity terms, at most 128"
+        said = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": text}
+        absurd["status"] = {"conditions": [said]}
+    harness.tell(absurd)
+    harness.engine.takes_over(harness.now, 145.0)
+    told = harness.tick(1)
+    assert len([one for one in told if isinstance(one, RecordFailure)]) == (not known)
+    assert len([one for one in told if isinstance(one, PatchCondition)]) == (not known)
+
+
 def test_an_active_pod_that_is_given_too_many_labels_is_not_tried() -> None:
     """It is told which limit it is beyond, and is tried once it is within it again."""
     harness = cluster()

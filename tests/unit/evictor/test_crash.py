@@ -34,9 +34,9 @@ from podberth.framework.config import decode
 from podberth.framework.profiles import annotated, build
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Cause, Details, Unreachable
-from podberth.kube.evictions import Regarding, past_evictions, seconds
+from podberth.kube.evictions import past_evictions, seconds
 from podberth.kube.machine import Machine
-from podberth.kube.writes import meta_time
+from podberth.kube.writes import Regarding, meta_time
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from tests.builders import Object

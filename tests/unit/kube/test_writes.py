@@ -42,9 +42,8 @@ def told(
 
 def test_a_binding_names_pod_uid_and_node() -> None:
     """The uid is what keeps a binding from a namesake."""
-    path, body = writes.binding(POD, "node-7")
-    assert path == "/api/v1/namespaces/ns/pods/web-0/binding"
-    assert json.loads(body) == {
+    assert writes.pod_path(POD, "binding") == "/api/v1/namespaces/ns/pods/web-0/binding"
+    assert json.loads(writes.binding(POD, "node-7")) == {
         "apiVersion": "v1",
         "kind": "Binding",
         "metadata": {"namespace": "ns", "name": "web-0", "uid": "u-1"},
@@ -186,7 +185,7 @@ WORDS = st.text(max_size=300)
 @given(WORDS, WORDS, st.builds(PodRef, WORDS, WORDS, WORDS, WORDS), st.integers(1, 10**16))
 def test_both_encodings_say_the_same(node: str, note: str, about: PodRef, moment: int) -> None:
     """A server reads the JSON out of the protobuf, but for empty fields, which protobuf leaves out."""
-    assert protobuf.read(writes.protobuf_binding(about, node)) == _filled(json.loads(writes.binding(about, node)[1]))
+    assert protobuf.read(writes.protobuf_binding(about, node)) == _filled(json.loads(writes.binding(about, node)))
     said = msgspec.structs.replace(told(about, note), moment=moment)
     assert protobuf.read(said.protobuf()) == _filled(json.loads(said.json()))
 

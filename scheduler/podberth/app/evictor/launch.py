@@ -12,10 +12,10 @@ from podberth.evictor.gates import Settings
 from podberth.framework.runtime import Framework
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
-from podberth.kube.evictions import Regarding
 from podberth.kube.lease import Elector
 from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.resources import LEASES
+from podberth.kube.writes import Regarding
 from podberth.model.limits import LIMITS, Limits
 from podberth.service import election
 from podberth.service.election import lease_namespace

@@ -18,10 +18,11 @@ from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
 from podberth.kube import evictions
 from podberth.kube.client import Client
-from podberth.kube.evictions import PastEviction, Regarding
+from podberth.kube.evictions import PastEviction
 from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.objects import Change, Deleted
 from podberth.kube.resources import DEVICES, SCHEDULING, Resource
+from podberth.kube.writes import Regarding
 from podberth.model.kinds import Decoder
 from podberth.model.limits import LIMITS, Limits
 

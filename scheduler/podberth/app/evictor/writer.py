@@ -22,14 +22,14 @@ from podberth.evictor.messages import (
     Turn,
     WasRead,
 )
-from podberth.kube import evictions
+from podberth.kube import evictions, writes
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
-from podberth.kube.evictions import Regarding, regarding
+from podberth.kube.evictions import regarding
 from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.objects import MALFORMED
 from podberth.kube.reflector import decoded
-from podberth.kube.writes import meta_time
+from podberth.kube.writes import Regarding, meta_time
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
 
@@ -214,17 +214,17 @@ class Writer:
         annotations: Mapping[str, str] | None = None,
     ) -> str:
         """Post an Event; returns when that was, by the server's clock. Raises ApiError and Unreachable."""
-        path, body = evictions.event(
+        event = writes.event(
             about,
             kind=kind,
             reason=reason,
             action=action,
             note=note,
+            controller=evictions.CONTROLLER,
             instance=self._instance,
             moment=self._machine.wall(),
-            annotations=annotations,
         )
-        return await evictions.tell(self._client, path, body)
+        return await evictions.tell(self._client, event, annotations)
 
 
 @dataclass(frozen=True, slots=True)

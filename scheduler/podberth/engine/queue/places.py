@@ -138,6 +138,14 @@ class Places:
         for hear in self.observers.left:
             hear(queued.pod.uid, "its profile is not configured any more", now)
 
+    def tell_limits(self) -> None:
+        """Tell the pods that are beyond a limit, as far as the API does not say so yet: who stood by wrote nothing."""
+        for queued in self.pods.values():
+            limit, condition = queued.pod.too_large, queued.pod.condition
+            if limit is not None and (condition is None or condition[1:3] != (SCHEDULER_ERROR, limit.text)):
+                queued.written = None
+                self.tell_limit(queued)
+
     def tell_limit(self, queued: QueuedPod) -> None:
         """Tell a pod that it is beyond a limit. It is no error of Berth's, but no node that is added would help."""
         if queued.pod.too_large is not None:
@@ -155,7 +163,7 @@ class Places:
         queued.queued_at = queued_at
         if queued.first_active is None:
             queued.first_active = now
-        queued.key = key
+        queued.order = key
         self._place(queued, Place.ACTIVE, now, cause)
         self.active.push(key, queued)
 

@@ -52,6 +52,9 @@ _SPARED = 64
 _ENDINGS = 2
 
 
+# --- pods that would have to end --------------------------------------------------------------------------------------
+
+
 def endings(gang: Gang, fitting: Fitting, where: Sequence[Domain]) -> tuple[list[shown.Ending], str]:
     """The sets that were found, the smallest first, and what to say of the search. Raises PluginError."""
     search = _Search(gang, fitting)
@@ -186,6 +189,8 @@ def cheapest(gains: Ints, missing: int) -> list[int]:
         gained = int(before[node, gained])
     return found
 
+
+# --- changes ----------------------------------------------------------------------------------------------------------
 
 _SHOWN = 6
 _MORE_NODES = 64

@@ -12,7 +12,7 @@ from podberth.apiserver.rules import names, validation
 from podberth.apiserver.rules.status import FieldError
 from podberth.explain.judging.schema import Misfit, fitting, meant, said, schemas
 from podberth.explain.objects.controllers import Template, made, templates
-from podberth.explain.objects.documents import Document, ObjectError, plain
+from podberth.explain.objects.documents import Document, ObjectError, located, plain
 from podberth.model.quantity import parse_nano
 from podberth.model.taints import COMPARISONS, Toleration
 from podberth.plugins.taint_toleration import COMPARING
@@ -212,8 +212,7 @@ def judge(document: Document, *, comparing: bool = False) -> list[str]:
     kind, _, place = document
     found = plain(document)
     name = _name(found)
-    where = f"{kind} {name}" if name else kind
-    where = f"{place}: {where}" if place else where
+    where = located(place, f"{kind} {name}" if name else kind)
     lines = [*twice(bytes(document.raw)), *_wrong({**found, "kind": kind}, kind, comparing)]
     more = [f"{where}: and {len(lines) - _MOST} more"] if len(lines) > _MOST else []
     return [f"{where}: {line}" for line in lines[:_MOST]] + more

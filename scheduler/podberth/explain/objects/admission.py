@@ -11,7 +11,7 @@ from podberth.apiserver.rules import defaults, plugins, validation
 from podberth.apiserver.rules.plugins import Surroundings, created
 from podberth.apiserver.rules.podgroups import PRIORITY_CLASSES
 from podberth.apiserver.rules.status import StatusError, decoding
-from podberth.explain.objects.documents import Document, ObjectError, plain
+from podberth.explain.objects.documents import Document, ObjectError, located, plain
 from podberth.model.pod import Pod
 
 Object = dict[str, Any]
@@ -45,12 +45,12 @@ class Admission:
         metadata = found.get("metadata")
         name = metadata.get("name") if isinstance(metadata, dict) else None
         if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
-            raise ObjectError(f"{_place(document)}{kind} ?: metadata.name: Required value")
+            raise ObjectError(located(document.place, f"{kind} ?: metadata.name: Required value"))
         try:
             defaults.apply(kind, found)
         except (StatusError, AttributeError, TypeError, KeyError, ValueError) as error:
             said = error.message if isinstance(error, StatusError) else f"expected a {kind}"
-            raise ObjectError(f"{_place(document)}{kind} {name}: {said}") from None
+            raise ObjectError(located(document.place, f"{kind} {name}: {said}")) from None
         classed = kind in ("PriorityClass", "RuntimeClass")
         space = "" if classed else str(metadata.get("namespace") or "default")
         self._knows_priorities |= kind == "PriorityClass"
@@ -135,7 +135,3 @@ def _used(hard: Object, namespace: str, there: Iterable[Pod]) -> Object:
             total = sum(pod.shape.requests.get(resource, 0) for pod in pods)
             used[name] = f"{total}m" if resource == "cpu" else str(total)
     return used
-
-
-def _place(document: Document) -> str:
-    return f"{document.place}: " if document.place else ""

@@ -21,6 +21,8 @@ from podberth.explain.objects.versions import called, upgraded
 from podberth.model import wire
 from podberth.model.mistakes import as_json, in_words, kind_of, misfit
 
+# --- YAML -------------------------------------------------------------------------------------------------------------
+
 DIGITS = "integer string conversion"
 """Part of what Python says of a number with thousands of digits."""
 _DEEPEST = 500
@@ -189,6 +191,8 @@ def lowered(error: BaseException) -> str:
     return f"{text[:1].lower()}{text[1:]}"
 
 
+# --- what is wrong with an object that does not decode ----------------------------------------------------------------
+
 _TEXT = re.compile(r"(?P<what>.*?)(?: - at `(?P<key>key in )?\$(?P<path>[^`]*)`)?$", re.S)
 _AMOUNT = re.compile(r"`(?=[^`]*\bstr\b)(?=[^`]*\bint\b)(?=[^`]*\bfloat\b)[^`]*`")
 """The decoder's name of the type of a quantity."""
@@ -308,6 +312,8 @@ def _type_of(value: Any) -> str:
 def _one_line(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
+
+# --- JSON that can't be read as a whole -------------------------------------------------------------------------------
 
 _TOKEN = re.compile(rb'\n[ \t]*+|"(?:[^"\\\n]|\\[^\n])*+"?|[\[\]{}]')
 _NEXT_LINE = re.compile(rb"[ \t\r]*+\n([ \t]*+)")
@@ -446,6 +452,8 @@ def _inner(text: bytes, end: int) -> int | None:
     return None if found is None else len(found[1])
 
 
+# --- documents --------------------------------------------------------------------------------------------------------
+
 _READABLE = "expected API objects as `kubectl get nodes,pods,namespaces -A -o yaml` prints them"
 _SMALL = 1 << 20
 _MOST = 500_000
@@ -508,7 +516,7 @@ def plain(document: Document) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(document.raw)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ObjectError(_join(document.place, document.kind, lowered(error))) from None
+        raise ObjectError(located(document.place, document.kind, lowered(error))) from None
     assert isinstance(found, dict)
     return found
 
@@ -615,19 +623,19 @@ def _read(text: bytes) -> Iterator[Document | Fault]:
     for number, document in enumerate(documents, start=1):
         place = f"document {number}" if len(documents) > 1 else ""
         if isinstance(document, Fault):
-            yield Fault(_join(place, document.text))
+            yield Fault(located(place, document.text))
         elif document is None:
             continue
         elif isinstance(document, list) and any(isinstance(each, dict) for each in document):
             yield from _flat(msgspec.json.encode({"kind": "List", "items": document}), place)
         elif not isinstance(document, dict):
-            yield Fault(_join(place, f"{_READABLE}, got {kind_of(document)}"))
+            yield Fault(located(place, f"{_READABLE}, got {kind_of(document)}"))
         else:
             try:
                 raw = msgspec.json.encode(document)
                 yield from _flat(raw, place)
             except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
-                yield Fault(_join(place, f"{_READABLE}: {lowered(error)}"))
+                yield Fault(located(place, f"{_READABLE}: {lowered(error)}"))
 
 
 def _read_json(text: memoryview) -> Iterator[Document | Fault]:
@@ -687,11 +695,11 @@ def _listed(text: bytes, place: str, outer: Span, items: list[Span], begin: int,
     try:
         implied = _envelope.decode(around).kind.removesuffix("List")
     except (msgspec.DecodeError, RecursionError) as error:
-        wrong = [Fault(_join(place, _json_problem(text, error, outer.start)))]
+        wrong = [Fault(located(place, _json_problem(text, error, outer.start)))]
     found: list[Document | Fault] = []
     number, end = -1, begin
     for item in items:
-        here = _join(place, f"items[{number + 1}]")
+        here = located(place, f"items[{number + 1}]")
         stray = _stray(text, here, item.before, item.start, comma=number >= 0)
         found += _after(stray, _piece(text, here, item.start, item.stop, implied))
         number += 1
@@ -706,7 +714,7 @@ def _piece(text: bytes, place: str, begin: int, stop: int, implied: str = "") ->
     try:
         return list(_flat(text[begin:stop], place, implied=implied))
     except (msgspec.DecodeError, RecursionError) as error:
-        return [Fault(_join(place, _json_problem(text, error, begin)))]
+        return [Fault(located(place, _json_problem(text, error, begin)))]
 
 
 def _after(stray: list[Fault], piece: list[Document | Fault]) -> list[Document | Fault]:
@@ -724,7 +732,7 @@ def _stray(text: bytes, place: str, begin: int | None, end: int, *, comma: bool 
     else:
         between = between[comma:].lstrip()
         said = "expected an API object" if between else ""
-    return [Fault(_join(place, f"{_position(text, end - len(between))}: not JSON: {said}"))] if said else []
+    return [Fault(located(place, f"{_position(text, end - len(between))}: not JSON: {said}"))] if said else []
 
 
 def _shifted(error: msgspec.DecodeError, start: int) -> msgspec.DecodeError:
@@ -747,25 +755,25 @@ def _flat(
         if kind := envelope.kind or implied:
             yield Document(called(kind, envelope.version), bytes(raw), place)
         else:
-            yield Fault(_join(place, f"{_READABLE}, got an object without kind"))
+            yield Fault(located(place, f"{_READABLE}, got an object without kind"))
         return
     implied = envelope.kind.removesuffix("List")
     for i, item in enumerate(envelope.items):
         try:
             inner = _envelope.decode(item)
         except msgspec.DecodeError as error:
-            yield Fault(_join(place, f"items[{i}]", f"expected an API object: {lowered(error)}"))
+            yield Fault(located(place, f"items[{i}]", f"expected an API object: {lowered(error)}"))
             continue
         kind = inner.kind or implied
         if inner.items is not None and kind.endswith("List"):
             if depth == _LISTS:
-                yield Fault(_join(place, f"items[{i}]", f"{kind}: too many lists are within each other"))
+                yield Fault(located(place, f"items[{i}]", f"{kind}: too many lists are within each other"))
             else:
-                yield from _flat(item, _join(place, f"items[{i}]"), inner, depth=depth + 1)
+                yield from _flat(item, located(place, f"items[{i}]"), inner, depth=depth + 1)
         elif kind:
-            yield Document(called(kind, inner.version or envelope.version), item, _join(place, f"items[{i}]"))
+            yield Document(called(kind, inner.version or envelope.version), item, located(place, f"items[{i}]"))
         else:
-            yield Fault(_join(place, f"items[{i}]", "kind: Required value"))
+            yield Fault(located(place, f"items[{i}]", "kind: Required value"))
 
 
 def _looks_like_json(text: bytes) -> bool:
@@ -800,5 +808,6 @@ def _line_ends(text: bytes) -> list[int]:
     return [found.start() for found in _LINE_END.finditer(text)]
 
 
-def _join(*parts: str) -> str:
+def located(*parts: str) -> str:
+    """Return a message behind where it is about: the parts that are not empty, with colons between them."""
     return ": ".join(part for part in parts if part)

@@ -7,7 +7,7 @@ import msgspec
 
 from podberth.explain.objects.admission import Admission
 from podberth.explain.objects.controllers import KINDS, Made, Owner, made, mapping, templates
-from podberth.explain.objects.documents import Document, ObjectError, plain
+from podberth.explain.objects.documents import Document, ObjectError, located, plain
 from podberth.explain.objects.versions import called, makes_no_pods
 from podberth.model.pod_group import NATIVE
 
@@ -153,7 +153,7 @@ def without_pods(documents: Iterable[Document]) -> list[str]:
         if made(kind, whole) is None and not templates(kind, whole):
             metadata = whole.get("metadata")
             name = metadata.get("name", "?") if isinstance(metadata, dict) else "?"
-            strange.append(f"{f'{place}: ' if place else ''}{kind} {name}: it has no pod template that is known here")
+            strange.append(located(place, f"{kind} {name}: it has no pod template that is known here"))
     return strange
 
 
@@ -271,7 +271,9 @@ def groups_made(documents: Iterable[Document]) -> MadeGroups:
         name, namespace = str(metadata.get("name", "")), metadata.get("namespace")
         job, found = spec.get("controllerRef") or {}, spec.get("podGroupTemplates")
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-            raise ObjectError(f"{_place(document)}{KIND} {name}: spec.podGroupTemplates: expected a list of mappings")
+            raise ObjectError(
+                located(document.place, f"{KIND} {name}: spec.podGroupTemplates: expected a list of mappings")
+            )
         if (namespace, name) in referred:
             continue  # its groups are in the file
         if job.get("kind") != "Job" or len(found) != 1:
@@ -312,7 +314,3 @@ def _referred(group: Mapping[str, Any]) -> tuple[str | None, str]:
     """(namespace, Workload) that a PodGroup was made of."""
     reference = (group.get("spec") or {}).get("workloadRef") or {}
     return (group.get("metadata") or {}).get("namespace"), str(reference.get("workloadName", ""))
-
-
-def _place(document: Document) -> str:
-    return f"{document.place}: " if document.place else ""

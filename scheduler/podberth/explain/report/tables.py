@@ -11,7 +11,7 @@ from rich.text import Text
 
 from podberth.explain.doubts import undecided
 from podberth.explain.explanation import Explanation, RejectedNode
-from podberth.explain.report.columns import indented, plain_table, section, text, to_copy
+from podberth.explain.report.columns import indented, more, plain_table, section, text, to_copy
 from podberth.explain.report.wording import (
     asks,
     besides,
@@ -134,7 +134,7 @@ class ExplanationTable:
                 cells.append(cell)
             table.add_row(f"{node.rank:,}", *cells)
         yield from section(f"Where it {possible(answer)}: {count(len(answer.feasible), 'node')}", table)
-        yield from _more(len(answer.feasible) - len(shown))
+        yield from more(len(answer.feasible) - len(shown))
         for node in shown[:_FEW]:
             for claim, devices in node.devices.items():
                 yield indented(self._short(f"on {node.node}, {claim} gets {some(devices, 4)}"))
@@ -165,7 +165,7 @@ class ExplanationTable:
             summary.add_row(f"{each.nodes:,}", printable(each.reason), printable(each.plugin))
         yield from section(heading, summary)
         yield from section(f"The {len(shown)} closest to fitting", table)
-        yield from _more(len(answer.rejected) - len(shown))
+        yield from more(len(answer.rejected) - len(shown))
 
     def _why(self, node: RejectedNode) -> Text:
         """A line for each finding; those of later plugins, which never got to speak, are dimmed."""
@@ -195,8 +195,3 @@ class ExplanationTable:
 
     def _short(self, text: str) -> str:
         return printable(text.replace(self._ending, "") if self._ending else text)
-
-
-def _more(rest: int) -> Iterator[RenderableType]:
-    if rest > 0:
-        yield indented(f"… {rest:,} more (--all shows them)", "dim")

@@ -21,7 +21,7 @@ from podberth.explain.judging.schema import shown
 from podberth.explain.objects import manifest, resource_claims
 from podberth.explain.objects.admission import RefusedError, lets
 from podberth.explain.objects.controllers import Owner
-from podberth.explain.objects.documents import ObjectError
+from podberth.explain.objects.documents import ObjectError, located
 from podberth.explain.objects.manifest import Workload
 from podberth.explain.objects.world import World
 from podberth.framework.runtime import Framework
@@ -36,6 +36,9 @@ _DIGITS = 12
 """A name that ends in more digits is not that of a numbered pod."""
 
 Object = Mapping[str, Any]
+
+
+# --- pods that come ---------------------------------------------------------------------------------------------------
 
 
 class Batch:
@@ -354,13 +357,12 @@ def batches(
         try:
             found.append(Batch(workload, world, namespace, usual, framework.profile.name))
         except ObjectError as error:
-            place = f"{workload.place}: " if workload.place else ""
             if isinstance(error, RefusedError) and (workload.wanted == 0 or workload.paused):
                 continue  # nobody makes one
             if isinstance(error, RefusedError) and refused is not None:
-                refused.append(f"{place}{workload.kind} {workload.name}: {error}")
+                refused.append(located(workload.place, f"{workload.kind} {workload.name}: {error}"))
             else:
-                wrong.append(f"{place}{error}")
+                wrong.append(located(workload.place, str(error)))
     if wrong:
         raise ObjectError("\n".join(wrong))
     return found
@@ -480,6 +482,8 @@ def _named_in(spec: Object) -> set[str]:
             found.add(value)
     return found
 
+
+# --- pods that are there already --------------------------------------------------------------------------------------
 
 _HASHES = {"Deployment": "pod-template-hash", "Rollout": "rollouts-pod-template-hash"}
 """Kinds whose pods are owned by a ReplicaSet → the label that tells their revisions apart."""

@@ -23,15 +23,17 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Codes, Ints
 from podberth.cache.nodes import HOSTNAME
 from podberth.framework.decision import every_row
-from podberth.framework.foreign import declared
-from podberth.framework.plugin import NODE, OTHER_NODES
+from podberth.framework.declaration import declared
+from podberth.framework.interface import NODE, OTHER_NODES
 from podberth.framework.result_cache import Ask, OnNodeResults, Scorer
 from podberth.framework.runtime import Framework
-from podberth.model.affinity import AffinityTerm
 from podberth.model.pod import Pod
+from podberth.model.terms import AffinityTerm
 from podberth.model.volumes import NO_VOLUMES
 from podberth.plugins.inter_pod_affinity import InterPodAffinity
 from podberth.plugins.pod_topology_spread import Domains, PodTopologySpread, Spread, distinct, rounded, weighted
+
+# --- plugins that look at more than one node --------------------------------------------------------------------------
 
 
 class Kinds(NamedTuple):
@@ -286,6 +288,8 @@ def _domains(spread: Spread | None) -> list[Domains]:
     return [] if spread is None else spread.domains
 
 
+# --- the levels -------------------------------------------------------------------------------------------------------
+
 _FOLLOWING: dict[str, Callable[[Any, Pod, Cluster], Following | None]] = {
     "InterPodAffinity": _terms_following,
     "PodTopologySpread": _spread_following,
@@ -458,6 +462,8 @@ def _kinds(beyond: Beyond, rows: int) -> tuple[list[int], int]:
     found: list[int] = kinds.reshape(-1).tolist()
     return found, len(set(found))
 
+
+# --- the ranking ------------------------------------------------------------------------------------------------------
 
 _Kind = tuple[int, int]
 """The kind of a row while it had none of the pods, and how many it has, where that matters."""
