@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check unit controlplane browser vectors mutants reference manifests schemas chart-versions e2e e2e-programs sbom image image-digest pictures clean lock evictor-scale differential as-created replay bench bench-ceiling bench-trace bench-scale hostile storm soak older
+.PHONY: help setup demo tour test check unit controlplane browser vectors mutants reference manifests schemas chart-versions e2e e2e-programs sbom image image-digest pictures clean lock evictor-scale differential as-created replay bench bench-ceiling bench-trace bench-scale hostile whole storm soak older
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ bench-scale: $(STAMP) ## The engine alone, up to 50,000 nodes and 500,000 pods: 
 
 hostile: $(STAMP) controlplane ## What legal objects at their largest cost, each with its bound: make hostile ROWS=anti PARTS=scheduler SEARCH=minutes RECORD=1
 	@$(BIN)/python -m bench.hostile $(if $(PARTS),--parts $(PARTS)) $(if $(ROWS),--rows $(ROWS)) $(if $(SEARCH),--search $(SEARCH)) $(if $(RECORD),--record)
+
+whole: $(STAMP) ## Each limit of a pod at its maximum, alone and 1,000 in a row, and how long others wait: make whole ROWS=affinity
+	@$(BIN)/python -m bench.whole $(if $(ROWS),--rows $(ROWS))
 
 storm: $(STAMP) ## A simulated week: berth run in a world that lies, delays and dies, by seed, going on where it was ended: make storm SEEDS=0-9999 MUTANTS=1
 	@$(BIN)/python -m tests.storm $(if $(SEEDS),--seeds $(SEEDS)) $(if $(MUTANTS),--mutants) $(if $(TRACE),--trace) $(if $(AGAIN),--again)

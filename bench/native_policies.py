@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from podberth.policy import bounds
+from podberth.policy.native.budget import MOST_UNITS
 from podberth.policy.native.compile import compile_namespace
-from podberth.policy.native.partition import MOST_UNITS
 from podberth.policy.parse import parse
 from podberth.policy.powers import Reserved
 from podberth.policy.spec import Policies
@@ -119,7 +119,7 @@ class Natively:
     def write(self, namespace: str, documents: Iterable[Object], *, stamp: bool = True) -> None:
         """Write them; they are in force soon after."""
         compiled = compile_namespace(Policies(map(parse, documents)), namespace, "bench", Reserved(), stamp=stamp)
-        assert not compiled.webhook, compiled.webhook
+        assert not compiled.left, compiled.left
         for one in compiled.objects:
             path = f"{ROOT}/{PLURALS[one['kind']]}"
             self._api.create(path, one)

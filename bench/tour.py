@@ -21,13 +21,13 @@ from podberth.engine.instructions import Bind, Outbox
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import SchedulingCycle
 from podberth.engine.stimuli import Bound, Cycle, Put
-from podberth.framework.binding_plugins import BindingPlugins
+from podberth.framework.binding import BindingPlugins
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build
 from podberth.framework.result_cache import EquivalenceClass, EquivalenceClasses
 from podberth.framework.runtime import Framework
 from podberth.model.kinds import Decoder
-from podberth.model.shape_parse import parse_shape
+from podberth.model.shape import parse_shape
 from podberth.plugins.default_binder import DefaultBinder
 from podberth.plugins.node_resources import NodeResourcesFit
 from podberth.plugins.registry import registry

@@ -20,7 +20,7 @@ from bench.hostile import town
 from bench.hostile.row import Chosen, Row
 from bench.native_policies import Creates, Natively, Took, cpu_seconds, dearest, probe, quantile, ratio
 from podberth.policy import bounds
-from podberth.policy.native.partition import MOST_UNITS
+from podberth.policy.native.budget import MOST_UNITS
 from podberth.policy.parse import parse
 from tests.controlplane.api import Api
 from tests.controlplane.cluster import ControlPlane

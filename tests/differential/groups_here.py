@@ -45,8 +45,7 @@ from podberth.framework.config import decode
 from podberth.framework.decision import Decision
 from podberth.framework.events import ClusterEvent
 from podberth.framework.extenders import EXTENDER, NodesAnswer, NodesQuestion, Question, Scores
-from podberth.framework.placement import Assignment
-from podberth.framework.plugin import NODE, Filters, Plugin, PostFilterResult
+from podberth.framework.interface import NODE, Assignment, Filters, Plugin, PostFilterResult
 from podberth.framework.profiles import build
 from podberth.model import wire
 from podberth.model.kinds import Decoder
@@ -204,7 +203,7 @@ class World:
         """If Berth is to be as jumpy as kube-scheduler."""
         queue = self._engine.queue
         for queued in [one for one in queue if EXTENDER in one.plugins] if self._jumpy else ():
-            if queued.place is Place.UNSCHEDULABLE and queued.entry is None:
+            if queued.place is Place.UNSCHEDULABLE and queued.group is None:
                 queue.retry([queued.pod.uid], self._now)
 
     def _drop(self, kind: str, name: str) -> None:

@@ -156,7 +156,7 @@ def wait_served(cluster: Cluster) -> None:
 
 def writes(**labels: str) -> Object:
     """A rule that labels everything."""
-    return {"policyAction": {"updatedLabels": labels}}
+    return {"policyPredicate": {}, "policyAction": {"updatedLabels": labels}}
 
 
 def rejects(key: str, operator: str, *values: str) -> Object:
@@ -170,7 +170,7 @@ def rejects(key: str, operator: str, *values: str) -> Object:
 
 def sends_to(name: str) -> Object:
     """A rule that sends pods to a scheduler."""
-    return {"policyAction": {"updatedAnnotations": {SCHEDULER: name}}}
+    return {"policyPredicate": {}, "policyAction": {"updatedAnnotations": {SCHEDULER: name}}}
 
 
 def lease(name: str, holder: str, schedulers: str = "") -> Object:

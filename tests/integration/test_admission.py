@@ -34,7 +34,9 @@ from tests.integration.berth import START, Harbour
 from tests.integration.objects import node
 
 QOS, NAME = "scheduler.alpha.kubernetes.io/qos", "scheduler.alpha.kubernetes.io/name"
-REJECT_ALL = policy("reject-all", *rules("[{policyAction: {reject: true, message: nothing today}}]"))
+REJECT_ALL = policy(
+    "reject-all", *rules("[{policyPredicate: {}, policyAction: {reject: true, message: nothing today}}]")
+)
 DEFAULT_TEAM = policy(
     "default-team",
     *rules(
@@ -199,7 +201,9 @@ def test_labels_are_written_whoever_owns_the_object(policed: Policed, team: str)
     """Also one by which a ReplicaSet finds its pod: the operator's audit says so, and no request waits for it."""
     policed.start()
     policed.wait_registered()
-    relabel = policy("relabel", *rules("[{policyAction: {updatedLabels: {app: other, tier: other}}}]"))
+    relabel = policy(
+        "relabel", *rules("[{policyPredicate: {}, policyAction: {updatedLabels: {app: other, tier: other}}}]")
+    )
     owner = {**deployment("owner"), "metadata": {"name": "owner"}}
     made = policed.api.create(f"/apis/apps/v1/namespaces/{team}/replicasets", owner)
     policed.enforce(team, relabel)
@@ -230,7 +234,9 @@ def test_reject_all_deadlocks_nothing(policed: Policed, team: str) -> None:
     api.create(f"/apis/coordination.k8s.io/v1/namespaces/{team}/leases", {"metadata": {"name": "l"}})
     slices = f"/apis/discovery.k8s.io/v1/namespaces/{team}/endpointslices"
     api.create(slices, {"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": []})
-    api.create(POLICIES.format(team), policy("another", *rules("[{policyAction: {reject: true}}]")))
+    api.create(
+        POLICIES.format(team), policy("another", *rules("[{policyPredicate: {}, policyAction: {reject: true}}]"))
+    )
     sar = {"spec": {"resourceAttributes": {"namespace": team, "verb": "get", "resource": "pods"}, "user": "x"}}
     api.create(f"/apis/authorization.k8s.io/v1/namespaces/{team}/localsubjectaccessreviews", sar)
     after = sum(value for name, value in replica.metrics().items() if name.startswith("berth_admission_reviews_total"))

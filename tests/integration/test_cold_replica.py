@@ -23,7 +23,9 @@ from tests.integration.admission import EVERYWHERE, MUTATING, POLICIES, VALIDATI
 from tests.integration.berth import START
 from tests.integration.proxy import Proxy
 
-REJECT_ALL = policy("reject-all", *rules("[{policyAction: {reject: true, message: nothing today}}]"))
+REJECT_ALL = policy(
+    "reject-all", *rules("[{policyPredicate: {}, policyAction: {reject: true, message: nothing today}}]")
+)
 
 
 class Withholding(Proxy):

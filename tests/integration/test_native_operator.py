@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from podberth.policy.native.compile import RELEASE_LABEL
-from podberth.policy.operator.ways import ANNOTATION
 from tests.controlplane import namespaces
 from tests.controlplane.api import ApiError, Object
 from tests.controlplane.cluster import Cluster
@@ -94,7 +93,7 @@ def test_from_the_first_policy_to_the_last(ship: Native) -> None:
     """Policies come into force, change and go with nobody but the API server asked; the status says who enforces."""
     replica = ship.sail()
     ship.put("forbid", rejects("bad", "Exists"))
-    ship.put("note", {"policyAction": {"updatedAnnotations": {"note": "here"}}})
+    ship.put("note", {"policyPredicate": {}, "policyAction": {"updatedAnnotations": {"note": "here"}}})
     ship.put("label", writes(team="a"))
     ship.refuses({"bad": "yes"})
     lease = {"metadata": {"name": "exempt", "labels": {"bad": "yes"}}}
@@ -228,21 +227,35 @@ def _versions(objects: dict[str, Object]) -> dict[str, str]:
     return {key: one["metadata"]["resourceVersion"] for key, one in objects.items()}
 
 
-def test_a_namespace_may_choose(ship: Native) -> None:
-    """Its annotation counts instead of the release's setting, as soon as it changes; another word counts not."""
+def test_the_release_chooses(ship: Native) -> None:
+    """Whoever leads next does what its own switch says."""
     replica = ship.sail(enforcement="webhook", webhook="no-such-webhook")
     ship.put("forbid", rejects("bad", "Exists"))
     assert _condition(ship.enforced("forbid", "Webhook"))["reason"] == "Switched"
     assert not ship.objects()
-    path = f"/api/v1/namespaces/{ship.team}"
-    ship.api.patch(path, {"metadata": {"annotations": {ANNOTATION: "auto"}}})
+    assert replica.stop(PATIENCE) == 0
+    replica = ship.sail(webhook="no-such-webhook")
     ship.enforced("forbid", "Native")
     ship.refuses({"bad": "yes"})
-    ship.api.patch(path, {"metadata": {"annotations": {ANNOTATION: "nativ"}}})
+    assert replica.stop(PATIENCE) == 0
+    ship.sail(enforcement="webhook", webhook="no-such-webhook")
     ship.enforced("forbid", "Webhook")
-    said = "a namespace's annotation is not understood, the release's setting holds there"
-    wait_for("the log to say so", lambda: replica.lines(said), PATIENCE)
     # There is no webhook that could take over, so the API server goes on.
     assert ship.create({"bad": "yes"})[0] == 403
-    ship.api.patch(path, {"metadata": {"annotations": {ANNOTATION: "native"}}})
+
+
+def test_what_is_owned_goes_with_the_crd(ship: Native) -> None:
+    """The CRD is deleted while the operator runs: no policy is left, so nothing is refused, until both come back."""
+    ship.sail()
+    ship.put("forbid", rejects("bad", "Exists"))
     ship.enforced("forbid", "Native")
+    ship.refuses({"bad": "yes"})
+    ship.cluster.kubectl("delete", "crd", "metadatapolicies.podberth.dev", "--wait=true")
+    try:
+        wait_for("the objects to go", lambda: not ship.objects(), PATIENCE)
+        ship.refuses({"bad": "yes"}, False)
+    finally:
+        wait_served(ship.cluster)
+    ship.put("forbid", rejects("bad", "Exists"))
+    ship.enforced("forbid", "Native")
+    ship.refuses({"bad": "yes"})

@@ -262,7 +262,7 @@ def test_older_schema(control_plane_binaries: Path, tmp_path: Path) -> None:
         wait_for("the CRD to be served", lambda: _there(cluster.api), PATIENCE)
         ship = Ship(cluster, tmp_path)
         after.callback(ship.end)
-        ship.put("bad", {"policyAction": {"updatedLabels": {"not a key": "x"}}})
+        ship.put("bad", {"policyPredicate": {}, "policyAction": {"updatedLabels": {"not a key": "x"}}})
         ship.put("fine", writes(team="a"))
         ship.start()
         bad = ship.wait_conditions("bad", Accepted="False", Conflict="Unknown")

@@ -104,7 +104,7 @@ def test_counts_are_exact(policed: Policed) -> None:
     first, second = (policed.start(*options, url=service.url) for _ in range(2))
     service.backends = [first.port, second.port]
     policed.wait_registered()
-    label = policy("label", *rules("[{policyAction: {updatedLabels: {team: none}}}]"))
+    label = policy("label", *rules("[{policyPredicate: {}, policyAction: {updatedLabels: {team: none}}}]"))
     refuse = policy(
         "refuse",
         *rules("[{policyPredicate: {labelSelector: {matchLabels: {bad: 'yes'}}}, policyAction: {reject: true}}]"),

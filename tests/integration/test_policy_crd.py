@@ -71,7 +71,7 @@ GOOD: Object = {
                 },
             },
             {"policyPredicate": {}, "policyAction": {"reject": True, "message": "no"}},
-            {"policyAction": {}},
+            {"policyPredicate": {}, "policyAction": {}},
         ],
     },
 }
@@ -80,8 +80,10 @@ LABELS, ANNOTATIONS = (*PREDICATE, "labelSelector"), (*PREDICATE, "annotationSel
 
 BAD: list[tuple[str, tuple[str | int, ...], Any, str]] = [
     ("mode", ("spec", "mode"), "off", "spec.mode"),
-    ("too many rules", ("spec", "rules"), [{"policyAction": {}}] * 65, "spec.rules"),
+    ("too many rules", ("spec", "rules"), [{"policyPredicate": {}, "policyAction": {}}] * 65, "spec.rules"),
     ("no action", ("spec", "rules", 2), {"policyPredicate": {}}, "spec.rules[2].policyAction"),
+    ("no predicate", ("spec", "rules", 2), {"policyAction": {"reject": True}}, "spec.rules[2].policyPredicate"),
+    ("misspelt", ("spec", "rules", 2), {"policyPredicat": {}, "policyAction": {}}, "spec.rules[2].policyPredicate"),
     ("rule name", ("spec", "rules", 0, "name"), "Not a label", "spec.rules[0].name"),
     ("names twice", ("spec", "rules", 1, "name"), "route", "spec.rules"),
     ("label key", (*LABELS, "matchLabels"), {"not legal": "x"}, "policyPredicate.labelSelector.matchLabels"),
@@ -173,8 +175,8 @@ def test_bad_policy(
     assert refused.value.status == 422
     assert field in refused.value.message
     with pytest.raises(PolicyError) as ours:
-        parse(policy)
-    assert field in ours.value.line
+        parse(policy, new=True)
+    assert field in str(ours.value)
 
 
 def test_largest_policy(policies_served: Api, real_namespace: str) -> None:

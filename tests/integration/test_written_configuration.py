@@ -11,7 +11,7 @@ import yaml
 
 from podberth.framework.config import decode
 from podberth.framework.declaration import declaration_of
-from podberth.framework.effective import effective
+from podberth.framework.profiles import effective
 from podberth.plugins.registry import IN_TREE
 from tests.builders import configuration, node_selector, profile
 from tests.controlplane.api import Object

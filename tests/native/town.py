@@ -55,7 +55,7 @@ class Town:
         documents = [*asked.policies, _probe()]
         given = Policies(map(parse, documents))
         compiled: Compiled = compile_namespace(given, self.native, "test", Reserved(), stamp=stamp)
-        self.stays = {one.policy for one in compiled.webhook}
+        self.stays = set(compiled.left)
         self._documents = [one for one in documents if one["metadata"]["name"] not in self.stays]
         self._policies = Policies(map(parse, self._documents))
         self._objects = compiled.objects

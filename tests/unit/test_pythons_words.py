@@ -35,7 +35,6 @@ WRONG: list[Any] = [
 MEANT = {
     "cel/gotext.py": "numbers as Go writes them, made from the shortest text that reads back as the number",
     "framework/status.py": "answers of plugins, shown to the plugin's author",
-    "model/notation.py": "a number's own text, as it is parsed",
     "model/quantity.py": "a number's own text, as it is parsed",
     "cache/validate.py": "says which column differs, to whoever works on Berth",
 }

@@ -15,9 +15,9 @@ from podberth.app.metrics import SOURCE_AGE, SOURCE_REFRESHES
 from podberth.engine.instructions import CancelCall, Carries, RunCall
 from podberth.engine.stimuli import CallEnded, CallFailed, Refreshed, Stimulus
 from podberth.framework.binding import Call
-from podberth.framework.durations import text
+from podberth.framework.config import duration_text
 from podberth.framework.guard import Guard, described
-from podberth.framework.reads import Source
+from podberth.framework.interface import Source
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.service.log import RateLimit
@@ -76,7 +76,7 @@ class Calls:
             # The plugin's own: it waited for something that was cancelled, and its pod still waits for an answer.
             self._failed(call, described(error).removesuffix(": "))
         except TimeoutError:
-            self._failed(call, f"no answer within {text(call.seconds)}")
+            self._failed(call, f"no answer within {duration_text(call.seconds)}")
         else:
             self._answer(CallEnded(call.pod.uid, call, answer))
 
@@ -246,7 +246,7 @@ class _Followed:
         except PluginError as error:
             return error.text, error.at
         except TimeoutError:
-            return f"no answer within {text(self.source.timeout)}", ""
+            return f"no answer within {duration_text(self.source.timeout)}", ""
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():

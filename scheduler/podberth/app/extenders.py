@@ -22,8 +22,7 @@ from podberth.app.watch import Originals
 from podberth.engine.instructions import AskExtenders, Carries
 from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed, Stimulus
 from podberth.framework.binding import AssumedPod, BindResult
-from podberth.framework.config import ConfigError, Extender, TLSConfig
-from podberth.framework.durations import seconds
+from podberth.framework.config import ConfigError, Extender, TLSConfig, parse_duration
 from podberth.framework.extenders import NodesAnswer, NodesQuestion, Question, Scores, VictimsAnswer, VictimsQuestion
 from podberth.framework.status import PluginError
 from podberth.kube.errors import described
@@ -227,7 +226,7 @@ class Extenders:
         if self._session is None:
             self._session = aiohttp.ClientSession(headers={"Content-Type": "application/json"}, trust_env=True)
         url = f"{extender.url_prefix.rstrip('/')}/{verb}"
-        limit = aiohttp.ClientTimeout(total=seconds(extender.http_timeout) or _DEFAULT_TIMEOUT)
+        limit = aiohttp.ClientTimeout(total=parse_duration(extender.http_timeout) or _DEFAULT_TIMEOUT)
         tls = self._tls[_key(extender)]
         server_name = extender.tls_config.server_name if extender.tls_config is not None else ""
         try:
@@ -256,7 +255,7 @@ class ExtenderBinder:
     def __init__(self, extender: Extender, extenders: Extenders) -> None:
         self.name = extender.url_prefix
         self.extender = extender
-        self.time_limit = seconds(extender.http_timeout) or _DEFAULT_TIMEOUT
+        self.time_limit = parse_duration(extender.http_timeout) or _DEFAULT_TIMEOUT
         self._extenders = extenders
 
     async def bind(self, assumed: AssumedPod) -> BindResult:

@@ -15,8 +15,7 @@ from urllib.parse import urlencode
 import msgspec
 import structlog
 
-from podberth.framework.config import SchedulerConfiguration
-from podberth.framework.durations import seconds
+from podberth.framework.config import SchedulerConfiguration, parse_duration
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Candidate, Elector, LeaseLostError, own_identity
@@ -55,9 +54,9 @@ def candidacy(client: Client, config: SchedulerConfiguration) -> Candidate | Non
         client,
         namespace,
         wanted.resource_name,
-        duration=seconds(wanted.lease_duration) or DURATION,
-        renew_deadline=seconds(wanted.renew_deadline) or RENEW_DEADLINE,
-        retry=seconds(wanted.retry_period) or RETRY,
+        duration=parse_duration(wanted.lease_duration) or DURATION,
+        renew_deadline=parse_duration(wanted.renew_deadline) or RENEW_DEADLINE,
+        retry=parse_duration(wanted.retry_period) or RETRY,
         annotations=lease_annotations(config),
         otherwise=otherwise,
     )

@@ -41,10 +41,9 @@ from podberth.engine.stimuli import (
     Stimulus,
     key_of,
 )
-from podberth.framework.attempt_record import EXTENDERS, Trace
-from podberth.framework.decision import Decision
+from podberth.framework.decision import EXTENDERS, Decision, Trace
 from podberth.framework.guard import spelled
-from podberth.framework.plugin import POINTS
+from podberth.framework.interface import POINTS
 from podberth.framework.runtime import Framework
 from podberth.framework.status import SUCCESS
 from podberth.model.pod import Pod

@@ -77,14 +77,14 @@ class Freshness:
 
     def __init__(self, wake: Callable[[], None], machine: Machine = MACHINE) -> None:
         self.reflectors: list[Reflector[Any]] = []
-        self.histories = 0
+        self.restores = 0
         """The number of times that the API server's data turned out to be that of a backup."""
         self._needed: list[Reflector[Any]] = []
         self._wake = wake
         self._machine = machine
         self._malformed = RateLimit(clock=machine.monotonic)
         self._told = ""
-        self._astray: list[Reflector[Any]] = []
+        self._to_relist: list[Reflector[Any]] = []
         """Reflectors that may still know objects from before a backup was restored."""
 
     def follow(
@@ -96,9 +96,9 @@ class Freshness:
         *,
         decode_large: Callable[[msgspec.Raw], Any],
         on_deleted: Callable[[msgspec.Raw], None] | None = None,
-        on_back: Callable[[Resource], None] | None = None,
+        on_restored: Callable[[Resource], None] | None = None,
     ) -> None:
-        """Follow a kind. The functions are those of `Reflector`; `on_back` is called in place of `back`."""
+        """Follow a kind. The functions are those of `Reflector`; `on_restored` is called in place of `restored`."""
         reflector = Reflector(
             client,
             resource,
@@ -110,7 +110,7 @@ class Freshness:
             on_refused=self.refused,
             check_seconds=CHECK_NEEDED_SECONDS if resource in NEEDED else CHECK_OTHERS_SECONDS,
             on_lost=self.lost,
-            on_back=on_back or self.back,
+            on_restored=on_restored or self.restored,
             on_trust=self.trust,
             on_deleted=on_deleted,
             rng=self._machine.chance,
@@ -125,7 +125,7 @@ class Freshness:
             self._needed.append(reflector)
 
     @property
-    def clear(self) -> bool:
+    def may_decide(self) -> bool:
         """Return whether anything may be decided now."""
         return all(reflector.trusted for reflector in self._needed) and not self.gap()
 
@@ -143,17 +143,17 @@ class Freshness:
             if silent > STALE_SECONDS:
                 return f"nothing heard of {kind}s for {silent:.0f}s: {reflector.last_error or 'the watch is silent'}"
         # A pod that is unbound again has lost the devices and volumes that its claims seem to have.
-        return next(map(_of_backup, self._of_before()), "")
+        return next(map(_of_backup, self._not_relisted()), "")
 
     @property
     def relisting(self) -> bool:
         """Return whether some kind was not listed again since etcd was restored from a backup."""
-        return next(self._of_before(), None) is not None
+        return next(self._not_relisted(), None) is not None
 
-    def _of_before(self) -> Iterator[Reflector[Any]]:
-        if self._astray:
-            self._astray = [reflector for reflector in self._astray if reflector.astray]
-        return (one for one in self._astray if one.has_synced and one.refused is None)
+    def _not_relisted(self) -> Iterator[Reflector[Any]]:
+        if self._to_relist:
+            self._to_relist = [reflector for reflector in self._to_relist if reflector.astray]
+        return (one for one in self._to_relist if one.has_synced and one.refused is None)
 
     def missing(self) -> str:
         """Return the kinds whose first list is awaited, each with the reason; empty when none is."""
@@ -210,7 +210,7 @@ class Freshness:
         """Log that a reflector found its watch to have lost events."""
         log.warning("events were lost, listing again", kind=resource.called, objects=objects)
 
-    def back(self, resource: Resource | None = None) -> None:
+    def restored(self, resource: Resource | None = None) -> None:
         """Have all kinds listed again, because etcd was restored from a backup.
 
         `resource`: the kind whose reflector found that by resourceVersions, and lists it again by itself. None: a pod
@@ -223,12 +223,12 @@ class Freshness:
         for reflector in self.reflectors:
             if reflector.resource != resource:
                 reflector.stray()
-        self._astray = list(self.reflectors)
-        self.histories += 1
+        self._to_relist = list(self.reflectors)
+        self.restores += 1
 
     def trust(self) -> None:
         """Wake the loop if all is well, because a reflector has heard from the server again."""
-        if self.clear:
+        if self.may_decide:
             self._wake()
 
 

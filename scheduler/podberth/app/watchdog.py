@@ -16,8 +16,8 @@ from typing import Any
 
 import structlog
 
-from podberth.framework.durations import text
-from podberth.framework.foreign import Foreign
+from podberth.framework.config import duration_text
+from podberth.framework.declaration import Foreign
 from podberth.framework.guard import Guard, Overdue, PluginCall, point_name
 
 log = structlog.get_logger("watchdog")
@@ -92,7 +92,7 @@ class Watchdog:
         """In the main thread: end the plugin if it is still the one that was seen."""
         overdue, self._overdue = self._overdue, None
         if overdue is not None and self._running() is overdue:
-            raise Overdue(f"held the scheduler for {text(self._limit)} without an answer")
+            raise Overdue(f"held the scheduler for {duration_text(self._limit)} without an answer")
 
 
 def _named(question: PluginCall) -> dict[str, str]:

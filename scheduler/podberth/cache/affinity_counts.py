@@ -11,9 +11,9 @@ from podberth.cache.existing_terms import ExistingTerms, ExistingTermSums
 from podberth.cache.kept_results import BoundedBytes
 from podberth.cache.nodes import Nodes
 from podberth.cache.selected_pods import Members, OnRows, PodClasses, Selected, Terms
-from podberth.model.affinity import AffinityTerm, WeightedTerms
 from podberth.model.pod import Pod
 from podberth.model.selectors import LabelSelector
+from podberth.model.terms import AffinityTerm, WeightedTerms
 
 _SUMS = 2048
 _ON_ROWS = 512

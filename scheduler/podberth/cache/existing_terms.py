@@ -18,9 +18,9 @@ from podberth.cache.label_index import TermIndex
 from podberth.cache.nodes import Nodes
 from podberth.cache.row_counts import ByTopology, RowCounts, Weights
 from podberth.cache.selected_pods import PodClasses
-from podberth.model.affinity import AffinityTerm
 from podberth.model.pod import NO_LABELS, Pod
 from podberth.model.shape import PodShape
+from podberth.model.terms import AffinityTerm
 
 REPELS = 0
 """The weight of required anti-affinity."""

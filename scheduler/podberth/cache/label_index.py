@@ -19,10 +19,10 @@ import numpy as np
 
 from podberth.cache.column import Bools, Codes
 from podberth.cache.kept_results import Bounded
-from podberth.model.affinity import AffinityTerm
 from podberth.model.conditions import WITHOUT, Condition, Kind, hold
 from podberth.model.namespaced import SelectingObject
 from podberth.model.selectors import LabelSelector
+from podberth.model.terms import AffinityTerm
 
 FEW = 64
 """Up to this many candidates are looked at one by one; with more of them, bits cost less."""

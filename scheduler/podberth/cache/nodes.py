@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from podberth.cache.column import Bools, Column, Ints, Numbers
 from podberth.cache.kept_results import Bounded, KeptByRow, RowLog
-from podberth.model.containers import ANY_IP
 from podberth.model.node import Node
-from podberth.model.shape import HostPort, PodShape
+from podberth.model.shape import ANY_IP, HostPort, PodShape
 from podberth.model.taints import Taints
 
 Array = TypeVar("Array", Bools, Ints)

@@ -12,8 +12,7 @@ from msgspec import Struct, field
 from podberth.cache.column import Bools, Ints
 from podberth.cache.groups import PodGroups
 from podberth.cache.nodes import Nodes
-from podberth.model.lasting import since_epoch
-from podberth.model.pod import Pod
+from podberth.model.pod import Pod, since_epoch
 from podberth.model.pod_group import GroupKey
 
 _AT_ONCE = 64

@@ -16,9 +16,9 @@ from podberth.cache.kept_results import ChangeLog, KeptResult
 from podberth.cache.label_index import Found, LabelIndex
 from podberth.cache.nodes import Nodes
 from podberth.cache.row_counts import ByTopology, Moved, RowCounts, Weights, let_go
-from podberth.model.affinity import AffinityTerm
 from podberth.model.pod import Pod
 from podberth.model.selectors import EVERYTHING, NOTHING, LabelSelector
+from podberth.model.terms import AffinityTerm
 
 IDLE = 1024
 """How many classes without pods are kept: a dry run removes pods and puts them back."""

@@ -13,7 +13,6 @@ import numpy as np
 
 from podberth.cache.column import Bools, Ints
 from podberth.cache.nodes import Nodes
-from podberth.model.migration import DRIVERS, NOT_TRANSLATED, Translated
 from podberth.model.pod import Pod
 from podberth.model.storage import (
     ClaimKey,
@@ -26,7 +25,7 @@ from podberth.model.storage import (
     StorageKind,
     VolumeAttachment,
 )
-from podberth.model.volumes import Disk, DiskKey
+from podberth.model.volumes import DRIVERS, NOT_TRANSLATED, Disk, DiskKey, Translated
 
 
 class Versioned(Protocol):

@@ -14,7 +14,7 @@ from podberth.explain.lint.checks import lint as checked
 from podberth.explain.lint.finding import Example, Finding
 from podberth.explain.lint.settings import between_files
 from podberth.explain.report.wording import count, printable
-from podberth.framework.effective import effective
+from podberth.framework.profiles import effective
 from podberth.plugins.registry import registry
 
 _WIDTH = 100

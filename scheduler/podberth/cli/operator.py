@@ -36,8 +36,7 @@ def operator(
         str,
         Option(
             help="Who enforces policies: auto (the API server itself where it can, else the webhook), native (the API "
-            "server only; what it can't is not enforced) or webhook. The annotation podberth.dev/policy-enforcement of "
-            "a Namespace counts instead."
+            "server only; what it can't is not enforced) or webhook."
         ),
     ] = "webhook",
     release: Annotated[
@@ -85,12 +84,12 @@ def operator(
     from podberth.policy.operator.launch import audit_once as audit
     from podberth.policy.operator.launch import operate
     from podberth.policy.operator.settings import Settings
-    from podberth.policy.operator.ways import SWITCHES
+    from podberth.policy.operator.ways import ENFORCEMENTS
     from podberth.service.run import run_service
 
     services.log_at(log_level, quiet=audit_once)
-    if enforcement not in SWITCHES:
-        raise misused("--enforcement", f"{json.dumps(enforcement)}: want one of {', '.join(SWITCHES)}")
+    if enforcement not in ENFORCEMENTS:
+        raise misused("--enforcement", f"{json.dumps(enforcement)}: want one of {', '.join(ENFORCEMENTS)}")
     listen = services.address("berth-operator", options)
     connection = connect(kubeconfig, context)
     settings = Settings(

@@ -220,8 +220,8 @@ def compile_policies(
 ) -> int:
     """Write policies as the API server's own admission policies (Kubernetes 1.36 and newer), which need no webhook.
 
-    Nothing is read from a cluster or written to it: `kubectl apply -f -` takes what this prints. Policies that only the
-    webhook can enforce are named on stderr with the reason, and the exit code is 1.
+    Nothing is read from a cluster or written to it: `kubectl apply -f -` takes what this prints. Policies that cost the
+    API server too much are named on stderr with the reason, and the exit code is 1.
     """
     if not keys.is_subdomain(release) or len(release) > LONGEST_RELEASE:
         raise InputError(
@@ -239,11 +239,10 @@ def compile_policies(
     else:
         for _, found in compiled:
             sys.stdout.writelines(_documents(found))
-    stays = [(place, one) for place, found in compiled for one in found.webhook]
-    for place, one in stays:
-        reason = printable(one.reason)
-        print(f"berth: MetadataPolicy {place}/{one.policy} needs the webhook: {reason}", file=sys.stderr)
-    return FOUND if stays else 0
+    left = [(f"{place}/{name}", why) for place, found in compiled for name, why in found.left.items()]
+    for place, why in left:
+        print(f"berth: MetadataPolicy {place} is left out: {printable(why)}", file=sys.stderr)
+    return FOUND if left else 0
 
 
 def _by_namespace(policies: Policies, default: str | None) -> Iterator[tuple[str, Policies]]:
@@ -375,7 +374,7 @@ def lint(
         if namespace and cases.namespace_of(document) not in ("", namespace):
             continue
         try:
-            sound.append(parse(document, tuple(allow_prefix or ()), criteria=criteria))
+            sound.append(parse(document, tuple(allow_prefix or ()), criteria=criteria, new=True))
         except PolicyError as error:
             name = cases.name_of(document, place)
             findings += [Finding("invalid", (name,), (), f"{place}: {problem}") for problem in error.problems]

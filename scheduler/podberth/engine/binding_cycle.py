@@ -38,13 +38,23 @@ from podberth.engine.stimuli import (
     PreBindWriteFailed,
     PreBindWritten,
 )
-from podberth.framework.binding import BindResult, Call, ObjectKey, Wait
-from podberth.framework.binding_plugins import BindingPlugins, Holds, PointAnswer, Refusal, not_none
+from podberth.framework.binding import (
+    BindingPlugins,
+    BindResult,
+    Call,
+    Holds,
+    ObjectKey,
+    PointAnswer,
+    Refusal,
+    Wait,
+    WaitingPods,
+    not_none,
+    timeout_text,
+)
 from podberth.framework.decision import Decision
 from podberth.framework.events import ClusterEvent
 from podberth.framework.runtime import Framework
 from podberth.framework.status import SUCCESS, PluginError, Reason, printable
-from podberth.framework.waiting_pods import WaitingPods, timeout_text
 from podberth.model.devices import CLAIM
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey

@@ -25,6 +25,7 @@ from podberth.engine.orphaned_claims import OrphanedClaims
 from podberth.engine.placement_conflicts import PlacementConflicts, PlacementObserver
 from podberth.engine.pod_groups.cycle import GroupCycles
 from podberth.engine.preemption import Nominator, Victims
+from podberth.engine.queue.queued import QueuedGroup
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import Choice, SchedulingCycle
 from podberth.engine.stimuli import (
@@ -49,8 +50,7 @@ from podberth.engine.stimuli import (
 from podberth.framework.binding import Patch
 from podberth.framework.config import Extender
 from podberth.framework.extenders import NodesAnswer, Question, VictimsAnswer, in_order
-from podberth.framework.runtime import Framework
-from podberth.framework.sampling import Rotation
+from podberth.framework.runtime import Framework, Rotation
 from podberth.framework.verify import Verifier
 from podberth.model.devices import EVERY_CLAIM
 
@@ -276,8 +276,8 @@ class Engine:
         if queued is None:
             if groups.has_work:
                 groups.go_on(now)
-        elif queued.entry is not None:
-            groups.begin(queued.entry, now)
+        elif isinstance(queued, QueuedGroup):
+            groups.begin(queued, now)
 
     def _extenders_answered(self, question: Question, answer: NodesAnswer | VictimsAnswer | str, now: float) -> None:
         """Go on with the pod that waited, or its group. `answer`: a text if an extender failed that is not ignored."""

@@ -26,9 +26,8 @@ from podberth.framework.extenders import (
     interested,
     keep_accepted,
 )
-from podberth.framework.plugin import PostFilterResult
-from podberth.framework.runtime import Framework
-from podberth.framework.sampling import Rotation
+from podberth.framework.interface import PostFilterResult
+from podberth.framework.runtime import Framework, Rotation
 from podberth.model.pod import Pod
 from podberth.plugins.default_preemption.candidates import Candidate, pick
 

@@ -46,8 +46,7 @@ from podberth.engine.story import (
     cut,
     told,
 )
-from podberth.framework.binding import Call, Wait
-from podberth.framework.binding_plugins import Holds
+from podberth.framework.binding import Call, Holds, Wait
 from podberth.framework.decision import Decision
 from podberth.framework.extenders import NodesQuestion, Question
 from podberth.framework.guard import spelled

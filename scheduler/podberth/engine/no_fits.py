@@ -7,9 +7,8 @@ All of it holds until the first change of the cluster: no attempt to tell which 
 
 from podberth.cache.cluster import Cluster
 from podberth.engine.queue.unschedulable import alike
-from podberth.framework.attempt_record import AttemptRecord, points
-from podberth.framework.decision import Decision, fit_error
-from podberth.framework.plugin import PostFilterResult
+from podberth.framework.decision import AttemptRecord, Decision, fit_error, points
+from podberth.framework.interface import PostFilterResult
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from podberth.cache.cluster import Placement
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.stimuli import Gone
-from podberth.framework.binding import Call, Patch, Wait
-from podberth.framework.binding_plugins import Holds
+from podberth.framework.binding import Call, Holds, Patch, Wait
 from podberth.framework.decision import Decision
 from podberth.framework.extenders import Question
 from podberth.framework.runtime import Framework

@@ -21,9 +21,8 @@ from podberth.engine.instructions import Outbox, RecordConflict
 from podberth.engine.observers import Observer
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.framework.runtime import Framework
-from podberth.model.affinity import AffinityTerm
 from podberth.model.pod import Pod
-from podberth.model.spread import SpreadConstraint
+from podberth.model.terms import AffinityTerm, SpreadConstraint
 from podberth.plugins.inter_pod_affinity import InterPodAffinity
 from podberth.plugins.pod_topology_spread import PodTopologySpread
 

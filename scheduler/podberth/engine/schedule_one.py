@@ -30,15 +30,13 @@ from podberth.engine.no_fits import NoFit, NoFits
 from podberth.engine.observers import Observers
 from podberth.engine.preemption import Nominator, Victims
 from podberth.engine.queue.fair_share import FREE, IN_VAIN, ROWS_PER_STEP
-from podberth.engine.queue.queued import QueuedPod
+from podberth.engine.queue.queued import Queued, QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
-from podberth.framework.attempt_record import AttemptRecord
-from podberth.framework.binding_plugins import Refusal
-from podberth.framework.decision import Decision, Rejected
+from podberth.framework.binding import Refusal
+from podberth.framework.decision import AttemptRecord, Decision, Rejected
 from podberth.framework.extenders import EXTENDER, NodesAnswer, NodesQuestion, VictimsAnswer, interested
-from podberth.framework.plugin import PostFilterResult
-from podberth.framework.runtime import Framework
-from podberth.framework.sampling import Rotation
+from podberth.framework.interface import PostFilterResult
+from podberth.framework.runtime import Framework, Rotation
 from podberth.framework.status import PluginError, Unresolvable
 from podberth.framework.verify import Verifier
 from podberth.model.pod import Pod
@@ -116,15 +114,15 @@ class SchedulingCycle:
         if self._verifier is not None:
             self._verifier.follow(frameworks)
 
-    def run(self, now: float) -> QueuedPod | None:
+    def run(self, now: float) -> Queued | None:
         """Schedule the next pod of the queue; return what was next, None if nothing was.
 
-        If it is the pod of a group, nothing was done yet: the group is to be tried.
+        If it is a group, nothing was done yet: it has a cycle of its own.
         """
         # 1. Pop what is next.
         self._at_hand = None
         queued = self._queue.pop(now)
-        if queued is not None and queued.entry is None:
+        if isinstance(queued, QueuedPod):
             self._at_hand = queued
             self._schedule(queued, now)
         return queued

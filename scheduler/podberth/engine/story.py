@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from podberth.engine.queue.queued import Place
-from podberth.framework.attempt_record import Trace, points
+from podberth.framework.decision import Trace, points
 
 API_VERSION = "podberth.dev/v1alpha1"
 KIND = "Story"

@@ -14,16 +14,15 @@ from msgspec.structs import replace
 from podberth.cache.volumes import Storage
 from podberth.explain.of_controllers import BY_HAND, mark_of_gate, mark_of_taint
 from podberth.framework.explaining import SmallChange
-from podberth.model.affinity import AffinityTerm, Terms
 from podberth.model.devices import ClaimSpec, DeviceRequest, DeviceToleration
 from podberth.model.node import Node
 from podberth.model.pod import Pod
-from podberth.model.pod_devices import fewer
 from podberth.model.quantity import exact, parse_nano
 from podberth.model.selectors import FieldRequirement, LabelSelector, NodeSelector, NodeSelectorTerm, Requirement
-from podberth.model.shape import PodShape
+from podberth.model.shape import PodShape, fewer
 from podberth.model.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim, StorageClass, StorageKind
 from podberth.model.taints import UNSCHEDULABLE, Toleration, taint_text, tolerations_of
+from podberth.model.terms import AffinityTerm, Terms
 
 HOSTNAME = "kubernetes.io/hostname"
 _NEW = "1"

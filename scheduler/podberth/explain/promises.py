@@ -14,7 +14,7 @@ from podberth.evictor.gates import Breaker, Owners, Settings
 from podberth.evictor.messages import Restored
 from podberth.evictor.target import Claims, find_target
 from podberth.explain.explanation import API_VERSION, PromiseState, Shown
-from podberth.explain.simulate.drain import Disruptions
+from podberth.explain.objects.disruptions import Disruptions
 from podberth.framework.decision import Decision
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod

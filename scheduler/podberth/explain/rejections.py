@@ -22,13 +22,13 @@ from podberth.explain.changes import Change, Fix, Uncordon
 from podberth.explain.plugins import explainer_of
 from podberth.explain.plugins.volumes import where_volumes_are
 from podberth.framework.decision import Decision, narrowed_text
+from podberth.framework.declaration import Foreign, checked
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain
-from podberth.framework.foreign import Foreign, checked
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError, Reason, Rejections, shown
-from podberth.model.migration import REGION, ZONE
 from podberth.model.pod import Pod
 from podberth.model.quantity import BOUND
+from podberth.model.volumes import REGION, ZONE
 
 KEPT_FOR = "keptFor"
 """The key, in an obstacle's numbers, of the pods that the node is kept for, if the obstacle is there for them only."""

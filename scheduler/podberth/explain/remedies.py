@@ -33,9 +33,9 @@ from podberth.explain.changes import (
     Request,
     ungated,
 )
+from podberth.explain.objects.disruptions import Disruptions
 from podberth.explain.plugins.volumes import where_volumes_are
 from podberth.explain.rejections import Asking, Stuck, stuck_at
-from podberth.explain.simulate.drain import Disruptions
 from podberth.explain.trial import Trial, applied, best, edited, placing
 from podberth.framework.explaining import Inquiry
 from podberth.framework.status import PluginError, Reason

@@ -22,11 +22,11 @@ from podberth.explain.objects.documents import ObjectError
 from podberth.explain.objects.manifest import TOLERATED, of_daemon
 from podberth.explain.objects.world import TEMPLATED, World
 from podberth.model import wire
-from podberth.model.affinity import parse_affinity_term
 from podberth.model.kinds import Modelled
 from podberth.model.pod import Pod
 from podberth.model.quantity import exact, milli_units, parse_nano, units
 from podberth.model.selectors import SelectorError, parse_node_selector_term
+from podberth.model.terms import parse_affinity_term
 
 Operation = dict[str, Any]
 Spec = Mapping[str, Any]

@@ -11,15 +11,16 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from podberth.framework.durations import seconds
-from podberth.model.fields import unknown_fields
 from podberth.model.limits import LIMITS, Limits
-from podberth.model.mistakes import as_json, in_words, kind_of
+from podberth.model.mistakes import as_json, in_words, kind_of, unknown_fields
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
 DEFAULT_SCHEDULER_NAME = "berth"
 Target = TypeVar("Target")
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_WHOLE = re.compile(rf"(?P<sign>[+-]?)(?P<parts>0|(?:{_PART.pattern})+)")
 
 
 class ConfigError(ValueError):
@@ -315,7 +316,7 @@ def _validate_leader_election(config: LeaderElection) -> list[str]:
     }
     parsed: dict[str, float] = {}
     for name, text in given.items():
-        number = seconds(text)
+        number = parse_duration(text)
         if number is None:
             errors.append(f'leaderElection.{name}: Invalid value: "{text}": not a duration such as 15s')
         elif config.leader_elect and number <= 0:
@@ -338,7 +339,7 @@ def _validate_extenders(extenders: list[Extender]) -> list[str]:
             errors.append(
                 f"{where}.weight: Invalid value: {extender.weight}: must have a positive weight applied to it"
             )
-        if seconds(extender.http_timeout) is None:
+        if parse_duration(extender.http_timeout) is None:
             errors.append(f'{where}.httpTimeout: Invalid value: "{extender.http_timeout}": not a duration such as 5s')
     binders = sum(bool(extender.bind_verb) for extender in extenders)
     if binders > 1:
@@ -350,3 +351,46 @@ def _validate_extenders(extenders: list[Extender]) -> list[str]:
 def _percentage(value: int | None, path: str, errors: list[str]) -> None:
     if value is not None and not 0 <= value <= 100:
         errors.append(f"{path}: Invalid value: {value}: not in valid range [0-100]")
+
+
+def parse_duration(text: str) -> float | None:
+    """Return the seconds of a duration as Go writes it (`time.ParseDuration`: 1m30s, 500ms); None when it is none."""
+    match = _WHOLE.fullmatch(text)
+    if match is None:
+        return None
+    total = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(match["parts"]))
+    return -total if match["sign"] == "-" else total
+
+
+def duration_text(duration: float) -> str:
+    """Seconds as Go prints a duration: 500ms, 1m30s, 2h0m0s."""
+    if duration == 0:
+        return "0s"
+    if duration < 1:
+        return f"{_trimmed(duration * 1000)}ms"
+    minutes, rest = divmod(duration, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    found = f"{_trimmed(rest)}s"
+    if hours or minutes:
+        found = f"{minutes}m{found}"
+    return f"{hours}h{found}" if hours else found
+
+
+def _trimmed(value: float) -> str:
+    return f"{value:.9f}".rstrip("0").rstrip(".")
+
+
+FeatureGates = dict[str, bool] | None
+"""Gate → whether it is on: feature gates of kube-scheduler that a profile switches on, in the arguments of the plugin
+concerned. Only those that are off in kube-scheduler at its default flags."""
+
+
+def gate_is_on(gates: FeatureGates, name: str) -> bool:
+    """Return whether a gate is switched on."""
+    return (gates or {}).get(name, False)
+
+
+def gate_errors(gates: FeatureGates, path: str, *known: str) -> list[str]:
+    """Error lines for gates that the plugin does not have. `path`: of its arguments."""
+    said = f"the only gate is {known[0]}" if len(known) == 1 else f"the gates are {' and '.join(known)}"
+    return [f'{path}.featureGates: Invalid value: "{name}": {said}' for name in gates or () if name not in known]

@@ -14,7 +14,7 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
 from podberth.framework.config import Extender, PluginConfig, ProfileConfig, SchedulerConfiguration
 from podberth.framework.decision import Decision, PluginScores, Rejected
-from podberth.framework.normalize import MAX_SCORE
+from podberth.framework.interface import MAX_SCORE
 from podberth.framework.status import Reason
 from podberth.model.pod import Pod
 

@@ -1,27 +1,197 @@
 """The filter plugins of one profile, and what preemption, queueing hints and nominated pods ask of them.
 
 Mirrors kube-scheduler `framework/runtime/framework.go` (RunFilterPluginsWithNominatedPods), over all nodes at once.
+Upstream runs all filters once more for each node with nominated pods. Anyone who may write pods/status can nominate
+thousands of pods, so the amounts that filters count are added up for all nodes at once.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
-from podberth.cache.column import Bools
+from podberth.cache.column import Bools, Ints
+from podberth.cache.kept_results import Bounded, ChangeLog, KeptResult
 from podberth.cache.view import row_with, some_rows
-from podberth.framework.decision import Rejected
-from podberth.framework.foreign import declared
+from podberth.framework.decision import Rejected, Rows
+from podberth.framework.declaration import declared
 from podberth.framework.guard import Guard
-from podberth.framework.nominated_pods import NominatedPods
-from podberth.framework.profile import Profile
-from podberth.framework.removed_pods import RemovedPods
+from podberth.framework.interface import Profile, RemovedPods, Spare
 from podberth.framework.result_cache import passing
-from podberth.framework.spare import Spare
 from podberth.framework.status import PluginError, Reason, Rejections
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
+
+_KINDS = 16
+"""For so many sets of things that are counted, the amounts are kept."""
+_THRESHOLDS = 4
+"""For so many priorities from which on nominated pods count, the nodes are kept."""
+
+
+class _Taken(KeptResult[set[str]]):
+    """What nominated pods take of each thing that some pods need."""
+
+    def __init__(self, sums: Callable[..., list[int]]) -> None:
+        self.amounts: Ints = np.zeros((0, 0), dtype=np.int64)
+        """int64[needs, nodes with nominated pods]."""
+        self._sums = sums
+
+    def changes(self, log: ChangeLog[str], *asked: Any) -> set[str] | None:
+        """The nodes that are kept for other pods than before."""
+        return log.since(self.version)
+
+    def apply(self, changes: set[str], *asked: Any) -> None:
+        """Add up for these nodes."""
+        plugins, pod, found = asked
+        more = len(found.pods) - self.amounts.shape[1]
+        if more:
+            room = np.zeros((len(self.amounts), more), dtype=np.int64)
+            self.amounts = np.concatenate((self.amounts, room), axis=1)
+        known: dict[PodShape, list[int]] = {}
+        for i in {found.place[name] for name in changes if name in found.place}:
+            self.amounts[:, i] = self._sums(plugins, pod, found.pods[i], known)
+
+    def compute(self, *asked: Any) -> None:
+        """Add up for all nodes."""
+        plugins, pod, found = asked
+        known: dict[PodShape, list[int]] = {}
+        self.amounts = np.array([self._sums(plugins, pod, pods, known) for pods in found.pods], dtype=np.int64).T
+
+
+class _FromPriority(KeptResult[set[str]]):
+    """Nodes for which pods of some priority or a higher one are nominated, and these pods."""
+
+    def __init__(self, threshold: int) -> None:
+        self.threshold = threshold
+        self.place: dict[str, int] = {}
+        """Node → its place in the lists. It stays when no pod is nominated for the node any more."""
+        self.rows: Rows = np.zeros(0, dtype=np.intp)
+        self.pods: list[list[Pod]] = []
+        self.taken: Bounded[Hashable, _Taken] = Bounded(_KINDS)
+        """By what is counted: nearly all pods need the same things, if more or less of them."""
+        self.any: Bools = np.zeros(0, dtype=np.bool_)
+        """For which of the nodes any pod is nominated."""
+
+    def follow(self, cluster: Cluster) -> None:
+        """Bring it up to date."""
+        nodes, nominations = cluster.nodes, cluster.nominations
+        self.renew((nodes, nodes.label_changes), nominations.log, nominations, nodes)
+
+    def changes(self, log: ChangeLog[str], *asked: Any) -> set[str] | None:
+        """The nodes that are kept for other pods than before."""
+        return log.since(self.version)
+
+    def apply(self, changes: set[str], *asked: Any) -> None:
+        """Look at these nodes again."""
+        nominations, nodes = asked
+        rows = []
+        for name in changes:
+            pods = nominations.above(name, self.threshold)
+            place = self.place.get(name)
+            if place is not None:
+                self.pods[place] = pods
+                self.any[place] = bool(pods)
+            elif pods and (row := nodes.live_row(name)) is not None:
+                self.place[name] = len(self.pods)
+                self.pods.append(pods)
+                rows.append(row)
+        if rows:
+            self.rows = np.concatenate((self.rows, np.array(rows, dtype=np.intp)))
+            self.any = np.concatenate((self.any, np.ones(len(rows), dtype=np.bool_)))
+
+    def compute(self, *asked: Any) -> None:
+        """Look at all nodes that are kept for any pod."""
+        nominations, nodes = asked
+        live = [(name, row) for name in nominations.nodes() if (row := nodes.live_row(name)) is not None]
+        self.place = {name: i for i, (name, _) in enumerate(live)}
+        self.rows = np.array([row for _, row in live], dtype=np.intp)
+        self.pods = [nominations.above(name, self.threshold) for name in self.place]
+        self.any = np.array([bool(pods) for pods in self.pods], dtype=np.bool_)
+
+
+class NominatedNodes(Struct):
+    """Nodes with nominated pods that come before some pod; `rows` and `pods` are parallel."""
+
+    rows: Rows
+    pods: list[list[Pod]]
+    found: _FromPriority
+    own: int | None
+    """The place of the node for which the pod itself is nominated."""
+
+    @property
+    def for_others(self) -> Bools:
+        """For which of the nodes another pod is nominated."""
+        if self.own is None or self.pods[self.own]:
+            return self.found.any
+        others = self.found.any.copy()
+        others[self.own] = False
+        return others
+
+
+class NominatedPods:
+    """What one profile's filters know about nominated pods."""
+
+    def __init__(self, counting: Sequence[Any], ask: Callable[..., Any]) -> None:
+        """`counting`: the filters that say what a pod needs, what a node has left, and what a placed pod takes."""
+        self._counting = counting
+        self._ask = ask
+        self._by_threshold: Bounded[int, _FromPriority] = Bounded(_THRESHOLDS)
+
+    def before(self, pod: Pod, cluster: Cluster) -> NominatedNodes | None:
+        """The nodes with nominated pods that come before a pod; None: there are none."""
+        nominations = cluster.nominations
+        threshold = nominations.threshold(pod)
+        if threshold is None or (len(nominations) == 1 and nominations.counts(pod.uid)):
+            return None  # nobody is nominated, or nobody else
+        found = self._by_threshold.recall(threshold)
+        if found is None:
+            self._by_threshold.keep(threshold, found := _FromPriority(threshold))
+        found.follow(cluster)
+        own, pods = found.place.get(nominations.node_of(pod.uid) or ""), found.pods
+        if own is not None:
+            pods = list(pods)
+            pods[own] = [other for other in pods[own] if other.uid != pod.uid]
+        return NominatedNodes(found.rows, pods, found, own) if len(found.rows) else None
+
+    def short(self, pod: Pod, cluster: Cluster, nodes: NominatedNodes) -> Bools:
+        """bool[len(nodes.rows)]: which have too little left for the pod, of what filters count."""
+        plugins = [plugin for plugin in self._counting if "filter" not in plugin.skips(pod.shape)]
+        if not plugins:
+            return np.zeros(len(nodes.rows), dtype=np.bool_)
+        taken = self._taken(plugins, pod, cluster, nodes.found)
+        if nodes.own is not None:
+            taken = taken.copy()
+            taken[:, nodes.own] = self._sums(plugins, pod, nodes.pods[nodes.own], {})
+        needs = np.array([need for plugin in plugins for need in self._ask(plugin, plugin.needs, pod)], dtype=np.int64)
+        free = np.concatenate(
+            [self._ask(plugin, plugin.free, pod, cluster.nodes, nodes.rows) for plugin in plugins], dtype=np.int64
+        )
+        short: Bools = np.any(free - taken < needs[:, np.newaxis], axis=0)
+        return short
+
+    def _taken(self, plugins: list[Any], pod: Pod, cluster: Cluster, found: _FromPriority) -> Ints:
+        """int64[needs, nodes with nominated pods]: what these pods take; do not change it."""
+        kind = tuple([(plugin.name, self._ask(plugin, plugin.counted, pod.shape)) for plugin in plugins])
+        taken = found.taken.recall(kind)
+        if taken is None:
+            taken = _Taken(self._sums)
+            if not pod.shape.heavy:
+                found.taken.keep(kind, taken)
+        taken.renew((found.computed,), cluster.nominations.log, plugins, pod, found)
+        return taken.amounts
+
+    def _sums(self, plugins: list[Any], pod: Pod, others: Iterable[Pod], known: dict[PodShape, list[int]]) -> list[int]:
+        """Return what others take of each thing that a pod needs."""
+        sums: list[int] | None = None
+        for other in others:
+            takes = known.get(other.shape)
+            if takes is None:
+                amounts = (self._ask(plugin, plugin.takes, pod, other.shape) for plugin in plugins)
+                takes = known[other.shape] = [max(amount, 0) for some in amounts for amount in some]
+            sums = takes if sums is None else [a + b for a, b in zip(sums, takes, strict=True)]
+        return [0] * sum(len(self._ask(plugin, plugin.needs, pod)) for plugin in plugins) if sums is None else sums
 
 
 class FilterPlugins:

@@ -19,7 +19,7 @@ from podberth.cache.kept_results import KeptByRow, Recurring
 from podberth.cache.nodes import Nodes
 from podberth.cache.view import some_rows
 from podberth.framework.decision import every_row
-from podberth.framework.foreign import Foreign, declared
+from podberth.framework.declaration import Foreign, declared
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
 

@@ -1,36 +1,79 @@
 """One profile at work: its plugins, and the pipeline filter → score over all nodes at once.
 
 Mirrors kube-scheduler `schedule_one.go` (schedulePod, findNodesThatFitPod, prioritizeNodes) and
-`framework/runtime/framework.go`, with every node scored.
+`framework/runtime/framework.go`, with every node scored. A sample of nodes, where a configuration asks for one, saves
+scoring only (decision 4): filters look at all nodes at once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
-from podberth.framework.attempt_record import AGAIN
-from podberth.framework.binding import Write
-from podberth.framework.binding_plugins import BindingPlugins, PluginsByPoint, by_point, for_shape
-from podberth.framework.decision import Decision, PluginScores, Rows
+from podberth.framework.binding import BindingPlugins, PluginsByPoint, WaitingPods, Write, by_point, for_shape
+from podberth.framework.decision import AGAIN, Decision, PluginScores, Rows
+from podberth.framework.declaration import Foreign, declared
 from podberth.framework.events import ANY, ClusterEvent
 from podberth.framework.filters import FilterPlugins
-from podberth.framework.foreign import Foreign, declared
 from podberth.framework.guard import Asked, Guard, Reached, Spans
-from podberth.framework.named_node import NamedNode
-from podberth.framework.placement_plugins import PlacementPlugins
-from podberth.framework.plugin import FailedGroup, GroupPostFilterResult, Plugin, PostFilterResult
-from podberth.framework.profile import Profile
+from podberth.framework.interface import (
+    ALL_NODES,
+    MAX_SCORE,
+    Assignment,
+    FailedGroup,
+    GroupPostFilterResult,
+    Placement,
+    Plugin,
+    PostFilterResult,
+    Profile,
+    Running,
+)
 from podberth.framework.result_cache import EquivalenceClasses, KeptResults
-from podberth.framework.sampling import Rotation, nodes_to_find, sample
-from podberth.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Narrow, PluginError, Reason, Reject
-from podberth.framework.waiting_pods import WaitingPods
+from podberth.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Narrow, PluginError, Reason, Reject, shown
 from podberth.model.limits import TOO_LARGE
 from podberth.model.pod import Pod
+from podberth.model.pod_group import PodGroup
 from podberth.model.shape import PodShape
+
+AT_LEAST = 100
+"""Never fewer feasible nodes than that, if there are so many (minFeasibleNodesToFind)."""
+_SHAPES = 1024
+"""For how many shapes we remember which plugins they concern."""
+_NO_ROWS: Rows = np.zeros(0, dtype=np.intp)
+
+
+class Rotation(Struct):
+    """The row at which the next search begins, so that all nodes get their turn."""
+
+    start: int = 0
+
+
+def nodes_to_find(percentage: int, nodes: int) -> int:
+    """Return how many feasible nodes end a search among this many."""
+    if percentage == ALL_NODES or nodes < AT_LEAST:
+        return nodes
+    return max(nodes * percentage // 100, AT_LEAST)
+
+
+def sample(feasible: Rows, candidates: Bools, wanted: int, nodes: int, rotation: Rotation) -> Rows:
+    """The first `wanted` feasible rows that a search among `candidates` (bool[rows]) finds, in row order.
+
+    Moves the rotation on by as many nodes as the search looked at, of the `nodes` that exist.
+    """
+    rows = np.flatnonzero(candidates)
+    places = np.searchsorted(rows, feasible)
+    order = (places - rotation.start % len(rows)) % len(rows)
+    if len(feasible) <= wanted:
+        looked_at, chosen = len(rows), feasible
+    else:
+        nearest = np.argsort(order)[:wanted]
+        looked_at, chosen = int(order[nearest[-1]]) + 1, np.sort(feasible[nearest])
+    rotation.start = (rotation.start + looked_at) % nodes
+    return chosen
 
 
 class Framework:
@@ -53,7 +96,7 @@ class Framework:
         self.filters = FilterPlugins(profile, self.guard)
         self.classes = EquivalenceClasses(self._pre_filters, self.filters.plugins, self._scorers, self.guard)
         """Results that are kept from pod to pod."""
-        self._named = NamedNode(self._pre_filters, self.guard)
+        self._narrowing = [(plugin, declared(plugin)) for plugin in self._pre_filters]
         self._from_reserve = by_point(profile.points)
         self._from_reserve_by_shape: dict[PodShape, PluginsByPoint] = {}
         self.placements = PlacementPlugins(profile, self.guard)
@@ -226,8 +269,12 @@ class Framework:
         return Decision(pod, count, best, quick=True, passing=passing)
 
     def _on_named_node(self, pod: Pod, cluster: Cluster) -> Decision | None:
-        """The decision for a pod that asks for one node by its name, if that node takes it."""
-        row = self._named.row(pod, cluster)
+        """The decision for a pod that asks for one node by its name, if that node takes it.
+
+        The pods of a DaemonSet do. Each of them has a shape of its own: what is kept for equal pods is of no use to
+        them, and to compute it for all nodes costs more the more nodes there are.
+        """
+        row = self._named_row(pod, cluster)
         if row is None:
             return None
         self._reached("PreFilter", SUCCESS)
@@ -236,6 +283,27 @@ class Framework:
             return None
         self._reached("Filter", SUCCESS)
         return Decision(pod, cluster.nodes.count, np.array([row], dtype=np.intp), quick=True, passing=1)
+
+    def _named_row(self, pod: Pod, cluster: Cluster) -> int | None:
+        """The row of the only node that PreFilter leaves; None: it leaves others too, or none. Raises PluginError."""
+        only: int | None = None
+        # Those that go by the shape alone narrow the nodes, where any does; the others are asked only if they did.
+        for by_shape in (True, False):
+            for plugin, its in self._narrowing:
+                if its.on_node is not by_shape or (not by_shape and "pre_filter" in plugin.skips(pod.shape)):
+                    continue
+                outcome = self.guard(plugin, plugin.pre_filter, pod, cluster)
+                if isinstance(outcome, Narrow) and len(outcome.names) == 1:
+                    (name,) = outcome.names
+                    row = cluster.nodes.live_row(name)
+                    if row is None or only not in (None, row):
+                        return None
+                    only = row
+                elif outcome is not None:
+                    return None
+            if only is None:
+                return None
+        return only
 
     def decide(
         self,
@@ -410,11 +478,6 @@ def _on_node(profile: Profile, filters: FilterPlugins) -> frozenset[str]:
     return filters.on_node() - {plugin.name for point in points for plugin in profile.plugins(point)}
 
 
-_SHAPES = 1024
-"""For how many shapes we remember which plugins they concern."""
-_NO_ROWS: Rows = np.zeros(0, dtype=np.intp)
-
-
 def _rejection(decision: Decision) -> str:
     resolvable = decision.verdict is None or not decision.verdict[1].unresolvable
     return UNSCHEDULABLE if resolvable else UNRESOLVABLE
@@ -422,3 +485,57 @@ def _rejection(decision: Decision) -> str:
 
 def _unheard(point: str, status: str) -> None:
     """For a framework that nobody listens to."""
+
+
+class PlacementPlugins:
+    """The plugins that say on which nodes a pod group may be, and which of these placements is the best.
+
+    Mirrors kube-scheduler `framework/runtime/framework.go` (RunPlacementGeneratePlugins, RunPlacementScorePlugins).
+    """
+
+    def __init__(self, profile: Profile, guard: Guard) -> None:
+        self._generator = next(iter(profile.plugins("placement_generate")), None)
+        weights = profile.placement_weights
+        self._scorers = [(plugin, weights.get(plugin.name, 1)) for plugin in profile.plugins("placement_score")]
+        self._ask = guard
+
+    @property
+    def wanted(self) -> bool:
+        """Return whether groups are scheduled placement by placement. Otherwise the whole cluster is tried at once."""
+        return self._generator is not None
+
+    def generate(self, group: PodGroup, running: Sequence[Running], cluster: Cluster) -> list[Placement]:
+        """The placements in the order in which they are tried, each with nodes.
+
+        Raises PluginError.
+        """
+        plugin, nodes = self._generator, cluster.nodes
+        found: Any = plugin and self._ask(plugin, plugin.placement_generate, group, running, cluster)
+        if plugin is None or found is None:
+            return [Placement("", np.flatnonzero(nodes.alive[: nodes.rows]))]
+        for one in found:
+            if not isinstance(one, Placement):
+                raise PluginError(plugin.name, f"want placements, got {shown(one)}", "PlacementGenerate")
+        return [one for one in found if len(one.rows)]
+
+    def scores(self, assignment: Assignment, cluster: Cluster) -> tuple[int, ...]:
+        """Each plugin's score of one placement, not normalized.
+
+        Raises PluginError.
+        """
+        return tuple(int(self._ask(plugin, plugin.placement_score, assignment, cluster)) for plugin, _ in self._scorers)
+
+    def totals(self, scores: Sequence[tuple[int, ...]]) -> list[int]:
+        """The total of each placement, by what `scores` has said of each.
+
+        Raises PluginError.
+        """
+        totals = [0] * len(scores)
+        for (plugin, weight), said in zip(self._scorers, zip(*scores, strict=True), strict=True):
+            normalized = self._ask(plugin, plugin.normalize_placements, said)
+            for i, score in enumerate(normalized):
+                if not 0 <= score <= MAX_SCORE:
+                    wanted = f"want scores from 0 to {MAX_SCORE}, got {score}"
+                    raise PluginError(plugin.name, wanted, "PlacementScore")
+                totals[i] += score * weight
+        return totals

@@ -4,7 +4,7 @@ If something that is kept from pod to pod is wrong (results by node, a plugin's 
 differ. Then the second one counts, and the rebuilt cluster takes the place of the other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,11 +15,12 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
 from podberth.cache.nodes import Nodes
 from podberth.cache.rebuild import Rebuild, differing, rebuilt
-from podberth.framework.consistency import contradictions
-from podberth.framework.decision import Decision, Rows, fit_error
-from podberth.framework.foreign import Foreign
-from podberth.framework.runtime import Framework
-from podberth.framework.sampling import Rotation
+from podberth.cache.view import some_rows
+from podberth.framework.decision import Decision, Rows, every_row, fit_error
+from podberth.framework.declaration import Foreign, declared
+from podberth.framework.guard import Guard
+from podberth.framework.result_cache import passing
+from podberth.framework.runtime import Framework, Rotation
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
 
@@ -216,3 +217,47 @@ def _plain(thing: Any) -> Any:
 def _by_slots(thing: Any) -> Any:
     slots = getattr(type(thing), "__slots__", ())
     return {name: getattr(thing, name) for name in slots if hasattr(thing, name)} if slots else str(thing)
+
+
+def contradictions(plugin: Any, pod: Pod, cluster: Cluster, rows: Rows, guard: Guard) -> list[str]:
+    """One text for each way in which a plugin contradicts itself.
+
+    Only plugins that depend on NODE and PODS_HERE alone are checked. Raises PluginError.
+    """
+    its = declared(plugin)
+    if not its.on_node or not len(rows):
+        return []
+    found = []
+    some, names = some_rows(cluster, rows), [cluster.nodes.names[row] or "" for row in rows]
+    if "filter" in its.points:
+        whole = passing((plugin,), pod, cluster, None, guard)[rows]
+        found += _differ("filter", names, whole, "a view of this row", passing((plugin,), pod, some, None, guard))
+        if "filter_one" in its.methods:
+            passes = [bool(guard(plugin, plugin.filter_one, pod, cluster.nodes, int(row))) for row in rows]
+            found += _differ("filter", names, whole, "filter_one", passes)
+    if "score" in its.points:
+        scores = _scores(plugin, pod, cluster, every_row(cluster.nodes.rows), guard)
+        if scores is not None:
+            alone = _scores(plugin, pod, some, every_row(len(rows)), guard)
+            found += _differ("score", names, scores[rows], "a view of this row", [] if alone is None else alone)
+            if "score_one" in its.methods:
+                one = [int(guard(plugin, plugin.score_one, pod, cluster.nodes, int(row))) for row in rows]
+                found += _differ("score", names, scores[rows], "score_one", one)
+    return found
+
+
+def _scores(plugin: Any, pod: Pod, cluster: Cluster, rows: Rows, guard: Guard) -> Any:
+    raw = guard(plugin, plugin.score, pod, cluster, rows)
+    return np.full(len(rows), raw, dtype=np.int64) if isinstance(raw, int) else raw
+
+
+def _differ(point: str, names: list[str], whole: Any, how: str, others: Iterable[Any]) -> list[str]:
+    others = list(others)
+    if not others:
+        return [f"{point} answers for all nodes, and takes no part for some of them ({how})"]
+    what = {"filter": {True: "passes", False: "rejects"}}.get(point)
+    for name, said, otherwise in zip(names, whole.tolist(), others, strict=True):
+        if said != otherwise:
+            one, other = (what[bool(said)], what[bool(otherwise)]) if what else (f"gives {said}", f"gives {otherwise}")
+            return [f"{point} {one} node {name} when it is asked about all, and {other} it by {how}"]
+    return []

@@ -8,14 +8,16 @@ from podberth.cache.column import Bools, Ints
 from podberth.cache.nodes import Nodes
 from podberth.explain import changes
 from podberth.explain.changes import Fix
-from podberth.framework.binding import AssumedPod, BindResult, Hold, Patch, Wait
+from podberth.framework.binding import AssumedPod, BindResult, Hold, Patch, Wait, WaitingPod, WaitingPods
 from podberth.framework.decision import Decision, Rows
 from podberth.framework.events import ANY, ClusterEvent
 from podberth.framework.explaining import Detail, Explainer, Inquiry
-from podberth.framework.normalize import MAX_SCORE, MAXIMUM, MAXIMUM_REVERSED, MIN_MAX
-from podberth.framework.placement import Assignment, Placement, Running
-from podberth.framework.plugin import (
+from podberth.framework.interface import (
     ANYTHING,
+    MAX_SCORE,
+    MAXIMUM,
+    MAXIMUM_REVERSED,
+    MIN_MAX,
     NO_POINTS,
     NODE,
     OTHER_NODES,
@@ -25,19 +27,22 @@ from podberth.framework.plugin import (
     SKIPPABLE,
     SOURCES,
     VOLUMES,
+    Assignment,
     DependsOn,
     FailedGroup,
     Filters,
     GroupPostFilterResult,
     NoArgs,
     OtherObject,
+    Placement,
     Plugin,
     PostFilterResult,
+    Reads,
+    Reservation,
+    Running,
+    Source,
 )
-from podberth.framework.reads import Reads, Source
-from podberth.framework.reservation import Reservation
 from podberth.framework.status import Narrow, Reason, Reject, Rejections, Unresolvable, Unschedulable
-from podberth.framework.waiting_pods import WaitingPod, WaitingPods
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape

@@ -51,14 +51,13 @@ from podberth.explain.judging.schema import Misfit, fitting, meant, schemas
 from podberth.explain.rejections import Asking
 from podberth.framework.binding import next_version
 from podberth.framework.config import decode
-from podberth.framework.consistency import contradictions
-from podberth.framework.declaration import problems_of
+from podberth.framework.declaration import declared, problems_of
 from podberth.framework.explaining import Inquiry
-from podberth.framework.foreign import declared
 from podberth.framework.guard import described, place_of
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import Plugin
 from podberth.framework.profiles import annotated, build
 from podberth.framework.status import PluginError
+from podberth.framework.verify import contradictions
 from podberth.kit.blocking import watched
 from podberth.model.kinds import Decoder
 from podberth.plugins.registry import IN_TREE

@@ -1,9 +1,15 @@
 """The only package that talks to a cluster.
 
-`kubeconfig` finds the API server and the credentials, `client` sends one request at a time, `reflector` turns list and
-watch into batches of changes, and `writes` builds the few requests a scheduler makes. Objects are bytes here: what
-they decode into is the caller's (model's) business, so this room imports nothing of ours. The next stage of every
-change is the controller, which feeds it to the engine.
+Objects are bytes here: what they decode into is the caller's business, so this package imports nothing of ours. In the
+order in which it is read:
 
-`lease` is leader election. `reviews` asks the API server who a client is, and what it may read.
+- `kubeconfig` finds an API server and how to log in (`credential_plugins`: with help of the `kubernetes` package); the
+  result is a `connection`.
+- `client` sends a request and returns the answer of an API server. It waits for its turn in `flow`, goes over a
+  connection of `http1`, and ends in an exception of `errors` or with bytes.
+- `reflector` follows a kind. `listwatch` says what to do next and which objects are known, `cross_check` whether the
+  watch has lost any; `objects` are what comes out: changes, in batches.
+- `writes` builds and sends what a scheduler writes; `evictions`, `lease`, `schedulers` (who lives) and `reviews` (who
+  asks, and what they may read) have the other requests. `resources` has the paths of all kinds.
+- `machine` has the clocks, the chance and the event loop of the process.
 """

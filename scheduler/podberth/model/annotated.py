@@ -13,10 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from podberth.model import wire
-from podberth.model.affinity import parse_affinity_term
-from podberth.model.fields import unknown_fields
-from podberth.model.mistakes import as_json, misfit
+from podberth.model.mistakes import as_json, misfit, unknown_fields
 from podberth.model.selectors import SelectorError, is_qualified_name, parse_node_selector_term
+from podberth.model.terms import parse_affinity_term
 
 AFFINITY = "scheduler.alpha.kubernetes.io/affinity"
 MODE = "podberth.dev/affinity-mode"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from msgspec import Struct
 
-from podberth.model.notation import Quantity
+from podberth.model.quantity import Quantity
 from podberth.model.selectors import NodeSelector
 
 FINALIZER = "resource.kubernetes.io/delete-protection"

@@ -34,9 +34,8 @@ from podberth.model.devices import (
     ResourceClaim,
     ResourceSlice,
 )
-from podberth.model.notation import DECIMAL, Quantity, parse_quantity
 from podberth.model.pod import Interner
-from podberth.model.quantity import QuantityError
+from podberth.model.quantity import DECIMAL, Quantity, QuantityError, parse_quantity
 from podberth.model.selectors import parse_node_selector
 
 _NOWHERE = Place("", False, None, None)

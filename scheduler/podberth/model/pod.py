@@ -4,9 +4,11 @@ The shape holds everything that decides where a pod may go. Equal bytes on the w
 *same* shape object, so a thousand replicas cost one parse, and caches can be keyed by identity.
 """
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -14,15 +16,68 @@ from msgspec.structs import replace
 
 from podberth.model import wire
 from podberth.model.annotated import NOTHING_READ, AnnotationError, AnnotationsRead, Mode, affinity_of, carries, kept
-from podberth.model.containers import reports, resize_infeasible
-from podberth.model.lasting import Lasting, expected_text, lasting
 from podberth.model.limits import LIMITS, Count, Excess, Limits
-from podberth.model.pod_devices import required_features
-from podberth.model.pod_group import GroupKey, group_of
-from podberth.model.promise import annotation_text
-from podberth.model.shape import HEAVY, PodShape
-from podberth.model.shape_parse import Alike, parse_shape
+from podberth.model.pod_group import COSCHEDULING, LABEL, NATIVE, GroupKey
+from podberth.model.promise import ANNOTATION as PROMISE
+from podberth.model.promise import TOKEN as PROMISE_TOKEN
+from podberth.model.shape import HEAVY, Alike, PodShape, parse_shape, reports, required_features, resize_infeasible
 from podberth.model.volumes import inline_disks
+from podberth.model.wire import annotation
+
+EXPECTED_DURATION = "podberth.dev/expected-duration"
+"""Annotation of a pod: how long it is expected to run, such as 90s, 15m or 1h30m."""
+_TOKEN = b"expected-duration"
+_DURATION = re.compile(r"(?=\d)(?:(\d{1,6})h)?(?:(\d{1,8})m)?(?:(\d{1,9})s)?", re.ASCII)
+_LONGEST = 32
+"""Longer texts are no durations, and are not kept."""
+
+
+class Lasting(NamedTuple):
+    """What is known of the end of a pod that does not run for ever. Durations in seconds, from its start."""
+
+    enforced: int | None
+    """It is stopped after so long."""
+    expected: int | None
+    """Its owner expects it to end after so long."""
+
+    def seconds(self, *, trusting: bool) -> int | None:
+        """The longest that it can run; None: nobody knows. `trusting`: a time that is only expected counts."""
+        known = [each for each in (self.enforced, self.expected if trusting else None) if each is not None]
+        return min(known, default=None)
+
+
+@lru_cache(maxsize=4096)
+def lasting(restart_policy: str | None, deadline: int | None, expected: str | None) -> Lasting | None:
+    """The Lasting of a pod; None: it runs until somebody removes it."""
+    seconds = None if expected is None else duration(expected)
+    if deadline is None and seconds is None and restart_policy not in ("Never", "OnFailure"):
+        return None
+    return Lasting(deadline, seconds)
+
+
+def expected_text(annotations: bytes) -> str | None:
+    """The annotation's value in a pod's annotations, None where it has none: then nothing is decoded."""
+    text = annotation(annotations, EXPECTED_DURATION, _TOKEN)
+    return text if text is None or len(text) <= _LONGEST else ""
+
+
+def duration(text: str) -> int | None:
+    """Seconds of a text such as 1h30m; None where it is none."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        return None
+    hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + seconds
+
+
+@lru_cache(maxsize=4096)
+def since_epoch(text: str) -> float | None:
+    """Seconds since the epoch of an RFC 3339 time; None where it is none."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
+
 
 NO_LABELS: Mapping[str, str] = {}
 BOUND = 50_000
@@ -253,6 +308,7 @@ class Interner:
 _PHASES = {phase: phase for phase in ("Pending", "Running", "Succeeded", "Failed", "Unknown")}
 """One text for all pods of a phase."""
 _MIRROR = "kubernetes.io/config.mirror"
+_group_decoder = msgspec.json.Decoder(wire.SchedulingGroup)
 
 
 def _weight(key: tuple[Any, ...]) -> int:
@@ -328,6 +384,19 @@ def _conditions(conditions: Sequence[wire.Condition]) -> tuple[tuple[str, str, s
     return scheduled, preempted, bool(ready)
 
 
+def _group_of(namespace: str, named: bytes, labels: Mapping[str, str]) -> GroupKey | None:
+    """The group that a pod names: in spec.schedulingGroup (`named`, its JSON), else by the label."""
+    if named:
+        name = _group_decoder.decode(named).pod_group_name
+        if name:
+            return GroupKey(namespace, name, NATIVE)
+    if labels:
+        name = labels.get(LABEL)
+        if name:
+            return GroupKey(namespace, name, COSCHEDULING)
+    return None
+
+
 def parse_pod(pod: wire.Pod, interner: Interner) -> Pod:
     """Build the scheduler's pod from the decoded wire form."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
@@ -341,8 +410,8 @@ def parse_pod(pod: wire.Pod, interner: Interner) -> Pod:
         count = Count(interner.limits)
         count.allows(len(labels), "labels", "labels")
         labels, too_large = dict(sorted(labels.items())[: interner.limits.labels]), count.excess
-    group = group_of(meta.namespace, wire.present(spec.scheduling_group), labels)
-    shape = interner.shape(pod, annotation_text(annotations), in_group=group is not None)
+    group = _group_of(meta.namespace, wire.present(spec.scheduling_group), labels)
+    shape = interner.shape(pod, wire.annotation(annotations, PROMISE, PROMISE_TOKEN), in_group=group is not None)
     return Pod(
         namespace=meta.namespace,
         name=meta.name,

@@ -7,11 +7,9 @@ scheduler-plugins' `apis/scheduling/v1alpha1` on clusters that have its custom r
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-import msgspec
 from msgspec import Struct
 
-from podberth.model import wire
-from podberth.model.pod_devices import PodClaim
+from podberth.model.shape import PodClaim
 
 NATIVE = "scheduling.k8s.io"
 """The API group of Kubernetes' own PodGroup."""
@@ -30,8 +28,6 @@ INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 DISRUPTION_TARGET = "DisruptionTarget"
 CONDITIONS = (INITIALLY_SCHEDULED, DISRUPTION_TARGET)
 """The conditions that a scheduler writes."""
-
-_decoder = msgspec.json.Decoder(wire.SchedulingGroup)
 
 
 class GroupKey(NamedTuple):
@@ -138,16 +134,3 @@ def kind_of_api(api: str) -> str:
 def api_of_kind(kind: str) -> str:
     """Return what stands for a kind in the keys of its groups."""
     return NATIVE if kind == NATIVE_KIND else COSCHEDULING
-
-
-def group_of(namespace: str, named: bytes, labels: Mapping[str, str]) -> GroupKey | None:
-    """The group that a pod names: in spec.schedulingGroup (`named`, its JSON), else by the label."""
-    if named:
-        name = _decoder.decode(named).pod_group_name
-        if name:
-            return GroupKey(namespace, name, NATIVE)
-    if labels:
-        name = labels.get(LABEL)
-        if name:
-            return GroupKey(namespace, name, COSCHEDULING)
-    return None

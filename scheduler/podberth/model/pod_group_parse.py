@@ -8,7 +8,6 @@ from msgspec import Raw, field
 
 from podberth.model.limits import Count
 from podberth.model.pod import Interner
-from podberth.model.pod_devices import claims_of
 from podberth.model.pod_group import (
     CONDITIONS,
     COSCHEDULING,
@@ -22,6 +21,7 @@ from podberth.model.pod_group import (
     PodGroup,
 )
 from podberth.model.resources import in_units, parse_amounts
+from podberth.model.shape import claims_of
 from podberth.model.wire import Amounts, Condition, Object, ObjectMeta, PodClaimStatus, present, texts_decoder
 from podberth.model.wire import PodClaim as WiredClaim
 

@@ -22,11 +22,11 @@ from podberth.model.selectors import (
 )
 
 ANNOTATION = "podberth.dev/required-during-execution"
+TOKEN = b"required-during-execution"
+"""It is among the bytes of annotations that may have this one."""
 MOST_BYTES = 16 * 1024
 """A promise is looked at for every node; what is longer is no selector but an attack, or a mistake."""
 MOST_TERMS = 64
-
-_TOKEN = b"required-during-execution"
 
 
 class _Expression(msgspec.Struct, forbid_unknown_fields=True):
@@ -106,11 +106,6 @@ class NodeRequirement:
 
 NO_TERM = FieldRequirement("metadata.name", "In", "")
 """What no node meets: a selector all of whose terms are empty or unreadable."""
-
-
-def annotation_text(annotations: bytes) -> str | None:
-    """The annotation's value in a pod's annotations, None where it has none: then nothing is decoded."""
-    return wire.annotation(annotations, ANNOTATION, _TOKEN)
 
 
 def parse_promise(text: str | None) -> Promise | None:

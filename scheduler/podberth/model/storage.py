@@ -9,9 +9,9 @@ from typing import ClassVar, get_args
 
 from msgspec import Struct
 
-from podberth.model.migration import Translated
 from podberth.model.quantity import units
 from podberth.model.selectors import LabelSelector, NodeSelector, Requirement
+from podberth.model.volumes import Translated
 
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"

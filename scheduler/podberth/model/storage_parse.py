@@ -7,17 +7,6 @@ import msgspec
 
 from podberth.model import storage_wire, wire
 from podberth.model.limits import LIMITS, Count, Limits
-from podberth.model.migration import (
-    BETA_ZONE,
-    CINDER,
-    PORTWORX,
-    ZONE,
-    Translated,
-    aws_volume,
-    azure_disk,
-    csi_affinity,
-    gce_disk,
-)
 from podberth.model.pod import Interner
 from podberth.model.quantity import QuantityError, parse_nano, units
 from podberth.model.selectors import (
@@ -39,6 +28,17 @@ from podberth.model.storage import (
     StorageClass,
     StorageKind,
     VolumeAttachment,
+)
+from podberth.model.volumes import (
+    BETA_ZONE,
+    CINDER,
+    PORTWORX,
+    ZONE,
+    Translated,
+    aws_volume,
+    azure_disk,
+    csi_affinity,
+    gce_disk,
 )
 
 FILESYSTEM = "Filesystem"

@@ -1,160 +1,152 @@
-"""A pod's affinity and spread constraints."""
+"""Terms of inter-pod affinity, and topology spread constraints.
 
-from collections.abc import Iterable, Sequence
+Upstream: `framework/types.go` (AffinityTerm), plugins/podtopologyspread/common.go.
+"""
 
-import msgspec
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from podberth.model import wire
-from podberth.model.affinity import AffinityTerm, Terms, WeightedTerm, WeightedTerms, parse_affinity_term
-from podberth.model.limits import Count
-from podberth.model.once import hashed_once
-from podberth.model.selectors import (
-    NodeSelectorTerm,
-    SelectorError,
-    node_selector_of,
-    parse_node_selector_term,
-)
-from podberth.model.shape import PodShape
-from podberth.model.spread import SpreadConstraint, parse_spread_constraint
+from podberth.model.once import Once, once
+from podberth.model.selectors import Labels, LabelSelector, Requirement, parse_label_selector
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-_REQUIRED_NODES = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
-_PREFERRED_NODES = f"spec.affinity.nodeAffinity.{_PREFERRED}"
-_NEAR, _FAR = "spec.affinity.podAffinity", "spec.affinity.podAntiAffinity"
-_SPREAD = "spec.topologySpreadConstraints"
-_NO_TERMS = Terms()
-_NO_WEIGHTED_TERMS = WeightedTerms()
-_MAX_WEIGHT = 1 << 31
-
-FIELDS = frozenset(
-    (
-        "affinity_terms",
-        "anti_affinity_terms",
-        "has_preferred_node_affinity",
-        "preferred_error",
-        "preferred_node_terms",
-        "preferred_pod_terms",
-        "problem",
-        "required_node_affinity",
-        "spread",
-    )
-)
-"""The fields of a shape that are read here."""
-
-_affinity_decoder = msgspec.json.Decoder(wire.Affinity)
-_spread_decoder = msgspec.json.Decoder(list[wire.TopologySpreadConstraint])
-_NO_AFFINITY = wire.Affinity()
+Grouped = TypeVar("Grouped")
 
 
-def read_terms(shape: PodShape, affinity: bytes, spread: bytes, problem: str | None, count: Count) -> None:
-    """Read affinity and spread constraints, as they are written in JSON, into a shape.
+class AffinityTerm(Struct, frozen=True, gc=False):
+    """Pods meant by a term, and the node label whose values are its domains.
 
-    `problem`: what was found wrong before. Terms beyond the limits are left out, and `count` says so.
-
-    Raises msgspec.ValidationError when a field has the wrong JSON type.
+    `namespaces` and `namespace_selector` are a union; both absent in the object stands for the
+    namespace of the pod that carries the term, which is resolved into `namespaces` when parsed.
     """
-    asked = _affinity_decoder.decode(affinity) if affinity else _NO_AFFINITY
-    constraints = _spread_decoder.decode(spread) if spread else ()
-    _read_node_terms(shape, asked.node_affinity, count)
-    attracts, repels, rather = _NO_TERMS, _NO_TERMS, _NO_WEIGHTED_TERMS
-    apart: tuple[SpreadConstraint, ...] = ()
-    near, far = asked.pod_affinity, asked.pod_anti_affinity
-    limits = count.limits
-    try:
-        if near is not None or far is not None:
-            written = [one for each in (near, far) if each for one in (*(each.required or ()), *(each.preferred or ()))]
-            left = len(written)
-            if not count.allows(left, "affinity_terms", "affinity terms"):
-                left = limits.affinity_terms
-            attracts, preferred, left = _pod_terms(shape.namespace, near, _NEAR, 1, count, left)
-            repels, others, left = _pod_terms(shape.namespace, far, _FAR, -1, count, left)
-            rather = WeightedTerms((*preferred, *others)) if preferred or others else _NO_WEIGHTED_TERMS
-    except SelectorError as mistake:
-        attracts, repels, rather, problem = _NO_TERMS, _NO_TERMS, _NO_WEIGHTED_TERMS, str(mistake)
-    try:
-        if constraints:
-            apart = _constraints(constraints, count)
-    except SelectorError as mistake:
-        problem = str(mistake)
-    shape.affinity_terms, shape.anti_affinity_terms, shape.preferred_pod_terms = attracts, repels, rather
-    shape.spread = apart
-    shape.problem = problem
+
+    selector: LabelSelector
+    namespaces: frozenset[str]
+    namespace_selector: LabelSelector
+    topology_key: str
+    _hash: int = 0
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __post_init__(self) -> None:
+        # Terms are keys of the incremental counts, looked up at every decision: hash them once.
+        parts = (self.selector, self.namespaces, self.namespace_selector, self.topology_key)
+        force_setattr(self, "_hash", hash(parts))
+
+    def selects(self, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
+        """Return whether the term means a pod with these labels in this namespace."""
+        if namespace in self.namespaces or self.namespace_selector.matches(namespace_labels):
+            return self.selector.matches(labels)
+        return False
+
+    def __str__(self) -> str:
+        where = ", ".join(sorted(self.namespaces))
+        if not self.namespace_selector.nothing:
+            where = f"{where}{' and ' if where else ''}namespaces with {self.namespace_selector}"
+        return f"pods with {self.selector} in {where} per {self.topology_key}"
 
 
-def _read_node_terms(shape: PodShape, asked: wire.NodeAffinity | None, count: Count) -> None:
-    shape.required_node_affinity = None
-    shape.preferred_node_terms, shape.preferred_error, shape.has_preferred_node_affinity = (), None, False
-    if asked is None:
-        return
-    required = None if asked.required is None else asked.required.node_selector_terms or ()
-    preferred = asked.preferred or ()
-    count.allows(len(required or ()) + len(preferred), "node_terms", "node affinity terms")
-    if required is not None:
-        some = required[: count.limits.node_terms]
-        shape.required_node_affinity = node_selector_of(
-            [
-                parse_node_selector_term(term, f"{_REQUIRED_NODES}[{i}]")
-                for i, term in enumerate(some)
-                if count.allows_node_term(term)
-            ]
-        )
-    if preferred:
-        shape.has_preferred_node_affinity = True
-        some_preferred = [one for one in preferred[: count.limits.node_terms] if count.allows_node_term(one.preference)]
-        shape.preferred_node_terms, shape.preferred_error = parse_preferred_node_terms(some_preferred, _PREFERRED_NODES)
+class WeightedTerm(Struct, frozen=True):
+    """A preferred term; `weight` is positive for affinity and negative for anti-affinity."""
+
+    term: AffinityTerm
+    weight: int
 
 
-def _pod_terms(
-    namespace: str, affinity: wire.PodAffinity | None, path: str, sign: int, count: Count, left: int
-) -> tuple[Terms, tuple[WeightedTerm, ...], int]:
-    """(required terms, preferred terms, how many more may be read). Raises SelectorError."""
-    if affinity is None:
-        return _NO_TERMS, (), left
-    required: list[AffinityTerm] = []
-    for i, term in enumerate((affinity.required or ())[:left]):
-        left -= 1
-        if count.allows_pod_term(term):
-            required.append(parse_affinity_term(term, namespace, f"{path}.{_REQUIRED}[{i}]"))
-    preferred: list[WeightedTerm] = []
-    for i, weighted in enumerate((affinity.preferred or ())[:left]):
-        left -= 1
-        if weighted.weight and count.allows_pod_term(weighted.pod_affinity_term):
-            read = parse_affinity_term(weighted.pod_affinity_term, namespace, f"{path}.{_PREFERRED}[{i}]")
-            preferred.append(WeightedTerm(read, sign * _weight(weighted.weight)))
-    return Terms(required), tuple(preferred), left
+class Terms(Once[AffinityTerm]):
+    """The required terms of a pod."""
+
+    @once
+    def by_key(self) -> Mapping[str, Once[AffinityTerm]]:
+        """Topology key → its terms."""
+        return _by_key(self, Once)
 
 
-def _constraints(written: Sequence[wire.TopologySpreadConstraint], count: Count) -> tuple[SpreadConstraint, ...]:
-    """Raises SelectorError."""
-    most = count.limits.spread_constraints
-    count.allows(len(written), "spread_constraints", "topology spread constraints")
-    return tuple(
-        [
-            parse_spread_constraint(one, f"{_SPREAD}[{i}]")
-            for i, one in enumerate(written[:most])
-            if count.allows_constraint(one)
-        ]
+class WeightedTerms(Once[WeightedTerm]):
+    """The preferred terms of a pod."""
+
+    @once
+    def by_sign(self) -> "tuple[Mapping[str, WeightedTerms], Mapping[str, WeightedTerms]]":
+        """Topology key → its terms: of those that attract, and of those that repel."""
+        attract, repel = [one for one in self if one.weight > 0], [one for one in self if one.weight < 0]
+        return _by_key(attract, WeightedTerms), _by_key(repel, WeightedTerms)
+
+    @once
+    def terms(self) -> Once[AffinityTerm]:
+        """The terms without their weights."""
+        return Once([one.term for one in self])
+
+    @once
+    def weights(self) -> Once[int]:
+        """The weights of `terms`."""
+        return Once([one.weight for one in self])
+
+
+def _by_key(terms: Sequence[Any], make: Callable[[list[Any]], Grouped]) -> dict[str, Grouped]:
+    """Topology key → what is made of its terms, in their order."""
+    found: dict[str, list[Any]] = {}
+    for one in terms:
+        term = one.term if isinstance(one, WeightedTerm) else one
+        found.setdefault(term.topology_key, []).append(one)
+    return {key: make(some) for key, some in found.items()}
+
+
+def parse_affinity_term(term: wire.PodAffinityTerm, namespace: str, path: str) -> AffinityTerm:
+    """Parse one term of a pod in `namespace`.
+
+    Raises SelectorError naming the field path.
+    """
+    own = not term.namespaces and term.namespace_selector is None
+    return AffinityTerm(
+        parse_label_selector(term.label_selector, f"{path}.labelSelector"),
+        frozenset((namespace,)) if own else frozenset(term.namespaces or ()),
+        parse_label_selector(term.namespace_selector, f"{path}.namespaceSelector"),
+        term.topology_key,
     )
 
 
-def parse_preferred_node_terms(
-    terms: Iterable[wire.PreferredSchedulingTerm], path: str
-) -> tuple[tuple[tuple[int, NodeSelectorTerm], ...], str | None]:
-    """(weight, term) pairs and the first error; terms of weight 0 or without content are left out."""
-    found: list[tuple[int, NodeSelectorTerm]] = []
-    error: str | None = None
-    for i, term in enumerate(terms):
-        if term.weight == 0:
-            continue
-        read = parse_node_selector_term(term.preference, f"{path}[{i}].preference")
-        if read.error is not None:
-            error = error or read.error
-        elif read.labels or read.fields:
-            found.append((_weight(term.weight), read))
-    return hashed_once(found), error
+class SpreadConstraint(Struct, frozen=True):
+    """At most `max_skew` more matching pods in a domain than in the emptiest; domains are values of `topology_key`."""
+
+    max_skew: int
+    topology_key: str
+    hard: bool
+    selector: LabelSelector
+    min_domains: int = 1
+    honor_affinity: bool = True
+    honor_taints: bool = False
+    match_label_keys: tuple[str, ...] = ()
+
+    def selector_for(self, labels: Labels) -> LabelSelector:
+        """The selector with the pod's own values of `matchLabelKeys` added."""
+        extra = [Requirement(key, "In", frozenset((labels[key],))) for key in self.match_label_keys if key in labels]
+        if not extra or self.selector.nothing:
+            return self.selector
+        return LabelSelector((*extra, *self.selector.requirements))
+
+    def counts(self, labels: Labels, other: Labels) -> bool:
+        """Return whether a pod with these labels has a pod with the other labels counted."""
+        if any(other.get(key) != labels[key] for key in self.match_label_keys if key in labels):
+            return False
+        return self.selector.matches(other)
 
 
-def _weight(weight: int) -> int:
-    """A preference's weight; the API allows 1 to 100, a dump may hold anything."""
-    return max(-_MAX_WEIGHT, min(weight, _MAX_WEIGHT))
+def parse_spread_constraint(constraint: wire.TopologySpreadConstraint, path: str) -> SpreadConstraint:
+    """Parse one constraint with the API's defaults.
+
+    Raises SelectorError naming the field path.
+    """
+    return SpreadConstraint(
+        max_skew=constraint.max_skew,
+        topology_key=constraint.topology_key,
+        hard=constraint.when_unsatisfiable == "DoNotSchedule",
+        selector=parse_label_selector(constraint.label_selector, f"{path}.labelSelector"),
+        min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+        honor_affinity=constraint.node_affinity_policy != "Ignore",
+        honor_taints=constraint.node_taints_policy == "Honor",
+        match_label_keys=tuple(constraint.match_label_keys or ()),
+    )

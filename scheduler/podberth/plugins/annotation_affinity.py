@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
 from podberth.framework.events import ClusterEvent
-from podberth.framework.plugin import NO_POINTS, SKIPPABLE, Plugin
+from podberth.framework.interface import NO_POINTS, SKIPPABLE, Plugin
 from podberth.framework.status import Reject, Unresolvable
 from podberth.model.annotated import MODES
 from podberth.model.pod import Pod

@@ -2,7 +2,7 @@
 
 from podberth.cache.cluster import Cluster
 from podberth.framework.binding import AssumedPod, BindResult
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import Plugin
 
 
 class DefaultBinder(Plugin):

@@ -11,11 +11,9 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
-from podberth.framework import feature_gates
+from podberth.framework.config import FeatureGates, gate_errors, gate_is_on
 from podberth.framework.events import ClusterEvent
-from podberth.framework.feature_gates import FeatureGates
-from podberth.framework.plugin import NO_POINTS, SKIPPABLE, Plugin
-from podberth.framework.reservation import Reservation
+from podberth.framework.interface import NO_POINTS, SKIPPABLE, Plugin, Reservation
 from podberth.framework.status import Reason, Reject, Unresolvable
 from podberth.model.node import Node
 from podberth.model.pod import Pod
@@ -38,8 +36,8 @@ class GangSchedulingArgs(Struct, rename="camel", frozen=True):
     def check(self, path: str) -> list[str]:
         """Error lines."""
         errors = [] if self.reservation is None else self.reservation.check(f"{path}.reservation")
-        errors += feature_gates.errors(self.feature_gates, path, _COMPOSITE_GROUPS)
-        if feature_gates.is_on(self.feature_gates, _COMPOSITE_GROUPS):
+        errors += gate_errors(self.feature_gates, path, _COMPOSITE_GROUPS)
+        if gate_is_on(self.feature_gates, _COMPOSITE_GROUPS):
             why = "groups of pod groups are not supported: each PodGroup is scheduled by itself"
             errors.append(f'{path}.featureGates: Invalid value: "{_COMPOSITE_GROUPS}": {why}')
         if self.further_orders:

@@ -9,8 +9,7 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.column import Ints, at
 from podberth.cache.kept_results import Recurring
 from podberth.cache.nodes import Images, Nodes
-from podberth.framework.normalize import MAX_SCORE
-from podberth.framework.plugin import NODE, OTHER_NODES, Plugin
+from podberth.framework.interface import MAX_SCORE, NODE, OTHER_NODES, Plugin
 from podberth.model.pod import Pod
 
 _MIN_THRESHOLD = 23 << 20

@@ -13,15 +13,13 @@ from podberth.cache.existing_terms import ExistingTermSums
 from podberth.cache.row_counts import ByTopology, summed
 from podberth.cache.selected_pods import Selected
 from podberth.framework.events import ClusterEvent
-from podberth.framework.normalize import MIN_MAX
-from podberth.framework.plugin import NO_POINTS, NODE, PODS_ELSEWHERE, Plugin
-from podberth.framework.removed_pods import RemovedPods
+from podberth.framework.interface import MIN_MAX, NO_POINTS, NODE, PODS_ELSEWHERE, Plugin, RemovedPods
 from podberth.framework.status import Reject, Rejections, Unresolvable, Unschedulable
-from podberth.model.affinity import AffinityTerm, Terms, WeightedTerms
 from podberth.model.node import Node
 from podberth.model.once import Once
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
+from podberth.model.terms import AffinityTerm, Terms, WeightedTerms
 
 _WITHOUT_FAULTS = ("pre_filter",)
 

@@ -10,8 +10,7 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Column, Ints, at
 from podberth.cache.nodes import Nodes
 from podberth.framework.events import ClusterEvent
-from podberth.framework.normalize import MAXIMUM
-from podberth.framework.plugin import NODE, Plugin
+from podberth.framework.interface import MAXIMUM, NODE, Plugin
 from podberth.framework.status import Narrow, PluginError, Reject, Rejections, Unresolvable
 from podberth.model import wire
 from podberth.model.node import Node
@@ -25,8 +24,7 @@ from podberth.model.selectors import (
     parse_node_selector,
     parse_node_selector_term,
 )
-from podberth.model.shape import PodShape
-from podberth.model.terms import parse_preferred_node_terms
+from podberth.model.shape import PodShape, parse_preferred_node_terms
 
 
 class NodeAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):

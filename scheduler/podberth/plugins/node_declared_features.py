@@ -6,7 +6,7 @@ import numpy as np
 
 from podberth.cache.cluster import Cluster
 from podberth.framework.events import ClusterEvent
-from podberth.framework.plugin import NO_POINTS, NODE, SKIPPABLE, Plugin
+from podberth.framework.interface import NO_POINTS, NODE, SKIPPABLE, Plugin
 from podberth.framework.status import Rejections, Unresolvable
 from podberth.model.node import Node
 from podberth.model.pod import Pod

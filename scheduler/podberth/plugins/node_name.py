@@ -4,7 +4,7 @@ import numpy as np
 
 from podberth.cache.cluster import Cluster
 from podberth.framework.events import ClusterEvent
-from podberth.framework.plugin import NODE, Plugin
+from podberth.framework.interface import NODE, Plugin
 from podberth.framework.status import Narrow, Rejections, Unresolvable
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape

@@ -9,7 +9,7 @@ from podberth.cache.column import Ints
 from podberth.cache.nodes import Nodes, conflicts
 from podberth.framework.decision import Rows
 from podberth.framework.events import ClusterEvent
-from podberth.framework.plugin import NO_POINTS, PODS_HERE, SKIPPABLE, Plugin
+from podberth.framework.interface import NO_POINTS, PODS_HERE, SKIPPABLE, Plugin
 from podberth.framework.status import Rejections, Unschedulable
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape

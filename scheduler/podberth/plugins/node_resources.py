@@ -18,17 +18,14 @@ from podberth.cache.devices import Devices
 from podberth.cache.nodes import CPU, EPHEMERAL, MEMORY, Nodes
 from podberth.framework.decision import Rows
 from podberth.framework.events import ClusterEvent
-from podberth.framework.normalize import MAX_SCORE
-from podberth.framework.placement import Assignment
-from podberth.framework.plugin import NODE, PODS_HERE, OtherObject, Plugin
+from podberth.framework.interface import MAX_SCORE, NODE, PODS_HERE, Assignment, OtherObject, Plugin
 from podberth.framework.status import Reason, Rejections, Unresolvable, Unschedulable
 from podberth.model.devices import IMPLICIT_PREFIX, Device, DeviceClass, DeviceID, ResourceSlice
 from podberth.model.node import Node
 from podberth.model.pod import Pod
-from podberth.model.pod_devices import may_be_devices
 from podberth.model.resources import is_extended, is_scalar
 from podberth.model.selectors import is_qualified_name
-from podberth.model.shape import PodShape
+from podberth.model.shape import PodShape, may_be_devices
 from podberth.plugins.dynamic_resources.pools import reaches
 from podberth.plugins.dynamic_resources.requested import AllocationError
 from podberth.plugins.dynamic_resources.selecting import Programs

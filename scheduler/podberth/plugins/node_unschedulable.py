@@ -4,7 +4,7 @@ from collections.abc import Hashable
 
 from podberth.cache.cluster import Cluster
 from podberth.framework.events import ClusterEvent
-from podberth.framework.plugin import NODE, Plugin
+from podberth.framework.interface import NODE, Plugin
 from podberth.framework.status import Rejections, Unresolvable
 from podberth.model.node import Node
 from podberth.model.pod import Pod

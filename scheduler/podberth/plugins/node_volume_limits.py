@@ -8,7 +8,7 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
 from podberth.cache.volumes import NOT_INSTALLED, of_translated
 from podberth.framework.events import ClusterEvent
-from podberth.framework.plugin import NO_POINTS, PODS_HERE, SKIPPABLE, VOLUMES, OtherObject, Plugin
+from podberth.framework.interface import NO_POINTS, PODS_HERE, SKIPPABLE, VOLUMES, OtherObject, Plugin
 from podberth.framework.status import Reason, Rejections, Unresolvable, Unschedulable
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape

@@ -10,9 +10,7 @@ from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
 from podberth.framework.events import ClusterEvent
-from podberth.framework.normalize import MAX_SCORE
-from podberth.framework.placement import Assignment
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import MAX_SCORE, Assignment, Plugin
 
 
 class AnyArgs(Struct, rename="camel", frozen=True):

@@ -18,20 +18,17 @@ from podberth.cache.column import Bools, Codes, Ints, at
 from podberth.cache.kept_results import Bounded, ChangeLog, KeptResult
 from podberth.cache.nodes import HOSTNAME, Nodes
 from podberth.cache.selected_pods import OnRows
-from podberth.framework import feature_gates
+from podberth.framework.config import FeatureGates, gate_errors, gate_is_on
 from podberth.framework.events import ClusterEvent
-from podberth.framework.feature_gates import FeatureGates
-from podberth.framework.normalize import MAX_SCORE
-from podberth.framework.plugin import NODE, PODS_ELSEWHERE, Plugin
-from podberth.framework.removed_pods import RemovedPods
+from podberth.framework.interface import MAX_SCORE, NODE, PODS_ELSEWHERE, Plugin, RemovedPods
 from podberth.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
 from podberth.model import wire
-from podberth.model.migration import ZONE
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.selectors import NOTHING, LabelSelector, Requirement
 from podberth.model.shape import PodShape
-from podberth.model.spread import SpreadConstraint, parse_spread_constraint
+from podberth.model.terms import SpreadConstraint, parse_spread_constraint
+from podberth.model.volumes import ZONE
 from podberth.plugins.node_affinity import wanted_nodes
 from podberth.plugins.taint_toleration import COMPARING, untolerated_nodes
 
@@ -46,7 +43,7 @@ class PodTopologySpreadArgs(Struct, forbid_unknown_fields=True, rename="camel", 
 
 def errors(args: PodTopologySpreadArgs, path: str) -> list[str]:
     """Errors of the arguments (ValidatePodTopologySpreadArgs)."""
-    errors = feature_gates.errors(args.feature_gates, path, COMPARING)
+    errors = gate_errors(args.feature_gates, path, COMPARING)
     if args.defaulting_type not in ("System", "List"):
         got = args.defaulting_type
         errors.append(f'{path}.defaultingType: Unsupported value: "{got}": supported values: "System", "List"')
@@ -365,7 +362,7 @@ class PodTopologySpread(Plugin):
     unlabelled = Unresolvable("node(s) didn't match pod topology spread constraints (missing required label)")
 
     def __init__(self, args: PodTopologySpreadArgs) -> None:
-        self._spreads = Spreads(comparing=feature_gates.is_on(args.feature_gates, COMPARING))
+        self._spreads = Spreads(comparing=gate_is_on(args.feature_gates, COMPARING))
         self._selected_in: object = None
         self._selected: Bounded[Hashable, tuple[Mapping[str, str], list[SpreadConstraint], int]] = Bounded(_KEPT)
         """The constraints by default, by what they follow from, and how often that had changed in the namespace.

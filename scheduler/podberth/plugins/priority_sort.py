@@ -1,6 +1,6 @@
 """Upstream: plugins/queuesort."""
 
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import Plugin
 from podberth.model.pod import Pod
 
 

@@ -8,7 +8,7 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
 from podberth.cache.nodes import Nodes
 from podberth.framework.events import ClusterEvent
-from podberth.framework.plugin import NODE, Plugin
+from podberth.framework.interface import NODE, Plugin
 from podberth.framework.status import Rejections, Unresolvable
 from podberth.model.node import Node
 from podberth.model.pod import Pod

@@ -1,7 +1,7 @@
 """Upstream: plugins/schedulinggates."""
 
 from podberth.framework.events import ClusterEvent
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import Plugin
 from podberth.framework.status import Reason, Unresolvable
 from podberth.model.pod import Pod
 

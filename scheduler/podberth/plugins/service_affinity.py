@@ -11,7 +11,7 @@ from msgspec import field
 
 from podberth.cache.cluster import Cluster
 from podberth.framework.events import ClusterEvent
-from podberth.framework.plugin import NODE, PODS_ELSEWHERE
+from podberth.framework.interface import NODE, PODS_ELSEWHERE
 from podberth.framework.status import Rejections, Unschedulable
 from podberth.model.node import Node
 from podberth.model.pod import Pod

@@ -9,8 +9,7 @@ from msgspec import Struct
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Ints
 from podberth.framework.events import ClusterEvent
-from podberth.framework.normalize import MAX_SCORE
-from podberth.framework.plugin import PODS_ELSEWHERE, Plugin
+from podberth.framework.interface import MAX_SCORE, PODS_ELSEWHERE, Plugin
 from podberth.model.namespaced import SelectingObject
 from podberth.model.pod import Pod
 from podberth.model.selectors import is_qualified_name

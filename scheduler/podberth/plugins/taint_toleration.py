@@ -8,11 +8,9 @@ from msgspec import Struct
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Ints, at
 from podberth.cache.nodes import Nodes
-from podberth.framework import feature_gates
+from podberth.framework.config import FeatureGates, gate_errors, gate_is_on
 from podberth.framework.events import ClusterEvent
-from podberth.framework.feature_gates import FeatureGates
-from podberth.framework.normalize import MAXIMUM_REVERSED
-from podberth.framework.plugin import NODE, Plugin
+from podberth.framework.interface import MAXIMUM_REVERSED, NODE, Plugin
 from podberth.framework.status import Rejections, Unresolvable
 from podberth.model.node import Node
 from podberth.model.pod import Pod
@@ -44,12 +42,12 @@ class TaintToleration(Plugin):
     tainted = Unresolvable("node(s) had untolerated taint(s)")
 
     def __init__(self, args: TaintTolerationArgs) -> None:
-        self.comparing = feature_gates.is_on(args.feature_gates, COMPARING)
+        self.comparing = gate_is_on(args.feature_gates, COMPARING)
 
     @staticmethod
     def check(args: TaintTolerationArgs, path: str) -> list[str]:
         """Errors of the arguments."""
-        return feature_gates.errors(args.feature_gates, path, COMPARING)
+        return gate_errors(args.feature_gates, path, COMPARING)
 
     def signature(self, shape: PodShape) -> Hashable:
         return shape.tolerations

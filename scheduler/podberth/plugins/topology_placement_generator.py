@@ -14,8 +14,7 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.column import ABSENT
 from podberth.cache.nodes import Nodes
 from podberth.framework.events import ClusterEvent
-from podberth.framework.placement import Placement, Running
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import Placement, Plugin, Running
 from podberth.framework.status import PluginError, shown
 from podberth.model.pod_group import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY, PodGroup
 from podberth.plugins.service_anti_affinity import label_errors

@@ -6,7 +6,7 @@ import numpy as np
 
 from podberth.cache.cluster import Cluster
 from podberth.framework.events import ClusterEvent
-from podberth.framework.plugin import NO_POINTS, PODS_ELSEWHERE, PODS_HERE, SKIPPABLE, VOLUMES, OtherObject, Plugin
+from podberth.framework.interface import NO_POINTS, PODS_ELSEWHERE, PODS_HERE, SKIPPABLE, VOLUMES, OtherObject, Plugin
 from podberth.framework.status import Reject, Rejections, Unresolvable, Unschedulable
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape

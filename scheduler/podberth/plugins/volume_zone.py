@@ -8,9 +8,8 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.column import ABSENT, Bools
 from podberth.cache.nodes import Nodes
 from podberth.framework.events import ClusterEvent
-from podberth.framework.plugin import NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject, Plugin
+from podberth.framework.interface import NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject, Plugin
 from podberth.framework.status import Reject, Rejections, Unresolvable
-from podberth.model.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
 from podberth.model.storage import (
@@ -19,7 +18,7 @@ from podberth.model.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from podberth.model.volumes import NO_VOLUMES
+from podberth.model.volumes import BETA_REGION, BETA_ZONE, NO_VOLUMES, REGION, ZONE, ZONE_DELIMITER
 
 _LABELS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 TODAY = {BETA_ZONE: ZONE, BETA_REGION: REGION}

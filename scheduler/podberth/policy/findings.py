@@ -18,6 +18,7 @@ Kind = Literal[
     "stamp-written",
     "reserved-key",
     "over-bound",
+    "not-native",
     "undecided",
 ]
 

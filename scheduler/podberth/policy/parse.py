@@ -66,12 +66,14 @@ def parse(
     name: str = "",
     *,
     criteria: dict[Requirement, Requirement] | None = None,
+    new: bool = False,
 ) -> Policy:
     """The policy that a MetadataPolicy object holds; `name` stands in where metadata has none.
 
-    `criteria`: those of policies that were read before and are kept: equal ones are kept once. Raises PolicyError.
+    `criteria`: those of policies that were read before and are kept: equal ones are kept once. `new`: whether it has to
+    be what the API takes today; a rule without a predicate may be stored, and matches everything. Raises PolicyError.
     """
-    reader = _Reader(allowed_prefixes, {} if criteria is None else criteria)
+    reader = _Reader(allowed_prefixes, {} if criteria is None else criteria, new)
     policy = reader.policy(document, name)
     if reader.problems:
         raise PolicyError(reader.problems)
@@ -81,7 +83,8 @@ def parse(
 class _Reader:
     """Walks a document and collects what is wrong with it; values that come back after a problem are never used."""
 
-    def __init__(self, allowed_prefixes: tuple[str, ...], criteria: dict[Requirement, Requirement]) -> None:
+    def __init__(self, allowed_prefixes: tuple[str, ...], criteria: dict[Requirement, Requirement], new: bool) -> None:
+        self._new = new
         self.problems: list[str] = []
         self._allowed = allowed_prefixes
         self._criteria = criteria
@@ -116,6 +119,8 @@ class _Reader:
         name = self._text(found.get("name") or "", f"{path}.name", MAX_RULE_NAME)
         if name and not (keys.is_subdomain(name) and "." not in name):
             self._invalid(f"{path}.name", name, "want lower-case letters, digits and dashes (a DNS label)")
+        if self._new and found.get("policyPredicate") is None:
+            self._required(f"{path}.policyPredicate")
         predicate = self._predicate(found.get("policyPredicate"), f"{path}.policyPredicate")
         if found.get("policyAction") is None:
             self._required(f"{path}.policyAction")

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from podberth.policy import bounds
 from podberth.policy.findings import Finding, Report
+from podberth.policy.native.budget import fit
 from podberth.policy.powers import Reserved
 from podberth.policy.spec import Policies, Policy, Rule
 from podberth.policy.words import cut
@@ -29,7 +30,8 @@ def report(policies: Policies, ask: Callable[[Policies], Report], reserved: Rese
 
 
 def over(policies: Policies) -> list[Finding]:
-    """A finding for each policy of one namespace that is left out, as together they cost too much.
+    """A finding for each policy of one namespace that is left out, as together they cost too much: by everybody, or by
+    the API server where it enforces policies by itself.
 
     Files do not tell how old policies are: names decide.
     """
@@ -37,7 +39,15 @@ def over(policies: Policies) -> list[Finding]:
     ordered = sorted((bounds.Place(price.kind, "", name), price.units) for name, price in prices.items())
     applied = set(bounds.bound(ordered).applied)
     left = [place.name for place, _ in ordered if place not in applied]
-    return [Finding("over-bound", (name,), (), bounds.left_out(prices[name].units)) for name in left[:MOST]]
+    found = [Finding("over-bound", (name,), (), bounds.left_out(prices[name].units)) for name in left[:MOST]]
+    fitted = fit(policies)
+    beyond = [name for name in fitted.left if name not in left]
+    if beyond:
+        more = f", and so are {len(beyond) - 1} others" if len(beyond) > 1 else ""
+        closed = "; as one that rejects does not fit, nothing is let into the namespace" if fitted.closed else ""
+        told = f"MetadataPolicy {cut(beyond[0], 80)} is left out where the API server enforces policies by itself{more}"
+        found.append(Finding("not-native", tuple(beyond), (), f"{told}: {fitted.left[beyond[0]]}{closed}"))
+    return found
 
 
 def _without(policies: Policies, reserved: Reserved) -> tuple[Policies, list[Finding]]:

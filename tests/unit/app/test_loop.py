@@ -12,7 +12,7 @@ from podberth.app.scheduler import LET_GO_BESIDE, LOOP_TURNS, Scheduler
 from podberth.app.watch import Freshness
 from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Failed, Instruction
-from podberth.engine.queue.queued import Place
+from podberth.engine.queue.queued import Place, QueuedPod
 from podberth.engine.queue.scheduling_queue import AT_ONCE
 from podberth.engine.stimuli import Bound, Cycle, Follows, Put, Stimulus
 from podberth.framework.config import decode
@@ -123,7 +123,7 @@ async def test_backoffs_end_while_there_is_no_end_of_work() -> None:
     decoder, engine = Decoder(), scheduler.engine
     engine.handle(Put(decoder.pod(wire.encode(pod("web")))), 0.0)
     queued = engine.queue.pop(0.0)
-    assert queued is not None
+    assert isinstance(queued, QueuedPod)
     engine.queue.requeue(queued, 0.0)
     for name in ("more", "and more"):
         engine.handle(Put(decoder.pod(wire.encode(pod(name)))), 0.0)
@@ -142,7 +142,7 @@ async def test_a_replica_that_stands_by_keeps_its_queue_current() -> None:
         waiting = decoder.pod(wire.encode(pod(f"p{i}", labels={"app": "web"})))
         engine.handle(Put(waiting), 0.0)
         queued = engine.queue.pop(0.0)
-        assert queued is not None
+        assert isinstance(queued, QueuedPod)
         engine.queue.add_unschedulable(queued, frozenset(("NodeResourcesFit",)), 0.0)
     scheduler.receive(Put(decoder.node(wire.encode(node("n")))))
     while scheduler.work(cycles=False):

@@ -19,7 +19,7 @@ from podberth.engine.stimuli import BindFailed, Bound, Cycle, ExtendersAnswered,
 from podberth.framework.binding import AssumedPod, Hold
 from podberth.framework.config import Extender, PluginRef, Plugins, PluginSet, default_configuration
 from podberth.framework.extenders import NodesAnswer
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import Plugin
 from podberth.framework.profiles import build
 from podberth.framework.status import Reject, Unschedulable
 from podberth.model import wire

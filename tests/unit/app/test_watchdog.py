@@ -7,9 +7,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from podberth.app.watchdog import Watchdog
-from podberth.framework.foreign import Foreign
+from podberth.framework.declaration import Foreign
 from podberth.framework.guard import Guard
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import Plugin
 from podberth.framework.status import PluginError
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podberth.cache.nodes import HostPorts
-from podberth.model.containers import ANY_IP
+from podberth.model.shape import ANY_IP
 
 ROWS = 4
 a_port = st.tuples(

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from podberth.cache import label_index
 from podberth.cache.label_index import LabelIndex, SelectorIndex, Services, TermIndex
-from podberth.model.affinity import AffinityTerm
 from podberth.model.conditions import Condition, Kind, conditions_of
 from podberth.model.namespaced import SelectingObject
 from podberth.model.selectors import NOTHING, LabelSelector, Requirement
+from podberth.model.terms import AffinityTerm
 
 if TYPE_CHECKING:
     Integers = array[int]

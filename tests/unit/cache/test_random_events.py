@@ -14,10 +14,10 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.rebuild import rebuilt
 from podberth.cache.validate import validate
 from podberth.model import wire
-from podberth.model.affinity import AffinityTerm, WeightedTerm, WeightedTerms
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
 from podberth.model.selectors import LabelSelector
+from podberth.model.terms import AffinityTerm, WeightedTerm, WeightedTerms
 from tests.builders import label, namespace, node, pod, term
 
 NODES = st.sampled_from([f"n{i}" for i in range(5)])

@@ -21,7 +21,7 @@ from podberth.app.scheduler import Scheduler
 from podberth.engine.story import Entry
 from podberth.framework.binding import BindResult, Hold
 from podberth.framework.config import decode
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import Plugin
 from podberth.framework.profiles import build
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection

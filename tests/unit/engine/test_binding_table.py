@@ -35,7 +35,7 @@ from podberth.engine.stimuli import (
 )
 from podberth.framework.binding import AssumedPod, BindResult, Call, Hold, Patch, Wait
 from podberth.framework.guard import Guard
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import Plugin
 from podberth.framework.status import Reject, Unschedulable
 from podberth.model.pod_group import NATIVE
 from tests.builders import configuration, profile

@@ -9,7 +9,7 @@ from podberth.engine.instructions import Bind, Failed
 from podberth.engine.queue.fair_share import FREE, PAID_OFF, SHARE, FairShare
 from podberth.engine.queue.queued import Place
 from podberth.framework.config import decode
-from podberth.framework.plugin import OWN_STATE, Plugin
+from podberth.framework.interface import OWN_STATE, Plugin
 from podberth.framework.profiles import build
 from tests.builders import configuration, profile
 from tests.messages import without_place

@@ -15,7 +15,7 @@ from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import Follows
 from podberth.framework.binding import AssumedPod
 from podberth.framework.config import ConfigError
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import Plugin
 from podberth.framework.status import Reject, Unschedulable
 from podberth.model.pod_group import NATIVE
 from tests.builders import Object, configuration, profile

@@ -11,8 +11,7 @@ from podberth.engine.pod_groups import cycle, placements
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.schedule_one import SchedulingCycle
 from podberth.engine.stimuli import Follows, Gone
-from podberth.framework.placement import Placement
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import Placement, Plugin
 from podberth.model.pod_group import NATIVE
 from tests.builders import Object
 from tests.messages import without_place

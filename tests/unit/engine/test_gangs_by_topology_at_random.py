@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from podberth.engine.stimuli import Tick
-from podberth.framework.plugin import NODE, Plugin
+from podberth.framework.interface import NODE, Plugin
 from tests.builders import Object
 
 from .conftest import CONFIG, pod

@@ -7,8 +7,7 @@ import pytest
 from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Instruction
 from podberth.engine.queue.fair_share import PAID_OFF, SHARE
-from podberth.engine.queue.groups import Entry
-from podberth.engine.queue.queued import Place
+from podberth.engine.queue.queued import Place, QueuedGroup
 from podberth.engine.stimuli import Follows
 from podberth.model.pod_group import NATIVE, GroupKey
 from tests.builders import Object
@@ -25,7 +24,7 @@ def bound(said: list[Instruction]) -> set[str]:
     return {one.pod.name for one in said if isinstance(one, Bind)}
 
 
-def entry(gangs: Harness) -> Entry:
+def entry(gangs: Harness) -> QueuedGroup:
     found = gangs.engine.queue.groups.entry(GroupKey("default", "train"))
     assert found is not None
     return found

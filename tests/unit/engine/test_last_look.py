@@ -10,7 +10,7 @@ from podberth.engine.instructions import Bind, Failed, Instruction, PatchConditi
 from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import BindFailed, BindWithdrawn, Unwritten
 from podberth.framework.binding import Hold
-from podberth.framework.plugin import PODS_HERE
+from podberth.framework.interface import PODS_HERE
 from podberth.framework.status import Rejections
 from tests.builders import configuration, profile
 from tests.unit.work import lines

@@ -12,11 +12,10 @@ from podberth.cache.validate import validate
 from podberth.engine.instructions import AskExtenders, Bind, Failed
 from podberth.engine.no_fits import NoFit
 from podberth.engine.queue import scheduling_queue as pending_work_module
-from podberth.framework.attempt_record import AttemptRecord
 from podberth.framework.config import decode
-from podberth.framework.decision import Decision, fit_error
+from podberth.framework.decision import AttemptRecord, Decision, fit_error
 from podberth.framework.profiles import build
-from podberth.framework.sampling import Rotation
+from podberth.framework.runtime import Rotation
 from podberth.framework.verify import differences
 from podberth.model import wire
 from podberth.plugins.default_preemption.victims import Ranking

@@ -9,7 +9,7 @@ from podberth.engine.instructions import Bind, CancelCall, Failed, Preempt, RunC
 from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import Broke, CallEnded, CallFailed
 from podberth.framework.binding import AssumedPod, BindResult, Hold
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import Plugin
 from podberth.framework.status import Reject, Unschedulable
 
 from .conftest import Harness, node, pod

@@ -21,7 +21,7 @@ from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import Bound, CallEnded, CallFailed
 from podberth.framework.binding import AssumedPod, BindResult
 from podberth.framework.events import ClusterEvent
-from podberth.framework.plugin import ANYTHING, NODE, Plugin
+from podberth.framework.interface import ANYTHING, NODE, Plugin
 from podberth.framework.status import Reject, Unschedulable
 from tests.builders import configuration, profile
 from tests.messages import without_place

@@ -13,7 +13,7 @@ from podberth.engine.stimuli import Broke, Cycle, PreBindWriteFailed, VictimStay
 from podberth.engine.story import LONGEST_TEXT, Told
 from podberth.framework.binding import AssumedPod, BindResult
 from podberth.framework.config import decode
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import Plugin
 from podberth.framework.profiles import build
 from podberth.framework.status import Reject, Unschedulable
 from tests.builders import configuration, profile

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Failed, Instruction, Misbehaved, Preempt, Verified
 from podberth.engine.stimuli import Bound
-from podberth.framework.plugin import NODE, OWN_STATE, PODS_HERE, Plugin
+from podberth.framework.interface import NODE, OWN_STATE, PODS_HERE, Plugin
 from podberth.framework.status import Unschedulable
 from podberth.framework.verify import COLUMNS, Difference
 from tests.builders import configuration, label, namespace, node, pod, profile

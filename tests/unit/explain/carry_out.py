@@ -8,8 +8,8 @@ import msgspec
 from podberth.explain import changes
 from podberth.explain.changes import Change
 from podberth.model import wire
-from podberth.model.affinity import parse_affinity_term
 from podberth.model.selectors import parse_node_selector_term
+from podberth.model.terms import parse_affinity_term
 from tests.builders import REQUIRED
 from tests.storage import SELECTED, claim, storage_class
 

@@ -6,8 +6,7 @@ import msgspec
 
 from podberth.explain.explain import explain
 from podberth.framework.config import decode, default_configuration
-from podberth.framework.plugin import ANYTHING, Plugin, PostFilterResult
-from podberth.framework.profile import Profile
+from podberth.framework.interface import ANYTHING, Plugin, PostFilterResult, Profile
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
 from podberth.framework.status import Unschedulable

@@ -5,12 +5,19 @@ from typing import Any
 import pytest
 
 from podberth.cache.cluster import Cluster
-from podberth.framework.binding import AssumedPod, BindResult, Patch, Wait
-from podberth.framework.binding_plugins import BindingPlugins, Refusal, by_point
+from podberth.framework.binding import (
+    AssumedPod,
+    BindingPlugins,
+    BindResult,
+    Patch,
+    Refusal,
+    Wait,
+    WaitingPods,
+    by_point,
+)
 from podberth.framework.guard import Guard
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import Plugin
 from podberth.framework.status import PluginError, Reject, Unschedulable
-from podberth.framework.waiting_pods import WaitingPods
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from podberth.framework.config import ConfigError, ProfileConfig, decode, default_configuration
-from podberth.framework.durations import seconds
+from podberth.framework.config import ConfigError, ProfileConfig, decode, default_configuration, parse_duration
 from podberth.framework.profiles import build
 from podberth.plugins.registry import IN_TREE
 from podberth.plugins.topology_placement_generator import TopologyPlacementGenerator
@@ -149,7 +148,7 @@ def test_null_is_absent() -> None:
 )  # fmt: skip
 def test_durations(text: str, length: float | None) -> None:
     """As time.ParseDuration reads them."""
-    found = seconds(text)
+    found = parse_duration(text)
     assert found == length if length is None else found == pytest.approx(length)
 
 

@@ -7,8 +7,7 @@ import pytest
 from podberth.framework.declaration import declaration_of, problems_of
 from podberth.framework.events import ClusterEvent
 from podberth.framework.explaining import Explainer
-from podberth.framework.normalize import MAXIMUM
-from podberth.framework.plugin import ANYTHING, NODE, PODS_ELSEWHERE, PODS_HERE, VOLUMES, Plugin
+from podberth.framework.interface import ANYTHING, MAXIMUM, NODE, PODS_ELSEWHERE, PODS_HERE, VOLUMES, Plugin
 from podberth.plugins.registry import IN_TREE
 
 
@@ -163,7 +162,7 @@ def test_slips(id: str, members: dict[str, Any], says: str) -> None:
 def test_what_is_no_plugin() -> None:
     """Whatever a package offers."""
     assert problems_of(7, "Own") == ["want a class, got 7"]
-    assert problems_of(dict, "dict") == ["it does not derive from podberth.framework.plugin.Plugin"]
+    assert problems_of(dict, "dict") == ["it does not derive from podberth.kit.Plugin"]
 
 
 @pytest.mark.parametrize("name", IN_TREE)

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from podberth.framework.config import ConfigError, decode
-from podberth.framework.effective import effective
-from podberth.framework.plugin import POINTS
-from podberth.framework.profiles import build
+from podberth.framework.interface import POINTS
+from podberth.framework.profiles import build, effective
 from podberth.plugins.registry import IN_TREE
 from tests.builders import Object, configuration, profile
 

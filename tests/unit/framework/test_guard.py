@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from podberth.framework.foreign import Foreign
+from podberth.framework.declaration import Foreign
 from podberth.framework.guard import Guard
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import Plugin
 from podberth.framework.status import PluginError
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from podberth.framework.config import ConfigError, decode
-from podberth.framework.profile import Profile
+from podberth.framework.interface import Profile
 from podberth.framework.profiles import build
 from podberth.plugins.registry import IN_TREE
 from tests.builders import Object, configuration, node_selector, profile

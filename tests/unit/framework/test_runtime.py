@@ -7,8 +7,7 @@ import pytest
 
 from podberth.cache.cluster import Cluster
 from podberth.framework.decision import fit_error
-from podberth.framework.plugin import ANYTHING, Plugin
-from podberth.framework.profile import Profile
+from podberth.framework.interface import ANYTHING, Plugin, Profile
 from podberth.framework.runtime import Framework
 from podberth.framework.status import Narrow, PluginError, Reject, Unresolvable, Unschedulable
 from tests.builders import node, pod

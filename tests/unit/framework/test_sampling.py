@@ -8,8 +8,7 @@ import pytest
 from podberth.cache.cluster import Cluster
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
-from podberth.framework.runtime import Framework
-from podberth.framework.sampling import Rotation, nodes_to_find, sample
+from podberth.framework.runtime import Framework, Rotation, nodes_to_find, sample
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.plugins.registry import IN_TREE

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from podberth.model import wire
-from podberth.model.affinity import AffinityTerm, parse_affinity_term
+from podberth.model.terms import AffinityTerm, parse_affinity_term
 from tests.builders import term
 
 

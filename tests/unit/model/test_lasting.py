@@ -3,7 +3,7 @@
 import pytest
 
 from podberth.model.kinds import Decoder
-from podberth.model.lasting import Lasting, duration, expected_text, lasting, since_epoch
+from podberth.model.pod import Lasting, duration, expected_text, lasting, since_epoch
 from podberth.model.wire import encode
 
 

@@ -7,12 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podberth.model import pod as pods
-from podberth.model import shape_parse as shapes
-from podberth.model.containers import FIELDS as OF_SPEC
-from podberth.model.containers import read_spec
+from podberth.model import shape as shapes
 from podberth.model.kinds import Decoder
-from podberth.model.shape import PodShape
-from podberth.model.terms import FIELDS as OF_TERMS
+from podberth.model.shape import OF_SPEC, OF_TERMS, PodShape, read_spec
 from podberth.model.wire import encode
 from tests.builders import pod
 

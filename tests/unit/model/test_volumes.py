@@ -7,9 +7,8 @@ import pytest
 
 from podberth.model import wire
 from podberth.model.kinds import Decoder
-from podberth.model.migration import Translated, aws_volume, azure_disk, csi_affinity, gce_disk
 from podberth.model.storage import PersistentVolume
-from podberth.model.volumes import NO_VOLUMES
+from podberth.model.volumes import NO_VOLUMES, Translated, aws_volume, azure_disk, csi_affinity, gce_disk
 from tests.builders import Object, label, node_selector, pod
 from tests.storage import using, volume
 

@@ -11,7 +11,7 @@ from podberth.model import wire
 from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
 from podberth.model.kinds import Decoder
 from podberth.model.node import Node
-from podberth.model.notation import parse_quantity
+from podberth.model.quantity import parse_quantity
 from podberth.plugins.dynamic_resources.allocation import allocation_of, written
 from podberth.plugins.dynamic_resources.pools import pools_of
 from podberth.plugins.dynamic_resources.requested import AllocationError, wanted

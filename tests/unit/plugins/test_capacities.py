@@ -3,7 +3,7 @@
 import pytest
 
 from podberth.model.devices import Capacity, CapacityRange
-from podberth.model.notation import Quantity, parse_quantity
+from podberth.model.quantity import Quantity, parse_quantity
 from podberth.plugins.dynamic_resources.requested import CapacityError, taken
 
 MOST = "9223372036854775807"

@@ -11,7 +11,7 @@ from podberth.cache.cluster import Cluster
 from podberth.framework.config import decode
 from podberth.framework.decision import fit_error
 from podberth.framework.declaration import KNOWN
-from podberth.framework.plugin import POINTS
+from podberth.framework.interface import POINTS
 from podberth.framework.profiles import build
 from podberth.kit.testing import node, pod, prove
 from podberth.model import wire

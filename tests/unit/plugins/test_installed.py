@@ -56,7 +56,7 @@ def enabled(name: str) -> Any:
 
 FINE = """
 from podberth.framework.events import ClusterEvent
-from podberth.framework.plugin import *
+from podberth.framework.interface import *
 class Own(Plugin):
     name = 'Own'
     depends_on = NODE
@@ -73,7 +73,7 @@ WHERE = 'profiles[0].plugins.multiPoint.enabled[0].name: Invalid value: "Own": o
         ("no such class", "", 'can\'t be loaded: it uses "Own", which the module "offered" does not have'),
         ("not a class", "Own = 7", "is no plugin: want a class, got 7"),
         ("another name", FINE.replace("'Own'", "'Owen'"), 'its attribute name is "Owen", should be "Own"'),
-        ("no base", "class Own:\n    name = 'Own'\n", "it does not derive from podberth.framework.plugin.Plugin"),
+        ("no base", "class Own:\n    name = 'Own'\n", "it does not derive from podberth.kit.Plugin"),
         (
             "coroutine",
             FINE.replace("def filter", "async def filter"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from podberth.cache.cluster import Cluster
 from podberth.framework.filters import FilterPlugins
-from podberth.framework.removed_pods import RemovedPods
+from podberth.framework.interface import RemovedPods
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
 from tests.builders import REQUIRED, node, pod

@@ -4,7 +4,7 @@ import pytest
 
 from podberth.explain.objects.world import World
 from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
-from podberth.model.notation import parse_quantity
+from podberth.model.quantity import parse_quantity
 from podberth.plugins.dynamic_resources.reserved import ReservedClaim, is_other
 from tests.devices import claim, request
 

@@ -12,14 +12,13 @@ from podberth.policy.analyse import analyse
 from podberth.policy.evaluate import Operation, evaluate
 from podberth.policy.impact import SAMPLES, impact
 from podberth.policy.merge import Conflict, Skipped
+from podberth.policy.native.budget import LARGEST, fit
 from podberth.policy.native.compile import label_of
 from podberth.policy.native.expressions import text
 from podberth.policy.native.likeness import same
 from podberth.policy.native.mutation import patch
-from podberth.policy.native.partition import LARGEST, partition
 from podberth.policy.options import selector
 from podberth.policy.owners import read
-from podberth.policy.powers import Reserved
 from podberth.policy.spec import Rule
 from podberth.policy.verdict import Effect, Verdict
 from podberth.policy.words import cut
@@ -206,8 +205,7 @@ def spelled(more: int) -> Object:
 
 @pytest.mark.parametrize(("more", "stays"), [(0, []), (1, ["p"])])
 def test_policies_that_just_fit_into_one_object(more: int, stays: list[str]) -> None:
-    split = partition(policies(spelled(LARGEST - 130_000 + more)), Reserved())
-    assert [one.policy for one in split.webhook] == stays
+    assert list(fit(policies(spelled(LARGEST - 130_000 + more))).left) == stays
 
 
 def test_a_chain_that_does_not_end_soon_is_told_so() -> None:

@@ -10,10 +10,10 @@ import yaml
 
 from podberth.model.selectors import Requirement
 from podberth.policy import keys
+from podberth.policy.native.budget import MOST_UNITS, fit
 from podberth.policy.native.compile import compile_namespace, label_of, name_of
 from podberth.policy.native.expressions import LONGEST, chunks, every, meets, text
 from podberth.policy.native.mutation import patch
-from podberth.policy.native.partition import MOST_UNITS, partition
 from podberth.policy.native.requests import of_what_comes
 from podberth.policy.patch import pointer
 from podberth.policy.powers import Reserved
@@ -27,9 +27,9 @@ NOTE = policy("note", rule(has(app="web"), set_annotations={"note": "web"}))
 TEAM = policy("team", rule(set_labels={"team": "a"}))
 
 
-def stays(*documents: dict[str, Any], elsewhere: dict[str, str] | None = None) -> dict[str, str]:
-    """Return which policies need the webhook, with the reasons."""
-    return {one.policy: one.reason for one in partition(policies(*documents), Reserved(), elsewhere).webhook}
+def left(*documents: dict[str, Any]) -> dict[str, str]:
+    """Return which policies do not fit, with the reasons."""
+    return dict(fit(policies(*documents)).left)
 
 
 def variables(kind: str, *documents: dict[str, Any]) -> dict[str, str]:
@@ -104,31 +104,9 @@ def test_conditions_that_are_too_long_are_not_asked_twice() -> None:
     assert "x" * 100 not in of_what_comes([longest + "x"])[0]["expression"]
 
 
-def test_what_shares_a_key_goes_along() -> None:
-    team = {"team": "refused"}
-    by_team = policy("by-team", rule(has(team="a"), set_annotations={"a": "1"}))
-    by_a = policy("by-a", rule(annotations=needs("a", "Exists"), set_annotations={"b": "1"}))
-    by_b = policy("by-b", rule(annotations=needs("b", "Exists"), set_annotations={"c": "1"}))
-    assert list(stays(NOTE, TEAM, by_team, by_a, by_b, elsewhere=team)) == ["by-a", "by-b", "by-team", "team"]
-    assert (
-        stays(NOTE, TEAM, by_team, elsewhere=team)["by-team"]
-        == "it shares label team with policy team, which needs the webhook"
-    )
-
-
-def test_all_that_reject_go_along() -> None:
-    both = policy("both", rule(set_labels={"team": "a"}), rule(has(app="x"), reject=True))
-    refuse = policy("refuse", rule(has(app="y"), reject=True))
-    gone = {"both": "refused"}
-    assert stays(both, refuse, NOTE, elsewhere=gone)["refuse"] == (
-        "it rejects, as policy both does, which needs the webhook: a refusal names all reasons"
-    )
-    assert "note" not in stays(both, refuse, NOTE, elsewhere=gone)
-
-
 def test_too_long() -> None:
     long = policy("long", rule(annotations=needs("note", "In", *(f"{i}" * 8000 for i in range(8)))))
-    assert "too long" in stays(long)["long"]
+    assert "too long" in left(long)["long"]
     assert all(len(one) < LONGEST for one in variables("MutatingAdmissionPolicy", NOTE).values())
 
 
@@ -274,12 +252,12 @@ def test_the_command_prints_what_kubectl_takes(shell: Shell) -> None:
     assert json.loads(listed)["items"] == list(yaml.safe_load_all(out))
 
 
-def test_the_command_names_what_stays(shell: Shell) -> None:
+def test_the_command_names_what_left(shell: Shell) -> None:
     long = rule(annotations=needs("note", "In", *(f"{i}" * 8000 for i in range(8))))
     shell.file("a.yaml", policy("long", long, namespace="shop"))
     code, out, err = shell.run("compile", "-f", "a.yaml")
     assert code == 1
-    assert err.startswith("berth: MetadataPolicy shop/long needs the webhook: rules[0] is too long ")
+    assert err.startswith("berth: MetadataPolicy shop/long is left out: rules[0] is too long ")
     assert "rule0" not in out
 
 
@@ -314,59 +292,35 @@ def test_nobody_else_may_write_the_verdict() -> None:
     assert 'JSONPatch{op: "remove"' in mutating["spec"]["mutations"][0]["jsonPatch"]["expression"]
 
 
-def test_what_costs_too_much_is_the_webhooks() -> None:
-    """The API server evaluates policies with CPU time that all share: beyond a bound they are left to the webhook."""
+def test_what_costs_too_much_is_left_out() -> None:
+    """The API server evaluates policies with CPU time that all share: the reason says what there is and what fits."""
     many = [rule(has(**{f"k{i}": "v" for i in range(16)}), set_annotations={f"a{n}": "1"}) for n in range(20)]
     first, second = policy("first", *many), policy("second", *many, rule(set_annotations={"z": "1"}))
-    assert stays(first) == {}
-    assert "too much work for the API server" in stays(NOTE, first, second)["second"]
+    assert left(first) == {}
+    assert "too much work for the API server" in left(NOTE, first, second)["second"]
+
+
+def test_what_is_refused_is_left_out_and_closes_nothing() -> None:
+    refuse = policy("refuse", rule(has(app="y"), reject=True))
+    fitted = fit(policies(NOTE, refuse), {"refuse": "no"})
+    assert (fitted.left, fitted.closed, len(fitted.native.policies)) == ({"refuse": "no"}, False, 1)
 
 
 def test_what_just_fits_is_native() -> None:
     """A policy costs 16, a rule and each write one, and the texts of a small one a unit together."""
     some = [policy(f"p{i}", rule(set_annotations={f"k{i}": "v"})) for i in range(25)]
-    left = MOST_UNITS - 25 * (16 + 1 + 1 + 1)
-    writes = {f"w{i}": "v" for i in range(left - 16 - 1 - 1)}
-    assert stays(*some, policy("z", rule(set_annotations=writes))) == {}
-    more = stays(*some, policy("z", rule(set_annotations=writes | {"one": "more"})))
+    room = MOST_UNITS - 25 * (16 + 1 + 1 + 1)
+    writes = {f"w{i}": "v" for i in range(room - 16 - 1 - 1)}
+    assert left(*some, policy("z", rule(set_annotations=writes))) == {}
+    more = left(*some, policy("z", rule(set_annotations=writes | {"one": "more"})))
     assert "too much work for the API server" in more["z"]
 
 
 def test_texts_count_as_they_are_spelled() -> None:
     """A character that can't be printed takes six bytes of an expression."""
     odd = policy("odd", rule(set_annotations={"note": "\x01" * 8000}))
-    assert stays(odd) == {"odd": "rules[0] is too long for an expression of the API server"}
-    assert stays(policy("plain", rule(set_annotations={"note": "x" * 8000}))) == {}
-
-
-def test_what_the_api_server_refuses_takes_along_what_shares_with_it() -> None:
-    reads = policy("reads", rule(annotations=needs("note", "Exists"), set_annotations={"b": "1"}))
-    split = partition(policies(NOTE, reads), Reserved(), {"note": "refused"})
-    assert {one.policy: one.reason for one in split.webhook} == {
-        "note": "refused",
-        "reads": "it shares annotation note with policy note, which needs the webhook",
-    }
-    other = policy("other", rule(set_annotations={"other": "1"}))
-    assert [one.policy for one in partition(policies(NOTE, other), Reserved(), {"note": "refused"}).webhook] == ["note"]
-
-
-def test_each_key_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A chain of policies that share keys takes as many steps as there are policies, not as many as there are pairs."""
-    calls = 0
-    real = Reserved.why
-
-    def counted(self: Reserved, key: str, power: str) -> str | None:
-        nonlocal calls
-        calls += 1
-        return real(self, key, power)
-
-    monkeypatch.setattr(Reserved, "why", counted)
-    chain = [TEAM, policy("p000", rule(has(team="a"), set_annotations={"a0": "1"}))]
-    for number in range(1, 200):
-        seen = needs(f"a{number - 1}", "Exists")
-        chain.append(policy(f"p{number:03}", rule(annotations=seen, set_annotations={f"a{number}": "1"})))
-    assert len(partition(policies(*chain), Reserved(), {"team": "refused"}).webhook) == len(chain)
-    assert calls <= 4 * len(chain)
+    assert left(odd) == {"odd": "rules[0] is too long for an expression of the API server: 96114 bytes, 90000 at most"}
+    assert left(policy("plain", rule(set_annotations={"note": "x" * 8000}))) == {}
 
 
 def test_nothing_native_is_nothing_at_all() -> None:

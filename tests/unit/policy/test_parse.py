@@ -188,3 +188,14 @@ def test_anything(document: Any) -> None:
         parse(document)
     except PolicyError as error:
         assert error.problems
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_a_predicate_is_required_of_what_is_new(new: bool) -> None:
+    """A misspelt one is dropped by the API server; what was stored without one applies to every object."""
+    document = policy("p", {"policyAction": {"reject": True}})
+    if new:
+        with pytest.raises(PolicyError, match=r"^spec.rules\[0\].policyPredicate: Required value$"):
+            parse(document, new=True)
+    else:
+        assert parse(document).rules[0].predicate.holds({}, {})

@@ -177,7 +177,7 @@ class Watcher:
                 now = self._clock()
             if self.engine.observed.undone:
                 self.engine.observed.undone = False
-                self._back()
+                self._restored()
             await asyncio.sleep(0)
 
     async def _wait(self, seconds: float) -> None:
@@ -208,7 +208,7 @@ class Watcher:
             self._decoder.of_kind(resource.kind),
             lambda changes, _replaced: self._deliver(resource.kind, changes),
             decode_large=self._decoder_beside.of_kind(resource.kind),
-            on_back=self._back,
+            on_restored=self._restored,
         )
 
     def _deliver(self, kind: str, changes: list[Change[Any]]) -> None:
@@ -218,9 +218,9 @@ class Watcher:
             else:
                 self._receive(Put(change.object))
 
-    def _back(self, resource: Resource | None = None) -> None:
+    def _restored(self, resource: Resource | None = None) -> None:
         """The API server's data is that of a backup."""
-        self.freshness.back(resource)
+        self.freshness.restored(resource)
         self._writer.forget_intents()
 
     def _receive(self, stimulus: Stimulus) -> None:

@@ -17,12 +17,12 @@ from podberth.cache.cluster import Cluster
 from podberth.engine.extender_calls import ExtenderCall
 from podberth.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
 from podberth.engine.pod_groups.room import Room, foreign, plain
-from podberth.engine.queue.groups import Ended, Entry
-from podberth.engine.queue.queued import QueuedPod
+from podberth.engine.queue.groups import Ended
+from podberth.engine.queue.queued import QueuedGroup, QueuedPod
 from podberth.framework.binding import Write
 from podberth.framework.decision import Decision, Rows
 from podberth.framework.extenders import NodesAnswer, Question, VictimsAnswer
-from podberth.framework.placement import Placement, Running
+from podberth.framework.interface import Placement, Running
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod, empty_like
@@ -179,7 +179,7 @@ class Search(Struct, eq=False):
 class GroupAttempt(Struct, eq=False):
     """The attempt to schedule a group, as far as it has come."""
 
-    entry: Entry
+    entry: QueuedGroup
     group: PodGroup
     members: dict[str, Member]
     """The pods by UID, in the order in which they are tried."""

@@ -24,12 +24,12 @@ from podberth.engine.pod_groups.reservations import Reservations
 from podberth.engine.pod_groups.validation import disagreement, gap, no_profile
 from podberth.engine.preemption import Nominator, Victims
 from podberth.engine.queue.fair_share import FREE
-from podberth.engine.queue.groups import Ended, Entry
-from podberth.engine.queue.queued import QueuedPod
+from podberth.engine.queue.groups import Ended
+from podberth.engine.queue.queued import QueuedGroup, QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import CallAnswer, SchedulingCycle
 from podberth.framework.decision import NO_NODES, Decision, fit_error
-from podberth.framework.plugin import PostFilterResult
+from podberth.framework.interface import PostFilterResult
 from podberth.framework.status import PluginError, printable
 from podberth.model.pod_group import GroupKey, PodGroup
 
@@ -118,7 +118,7 @@ class GroupCycles:
         member = None if self.attempt is None else self.attempt.members.get(uid)
         return None if member is None else member.queued
 
-    def begin(self, entry: Entry, now: float) -> None:
+    def begin(self, entry: QueuedGroup, now: float) -> None:
         """A group has come up: begin to try it."""
         group = self._cluster.pod_groups.get(entry.key)
         members = {queued.pod.uid: Member(queued) for queued in entry.trying}
@@ -196,7 +196,7 @@ class GroupCycles:
     # -- what is done ------------------------------------------------------------------------------------------------
 
     def _cycle(self, attempt: GroupAttempt, *, once_more: bool) -> Turns[None]:
-        """Try the group, and do what follows from that. `once_more`: as of `Entry`."""
+        """Try the group, and do what follows from that. `once_more`: as of `QueuedGroup`."""
         self._look_at_it_first(attempt, once_more=once_more)
         yield from self._try(attempt)
         yield from self._end(attempt)
@@ -404,7 +404,7 @@ class GroupCycles:
             return None
         place = list(attempt.members).index(uid)
         member = attempt.members.pop(uid)
-        member.queued.entry = None
+        member.queued.group = None
         if attempt.decided:
             attempt.next -= place < attempt.next
             attempt.told -= place < attempt.told
@@ -451,7 +451,7 @@ class GroupCycles:
     def _is_elsewhere(self, queued: QueuedPod) -> bool:
         """Return whether a pod of the group is no part of the attempt any more: it went on, or is back in the queue."""
         uid = queued.pod.uid
-        went_on = queued.entry is None and self._binding.state(uid) is not State.GROUP_DECIDING
+        went_on = queued.group is None and self._binding.state(uid) is not State.GROUP_DECIDING
         return went_on or uid in self._queue
 
 

@@ -132,7 +132,7 @@ class Endings:
             member = attempt.pods[attempt.next]
             attempt.next += 1
             if member.fits:
-                member.queued.entry = None
+                member.queued.group = None
                 member.fits = self._binding.happens(member.queued.pod.uid, Event.GROUP_ON, None, attempt.now)
             if attempt.next % _AT_ONCE == 0:
                 yield

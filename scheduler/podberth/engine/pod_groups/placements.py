@@ -33,9 +33,8 @@ from podberth.engine.queue.groups import Ended
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import SchedulingCycle
 from podberth.framework.decision import Rows
-from podberth.framework.placement import Assignment, Placement
-from podberth.framework.placement_plugins import PlacementPlugins
-from podberth.framework.runtime import Framework
+from podberth.framework.interface import Assignment, Placement
+from podberth.framework.runtime import Framework, PlacementPlugins
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
 

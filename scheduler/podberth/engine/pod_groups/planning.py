@@ -30,10 +30,8 @@ from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.framework.binding import AssumedPod
 from podberth.framework.decision import Decision, Rows
 from podberth.framework.extenders import EXTENDER, NodesAnswer, NodesQuestion, VictimsAnswer
-from podberth.framework.placement import Assignment, Placement
-from podberth.framework.plugin import Plugin, PostFilterResult
-from podberth.framework.runtime import Framework
-from podberth.framework.sampling import Rotation
+from podberth.framework.interface import Assignment, Placement, Plugin, PostFilterResult
+from podberth.framework.runtime import Framework, Rotation
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape

@@ -18,7 +18,7 @@ from podberth.engine.queue.groups import Ended
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import SchedulingCycle
 from podberth.framework.binding import Write
-from podberth.framework.plugin import FailedGroup
+from podberth.framework.interface import FailedGroup
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod

@@ -21,15 +21,15 @@ from podberth.engine.instructions import Outbox, RecordEvent
 from podberth.engine.pod_groups.attempt import GroupAttempt, Turns
 from podberth.engine.pod_groups.planning import Assigned, Planning
 from podberth.engine.pod_groups.room import plain
-from podberth.engine.queue.groups import Ended, Entry
+from podberth.engine.queue.groups import Ended
+from podberth.engine.queue.queued import QueuedGroup
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import SchedulingCycle
 from podberth.framework.events import ClusterEvent
-from podberth.framework.reservation import Reservation
+from podberth.framework.interface import Reservation
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
-from podberth.model.lasting import since_epoch
-from podberth.model.pod import Pod
+from podberth.model.pod import Pod, since_epoch
 from podberth.model.pod_group import GroupKey
 
 _AGAIN = 60.0
@@ -147,8 +147,8 @@ class Draining(Planning[Drained | str]):
         return (pod.lasts is not None or pod.terminating) and not mine
 
     def _end(self, pod: Pod) -> tuple[float, float]:
-        """Return when a pod ends. If nobody knows, the youngest pod comes first: most pods run for a short time, and
-        one that has run for long is likely to go on.
+        """Return a sort key: when a pod ends. If nobody knows, the youngest comes first: most pods run for a short
+        time, and one that has run for long is likely to go on.
         """
         wall = self._cluster.devices.wall
         if pod.terminating:
@@ -325,7 +325,7 @@ class Reservations:
         for profile in [profile for profile, room in self._kept.by_profile.items() if room.group == key]:
             self._end(profile, now, "")
 
-    def look(self, now: float, entry_of: Callable[[GroupKey], Entry | None]) -> None:
+    def look(self, now: float, entry_of: Callable[[GroupKey], QueuedGroup | None]) -> None:
         """Give up what was kept for long enough, or for a group that does not wait any more."""
         for profile, room in list(self._kept.by_profile.items()):
             entry = entry_of(room.group)
@@ -345,7 +345,7 @@ class Reservations:
         """Return when the first room is to be given up."""
         return min((room.expires for room in self._kept.by_profile.values()), default=None)
 
-    def _end(self, profile: str, now: float, note: str, entry: Entry | None = None) -> None:
+    def _end(self, profile: str, now: float, note: str, entry: QueuedGroup | None = None) -> None:
         """Room is not kept any more. Its namespace has none again for as long as it had this."""
         room = self._kept.by_profile[profile]
         self._kept.drop(profile)

@@ -18,8 +18,8 @@ from msgspec import Struct
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Ints
 from podberth.framework.decision import Rows
-from podberth.framework.foreign import Foreign
-from podberth.framework.placement import Placement
+from podberth.framework.declaration import Foreign
+from podberth.framework.interface import Placement
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod

@@ -8,7 +8,7 @@ held up. So a thousand costly pods of a tenant delay that tenant's pods, and no 
 
 from collections import OrderedDict
 
-from podberth.engine.queue.queued import Heap, QueuedPod
+from podberth.engine.queue.queued import Heap, Queued
 
 FREE = 1_000
 """Steps of an attempt for which no namespace is charged. A step is about a microsecond of one core."""
@@ -69,15 +69,15 @@ class FairShare:
         """The highest priority of pods that are held. Only if there are any."""
         return max(self._held)
 
-    def hold(self, queued: QueuedPod) -> None:
+    def hold(self, queued: Queued) -> None:
         """Let others go before an active pod."""
         namespaces = self._held.setdefault(queued.pod.priority, OrderedDict())
         namespace = queued.pod.namespace
         if namespace not in namespaces:
             namespaces[namespace] = Heap()
-        namespaces[namespace].push(queued.key, queued)
+        namespaces[namespace].push(queued.order, queued)
 
-    def pop(self, now: float, *, within_share: bool) -> QueuedPod | None:
+    def pop(self, now: float, *, within_share: bool) -> Queued | None:
         """The first pod of those with the highest priority; the namespaces take turns.
 
         `within_share`: only if the namespace whose turn it is has paid off enough meanwhile. None: there is no such.

@@ -1,22 +1,21 @@
 """Pod groups in the queue: their pods come and go, they are tried, and they come back.
 
 All waiting pods of a group are in one place, and move together; while PreEnqueue plugins hold one of them, all wait.
-One pod, the leader, stands for its group in the heaps. Mirrors what kube-scheduler
+Mirrors what kube-scheduler
 `backend/queue/scheduling_queue.go` does with pod groups.
 """
 
 from collections.abc import Iterable
 from enum import Enum, auto
-from math import inf, sqrt
+from math import sqrt
 from operator import attrgetter
 from typing import Any
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from podberth.engine.instructions import SCHEDULER_ERROR
 from podberth.engine.queue.places import FLUSH_AFTER, Cause, Places
-from podberth.engine.queue.queued import Place, QueuedPod
+from podberth.engine.queue.queued import Place, QueuedGroup, QueuedPod
 from podberth.framework.status import PluginError
 from podberth.model.limits import TOO_LARGE
 from podberth.model.pod import Pod
@@ -30,8 +29,6 @@ _MANY = 256
 """Observers are told when more pods move at once."""
 _SHORTEST_DEBT = 0.001
 """Seconds: what is less is lost when it is added to the time."""
-_ANYTHING: frozenset[str] = frozenset()
-"""No plugin: any event may help."""
 
 _ARRIVAL, _ATTEMPTS, _PRIORITY = attrgetter("arrival"), attrgetter("attempts"), attrgetter("pod.priority")
 
@@ -43,57 +40,6 @@ class Ended(Enum):
     """Enough pods have a node, though perhaps not all."""
     REJECTED = auto()
     BROKEN = auto()
-
-
-class Entry(Struct, eq=False):
-    """The waiting pods of one group, all in one place. Times are engine seconds.
-
-    Mirrors kube-scheduler `framework/types.go` (QueuedPodGroupInfo).
-    """
-
-    key: GroupKey
-    queued_at: float
-    """Entries of the same priority are tried in this order."""
-    pods: dict[str, QueuedPod] = field(default_factory=dict)
-    """UID → waiting pod. While the group is being tried: the pods that came meanwhile."""
-    trying: tuple[QueuedPod, ...] = ()
-    """The pods that are being tried, in the order in which they are. Then the entry is in no heap."""
-    place: Place = Place.GATED
-    ticket: int = 0
-    order: Any = None
-    """Where it is in the heap of its place."""
-    leader: QueuedPod | None = None
-    """The pod that stands for the entry in the heaps."""
-    held: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """UID → (plugin, reason) of the pods that PreEnqueue plugins hold. While there are any, all pods wait."""
-    held_by_group: dict[str, None] = field(default_factory=dict)
-    """UIDs of the pods that a plugin with `for_groups` holds: it is asked again when the group changes."""
-    failing: set[str] = field(default_factory=set)
-    """UIDs of the pods for which a PreEnqueue plugin failed: it is asked again after the backoff."""
-    first_tried: float = inf
-    """When it was tried for the first time."""
-    attempts: int = 0
-    rejections: int = 0
-    """Attempts since the last success after which no pod could go on."""
-    errors: int = 0
-    """Attempts in a row that ended with an error. If there are any, the backoff depends on them."""
-    failed: int = 0
-    """Attempts in a row that gave nodes to pods of which one could not be bound, and came back while others waited. It
-    may be another one each time."""
-    failed_before: int = 0
-    """The same without the last attempt."""
-    once_more: bool = False
-    """The group is tried although pods are missing. If they still are, it gives up the nodes that are kept for it."""
-    returned_at: float = 0.0
-    """When its last attempt failed: the backoff begins then."""
-    early: bool = False
-    """Something has really changed since its last attempt, so it need not wait for the end of its backoff when nothing
-    else is to be done. What our own attempts give back does not count."""
-
-    @property
-    def new(self) -> bool:
-        """Return whether it has no place yet."""
-        return self.leader is None and not self.trying
 
 
 def in_order(pods: Iterable[QueuedPod]) -> tuple[QueuedPod, ...]:
@@ -109,18 +55,18 @@ class QueuedGroups:
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self._entries: dict[GroupKey, Entry] = {}
+        self._entries: dict[GroupKey, QueuedGroup] = {}
         self._arrivals = 0
         self.under_way = False
         """Whether a group is being tried: no other one is begun."""
-        self._put_off: list[Entry] = []
+        self._put_off: list[QueuedGroup] = []
         """Groups that came up while another one was being tried."""
 
     def entries(self) -> int:
         """Return how much is kept here, for tests of what a tenant can make grow."""
         return sum(1 + len(entry.pods) + len(entry.held) for entry in self._entries.values())
 
-    def entry(self, key: GroupKey) -> Entry | None:
+    def entry(self, key: GroupKey) -> QueuedGroup | None:
         """The entry of a group of which pods wait, or are being tried."""
         return self._entries.get(key)
 
@@ -131,7 +77,7 @@ class QueuedGroups:
         entry = self._entries.get(key)
         longer = False
         if entry is None:
-            entry = self._entries[key] = Entry(key, now)
+            entry = self._entries[key] = QueuedGroup(key, now)
             entry.attempts, entry.returned_at = queued.attempts, queued.returned_at
             entry.errors, entry.rejections = queued.errors, queued.rejections
         elif queued.errors:
@@ -146,31 +92,29 @@ class QueuedGroups:
         self._settle(entry, now, cause)
         if longer and not entry.trying and entry.place in (Place.ACTIVE, Place.BACKOFF):
             self._back_off(entry, now, cause)
-        if entry.ticket == ticket and queued.entry is entry:
+        if entry.ticket == ticket and queued.group is entry:
             self._count(entry.place, cause, 1)
             self._tell(queued, entry, 0.0, cause, now, many=False)
 
-    def _add(self, entry: Entry, queued: QueuedPod) -> None:
+    def _add(self, entry: QueuedGroup, queued: QueuedPod) -> None:
         self._arrivals += 1
-        queued.arrival, queued.entry, queued.place = self._arrivals, entry, entry.place
+        queued.arrival, queued.group, queued.place = self._arrivals, entry, entry.place
         self._places.pods[queued.pod.uid] = queued
         entry.pods[queued.pod.uid] = queued
         self._places.counts[entry.place] += 1
 
     def leave(self, queued: QueuedPod) -> None:
-        """A pod of a group leaves its place. If it stood for its group, another pod does now."""
-        entry = queued.entry
-        uid = queued.pod.uid
+        """A pod of a group leaves its place; with the last one the group does."""
+        entry, uid = queued.group, queued.pod.uid
+        assert entry is not None
         self._places.counts[entry.place] -= 1
         self._release(entry, uid)
-        self._do_not_ask_about(queued)
         entry.failing.discard(uid)
-        del entry.pods[uid]
-        queued.entry, queued.ticket = None, 0
-        if not entry.pods and not entry.trying:
+        queued.group = None
+        if len(entry.pods) == 1 and not entry.trying:
+            self._leave_place(entry)
             del self._entries[entry.key]
-        elif queued is entry.leader:
-            self._lead(entry)
+        del entry.pods[uid]
 
     def put(self, before: PodGroup | None, group: PodGroup, now: float) -> None:
         """A group's object was added or updated."""
@@ -197,17 +141,17 @@ class QueuedGroups:
                 self._ask_all(entry, now)
             else:
                 self._release_from(plugin, entry)
-        if not (entry.held or entry.once_more) and entry.place is not Place.GATED and entry.leader is not None:
-            self._ask_about(entry, entry.leader, now)
+        if not (entry.held or entry.once_more) and entry.place is not Place.GATED and entry.pods and entry.ticket:
+            self._ask_about(entry, entry.first, now)
         if helps and entry.place is Place.UNSCHEDULABLE:
             entry.early = True
-            self._wake_group(entry, now, cause)
+            self.wake(entry, now, cause)
         else:
             self._settle(entry, now, cause)
 
     # -- attempts ----------------------------------------------------------------------------------------------------
 
-    def begin(self, entry: Entry, event: int) -> bool:
+    def begin(self, entry: QueuedGroup, event: int) -> bool:
         """Try a group: its pods leave the queue. False: another one is being tried.
 
         `event`: the number of the last event before that.
@@ -219,25 +163,24 @@ class QueuedGroups:
         self._places.counts[entry.place] -= len(pods)
         for uid, queued in pods.items():
             del self._places.pods[uid]
-            queued.ticket = 0
             queued.attempts += 1
             queued.left_at = event
         entry.attempts += 1
         entry.early = False
         entry.trying, entry.pods = in_order(pods.values()), {}
-        entry.place, entry.leader = Place.GATED, None
+        entry.place, entry.ticket = Place.GATED, 0
         self.under_way = True
         return True
 
-    def has_before(self, entry: Entry) -> bool:
+    def has_before(self, entry: QueuedGroup) -> bool:
         """Return whether a pod or a group is active that comes before this group, which is being tried."""
         first = self._places.active.peek()
-        return first is not None and first.key < entry.order
+        return first is not None and first.order < entry.order
 
-    def _put_off_until(self, entry: Entry) -> None:
+    def _put_off_until(self, entry: QueuedGroup) -> None:
         """Have a group wait until another one was tried."""
         self._shift(entry, Place.GATED)
-        entry.leader = None
+        entry.ticket = 0
         self._put_off.append(entry)
 
     def _come_up_again(self) -> None:
@@ -247,10 +190,17 @@ class QueuedGroups:
             if self._entries.get(entry.key) is entry and entry.new and entry.pods and not entry.held:
                 self._shift(entry, Place.ACTIVE)
                 entry.ticket = self._places.new_ticket()
-                self._lead(entry)
+                self._places.active.push(entry.order, entry)
 
     def tried(
-        self, entry: Entry, back: Iterable[QueuedPod], ended: Ended, now: float, cause: Cause, *, missed: bool = False
+        self,
+        entry: QueuedGroup,
+        back: Iterable[QueuedPod],
+        ended: Ended,
+        now: float,
+        cause: Cause,
+        *,
+        missed: bool = False,
     ) -> None:
         """The attempt is over, and these pods come back. `missed`: something happened meanwhile that may help them."""
         came = list(entry.pods.values())
@@ -285,7 +235,7 @@ class QueuedGroups:
         else:
             self._wait_together(entry, now, cause)
 
-    def _wait_together(self, entry: Entry, now: float, cause: Cause) -> None:
+    def _wait_together(self, entry: QueuedGroup, now: float, cause: Cause) -> None:
         """No pod could go on: the group waits until something happens.
 
         kube-scheduler tries it again after its backoff, without asking what may help. Whatever happened meanwhile may
@@ -297,7 +247,8 @@ class QueuedGroups:
 
     def update(self, queued: QueuedPod, pod: Pod, now: float, cause: Cause, *, helps: bool) -> None:
         """A pod of a group changed. `helps`: so that it may fit now."""
-        entry, asked = queued.entry, queued.equals is not None
+        entry, asked = queued.group, queued.equals is not None
+        assert entry is not None
         if asked:
             self._places.unschedulable.take(queued)
         queued.pod = entry.pods[pod.uid].pod = pod
@@ -308,12 +259,13 @@ class QueuedGroups:
             self._settle(entry, now, cause)
         elif helps and not entry.trying:
             entry.early = True
-            self._wake_group(entry, now, cause)
+            self.wake(entry, now, cause)
 
     def reenter(self, queued: QueuedPod, now: float, cause: Cause) -> None:
-        """Find a group's place again after the profiles changed, once its leader comes up."""
-        entry = queued.entry
-        leads = queued is entry.leader
+        """Find a group's place again after the profiles changed, once the first of its pods comes up."""
+        entry = queued.group
+        assert entry is not None
+        leads = queued is entry.first and not entry.new
         self._ask_about(entry, queued, now)
         if not leads or not entry.pods:
             return
@@ -325,7 +277,7 @@ class QueuedGroups:
 
     # -- what PreEnqueue plugins say ---------------------------------------------------------------------------------
 
-    def _ask_about(self, entry: Entry, queued: QueuedPod, now: float) -> None:
+    def _ask_about(self, entry: QueuedGroup, queued: QueuedPod, now: float) -> None:
         """Ask the PreEnqueue plugins about one pod; they are asked again when an event may change their answer."""
         uid = queued.pod.uid
         framework = self._places.frameworks.get(queued.pod.scheduler_name)
@@ -357,27 +309,27 @@ class QueuedGroups:
         else:
             self._places.unschedulable.put(queued)
 
-    def _hold_too_many(self, entry: Entry, queued: QueuedPod) -> None:
+    def _hold_too_many(self, entry: QueuedGroup, queued: QueuedPod) -> None:
         """Hold a pod of a group that is beyond the limit. It is asked about again when pods of the group go."""
         text = f"too large for this scheduler: more than {MOST_PODS:,} waiting pods in one group"
         uid, queued.plugins = queued.pod.uid, frozenset((TOO_LARGE,))
         entry.held[uid], entry.held_by_group[uid] = (TOO_LARGE, text), None
         self._places.outbox.failed(queued, SCHEDULER_ERROR, text, queued.plugins)
 
-    def _ask_all(self, entry: Entry, now: float) -> None:
+    def _ask_all(self, entry: QueuedGroup, now: float) -> None:
         """Ask about all pods. Of a group that is beyond the limit one is enough."""
         pods = list(entry.pods.values())
         for queued in pods if len(pods) <= MOST_PODS else pods[:1]:
             self._ask_about(entry, queued, now)
         self._places.fair_share.charge(entry.key.namespace, len(pods), now)
 
-    def _release(self, entry: Entry, uid: str) -> None:
+    def _release(self, entry: QueuedGroup, uid: str) -> None:
         """A pod is not held any more."""
         entry.held_by_group.pop(uid, None)
         if entry.held.pop(uid, None) is not None:
             self._do_not_ask_about(entry.pods[uid])
 
-    def _release_from(self, plugin: str, entry: Entry) -> None:
+    def _release_from(self, plugin: str, entry: QueuedGroup) -> None:
         """A plugin that goes by the group does not hold it any more, so none of its pods. It is asked after others."""
         for uid in [uid for uid in entry.held_by_group if entry.held[uid][0] == plugin]:
             self._release(entry, uid)
@@ -389,7 +341,7 @@ class QueuedGroups:
 
     # -- from place to place -----------------------------------------------------------------------------------------
 
-    def backoff(self, entry: Entry) -> float:
+    def backoff(self, entry: QueuedGroup) -> float:
         """Return how long a group backs off; the longest backoff grows with the root of the number of its pods.
 
         For pods that could not be bound it is no longer than that of a pod, as others of the group wait with them.
@@ -401,7 +353,7 @@ class QueuedGroups:
         failed = min(shortest * 2 ** min(entry.failed - 1, 32), most) if entry.failed else 0.0
         return float(max(together, failed))
 
-    def _settle(self, entry: Entry, now: float, cause: Cause) -> None:
+    def _settle(self, entry: QueuedGroup, now: float, cause: Cause) -> None:
         """Have the group where it belongs, by whether any of its pods is held."""
         if entry.trying or not entry.pods:
             return
@@ -418,7 +370,7 @@ class QueuedGroups:
             entry.early |= not entry.new  # pods that come back from their binding cycles are no change
             self._ready(entry, now, cause)
 
-    def _tries_once_more(self, entry: Entry) -> bool:
+    def _tries_once_more(self, entry: QueuedGroup) -> bool:
         """Return whether a group that lacks pods by now, or has no object any more, is tried all the same: nodes are
         kept for it, and it gives them up then, as in kube-scheduler.
         """
@@ -431,42 +383,40 @@ class QueuedGroups:
         entry.once_more = not entry.held
         return entry.once_more
 
-    def keeps_nodes(self, entry: Entry) -> bool:
+    def keeps_nodes(self, entry: QueuedGroup) -> bool:
         """Return whether nodes are kept for pods of the group."""
         node_of = self._places.cluster.nominations.node_of
         return any(node_of(uid) is not None for uid in entry.pods)
 
-    def wake(self, queued: QueuedPod, now: float, cause: Cause) -> None:
-        """Wake a pod of a group, and with it the whole group."""
-        entry = queued.entry
+    def ask_again(self, queued: QueuedPod, now: float, cause: Cause) -> None:
+        """Something has happened that may help one pod of a group: what holds it is asked again, or all are woken."""
+        entry = queued.group
+        assert entry is not None
         if queued.pod.uid in entry.held and queued.equals is not None:
             self._ask_about(entry, queued, now)
             self._settle(entry, now, cause)
-            if queued is entry.leader and entry.place is Place.GATED:
-                self._lead(entry, now + FLUSH_AFTER)  # it may be its time that was over
         elif not entry.trying:
-            self._wake_group(entry, now, cause)
+            self.wake(entry, now, cause)
 
-    def _wake_group(self, entry: Entry, now: float, cause: Cause) -> None:
+    def wake(self, entry: QueuedGroup, now: float, cause: Cause) -> None:
+        """Have a group leave where it waits, for where it belongs now."""
         if entry.place is Place.ACTIVE:
             return
         if entry.place is not Place.BACKOFF or entry.held or entry.failing:
             self._ask_all(entry, now)
-            self._asked(entry, now, cause)
-        else:
-            self._asked(entry, now, cause)
+        self._asked(entry, now, cause)
 
-    def _asked(self, entry: Entry, now: float, cause: Cause) -> None:
+    def _asked(self, entry: QueuedGroup, now: float, cause: Cause) -> None:
         if entry.failing:
             self._fail(entry, now, cause)
         elif entry.held and entry.place is Place.GATED and not entry.new:
-            self._lead(entry, now + FLUSH_AFTER)
+            self._places.flush.push(now + FLUSH_AFTER, entry)
         elif entry.held:
             self._settle(entry, now, cause)
         elif entry.pods:
             self._ready(entry, now, cause)
 
-    def _ready(self, entry: Entry, now: float, cause: Cause) -> None:
+    def _ready(self, entry: QueuedGroup, now: float, cause: Cause) -> None:
         """Nothing holds the group but its backoff."""
         if entry.attempts and entry.returned_at + self.backoff(entry) > now:
             self._back_off(entry, now, cause)
@@ -479,28 +429,27 @@ class QueuedGroups:
         kube-scheduler takes any group that did not fail by an error (SchedulerPopFromBackoffQ). Here something must
         have changed since it was tried, and its namespace must have paid for that.
         """
-        leader = self._places.early_groups.pop_due(now)
-        if leader is None:
+        entry = self._places.early_groups.pop_due(now)
+        if not isinstance(entry, QueuedGroup):
             return
-        entry = leader.entry
         debt = self._places.fair_share.seconds_beyond(entry.key.namespace, now)
         if debt:
-            self._places.early_groups.push(now + max(debt, _SHORTEST_DEBT), leader)
+            self._places.early_groups.push(now + max(debt, _SHORTEST_DEBT), entry)
         else:
             self._activate(entry, now, _EARLY)
 
-    def _fail(self, entry: Entry, now: float, cause: Cause) -> None:
+    def _fail(self, entry: QueuedGroup, now: float, cause: Cause) -> None:
         """A plugin failed before the group was tried. That counts as an attempt, so that its backoff grows."""
         entry.attempts += 1
         entry.errors += 1
         entry.returned_at = now
         self._back_off(entry, now, cause)
 
-    def _back_off(self, entry: Entry, now: float, cause: Cause) -> None:
+    def _back_off(self, entry: QueuedGroup, now: float, cause: Cause) -> None:
         self._move(entry, Place.BACKOFF, max(entry.returned_at + self.backoff(entry), now), now, cause)
 
-    def _activate(self, entry: Entry, now: float, cause: Cause) -> None:
-        first = next(iter(entry.pods.values()))
+    def _activate(self, entry: QueuedGroup, now: float, cause: Cause) -> None:
+        first = entry.first
         framework = self._places.frameworks[first.pod.scheduler_name]
         group = self._places.cluster.pod_groups.get(entry.key)
         pod = first.pod
@@ -518,61 +467,60 @@ class QueuedGroups:
                 queued.first_active = now
         self._move(entry, Place.ACTIVE, key, now, cause)
 
-    def _move(self, entry: Entry, place: Place, order: Any, now: float, cause: Cause) -> None:
+    def _move(self, entry: QueuedGroup, place: Place, order: Any, now: float, cause: Cause) -> None:
         pods = entry.pods
         self._places.counts[entry.place] -= len(pods)
         self._places.counts[place] += len(pods)
         if place is not Place.GATED and entry.held:
             for uid in pods:
                 self._release(entry, uid)
-        if entry.place is Place.UNSCHEDULABLE and entry.leader is not None:
-            self._do_not_ask_about(entry.leader)
+        self._leave_place(entry)
         self._count(place, cause, len(pods))
-        entry.place = place
+        entry.place, entry.order = place, order
         entry.ticket = self._places.new_ticket()
         until = order if place is Place.BACKOFF else 0.0
         for queued in pods.values():
             queued.place = place
             self._tell(queued, entry, until, cause, now, many=len(pods) > _MANY)
-        self._lead(entry, order)
+        self._stand(entry)
         self._places.fair_share.charge(entry.key.namespace, len(pods), now)
 
-    def _shift(self, entry: Entry, place: Place) -> None:
+    def _shift(self, entry: QueuedGroup, place: Place) -> None:
         self._places.counts[entry.place] -= len(entry.pods)
         self._places.counts[place] += len(entry.pods)
         entry.place = place
         for queued in entry.pods.values():
-            queued.place, queued.ticket = place, 0
+            queued.place = place
 
-    def _lead(self, entry: Entry, order: Any = None) -> None:
-        """Have one of the pods stand for the group in the heap of its place."""
-        if entry.trying:
-            return
-        if order is not None:
-            entry.order = order
-        if entry.leader is not None:
-            entry.leader.ticket = 0
-        leader = entry.leader = next(iter(entry.pods.values()))
-        leader.ticket = entry.ticket
+    def _stand(self, entry: QueuedGroup) -> None:
+        """Have a group stand in the heap of its place."""
+        places = self._places
         match entry.place:
             case Place.ACTIVE:
-                leader.key = entry.order
-                self._places.active.push(entry.order, leader)
+                places.active.push(entry.order, entry)
             case Place.BACKOFF:
-                self._places.strict_backoff.push(entry.order, leader)
+                places.strict_backoff.push(entry.order, entry)
                 if entry.early and not (entry.errors or entry.failed):
-                    self._places.early_groups.push(entry.returned_at, leader)
-            case _:
-                self._places.flush.push(entry.order, leader)
-        if entry.place is Place.UNSCHEDULABLE and leader.equals is None:
-            leader.plugins = _ANYTHING
-            self._places.unschedulable.put(leader)
+                    places.early_groups.push(entry.returned_at, entry)
+            case Place.UNSCHEDULABLE:
+                places.unschedulable.put(entry)
+                places.flush.push(entry.order, entry)
+            case Place.GATED:
+                places.flush.push(entry.order, entry)
+
+    def _leave_place(self, entry: QueuedGroup) -> None:
+        """Have nobody find a group where it stands."""
+        entry.ticket = 0
+        if entry.equals is not None:
+            self._places.unschedulable.take(entry)
 
     def _count(self, place: Place, cause: Cause, pods: int) -> None:
         entered = (place, cause.event)
         self._places.incoming[entered] = self._places.incoming.get(entered, 0) + pods
 
-    def _tell(self, queued: QueuedPod, entry: Entry, until: float, cause: Cause, now: float, *, many: bool) -> None:
+    def _tell(
+        self, queued: QueuedPod, entry: QueuedGroup, until: float, cause: Cause, now: float, *, many: bool
+    ) -> None:
         """Tell observers of the place of a pod, and of what holds it there, or else another pod of its group."""
         reason = ""
         if entry.held and entry.place is Place.GATED:

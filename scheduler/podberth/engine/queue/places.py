@@ -163,7 +163,7 @@ class Places:
         queued.queued_at = queued_at
         if queued.first_active is None:
             queued.first_active = now
-        queued.key = key
+        queued.order = key
         self._place(queued, Place.ACTIVE, now, cause)
         self.active.push(key, queued)
 

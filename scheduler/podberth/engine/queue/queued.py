@@ -1,13 +1,15 @@
-"""Waiting pods, and heaps of them."""
+"""Waiting pods and pod groups, and heaps of them."""
 
 import heapq
 from enum import StrEnum
+from math import inf
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from podberth.framework.attempt_record import Trace
+from podberth.framework.decision import Trace
 from podberth.model.pod import Pod
+from podberth.model.pod_group import GroupKey
 
 _FEW = 1024
 
@@ -58,61 +60,131 @@ class QueuedPod(Struct, eq=False):
     """
     patient: bool = False
     """It backs off among the pods that may be taken early."""
-    key: tuple[Any, ...] = ()
+    order: tuple[Any, ...] = ()
     """Its sort key among the active pods."""
     trace: Trace | None = None
     """The points that its last attempt passed, if that is measured."""
-    entry: Any = None
-    """The `pod_groups.entry.Entry` of its pod group; None: it is scheduled by itself."""
+    group: "QueuedGroup | None" = None
+    """Its pod group; None: it is scheduled by itself."""
     arrival: int = 0
     """Which pod of a group came to the queue first."""
 
 
-class Heap:
-    """Waiting pods in an order. When a pod leaves, its entry becomes stale, and is dropped when it comes up.
+class QueuedGroup(Struct, eq=False):
+    """The waiting pods of one group, all in one place. Times are engine seconds.
 
-    An entry is live while the pod waits with the ticket that it had. Stale entries never outnumber the live ones by
-    much, however often pods are added, updated and deleted.
+    Mirrors kube-scheduler `framework/types.go` (QueuedPodGroupInfo).
+    """
+
+    key: GroupKey
+    queued_at: float
+    """Entries of the same priority are tried in this order."""
+    pods: dict[str, QueuedPod] = field(default_factory=dict)
+    """UID → waiting pod. While the group is being tried: the pods that came meanwhile."""
+    trying: tuple[QueuedPod, ...] = ()
+    """The pods that are being tried, in the order in which they are. Then the entry is in no heap."""
+    place: Place = Place.GATED
+    ticket: int = 0
+    """Tells a live heap entry from a stale one; 0: it has no place."""
+    order: Any = None
+    """Where it is in the heap of its place."""
+    plugins: frozenset[str] = frozenset()
+    """No plugin: any event may help."""
+    equals: Any = None
+    """The `EqualPods` that it waits with, while it waits for an event."""
+    group: None = None
+    """A group is in no other one."""
+    held: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """UID → (plugin, reason) of the pods that PreEnqueue plugins hold. While there are any, all pods wait."""
+    held_by_group: dict[str, None] = field(default_factory=dict)
+    """UIDs of the pods that a plugin with `for_groups` holds: it is asked again when the group changes."""
+    failing: set[str] = field(default_factory=set)
+    """UIDs of the pods for which a PreEnqueue plugin failed: it is asked again after the backoff."""
+    first_tried: float = inf
+    """When it was tried for the first time."""
+    attempts: int = 0
+    rejections: int = 0
+    """Attempts since the last success after which no pod could go on."""
+    errors: int = 0
+    """Attempts in a row that ended with an error. If there are any, the backoff depends on them."""
+    failed: int = 0
+    """Attempts in a row that gave nodes to pods of which one could not be bound, and came back while others waited. It
+    may be another one each time."""
+    failed_before: int = 0
+    """The same without the last attempt."""
+    once_more: bool = False
+    """The group is tried although pods are missing. If they still are, it gives up the nodes that are kept for it."""
+    returned_at: float = 0.0
+    """When its last attempt failed: the backoff begins then."""
+    early: bool = False
+    """Something has really changed since its last attempt, so it need not wait for the end of its backoff when nothing
+    else is to be done. What our own attempts give back does not count."""
+
+    @property
+    def new(self) -> bool:
+        """Return whether it has no place yet."""
+        return not self.ticket and not self.trying
+
+    @property
+    def first(self) -> QueuedPod:
+        """One of its pods."""
+        return next(iter(self.pods.values()))
+
+    @property
+    def pod(self) -> Pod:
+        """The pod by which the group is asked for its namespace, profile and priority."""
+        return self.first.pod
+
+
+Queued = QueuedPod | QueuedGroup
+"""A thing that waits for its turn: a pod, or the pods of a group together."""
+
+
+class Heap:
+    """Waiting pods and groups in an order. When one leaves, its entry becomes stale, and is dropped when it comes up.
+
+    An entry is live while what it stands for waits with the ticket that it had. Stale entries never outnumber the live
+    ones by much, however often pods are added, updated and deleted.
     """
 
     __slots__ = ("_entries", "_most")
 
     def __init__(self) -> None:
-        self._entries: list[tuple[Any, int, str, QueuedPod]] = []
+        self._entries: list[tuple[Any, int, Queued]] = []
         self._most = _FEW
 
     def __len__(self) -> int:
         """Return how many entries there are, stale ones included."""
         return len(self._entries)
 
-    def push(self, order: Any, queued: QueuedPod) -> None:
+    def push(self, order: Any, queued: Queued) -> None:
         """A pod waits here from now on, with the ticket that it has."""
-        heapq.heappush(self._entries, (order, queued.ticket, queued.pod.uid, queued))
+        heapq.heappush(self._entries, (order, queued.ticket, queued))
         if len(self._entries) > self._most:
-            live = [entry for entry in self._entries if entry[3].ticket == entry[1]]
+            live = [entry for entry in self._entries if entry[2].ticket == entry[1]]
             if 2 * len(live) < len(self._entries):
                 heapq.heapify(live)
                 self._entries = live
             self._most = 2 * len(self._entries) + _FEW
 
-    def peek(self) -> QueuedPod | None:
+    def peek(self) -> Queued | None:
         """Return the first pod, which stays; None when there is none."""
         entries = self._entries
         while entries:
-            _, ticket, _, queued = entries[0]
+            _, ticket, queued = entries[0]
             if queued.ticket == ticket:
                 return queued
             heapq.heappop(entries)
         return None
 
-    def pop(self) -> QueuedPod | None:
+    def pop(self) -> Queued | None:
         """Return the first pod; None when there is none."""
         queued = self.peek()
         if queued is not None:
             heapq.heappop(self._entries)
         return queued
 
-    def pop_due(self, now: float) -> QueuedPod | None:
+    def pop_due(self, now: float) -> Queued | None:
         """Return the first pod if its time has come."""
         due = self.first()
         return self.pop() if due is not None and due <= now else None

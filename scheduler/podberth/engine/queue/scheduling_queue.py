@@ -17,11 +17,11 @@ from podberth.engine.no_fits import NoFits
 from podberth.engine.observers import Observers
 from podberth.engine.queue.groups import QueuedGroups
 from podberth.engine.queue.places import ATTEMPT_FAILED, Cause, Places
-from podberth.engine.queue.queued import Place, QueuedPod
+from podberth.engine.queue.queued import Place, Queued, QueuedGroup, QueuedPod
 from podberth.engine.queue.unschedulable import EqualPods, Hint, Room, Woken, always, room_on
 from podberth.engine.stimuli import EventObject
 from podberth.framework.events import ClusterEvent
-from podberth.framework.plugin import OtherObject, Plugin
+from podberth.framework.interface import OtherObject, Plugin
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.node import Node
@@ -84,13 +84,13 @@ class InFlightEvents:
 class _Set(Struct):
     """Pods that are being woken together."""
 
-    pods: Iterator[QueuedPod]
+    pods: Iterator[Queued]
     equals: EqualPods | None
     """The set that is woken; None: these very pods."""
     cause: Cause
     real: bool
 
-    def has(self, queued: QueuedPod) -> bool:
+    def has(self, queued: Queued) -> bool:
         """Return whether a pod still waits where it did when the set began."""
         if self.equals is None:
             return queued.place is Place.UNSCHEDULABLE and queued.equals is not None
@@ -155,11 +155,16 @@ class SchedulingQueue:
         """Return how much is kept here, for tests of what a tenant can make grow."""
         return self.places.entries() + self.groups.entries() + len(self.events)
 
-    def _wake(self, queued: QueuedPod, now: float, cause: Cause) -> None:
-        (self.places if queued.entry is None else self.groups).wake(queued, now, cause)
+    def _wake(self, queued: Queued, now: float, cause: Cause) -> None:
+        if isinstance(queued, QueuedGroup):
+            self.groups.wake(queued, now, cause)
+        elif queued.group is not None:
+            self.groups.ask_again(queued, now, cause)
+        else:
+            self.places.wake(queued, now, cause)
 
     def _leave(self, queued: QueuedPod) -> None:
-        (self.places if queued.entry is None else self.groups).leave(queued)
+        (self.places if queued.group is None else self.groups).leave(queued)
 
     def add(self, pod: Pod, now: float) -> QueuedPod:
         """Add a pod to schedule: active, or gated if a PreEnqueue plugin holds it back, or in backoff if that fails."""
@@ -233,7 +238,7 @@ class SchedulingQueue:
     def update(self, pod: Pod, event: ClusterEvent, now: float) -> None:
         """A waiting pod changed; `event` says how, as far as it may matter."""
         queued = self._pods[pod.uid]
-        if queued.entry is not None:
+        if queued.group is not None:
             helps = queued.place is Place.UNSCHEDULABLE and bool(event) and self._helps(queued, event)
             self.groups.update(queued, pod, now, _UPDATED, helps=helps)
         elif queued.place is Place.UNSCHEDULABLE:
@@ -278,7 +283,7 @@ class SchedulingQueue:
         cause = Cause.of(event, about) if kept_for else _FAILED
         for queued in kept_for:
             if queued.place is Place.UNSCHEDULABLE:
-                (queued.entry or queued).early |= real
+                (queued.group or queued).early |= real
                 self._wake(queued, now, cause)
 
     # -- which waiting pods a change may help: the plugins that rejected them are asked (isPodWorthRequeuing) --------
@@ -345,11 +350,11 @@ class SchedulingQueue:
         if queued is None:
             self.events.add(ClusterEvent.NOTHING, real=False)
         elif queued.place is Place.UNSCHEDULABLE:
-            (queued.entry or queued).early = False  # nothing has changed
+            (queued.group or queued).early = False  # nothing has changed
             self._wake(queued, now, _FAILED)
 
-    def pop(self, now: float) -> QueuedPod | None:
-        """Take the next pod out of the queue. None although pods are active means that other work came first.
+    def pop(self, now: float) -> Queued | None:
+        """Return the next pod or group to schedule; it leaves the queue. None: there is none, or other work came first.
 
         If no pod is active, a pod that only waits out its backoff is taken early, since nothing else is to be done
         (SchedulerPopFromBackoffQ). That happens once for each real change that woke the pod (`QueuedPod.early`).
@@ -380,7 +385,7 @@ class SchedulingQueue:
             self._ask(now, _ASKED_BESIDE)
         return True
 
-    def _next_active(self, now: float) -> QueuedPod | None:
+    def _next_active(self, now: float) -> Queued | None:
         """The first active pod whose namespace is within its share; else the first of others of that priority."""
         fair_share = self.fair_share
         for _ in range(_HELD_AT_ONCE):
@@ -405,9 +410,9 @@ class SchedulingQueue:
         first = self.places.active.peek()
         return first is not None and first.pod.priority >= priority
 
-    def _popped(self, queued: QueuedPod) -> QueuedPod | None:
-        if queued.entry is not None:
-            return queued if self.groups.begin(queued.entry, self.events.number) else None
+    def _popped(self, queued: Queued) -> Queued | None:
+        if isinstance(queued, QueuedGroup):
+            return queued if self.groups.begin(queued, self.events.number) else None
         del self._pods[queued.pod.uid]
         self._leave(queued)
         queued.attempts += 1
@@ -437,7 +442,7 @@ class SchedulingQueue:
                 self._wake(queued, now, _BACKED_OFF)
                 left -= 1
         while left and (queued := self.places.flush.pop_due(now)) is not None:
-            queued.flushed = True
+            (queued.first if isinstance(queued, QueuedGroup) else queued).flushed = True
             self._wake(queued, now, _FLUSHED)
             left -= 1
 
@@ -485,7 +490,7 @@ class SchedulingQueue:
             queued = self._pods.get(self._entering.popleft())
             if queued is None:
                 continue
-            if queued.entry is not None:
+            if queued.group is not None:
                 self.groups.reenter(queued, now, _ACTIVATED)
             elif queued.place is Place.BACKOFF and queued.pod.scheduler_name in self.frameworks:
                 self._leave(queued)
@@ -499,7 +504,7 @@ class SchedulingQueue:
         As in kube-scheduler, such a pod may be tried before its backoff is over, too. That has an end, since it is
         nominated again only after it has found victims again.
         """
-        pods = [queued for uid in uids if (queued := self._pods.get(uid)) is not None]
+        pods = [queued.group or queued for uid in uids if (queued := self._pods.get(uid)) is not None]
         if pods:
             priority = max(queued.pod.priority for queued in pods)
             self._begin_waking(priority, _Set(iter(pods), None, _ACTIVATED, real=True))
@@ -528,17 +533,19 @@ class SchedulingQueue:
                 if not woken.has(queued):
                     continue  # it has gone, or was woken, meanwhile
                 if not self.waits_on(queued):
-                    (queued.entry or queued).early |= woken.real
+                    (queued.group or queued).early |= woken.real
                     self._wake(queued, now, woken.cause)
                 left -= 1
                 if not left:
                     return
             heapq.heappop(self._waking)
 
-    def waits_on(self, queued: QueuedPod) -> bool:
+    def waits_on(self, queued: Queued) -> bool:
         """Have a pod that is about to be woken wait on, if an attempt would only tell it what it was told last."""
+        if not isinstance(queued, QueuedPod) or queued.place is not Place.UNSCHEDULABLE:
+            return False
         framework = self.frameworks.get(queued.pod.scheduler_name)
-        if framework is None or queued.place is not Place.UNSCHEDULABLE:
+        if framework is None:
             return False
         found = self._no_fits.known(queued.pod, framework)
         if found is None or queued.written != (UNSCHEDULABLE, found.message, ""):

@@ -17,10 +17,10 @@ from msgspec import Struct, field
 from podberth.cache.cluster import Cluster
 from podberth.cache.view import row_with
 from podberth.engine.instructions import Outbox
-from podberth.engine.queue.queued import QueuedPod
+from podberth.engine.queue.queued import Queued
 from podberth.engine.stimuli import EventObject
 from podberth.framework.events import ClusterEvent
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import Plugin
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
@@ -107,7 +107,8 @@ class EqualPods:
         self.key = key
         self.pod = pod
         """One of them."""
-        self.pods: dict[str, QueuedPod] = {}
+        self.pods: dict[int, Queued] = {}
+        """By the identity of each, as a group may lose the pod that it was asked by."""
         self.asked = asked
         """The number of the last event about which plugins were asked."""
         self.price = _A_HINT + pod.shape.steps // _A_HINT
@@ -193,7 +194,7 @@ class UnschedulablePods:
         sets = sum(len(sets) for one in every for sets in one.buckets.values())
         return sets + len(every) + len(self._buckets) + len(self._pending) + len(self.behind)
 
-    def put(self, queued: QueuedPod) -> None:
+    def put(self, queued: Queued) -> None:
         """A pod waits here from now on."""
         pod = queued.pod
         waiting = self._by_namespace.get(pod.namespace)
@@ -208,7 +209,7 @@ class UnschedulablePods:
         equals = sets.get(key)
         if equals is None:
             equals = sets[key] = EqualPods(waiting, bucket, key, pod, self._number)
-        equals.pods[pod.uid] = queued
+        equals.pods[id(queued)] = queued
         queued.equals = equals
 
     def _enter(self, bucket: Bucket, waiting: Waiting) -> None:
@@ -219,11 +220,11 @@ class UnschedulablePods:
         if waiting.namespace not in self.behind:
             of.current[waiting.namespace] = waiting
 
-    def take(self, queued: QueuedPod) -> None:
+    def take(self, queued: Queued) -> None:
         """A pod does not wait here any more."""
         equals: EqualPods = queued.equals
         queued.equals = None
-        del equals.pods[queued.pod.uid]
+        del equals.pods[id(queued)]
         if not equals.pods and equals.waiting is not None:
             self._drop(equals, equals.waiting)
 

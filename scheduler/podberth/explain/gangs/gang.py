@@ -10,10 +10,9 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.column import ABSENT, Bools
 from podberth.engine.pod_groups.validation import gap
 from podberth.framework.decision import Rows
-from podberth.framework.placement import Running
+from podberth.framework.interface import Running
 from podberth.framework.runtime import Framework
-from podberth.model.lasting import since_epoch
-from podberth.model.pod import Pod
+from podberth.model.pod import Pod, since_epoch
 from podberth.model.pod_group import INITIALLY_SCHEDULED, GroupKey, PodGroup
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from podberth.explain.judging.schema import shown
 from podberth.explain.lint.finding import Checked, Finding
-from podberth.framework import feature_gates
+from podberth.framework.config import gate_is_on
 from podberth.framework.declaration import declaration_of
 from podberth.framework.profiles import DEFAULT_MULTI_POINT, field_of
 from podberth.model.resources import CORE, is_extended, is_scalar
@@ -155,7 +155,7 @@ def _empty(checked: Checked) -> Iterator[Finding]:
 
 def _compares(checked: Checked, name: str) -> bool:
     _, args = checked.arguments(name) or ("", None)
-    return args is not None and feature_gates.is_on(args.feature_gates, COMPARING)
+    return args is not None and gate_is_on(args.feature_gates, COMPARING)
 
 
 def _no_score(path: str, name: str) -> Finding:

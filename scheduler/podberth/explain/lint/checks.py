@@ -13,8 +13,7 @@ from podberth.explain.lint.profiles import disabled, missing, named, no_preempti
 from podberth.explain.lint.settings import settings
 from podberth.explain.objects.world import World
 from podberth.framework.config import ConfigError, Plugins, PluginSet, ProfileConfig, SchedulerConfiguration
-from podberth.framework.plugin import Plugin
-from podberth.framework.profile import Profile
+from podberth.framework.interface import Plugin, Profile
 from podberth.framework.profiles import NO_PLUGIN, at_multi_point, build_profile
 
 

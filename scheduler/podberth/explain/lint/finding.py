@@ -6,8 +6,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from podberth.framework.config import PluginSet, ProfileConfig, convert
-from podberth.framework.plugin import POINTS, NoArgs
-from podberth.framework.profile import Profile
+from podberth.framework.interface import POINTS, NoArgs, Profile
 from podberth.framework.profiles import field_of, without_type
 
 

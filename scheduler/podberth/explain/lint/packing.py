@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from podberth.explain.lint.finding import Checked, Example, Finding, NodeScore
 from podberth.explain.objects.world import World
-from podberth.framework.normalize import MAX_SCORE
-from podberth.framework.profile import Profile
+from podberth.framework.interface import MAX_SCORE, Profile
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
 from podberth.plugins.node_affinity import NodeAffinity

@@ -9,9 +9,9 @@ from podberth.explain.lint.finding import Checked, Finding
 from podberth.explain.objects.world import World
 from podberth.framework.config import ProfileConfig
 from podberth.framework.declaration import declaration_of
-from podberth.framework.plugin import POINTS
+from podberth.framework.interface import POINTS
 from podberth.framework.profiles import at_multi_point, field_of
-from podberth.model.fields import nearest
+from podberth.model.mistakes import nearest
 from podberth.model.pod import Pod
 from podberth.model.selectors import is_qualified_name
 

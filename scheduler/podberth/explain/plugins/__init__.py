@@ -24,7 +24,7 @@ from podberth.explain.plugins.volumes import (
     VolumeZoneExplainer,
 )
 from podberth.framework.explaining import Explainer
-from podberth.framework.plugin import Plugin
+from podberth.framework.interface import Plugin
 
 EXPLAINERS: dict[str, type[Explainer]] = {
     "DynamicResources": DynamicResourcesExplainer,

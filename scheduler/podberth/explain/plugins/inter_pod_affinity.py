@@ -7,10 +7,10 @@ from podberth.explain.changes import Change, DropPodTerm, Fix, MovePod, RespellP
 from podberth.explain.spelling import near_names
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain, pods_with
 from podberth.framework.status import Reason
-from podberth.model.affinity import AffinityTerm
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.selectors import LabelSelector
+from podberth.model.terms import AffinityTerm
 from podberth.plugins.inter_pod_affinity import InterPodAffinity
 
 _FEW = 3

@@ -24,7 +24,6 @@ from podberth.explain.changes import (
 from podberth.explain.plugins.node_affinity import missed_requirements
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain
 from podberth.framework.status import Reason
-from podberth.model.migration import REGION, ZONE, ZONE_DELIMITER
 from podberth.model.pod import Pod
 from podberth.model.quantity import show, units
 from podberth.model.selectors import NodeSelector, Requirement
@@ -35,7 +34,7 @@ from podberth.model.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from podberth.model.volumes import ClaimVolume
+from podberth.model.volumes import REGION, ZONE, ZONE_DELIMITER, ClaimVolume
 from podberth.plugins.node_volume_limits import NodeVolumeLimits
 from podberth.plugins.volume_binding.matching import Found, allowed_nodes, free_for, may_serve, reached_by
 from podberth.plugins.volume_binding.plugin import VolumeBinding

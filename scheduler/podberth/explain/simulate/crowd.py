@@ -23,12 +23,12 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Codes, Ints
 from podberth.cache.nodes import HOSTNAME
 from podberth.framework.decision import every_row
-from podberth.framework.foreign import declared
-from podberth.framework.plugin import NODE, OTHER_NODES
+from podberth.framework.declaration import declared
+from podberth.framework.interface import NODE, OTHER_NODES
 from podberth.framework.result_cache import Ask, OnNodeResults, Scorer
 from podberth.framework.runtime import Framework
-from podberth.model.affinity import AffinityTerm
 from podberth.model.pod import Pod
+from podberth.model.terms import AffinityTerm
 from podberth.model.volumes import NO_VOLUMES
 from podberth.plugins.inter_pod_affinity import InterPodAffinity
 from podberth.plugins.pod_topology_spread import Domains, PodTopologySpread, Spread, distinct, rounded, weighted

@@ -1,97 +1,13 @@
 """Drains nodes as `kubectl drain` does: cordoned, and their pods evicted as far as disruption budgets allow."""
 
-from collections.abc import Container, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Container, Sequence
 
 from msgspec.structs import replace
 
-from podberth.apiserver.deletion import Budget, Evicted, draws_on
-from podberth.apiserver.rules.status import StatusError
-from podberth.cache.cluster import Cluster
+from podberth.explain.objects.disruptions import Disruptions
 from podberth.explain.simulate.outcome import Blocked
 from podberth.explain.simulate.simulation import Simulation
-from podberth.model.namespaced import SelectingObject
 from podberth.model.pod import Pod
-
-UNGUARDED = "no PodDisruptionBudget is known, so none is respected"
-
-
-class Refusal(NamedTuple):
-    """Why a pod can't be evicted, and the budgets behind it. `overdrawn`: those that allow too few disruptions."""
-
-    text: str
-    budgets: list[SelectingObject]
-    overdrawn: list[SelectingObject]
-
-
-class Disruptions:
-    """Counts from what the budgets' status allows. A pod that is placed again makes room for the next one."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._taken: dict[tuple[str, str], int] = {}
-        self._of: dict[str, list[SelectingObject]] = {}
-        self._drew: dict[str, list[SelectingObject]] = {}
-
-    def refused(self, pod: Pod) -> Refusal | None:
-        """Return why the eviction API would refuse the pod now; None: it lets it go."""
-        found = self._budgets(pod)
-        try:
-            draws_on(_evicted(pod), [self._left(each) for each in found])
-        except StatusError:
-            overdrawn = [each for each in found if self._left(each).allowed < 1]
-            return Refusal(_why([each.name for each in found]), found, overdrawn)
-        return None
-
-    def leaves(self, pod: Pod) -> None:
-        """A pod leaves its node, whether or not it may."""
-        found = self._budgets(pod)
-        try:
-            drawn = draws_on(_evicted(pod), [self._left(each) for each in found])
-            found = [each for each in found if drawn is not None and each.name == drawn.name]
-        except StatusError:
-            pass
-        self._drew[pod.uid] = found
-        self._count(found, +1)
-
-    def placed_again(self, pod: Pod) -> None:
-        """A pod that has left counts as healthy again."""
-        self._count(self._drew.pop(pod.uid, ()), -1)
-
-    def _budgets(self, pod: Pod) -> list[SelectingObject]:
-        """The budgets that select a pod."""
-        if pod.uid not in self._of:
-            budgets = self._cluster.selecting.get("PodDisruptionBudget", {}).get(pod.namespace, {})
-            self._of[pod.uid] = [each for each in budgets.values() if each.selector.matches(pod.labels)]
-        return self._of[pod.uid]
-
-    def _left(self, budget: SelectingObject) -> Budget:
-        taken = self._taken.get((budget.namespace, budget.name), 0)
-        return Budget(
-            budget.name,
-            max(budget.allowed - taken, 0) if budget.allowed >= 0 else budget.allowed,
-            budget.healthy - taken,
-            budget.desired,
-            seen=budget.seen,
-            always_allow=budget.always_allow,
-            disrupted=len(budget.disrupted),
-        )
-
-    def _count(self, budgets: Iterable[SelectingObject], more: int) -> None:
-        for each in budgets:
-            key = each.namespace, each.name
-            self._taken[key] = self._taken.get(key, 0) + more
-
-
-def _evicted(pod: Pod) -> Evicted:
-    return Evicted(pod.phase, pod.terminating, pod.ready)
-
-
-def _why(names: list[str]) -> str:
-    if len(names) > 1:
-        of_both = f"the disruption budgets {' and '.join(names)} select it"
-        return f"{of_both}, and the eviction API refuses a pod that has more than one"
-    return f"the disruption budget {names[0]} allows no disruption"
 
 
 class Drain:

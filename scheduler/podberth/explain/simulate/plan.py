@@ -11,11 +11,12 @@ from itertools import chain, repeat
 from msgspec.structs import replace
 
 from podberth.engine.queue.queued import Place
+from podberth.explain.objects.disruptions import UNGUARDED
 from podberth.explain.objects.resource_claims import given
 from podberth.explain.objects.world import World
 from podberth.explain.simulate.arrivals import Batch, quota_notes
 from podberth.explain.simulate.claimed_crowd import place_crowd
-from podberth.explain.simulate.drain import UNGUARDED, Drain
+from podberth.explain.simulate.drain import Drain
 from podberth.explain.simulate.outcome import (
     LISTED,
     GroupOutcome,

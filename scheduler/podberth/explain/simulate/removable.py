@@ -13,8 +13,9 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
 from podberth.engine.schedule_one import Choice
 from podberth.explain.explanation import API_VERSION, Shown
+from podberth.explain.objects.disruptions import UNGUARDED, Disruptions
 from podberth.explain.objects.resource_claims import without
-from podberth.explain.simulate.drain import UNGUARDED, Disruptions, again, goes_anyway
+from podberth.explain.simulate.drain import again, goes_anyway
 from podberth.explain.trial import Placing, placing
 from podberth.framework.decision import fit_error
 from podberth.framework.runtime import Framework

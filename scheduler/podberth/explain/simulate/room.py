@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Ints
-from podberth.framework.foreign import declared
+from podberth.framework.declaration import declared
 from podberth.framework.runtime import Framework
 from podberth.model.devices import Allocation
 from podberth.model.pod import Pod

@@ -18,9 +18,7 @@ from podberth.cache.column import Bools, Ints
 from podberth.cache.nodes import Nodes
 from podberth.cache.search_steps import CappedSearch, SearchCapError
 from podberth.framework.decision import Rejected, Rows
-from podberth.framework.plugin import Filters
-from podberth.framework.removed_pods import RemovedPods
-from podberth.framework.spare import Spare
+from podberth.framework.interface import Filters, RemovedPods, Spare
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey
 from podberth.model.selectors import EVERYTHING

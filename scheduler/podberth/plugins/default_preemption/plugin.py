@@ -6,7 +6,7 @@ from msgspec import Struct
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
 from podberth.framework.decision import Decision
-from podberth.framework.plugin import FailedGroup, Filters, GroupPostFilterResult, Plugin, PostFilterResult
+from podberth.framework.interface import FailedGroup, Filters, GroupPostFilterResult, Plugin, PostFilterResult
 from podberth.model.pod import Pod
 from podberth.plugins.default_preemption.candidates import DryRunResults
 from podberth.plugins.default_preemption.dry_run import DryRuns

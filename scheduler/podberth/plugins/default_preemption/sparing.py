@@ -16,7 +16,7 @@ from msgspec import Struct
 from podberth.cache.cluster import Cluster
 from podberth.cache.groups import PodGroups
 from podberth.framework.filters import FilterPlugins
-from podberth.framework.spare import Spare
+from podberth.framework.interface import Spare
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey
 from podberth.model.shape import PodShape

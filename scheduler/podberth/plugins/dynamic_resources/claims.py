@@ -30,9 +30,9 @@ from podberth.model.devices import (
     ResourceClaim,
 )
 from podberth.model.pod import Pod
-from podberth.model.pod_devices import DeviceContainer, PodClaim, may_be_devices
 from podberth.model.pod_group import NATIVE, NATIVE_KIND, PodGroup
 from podberth.model.quantity import NANO
+from podberth.model.shape import DeviceContainer, PodClaim, may_be_devices
 
 
 class Served(NamedTuple):

@@ -9,15 +9,13 @@ from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Ints
-from podberth.framework import feature_gates
 from podberth.framework.binding import AssumedPod, Wait, Write
+from podberth.framework.config import FeatureGates, gate_errors, gate_is_on, parse_duration
 from podberth.framework.decision import Decision
-from podberth.framework.durations import seconds
 from podberth.framework.events import ClusterEvent
-from podberth.framework.feature_gates import FeatureGates
-from podberth.framework.normalize import MAXIMUM
-from podberth.framework.plugin import (
+from podberth.framework.interface import (
     DEVICES,
+    MAXIMUM,
     NO_POINTS,
     NODE,
     SKIPPABLE,
@@ -105,22 +103,22 @@ class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     @property
     def binding_seconds(self) -> float:
         """Seconds that the devices of a claim may take to get ready for binding."""
-        found = None if self.binding_timeout is None else seconds(self.binding_timeout)
+        found = None if self.binding_timeout is None else parse_duration(self.binding_timeout)
         return _USUAL if found is None else found
 
     @property
     def group_claims(self) -> bool:
         """Return whether claims of pod groups are heeded."""
-        return feature_gates.is_on(self.feature_gates, GROUP_CLAIMS)
+        return gate_is_on(self.feature_gates, GROUP_CLAIMS)
 
     @property
     def thousandths(self) -> bool:
         """Return whether ranges of capacity are counted in thousandths."""
-        return feature_gates.is_on(self.feature_gates, THOUSANDTHS)
+        return gate_is_on(self.feature_gates, THOUSANDTHS)
 
     def check(self, path: str) -> list[str]:
         """Error lines."""
-        errors = feature_gates.errors(self.feature_gates, path, GROUP_CLAIMS, THOUSANDTHS)
+        errors = gate_errors(self.feature_gates, path, GROUP_CLAIMS, THOUSANDTHS)
         if self.further_search_steps is not None and not 0 <= self.further_search_steps <= _MOST_STEPS:
             wanted = f"must be between 0 and {_MOST_STEPS:,}"
             errors.append(f"{path}.furtherSearchSteps: Invalid value: {self.further_search_steps}: {wanted}")
@@ -130,7 +128,7 @@ class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", f
         ):
             if text is None:
                 continue
-            found = seconds(text)
+            found = parse_duration(text)
             if found is None:
                 errors.append(f'{path}.{name}: Invalid value: "{text}": want a duration such as 10s or 1m30s')
             elif found < least:

@@ -18,8 +18,7 @@ from podberth.model.devices import (
     DeviceRequest,
 )
 from podberth.model.devices import Request as ModelRequest
-from podberth.model.notation import Quantity, of_milli, of_whole
-from podberth.model.quantity import NANO
+from podberth.model.quantity import NANO, Quantity, of_milli, of_whole
 
 _MOST = (1 << 63) - 1
 

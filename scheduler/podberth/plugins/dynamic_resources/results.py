@@ -20,7 +20,7 @@ from podberth.cel.reads import attributes_read
 from podberth.model.devices import MOST_ALTERNATIVES, ClaimSpec, DeviceClass, PoolID, ResourceClaim
 from podberth.model.node import Node
 from podberth.model.pod import Pod
-from podberth.model.pod_devices import DeviceContainer, may_be_devices
+from podberth.model.shape import DeviceContainer, may_be_devices
 from podberth.plugins.dynamic_resources.claims import ExtendedClaim, device_resources, extended_claim
 from podberth.plugins.dynamic_resources.pools import Pool
 from podberth.plugins.dynamic_resources.pools_by_node import PoolsByNode, Reading, expressions, reading_of

@@ -13,7 +13,7 @@ from msgspec import Struct
 from podberth.cache.devices import NOTHING_USED, AllocatedDevices
 from podberth.cache.search_steps import CappedSearch
 from podberth.model.devices import MOST_DEVICES, Attribute, Constraint, Device, DeviceID, DeviceTraits, PoolID
-from podberth.model.notation import Quantity
+from podberth.model.quantity import Quantity
 from podberth.plugins.dynamic_resources.pools import (
     Pool,
     PoolDevice,

@@ -12,8 +12,7 @@ from podberth.cache.column import Bools, Ints
 from podberth.cache.volumes import OutOfSyncError, Storage
 from podberth.framework.binding import AssumedPod, Wait
 from podberth.framework.events import ClusterEvent
-from podberth.framework.normalize import MAX_SCORE
-from podberth.framework.plugin import NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject, Plugin
+from podberth.framework.interface import MAX_SCORE, NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject, Plugin
 from podberth.framework.status import PluginError, Reject, Rejections, Unresolvable
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape

@@ -199,6 +199,7 @@ class PolicyCache:
         known = self._stored(meta.namespace, meta.name)
         if known is not None and (known.uid, known.generation) == (meta.uid, meta.generation) and meta.generation:
             if (known.native, known.left, known.ours) == (stored.native, stored.left, stored.ours):
+                known.resource_version = meta.resource_version  # else it would look as if this event had been lost
                 return known  # a write of the status, which are many
             return msgspec.structs.replace(
                 known,

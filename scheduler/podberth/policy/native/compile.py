@@ -20,8 +20,8 @@ from msgspec import Struct
 
 from podberth.policy import keys, verdict
 from podberth.policy.native import mutation, pod_class, requests
+from podberth.policy.native.budget import CLOSED, fit
 from podberth.policy.native.expressions import NAMED, Scope, chunks, every, held, meets, some, text
-from podberth.policy.native.partition import Stays, partition
 from podberth.policy.powers import Reserved
 from podberth.policy.spec import GROUP, Field, Mode, Policies, Rule, Write
 
@@ -39,13 +39,13 @@ Object = dict[str, Any]
 
 
 class Compiled(Struct, frozen=True):
-    """What to apply, what each variable stands for, and which policies still need the webhook."""
+    """What to apply, what each variable stands for, and which policies are left out, each with the reason."""
 
     objects: tuple[Object, ...]
     comments: Mapping[str, str]
-    webhook: tuple[Stays, ...]
+    left: Mapping[str, str]
     native: tuple[str, ...] = ()
-    """Names of the policies that the objects enforce. Without any there are no objects."""
+    """Names of the policies that the objects enforce."""
 
 
 class _Variables:
@@ -73,23 +73,23 @@ def compile_namespace(
     release: str,
     reserved: Reserved,
     *,
-    elsewhere: Mapping[str, str] | None = None,
-    webhook: bool = True,
+    refused: Mapping[str, str] | None = None,
     stamp: bool = True,
     closed: str = "",
 ) -> Compiled:
     """The objects for a namespace's policies; `policies` hold those of this namespace only.
 
-    `elsewhere`, `webhook`: as for `partition`. `stamp`: whether every pod gets its QoS class as an annotation, or only
-    pods that bring the annotation along. `closed`: why nothing is let into the namespace at all; empty where it is
-    open.
+    `refused`: as for `fit`. `stamp`: whether every pod gets its QoS class as an annotation, or only pods that bring the
+    annotation along. `closed`: why nothing is let into the namespace at all; empty where it is open.
     """
-    split = partition(policies, reserved, elsewhere, webhook=webhook)
-    if not split.native.policies:
-        return Compiled((), {}, split.webhook)
-    build = _Namespace(split.native, namespace, release, reserved, stamp, closed)
-    names = tuple(policy.name for policy in split.native.policies)
-    return Compiled(tuple(build.objects()), build.comments, split.webhook, names)
+    fitted = fit(policies, refused)
+    if fitted.closed:
+        closed = closed or CLOSED
+    if not fitted.native.policies and not fitted.closed:
+        return Compiled((), {}, fitted.left)
+    build = _Namespace(fitted.native, namespace, release, reserved, stamp, closed)
+    names = tuple(policy.name for policy in fitted.native.policies)
+    return Compiled(tuple(build.objects()), build.comments, fitted.left, names)
 
 
 def label_of(release: str) -> str:

@@ -1,12 +1,12 @@
-"""Has the API server enforce the policies of a namespace by itself, as far as that can be said in CEL.
+"""Has the API server enforce the policies of a namespace by itself, where it can.
 
-A policy moves from one way to the other without a time at which nobody enforces it, and what is done depends on nothing
-but what is stored, so another replica goes on where one ended:
+The release's switch says who enforces. A move to the other way is: write the new one, wait until it is in force, take
+the old one away. What is done depends on nothing but what is stored, so another replica goes on where one ended:
 
-- *To the API server.* The objects are written. Once they are in force, the status says Native. Only then does the
-  webhook leave the policy out.
-- *To the webhook.* The status says Webhook, and from then on the webhook judges the policy. Its objects stay until that
-  is `HANDOVER_SECONDS` ago and the webhook configurations have covered the namespace for as long.
+- *To the API server.* The objects are written. Once they are in force, the statuses say Native. Only then does the
+  webhook leave the policies out.
+- *To the webhook.* The statuses say Webhook, and from then on the webhook judges the policies. The objects stay until
+  that is `HANDOVER_SECONDS` ago and the webhook configurations have covered the namespace for as long.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from podberth.policy.operator.covering import Covering
 from podberth.policy.operator.judge import Stored
 from podberth.policy.operator.natives import KINDS, Natives, RefusedError, digests
 from podberth.policy.operator.settings import Settings
-from podberth.policy.operator.switches import Switches
 from podberth.policy.operator.ways import Enforcement, Rules, since_of, way_of, ways
 from podberth.policy.spec import Policies
 
@@ -75,7 +74,6 @@ class Enforcer:
         client: Client,
         settings: Settings,
         natives: Natives,
-        switches: Switches,
         leading: Callable[[], bool],
         *,
         wall: Callable[[], float] = time.time,
@@ -84,12 +82,13 @@ class Enforcer:
         self.natives = natives
         self._client = client
         self._settings = settings
-        self._switches = switches
         self._leading = leading
         self._wall = wall
         self._monotonic = monotonic
         self._covering = Covering(client, settings.webhook, monotonic)
         self._split: dict[str, _Split] = {}
+        self._entering: set[str] = set()
+        """Namespaces that are looked at, and may get their first objects."""
         self._refused: dict[str, dict[tuple[str, int], str]] = {}
         """Namespace → uid and generation of policies whose objects the API server refused, and what it said."""
         self._owner: tuple[float, list[Object]] = (float("-inf"), [])
@@ -105,19 +104,26 @@ class Enforcer:
         Raises ApiError and Unreachable.
         """
         await self.natives.known()
-        await self._switches.known()
         if any(one.unread for one in stored):
             return None  # nobody knows what they say: what is in force stays
-        rules = Rules(self._switches.of(namespace), bool(self._settings.webhook), self.natives.missing)
+        rules = Rules(self._settings.enforcement, bool(self._settings.webhook), self.natives.missing)
         exempt = namespace in self._settings.exempt
         policies = [] if exempt or not rules.native else [one for one in stored if one.policy is not None or one.over]
         if not rules.missing:
-            return await self._bring(namespace, rules, stored, policies, exempt)
+            try:
+                return await self._bring(namespace, rules, stored, policies, exempt)
+            finally:
+                self._entering.discard(namespace)
         nobody: frozenset[str] = frozenset()
         return Enforced(ways(rules, stored, exempt=exempt, native=nobody, stays={}, in_force=False, written=False))
 
     def _full(self, namespace: str) -> bool:
-        return not self.natives.holds(namespace) and len(self.natives.namespaces) >= MOST_NAMESPACES
+        """Return whether there is no room for this namespace; else it has its place until `_bring` ends."""
+        if self.natives.holds(namespace):
+            return False
+        held = self.natives.namespaces | self._entering
+        self._entering.add(namespace)
+        return namespace not in held and len(held) >= MOST_NAMESPACES
 
     async def _bring(
         self, namespace: str, rules: Rules, stored: Sequence[Stored], policies: Sequence[Stored], exempt: bool
@@ -168,28 +174,25 @@ class Enforcer:
     ) -> tuple[_Split, list[Object] | None]:
         """Return what should be there, and the objects; None when they are there as they should be."""
         refused = self._refused.get(namespace, {})
-        elsewhere = {one.name: refused[_version(one)] for one in policies if _version(one) in refused}
+        names = {one.name: refused[_version(one)] for one in policies if _version(one) in refused}
         owners = await self._owners()
         full = self._full(namespace)
         versions = frozenset((_version(one), one.over) for one in policies)
-        basis = versions, rules, tuple(elsewhere.items()), str(owners), full
+        basis = versions, rules, tuple(names.items()), str(owners), full
         kept = self._split.get(namespace)
         if kept is not None and kept.basis == basis and self.natives.as_wanted(namespace, kept.digests):
             return kept, None
-        compiled = Compiled((), {}, ())
+        compiled = Compiled((), {}, {})
         if not full:
-            compiled = await asyncio.to_thread(self._compile, namespace, policies, elsewhere, rules.falls_back)
+            compiled = await asyncio.to_thread(self._compile, namespace, policies, names)
         objects = [self._marked(one, compiled.native, owners) for one in compiled.objects]
-        stays = {one.policy: ("NotNative", one.reason) for one in compiled.webhook}
-        stays |= {name: ("Refused", reason) for name, reason in elsewhere.items()}
+        stays = {name: ("Refused" if name in names else "NotNative", why) for name, why in compiled.left.items()}
         if full:
             stays = {one.name: ("TooManyNamespaces", TOO_MANY) for one in policies}
         split = self._split[namespace] = _Split(basis, frozenset(compiled.native), stays, digests(objects))
         return split, objects
 
-    def _compile(
-        self, namespace: str, policies: Sequence[Stored], elsewhere: Mapping[str, str], webhook: bool
-    ) -> Compiled:
+    def _compile(self, namespace: str, policies: Sequence[Stored], refused: Mapping[str, str]) -> Compiled:
         accepted = Policies(one.policy for one in policies if one.policy is not None)
         closed = bounds.CLOSED if any(one.closes for one in policies) else ""
         settings = self._settings
@@ -198,8 +201,7 @@ class Enforcer:
             namespace,
             settings.release,
             settings.reserved,
-            elsewhere=elsewhere,
-            webhook=webhook,
+            refused=refused,
             stamp=settings.stamp,
             closed=closed,
         )
@@ -231,8 +233,11 @@ class Enforcer:
     # -- what stands in the way ----------------------------------------------------------------------------------
 
     async def _hold(self, namespace: str, rules: Rules, stored: Sequence[Stored], split: _Split) -> float:
-        """Seconds for which the objects have to stay as they are; 0 when they may be written."""
-        if not rules.falls_back:
+        """Seconds for which the objects have to stay as they are; 0 when they may be written.
+
+        They stay until the webhook has taken over, where policies move there.
+        """
+        if rules.native or not rules.falls_back:
             return 0.0
         enforced = self.natives.policies(namespace)
         leaving = [one for one in stored if one.policy is not None and one.name in enforced - split.native]
@@ -264,7 +269,7 @@ class Enforcer:
         self._refused[namespace] = found
         before = len(found)
         for one in policies if len(policies) > 1 else ():
-            compiled = await asyncio.to_thread(self._compile, namespace, [one], {}, True)
+            compiled = await asyncio.to_thread(self._compile, namespace, [one], {})
             try:
                 for made in compiled.objects:
                     body = msgspec.json.encode(made)

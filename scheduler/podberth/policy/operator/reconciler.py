@@ -80,7 +80,11 @@ class Reconciler:
         """Namespaces whose analysis takes longer than a turn."""
         self._quick, self._slow = asyncio.Lock(), asyncio.Lock()
         self._everything = asyncio.Event()
+        self._absent = 0
+        """How often in a row the API server has said that there is no such kind as MetadataPolicies."""
         self._judged: dict[str, tuple[Revision, Judged]] = {}
+        self._refused: set[tuple[str, int]] = set()
+        """Uid and generation of the policies whose status the API server refuses."""
         self._pending: dict[str, Revision] = {}
         """What the second queue is to analyse."""
         self._counting = Counting(audit, self.read, self.turns.want, settings.audit_seconds, monotonic)
@@ -119,13 +123,26 @@ class Reconciler:
         """Want every namespace that has policies, or had them; False when that could not be found out."""
         try:
             found = await reading.namespaces(self._client, self._settings.watched)
+            self._absent = 0
         except (ApiError, Unreachable) as error:
             self._failed("", error)
-            return False
+            if not (isinstance(error, ApiError) and error.status == 404):
+                return False
+            self._absent += 1
+            if not self._gone:
+                return False
+            found = set()
         ours = frozenset() if self._enforcer is None else self._enforcer.namespaces
         for namespace in sorted(found | ours | self._judged.keys()):
             self.turns.want(namespace)
         return True
+
+    @property
+    def _gone(self) -> bool:
+        """Return whether the CRD is deleted, and its policies with it; a first 404 may come from an API server that
+        starts.
+        """
+        return self._absent > 1
 
     async def _look_forever(self) -> None:
         while True:
@@ -293,14 +310,16 @@ class Reconciler:
         try:
             await self._client.patch(path, body)
         except ApiError as error:
-            if error.status == 422:  # an older CRD, or a namesake: retrying would not help
-                log.error(
-                    "the API server refused a status", namespace=one.namespace, name=one.name, error=str(error)[:300]
-                )
+            if error.status == 404:
                 return 0
-            if error.status != 404:
+            if error.status != 422:
                 raise
-            return 0
+            # An older CRD, or a spec that today's would not let in: an Event can be posted all the same, once.
+            log.error("the API server refused a status", namespace=one.namespace, name=one.name, error=str(error)[:300])
+            if (one.uid, one.generation) in self._refused:
+                return 0
+            self._refused.add((one.uid, one.generation))
+            return await self._post(one, change.told, events)
         self.writes += 1
         log.info(
             "status written",
@@ -309,16 +328,25 @@ class Reconciler:
             conditions={condition.type: condition.reason for condition in conditions},
             enforced=None if enforcement is None else enforcement.way,
         )
-        for condition in change.told[:events]:
+        return await self._post(one, change.told, events)
+
+    async def _post(self, one: Stored, told: Sequence[judge.Condition], events: int) -> int:
+        """Post Events of the first of these conditions; how many there are."""
+        for condition in told[:events]:
             try:
-                await self._client.create(*status.event(one, condition, self._identity, now))
+                await self._client.create(*status.event(one, condition, self._identity, self._clock()))
             except (ApiError, Unreachable) as error:
                 log.warning("an event was not written", namespace=one.namespace, name=one.name, error=str(error)[:300])
-        return len(change.told)
+        return len(told)
 
     async def read(self, namespace: str) -> Read:
         """The policies of one namespace, as the API server has them."""
-        return await reading.read(self._client, namespace, self._settings.allowed_prefixes)
+        try:
+            return await reading.read(self._client, namespace, self._settings.allowed_prefixes)
+        except ApiError as error:
+            if error.status == 404 and self._gone:
+                return Read((), 0)
+            raise
 
     async def namespaces(self) -> list[str]:
         """The namespaces that have policies and are ours to look at."""

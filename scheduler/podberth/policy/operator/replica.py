@@ -20,7 +20,6 @@ from podberth.policy.operator.natives import Natives
 from podberth.policy.operator.probe import Probe
 from podberth.policy.operator.reconciler import Reconciler
 from podberth.policy.operator.settings import Settings
-from podberth.policy.operator.switches import Switches
 from podberth.policy.operator.watch import Watch
 from podberth.service.election import candidate, lead
 
@@ -53,14 +52,10 @@ class Operator:
             rng=machine.chance,
         )
         self.natives = Natives(client, settings.release, lambda namespace: self.reconciler.mark(namespace), machine)
-        self.switches = Switches(
-            client, settings.enforcement, lambda namespace: self.reconciler.mark(namespace), machine
-        )
         enforcer = Enforcer(
             client,
             settings,
             self.natives,
-            self.switches,
             lambda: self.elector.leading,
             wall=machine.wall,
             monotonic=machine.monotonic,
@@ -101,5 +96,5 @@ class Operator:
         log.info("leads", identity=self.elector.term.identity)
         await self.schedulers.synced()
         async with asyncio.TaskGroup() as tasks:
-            for part in (self.natives.run(), self.switches.run(), self.reconciler.lead()):
+            for part in (self.natives.run(), self.reconciler.lead()):
                 tasks.create_task(part)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from podberth.policy.keys import is_subdomain
 from podberth.policy.operator.kinds import DEFAULT_KINDS, KindError, resource
-from podberth.policy.operator.ways import SWITCHES, Switch
+from podberth.policy.operator.ways import ENFORCEMENTS, Enforce
 from podberth.policy.settings import ServiceSettings, SettingsError, seconds
 
 LONGEST_RELEASE = 110
@@ -23,8 +23,8 @@ class Settings(ServiceSettings):
     """Namespaces whose policies are looked at; empty is all."""
     release: str = "berth"
     """How the names of our admission policies begin: no two operators of a cluster may share it."""
-    enforcement: Switch = "webhook"
-    """Who enforces policies where a namespace does not say otherwise."""
+    enforcement: Enforce = "webhook"
+    """Who enforces policies: the one switch of a release."""
     webhook: str = "zz-berth-admission"
     """The name of the webhook configurations; empty where there is no admission server."""
     owner: str = ""
@@ -36,8 +36,8 @@ class Settings(ServiceSettings):
     def __post_init__(self) -> None:
         ServiceSettings.__post_init__(self)
         seconds("--audit-interval", self.audit_seconds)
-        if self.enforcement not in SWITCHES:
-            raise SettingsError(f"--enforcement {self.enforcement}: want one of {', '.join(SWITCHES)}")
+        if self.enforcement not in ENFORCEMENTS:
+            raise SettingsError(f"--enforcement {self.enforcement}: want one of {', '.join(ENFORCEMENTS)}")
         if not is_subdomain(self.release) or len(self.release) > LONGEST_RELEASE:
             raise SettingsError(
                 f"--release {self.release[:60]}: want at most {LONGEST_RELEASE} small letters, digits, - and ."

@@ -82,6 +82,7 @@ class Watch:
     async def _served(self) -> None:
         """Return once MetadataPolicies can be listed; what stands in the way is said once."""
         said = ""
+        looks = 0
         while True:
             try:
                 for path in self._paths:
@@ -91,6 +92,9 @@ class Watch:
                 self.pulse.absent = isinstance(error, ApiError) and error.status == 404
                 if self.pulse.absent:
                     self.pulse.heard_all()
+                    looks += 1
+                    if looks == 2:
+                        self._hear(None)  # what is owned goes with the policies that it was made of
                 told = "CRD" if self.pulse.absent else str(error)
                 if told != said and self.pulse.absent:
                     log.warning("the CRD of MetadataPolicies is not there, waiting for it")

@@ -12,10 +12,9 @@ import msgspec
 
 from podberth.policy.operator.judge import Condition, Stored
 
-ANNOTATION = "podberth.dev/policy-enforcement"
-"""On a Namespace: which of `SWITCHES` holds there, whatever the release says."""
-Switch = Literal["auto", "native", "webhook"]
-SWITCHES: tuple[Switch, ...] = ("auto", "native", "webhook")
+Enforce = Literal["auto", "native", "webhook"]
+ENFORCEMENTS: tuple[Enforce, ...] = ("auto", "native", "webhook")
+"""The values of `--enforcement`."""
 Way = Literal["Native", "Webhook", "None"]
 
 
@@ -62,9 +61,9 @@ def block(found: Enforcement, stored: Stored, now: str) -> dict[str, Any]:
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What holds for a namespace. `webhook`: whether this release has one that could enforce there."""
+    """What holds for a release. `webhook`: whether it has one that could enforce."""
 
-    switch: Switch
+    enforcement: Enforce
     webhook: bool
     missing: str = ""
     """Why the API server can't enforce policies by itself; empty when it can."""
@@ -72,12 +71,12 @@ class Rules(msgspec.Struct, frozen=True):
     @property
     def native(self) -> bool:
         """Return whether the API server is to enforce what it can."""
-        return not self.missing and (self.switch != "webhook" or not self.webhook)
+        return not self.missing and (self.enforcement != "webhook" or not self.webhook)
 
     @property
     def falls_back(self) -> bool:
-        """Return whether the webhook enforces what the API server can't."""
-        return self.webhook and self.switch != "native"
+        """Return whether the webhook enforces where the API server can't."""
+        return self.webhook and self.enforcement != "native"
 
     def otherwise(self, reason: str, message: str) -> Enforcement:
         """A policy that the API server does not enforce."""
@@ -115,9 +114,12 @@ def ways(
             kept = way_of(one.status) == "Native"
             found[one.name] = NATIVE if in_force or (kept and written) else OLDER if kept else rules.starting()
         elif not rules.native:
-            switched = rules.switch == "webhook"
-            message = "policies of this namespace are the webhook's" if switched else rules.missing
+            switched = rules.enforcement == "webhook"
+            message = "this release leaves policies to the webhook" if switched else rules.missing
             found[one.name] = rules.otherwise("Switched" if switched else "KindsMissing", message)
         else:
-            found[one.name] = rules.otherwise(*stays.get(one.name, ("NotNative", "")))
+            reason, message = stays.get(one.name, ("NotNative", ""))
+            full = reason == "TooManyNamespaces"
+            nobody = Enforcement("None", reason, f"not enforced: {message}")
+            found[one.name] = rules.otherwise(reason, message) if full else nobody
     return found

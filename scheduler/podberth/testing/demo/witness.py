@@ -17,9 +17,8 @@ from podberth.engine.instructions import Bind, Failed, Instruction
 from podberth.explain.rejections import Asking
 from podberth.framework.decision import Decision, narrowed_text
 from podberth.framework.explaining import Inquiry
-from podberth.framework.profile import Profile
-from podberth.framework.runtime import Framework
-from podberth.framework.sampling import Rotation
+from podberth.framework.interface import Profile
+from podberth.framework.runtime import Framework, Rotation
 from podberth.model.pod import Pod
 
 

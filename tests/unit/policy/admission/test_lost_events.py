@@ -48,6 +48,27 @@ class _Filtered:
         return b""
 
 
+async def test_a_write_of_the_status_is_no_loss(api: Api) -> None:
+    """A comparison with the list finds the policy as it is, though only its resourceVersion is new."""
+    body = policy("counted", rule(without("team"), labels={"team": "x"}))
+    await api.create(POLICIES.format("team"), body)
+    async with Client(Connection(host=api.server.url), qps=-1.0) as client:
+        cache = PolicyCache(client, Aside(Terms("berth")), check_seconds=0.1)
+        running = asyncio.create_task(cache.run())
+        await cache.wait_known()
+        held = cache.of("team")
+        counted = {"status": {"rules": 1}}
+        await api.call("PATCH", f"{POLICIES.format('team')}/counted/status", counted, "application/merge-patch+json")
+        await api.create(POLICIES.format("team"), policy("other", rule(without("b"), labels={"b": "x"})))
+        await until(lambda: cache.uid("team", "other") is not None)
+        checks = cache.reflector.counts.checks
+        await until(lambda: cache.reflector.counts.checks >= checks + 3)
+        assert cache.reflector.counts.lost == 0
+        assert cache.of("team").specs[:1] == held.specs
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
 @pytest.mark.parametrize("what", ["DELETED", "MODIFIED", "ADDED"])
 async def test_a_lost_event_of_a_policy_is_repaired(api: Api, what: str) -> None:
     """Nobody else would notice: a policy that is gone would reject for ever, and a new one would never apply."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +21,7 @@ from podberth.policy.operator.judge import Stored, bounded, read
 from podberth.policy.operator.natives import KINDS, PAUSE_SECONDS, Natives
 from podberth.policy.operator.settings import Settings
 from podberth.policy.operator.status import change
-from podberth.policy.operator.ways import Switch
+from podberth.policy.operator.ways import Enforce
 from tests.unit.policy.build import has, needs, rule
 from tests.unit.policy.operator.conftest import Clock, Object, stored_object
 
@@ -87,35 +88,24 @@ class Server:
         return b"{}"
 
 
-class Said:
-    """Namespaces' annotations."""
-
-    def __init__(self) -> None:
-        self.switch: Switch = "auto"
-
-    async def known(self) -> None:
-        return
-
-    def of(self, namespace: str) -> Switch:
-        return self.switch
-
-
 class Town:
     """A namespace with policies, whose statuses are kept as the reconciler would."""
 
     def __init__(self, *documents: Object, webhook: str = CONFIGURATION, owner: str = "") -> None:
         self.clock = Clock()
         self.server = Server()
-        self.said = Said()
         self.documents = {one["metadata"]["name"]: json.loads(json.dumps(one)) for one in documents}
         client: Any = self.server
         self.natives = Natives(client, "berth", lambda _: None, Machine(monotonic=self.clock))
         self.natives.learned("")
-        settings = Settings("berth", enforcement="auto", webhook=webhook, owner=owner)
-        switches: Any = self.said
-        self.enforcer = Enforcer(
-            client, settings, self.natives, switches, lambda: True, wall=self.clock, monotonic=self.clock
-        )
+        self._settings = Settings("berth", webhook=webhook, owner=owner)
+        self.choose("auto")
+
+    def choose(self, enforcement: Enforce) -> None:
+        """Start the operator again with this value of the switch."""
+        client: Any = self.server
+        settings = dataclasses.replace(self._settings, enforcement=enforcement)
+        self.enforcer = Enforcer(client, settings, self.natives, lambda: True, wall=self.clock, monotonic=self.clock)
 
     @property
     def stored(self) -> list[Stored]:
@@ -187,15 +177,16 @@ async def test_the_webhook_judges_until_the_objects_are_in_force() -> None:
     assert (await town.look()).ways["note"].way == "None"
 
 
-async def test_a_policy_leaves_only_when_the_webhook_has_it() -> None:
-    """It gets a rule that CEL can't say: the status says so at once, its objects stay until the webhook is asked."""
+async def test_policies_leave_only_when_the_webhook_has_them() -> None:
+    """The statuses say so at once; the objects stay until the webhook is asked about the namespace for long enough."""
     town = Town(NOTE, REFUSE)
+    town.server.further = [{"name": "new.podberth.dev", "namespaceSelector": {"matchLabels": {"some": "label"}}}]
     await town.settle()
     town.server.excluded = ["team"]
     town.server.log.clear()
-    town.edit("note", LABEL)
+    town.choose("webhook")
     await town.look()
-    assert town.ways() == {"note": "Webhook", "refuse": "Native"}
+    assert town.ways() == {"note": "Webhook", "refuse": "Webhook"}
     for _ in range(10):  # the webhook is not asked about the namespace: nothing may go
         town.clock.now += (await town.look()).again
         assert town.server.log == []
@@ -204,68 +195,37 @@ async def test_a_policy_leaves_only_when_the_webhook_has_it() -> None:
     while not town.server.log:
         town.clock.now += (await town.look()).again
     assert town.clock.now - asked >= HANDOVER_SECONDS
-    assert town.natives.policies("team") == {"refuse"}
-    assert town.ways() == {"note": "Webhook", "refuse": "Native"}
 
 
-async def test_an_entry_that_this_operator_does_not_know_holds_nothing() -> None:
-    """During an upgrade the admission server may be newer, and write entries that are not about policies."""
-    town = Town(NOTE, REFUSE)
-    town.server.further = [{"name": "new.podberth.dev", "namespaceSelector": {"matchLabels": {"some": "label"}}}]
-    await town.settle()
-    town.edit("note", LABEL)
-    await town.settle()
-    assert town.natives.policies("team") == {"refuse"}
-
-
-async def test_what_is_newer_than_the_objects_is_not_said_to_be_native() -> None:
-    """While the objects have to stay, an edited policy is in force in its older version, and its status says so."""
+async def test_what_costs_too_much_is_nobodys() -> None:
+    """There is one way of enforcement for a release: the webhook does not take over what the API server can't."""
     town = Town(NOTE, REFUSE)
     await town.settle()
-    town.server.excluded = ["team"]
     town.edit("note", LABEL)
-    town.edit("refuse", REFUSE)
-    await town.look()
-    assert town.documents["refuse"]["status"]["enforcement"]["generation"] == 1
-    town.server.excluded = []
-    await town.settle()
-    assert town.documents["refuse"]["status"]["enforcement"]["generation"] == 2
-
-
-async def test_without_a_webhook_nothing_waits_for_it() -> None:
-    town = Town(NOTE, REFUSE, webhook="")
-    await town.settle()
-    town.edit("note", LABEL)
-    await town.settle()
+    found = await town.settle()
     assert town.ways() == {"note": "None", "refuse": "Native"}
+    assert found.ways["note"].condition.is_problem
+    assert "too long" in found.ways["note"].message
     assert town.natives.policies("team") == {"refuse"}
 
 
 async def test_switched_to_the_webhook_and_back() -> None:
     town = Town(NOTE)
     await town.settle()
-    town.said.switch = "webhook"
+    town.choose("webhook")
     await town.settle()
     assert (town.ways(), town.kinds()) == ({"note": "Webhook"}, set())
-    town.said.switch = "native"
+    town.choose("native")
     await town.settle()
     assert town.ways() == {"note": "Native"}
 
 
-async def test_native_alone_leaves_nothing_to_the_webhook() -> None:
-    town = Town(NOTE, LABEL)
-    town.said.switch = "native"
-    found = await town.settle()
-    assert town.ways() == {"note": "Native", "label": "None"}
-    assert found.ways["label"].condition.is_problem
-
-
 async def test_who_is_refused_goes_alone() -> None:
-    """The API server refuses what one policy is in CEL: that one is the webhook's, the other is in force."""
+    """The API server refuses what one policy is in CEL: that one is nobody's, the other is in force."""
     town = Town(NOTE, stored_object("odd", rule(set_annotations={"other": "forbidden word"})))
     town.server.refuses = "forbidden word"
     found = await town.settle()
-    assert town.ways() == {"note": "Native", "odd": "Webhook"}
+    assert town.ways() == {"note": "Native", "odd": "None"}
     assert found.ways["odd"].reason == "Refused"
     assert "it holds forbidden word" in found.ways["odd"].message
     assert found.ways["odd"].condition.is_problem
@@ -275,11 +235,11 @@ async def test_who_is_refused_goes_alone() -> None:
 
 
 async def test_none_alone_is_refused() -> None:
-    """Where it is all of them together, all are the webhook's."""
+    """Where it is all of them together, none is enforced."""
     town = Town(NOTE, REFUSE)
     town.server.refuses = "note refuse"  # the annotation that names the policies of an object
     await town.settle()
-    assert set(town.ways().values()) == {"Webhook"}
+    assert set(town.ways().values()) == {"None"}
     assert not town.server.objects
 
 
@@ -360,19 +320,40 @@ async def test_too_many_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not town.server.objects
 
 
-async def test_without_a_webhook_nothing_goes_along() -> None:
-    """What can't be native is enforced by nobody then, and that is no reason to give up what can be."""
-    both = stored_object("both", rule(annotations=LONG, set_labels={"team": "a"}), rule(has(worse="yes"), reject=True))
-    reads = stored_object("reads", rule(has(team="b"), reject=True))
-    town = Town(both, reads, REFUSE, webhook="")
+async def test_namespaces_that_come_at_once_share_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that are looked at side by side do not both take the last place."""
+    monkeypatch.setattr(module, "MOST_NAMESPACES", 1)
+    town = Town(NOTE)
+    found = await asyncio.gather(*(town.enforcer.enforce(name, town.stored) for name in ("team", "other")))
+    reasons = [None if one is None else one.ways["note"].reason for one in found]
+    assert sorted(map(str, reasons)) == ["Starting", "TooManyNamespaces"]
+    assert len(town.natives.namespaces) == 1
+
+
+DEAR = [
+    rule(has(**{f"{name}{i}": "v" for i in range(16)}), set_annotations={f"{name}{i}": "1" for i in range(32)})
+    for name in "abcdef"
+]
+"""More than half of what the API server may spend in a namespace."""
+
+
+async def test_rejections_come_first_within_the_budget() -> None:
+    """A policy that writes does not push out one that rejects, whatever their names are."""
+    writers = [stored_object(f"a{i}", *DEAR) for i in range(2)]
+    town = Town(*writers, REFUSE, webhook="")
     await town.settle()
-    assert town.ways() == {"both": "None", "reads": "Native", "refuse": "Native"}
-    beside = Town(both, reads, REFUSE)
-    await beside.settle()
-    assert set(beside.ways().values()) == {"Webhook"}
-    beside.said.switch = "native"
-    await beside.settle()
-    assert beside.ways() == town.ways()
+    assert town.ways() == {"a0": "Native", "a1": "None", "refuse": "Native"}
+
+
+async def test_a_rejection_beyond_the_budget_closes_the_namespace() -> None:
+    """Nobody knows what it would have rejected, so nothing is let in."""
+    refusing = [stored_object(f"z{i}", *DEAR, rule(has(bad="yes"), reject=True)) for i in range(2)]
+    town = Town(NOTE, *refusing, webhook="")
+    await town.settle()
+    assert town.ways() == {"note": "Native", "z0": "Native", "z1": "None"}
+    [policy] = [one for one in town.server.objects.values() if one["kind"] == "ValidatingAdmissionPolicy"]
+    verdict = next(one["expression"] for one in policy["spec"]["variables"] if one["name"] == "verdict")
+    assert "nothing is let in" in verdict
 
 
 async def test_what_can_not_be_looked_at_stays() -> None:

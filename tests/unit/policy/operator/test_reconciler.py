@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
+from msgspec import structs
 
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.policy.operator import counting, reading
 from podberth.policy.operator import reconciler as module
 from podberth.policy.operator.audit import Result, Total
-from podberth.policy.operator.judge import NOTHING_TOLD
+from podberth.policy.operator.judge import NOTHING_TOLD, Stored
 from podberth.policy.operator.reconciler import Reconciler
 from podberth.policy.operator.settings import Settings
 from podberth.policy.operator.status import Counts
 from podberth.policy.operator.turns import CREDIT, WRITES, Turns
+from tests.unit.policy.admission.conftest import until
 from tests.unit.policy.build import NAME, rule
 from tests.unit.policy.operator.conftest import Clock, Server, stored_object
 
@@ -47,6 +51,7 @@ def made(server: Server, **more: Any) -> Reconciler:
         identity="test",
         clock=lambda: 0.0,
         monotonic=more.get("monotonic", time.monotonic),
+        enforcer=more.get("enforcer"),
     )
 
 
@@ -138,12 +143,45 @@ async def test_gone_meanwhile() -> None:
 
 
 async def test_refused_status_is_not_retried(capsys: pytest.CaptureFixture[str]) -> None:
-    """A status that the API server will never take is said, and does not block the rest."""
+    """A status that the API server will never take is said, in an Event as well, once, and does not block the rest."""
     server = Server(*documents())
-    stored = (await made(Server(*documents())).read("team")).policies
-    server.fails = [ApiError(422, "Invalid", "status.conditions: no")]
-    await made(server).report(stored[0], NOTHING_TOLD, None)
+    reconciler = made(server)
+    wrong = structs.replace((await made(Server(*documents())).read("team")).policies[0], policy=None, problems=("no",))
+    for _ in range(2):
+        server.fails = [ApiError(422, "Invalid", "status.conditions: no")]
+        await reconciler.report(wrong, NOTHING_TOLD, None)
     assert "the API server refused a status" in capsys.readouterr().out
+    assert [(one["reason"], one["note"]) for one in server.events] == [("Invalid", "not applied: no")]
+
+
+class Owning:
+    """An enforcer that has objects for a namespace, and remembers what it is asked for."""
+
+    namespaces = frozenset({"team"})
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+
+    async def enforce(self, namespace: str, stored: Sequence[Stored]) -> None:
+        self.asked.append((namespace, len(stored)))
+
+
+async def test_what_is_owned_goes_with_the_crd(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Policies that are served no more are gone; one 404 alone may come from an API server that starts."""
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.05)
+    server, owning = Server(*documents()), Owning()
+    reconciler = made(server, enforcer=owning)
+    gone = ApiError(404, "NotFound")
+    server.fails = [gone]
+    await reconciler.look_at("team")
+    assert owning.asked == []
+    server.get = AsyncMock(side_effect=gone)  # type: ignore[method-assign]
+    finding = asyncio.create_task(reconciler.lead())
+    try:
+        await until(lambda: owning.asked == [("team", 0)])
+    finally:
+        finding.cancel()
+        await asyncio.gather(finding, return_exceptions=True)
 
 
 @pytest.mark.parametrize("error", [ApiError(409, "Conflict"), Unreachable("no"), ApiError(500, "Oops")])

@@ -1,31 +1,30 @@
-"""What a plugin is: a class that derives from `Plugin`, declares what its answers depend on, and overrides the
+"""The interface of plugins: a plugin derives from `Plugin`, declares what its answers depend on, and overrides the
 extension points that it implements. The points have kube-scheduler's names, in snake_case.
 
 What a class declares is read and checked once, when it is registered (`podberth.framework.declaration`). Third-party
-plugins are made in the same way, and are found by the entry point group `podberth.plugins`.
+plugins are made in the same way, and are found by the entry point group `podberth.plugins`. A profile is the plugins of
+one schedulerName, point by point.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import inspect
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Flag, auto
-from typing import Any, ClassVar, NamedTuple, Protocol
+from functools import cached_property
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
+import numpy as np
 from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
+from podberth.cache.cluster import Placement as PlacedPod
 from podberth.cache.column import Bools, Ints
 from podberth.cache.nodes import Nodes
-from podberth.framework.binding import AssumedPod, Write
-from podberth.framework.binding_plugins import TIME_LIMIT
+from podberth.framework.binding import TIME_LIMIT, AssumedPod, Write
 from podberth.framework.decision import Decision, Rejected, Rows
 from podberth.framework.events import ANY, ClusterEvent
 from podberth.framework.explaining import Explainer
-from podberth.framework.placement import Assignment, Placement, Running
-from podberth.framework.reads import NOTHING, Reads
-from podberth.framework.removed_pods import RemovedPods
-from podberth.framework.reservation import Reservation
-from podberth.framework.spare import Spare
-from podberth.framework.status import Narrow, Reject, Rejections
+from podberth.framework.status import Narrow, Reject, Rejections, shown
 from podberth.model.annotated import Mode
 from podberth.model.devices import DeviceKind
 from podberth.model.node import Node
@@ -34,6 +33,13 @@ from podberth.model.pod_group import PodGroup
 from podberth.model.shape import PodShape
 from podberth.model.storage import StorageKind
 
+ALL_NODES = 0
+"""No percentage, or 0: kube-scheduler then derives one from the size of the cluster; here all nodes are scored."""
+_LONGEST = 7 * 24 * 3600
+"""Seconds for which room is kept for a group at most."""
+LONGEST_TIMEOUT = 60.0
+"""A start waits for the first answer of each source for at most so many seconds."""
+MAX_SCORE = 100
 POINTS = (
     "pre_enqueue",
     "queue_sort",
@@ -56,6 +62,304 @@ SKIPPABLE = frozenset(("pre_filter", "filter", "score", "reserve", "pre_bind"))
 NO_POINTS: frozenset[str] = frozenset()
 OtherObject = StorageKind | DeviceKind | None
 """What `object_hint` is asked about: an object that is neither a node nor a pod."""
+Value = TypeVar("Value")
+
+
+class Reservation(Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
+    """When room is kept for a gang that waits behind smaller pods, how much, and for how long.
+
+    The engine finds the nodes and keeps others away from them (`podberth.engine.pod_groups.reservations`).
+    """
+
+    after_seconds: int = 300
+    """So long a gang waits, from its first attempt, before room is kept for it."""
+    for_seconds: int = 3600
+    """So long room is kept at most."""
+    percentage_of_nodes: int = 50
+    """Room is kept on no more of all nodes."""
+    lowest_priority: int = -(2**31)
+    """No room is kept for gangs of lower priority."""
+    trust_expected_duration: bool = False
+    """Pods may use room that is kept by their own word of how long they run, which nobody enforces."""
+
+    def check(self, path: str) -> list[str]:
+        """Error lines."""
+        ranges = (
+            ("afterSeconds", self.after_seconds, 0, _LONGEST),
+            ("forSeconds", self.for_seconds, 1, _LONGEST),
+            ("percentageOfNodes", self.percentage_of_nodes, 1, 100),
+        )
+        return [
+            f"{path}.{name}: Invalid value: {value}: must be between {least:,} and {most:,}"
+            for name, value, least, most in ranges
+            if not least <= value <= most
+        ]
+
+
+class Source(Generic[Value]):
+    """One value from outside the cluster: the last one that `fetch` returned."""
+
+    def __init__(
+        self,
+        name: str,
+        fetch: Callable[[], Coroutine[Any, Any, Value]],
+        default: Value,
+        *,
+        interval: float = 30.0,
+        timeout: float = 5.0,
+    ) -> None:
+        """`fetch`: a coroutine function without arguments, which may do I/O; it is cancelled after `timeout` seconds.
+
+        `default`: the value before the first answer, and wherever nothing is fetched (`berth explain`, `simulate`).
+        `interval`: seconds from one answer to the next question. Raises TypeError.
+        """
+        if not (isinstance(name, str) and name):
+            raise TypeError(f"a Source wants a name, got {shown(name)}")
+        if not inspect.iscoroutinefunction(fetch):
+            raise TypeError(f"source {name}: fetch is {shown(fetch)}, should be a coroutine function")
+        for what, seconds, most in (("interval", interval, float("inf")), ("timeout", timeout, LONGEST_TIMEOUT)):
+            if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= most:
+                limit = f" and at most {most:.0f}" if what == "timeout" else ""
+                raise TypeError(f"source {name}: {what} is {shown(seconds)}, should be seconds, more than 0{limit}")
+        self.name = name
+        self.fetch = fetch
+        self.default = default
+        self.interval = interval
+        self.timeout = timeout
+        self.clock: Callable[[], float] = _stopped
+        """Seconds; a shell that refreshes the source gives it its own."""
+        self.version = 0
+        """Another one for each other value: for what is kept under a question (`Column.map`)."""
+        self._value = default
+        self._since: float | None = None
+
+    @property
+    def value(self) -> Value:
+        """The last value, however old."""
+        return self._value
+
+    @property
+    def age(self) -> float | None:
+        """Return how many seconds ago the value came; None: it is the default."""
+        return None if self._since is None else self.clock() - self._since
+
+    def set(self, value: Value, age: float = 0.0) -> bool:
+        """Have this value, which came so many seconds ago; whether it is another one than before."""
+        before, came = self._value, self._since is not None
+        self._value, self._since = value, self.clock() - age
+        try:
+            other = not came or bool(before != value)
+        except ValueError:  # arrays have no truth value
+            other = True
+        self.version += other
+        return other
+
+
+def _stopped() -> float:
+    return 0.0
+
+
+class Reads(Struct, frozen=True):
+    """Annotations and outside data that a plugin reads, and that are not kept or fetched for everybody.
+
+    Annotations are kept only where a plugin of some profile names their keys. A source is refreshed beside the
+    scheduling loop by a shell; `filter` and `score` read its last value, and never wait.
+    """
+
+    node_annotations: tuple[str, ...] = ()
+    pod_annotations: tuple[str, ...] = ()
+    """Keys of annotations. A plugin sees these and no others, in `node.annotations` and `pod.annotations`."""
+    sources: tuple[Source[Any], ...] = ()
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with it, a line each."""
+        found = []
+        for what in ("node_annotations", "pod_annotations"):
+            keys = getattr(self, what)
+            if not (isinstance(keys, tuple) and all(isinstance(key, str) and key for key in keys)):
+                found.append(f"its reads.{what} is {shown(keys)}, should be a tuple of annotation keys")
+        if not (isinstance(self.sources, tuple) and all(isinstance(one, Source) for one in self.sources)):
+            found.append(f"its reads.sources is {shown(self.sources)}, should be a tuple of Sources")
+        elif len({one.name for one in self.sources}) < len(self.sources):
+            found.append("its reads.sources has two sources of one name")
+        return found
+
+
+READS_NOTHING = Reads()
+
+
+class Normalizer:
+    """A way to normalise in which a result depends only on the score itself and on the lowest and highest score.
+
+    So normalised scores can be kept. Upstream: plugins/helper/normalize_score.go (DefaultNormalizeScore) and
+    plugins/interpodaffinity (NormalizeScore).
+    """
+
+    __name__ = "normalize"
+
+    def __init__(self, name: str, of: Callable[[Ints], Ints]) -> None:
+        self.name = name
+        self._of = of
+
+    def __call__(self, scores: Ints, *_: Any) -> Ints:
+        """int64 in, int64 of 0..100 out; at least one."""
+        return self._of(scores)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _maximum(scores: Ints) -> Ints:
+    highest = int(scores.max(initial=0))
+    return scores if highest == 0 else MAX_SCORE * scores // highest
+
+
+def _maximum_reversed(scores: Ints) -> Ints:
+    return MAX_SCORE - _maximum(scores)
+
+
+def _min_max(scores: Ints) -> Ints:
+    """Floats and truncation as upstream."""
+    lowest, highest = int(scores[scores.argmin()]), int(scores[scores.argmax()])
+    if highest == lowest:
+        return np.zeros_like(scores)
+    above, span = scores - lowest, highest - lowest
+    if span < len(scores):
+        # Each possible score once, instead of that of each node.
+        return _stretched(np.arange(span + 1), span).take(above)
+    return _stretched(above, span)
+
+
+def _stretched(above: Ints, span: int) -> Ints:
+    stretched: Ints = (float(MAX_SCORE) * (above.astype(np.float64) / float(span))).astype(np.int64)
+    return stretched
+
+
+MAXIMUM = Normalizer("MAXIMUM", _maximum)
+"""The highest of scores that are not negative becomes 100."""
+MAXIMUM_REVERSED = Normalizer("MAXIMUM_REVERSED", _maximum_reversed)
+"""The highest of scores that are not negative becomes 0, and 0 becomes 100."""
+MIN_MAX = Normalizer("MIN_MAX", _min_max)
+"""The lowest becomes 0 and the highest 100; where all are the same, they become 0."""
+
+
+class Placement(Struct, frozen=True, eq=False):
+    """Nodes on which a group may be scheduled (upstream: `framework.Placement`). There may be one for each node."""
+
+    name: str
+    """Such as the value of a label that all these nodes have."""
+    rows: Rows
+    """Rows of nodes that exist, in ascending order."""
+    level: int = 0
+    """A group is tried on placements of a higher level only if it fits into none of a lower one."""
+    path: tuple[str, ...] = ()
+    """The values of the labels that its nodes have in common, the broadest label first."""
+    domains: "tuple[Placement, ...]" = ()
+    """Parts of it, with paths below its own. The group had better use few, filled by its pods in the order of their
+    ranks. A pod that fits into none of them may be on any node of the placement."""
+
+
+class Running(NamedTuple):
+    """A pod of a group that has a node, by the API's word or ours."""
+
+    pod: Pod
+    node: str
+
+
+class Assignment(Struct, frozen=True, eq=False):
+    """What came of trying a group on the nodes of a placement."""
+
+    group: PodGroup
+    placement: Placement
+    pods: Sequence[Pod]
+    """The pods that found a node. They are not on these nodes now."""
+    running: int
+    """How many pods of the group have a node already."""
+
+
+class RemovedPods:
+    """Rows that a dry run of preemption tries, and the pods that are gone from each of them, apart from the others.
+
+    Upstream has a copy of the state of PreFilter for each node, and takes pods out of it (RemovePod).
+
+    Whatever is gone from one row is still there for the others, and the cluster counts all of it: a plugin subtracts
+    it (`Plugin.filter_removed`).
+    """
+
+    def __init__(self, rows: Rows, placements: Sequence[PlacedPod], owners: Rows) -> None:
+        """`placements`: pods on these rows; `owners`: for each, where in `rows` its row is."""
+        self.rows = rows
+        self.gone: Bools = np.ones(len(placements), dtype=np.bool_)
+        """For each of the placements, whether it is gone; it may be changed at any time."""
+        self._owners = owners
+        kinds: dict[tuple[int, int, bool], int] = {}
+        self._examples: list[Pod] = []
+        codes = []
+        for placement in placements:
+            pod = placement.pod
+            code = kinds.setdefault((id(pod.shape), id(pod.labels), pod.terminating), len(kinds))
+            if code == len(self._examples):
+                self._examples.append(pod)
+            codes.append(code)
+        self._codes = np.array(codes, dtype=np.intp)
+        self._counts: dict[int, tuple[object, Ints]] = {}
+        """By the identity of what counts pods: that, and what it counts each placement for."""
+
+    def count(self, of: object, each: Callable[[Pod], int]) -> Ints:
+        """int64[rows that are tried]: sum up for each row what the pods that are gone count for.
+
+        `each`: returns what a pod counts for, by its shape and labels. It is asked once for each `of`.
+        """
+        known = self._counts.get(id(of))
+        if known is None:
+            by_kind = np.array([each(pod) for pod in self._examples], dtype=np.int64)
+            known = self._counts[id(of)] = of, by_kind[self._codes]
+        amounts = np.where(self.gone, known[1], 0)
+        return np.bincount(self._owners, weights=amounts, minlength=len(self.rows)).astype(np.int64)
+
+    def on_nodes(self, mask: Bools, rows: int) -> Bools:
+        """bool[rows]: spread out a mask over the rows that are tried; False elsewhere."""
+        found = np.zeros(rows, dtype=np.bool_)
+        found[self.rows] = mask
+        return found
+
+
+class Spare:
+    """What nodes have left for one pod. It fits no row that is not allowed or has less than `needs` of anything.
+
+    Preemption removes victims from these amounts and puts them back, for many nodes at once, without touching columns.
+    """
+
+    def __init__(
+        self,
+        pod: Pod,
+        cluster: Cluster,
+        counting: tuple[Any, ...],
+        allowed: Bools,
+        ask: Callable[..., Any],
+        *,
+        exact: bool,
+    ) -> None:
+        self._pod = pod
+        self._nodes = cluster.nodes
+        self._counting = counting
+        self._ask = ask
+        self.exact = exact
+        """The pod fits all other rows, as long as no filter looks elsewhere for it."""
+        self.allowed = allowed
+        """bool[rows]: rows that pass all filters that depend on node objects alone."""
+        self.needs: Ints = np.array(
+            [need for plugin in counting for need in ask(plugin, plugin.needs, pod)], dtype=np.int64
+        )
+
+    def free(self, rows: Rows) -> Ints:
+        """int64[needs, rows]: what these rows have left of each thing. The array belongs to the caller."""
+        parts = [self._ask(plugin, plugin.free, self._pod, self._nodes, rows) for plugin in self._counting]
+        return np.concatenate(parts) if parts else np.zeros((0, len(rows)), dtype=np.int64)
+
+    def takes(self, shape: PodShape) -> list[int]:
+        """Return what a placed pod of this shape takes of each thing."""
+        return [amount for plugin in self._counting for amount in self._ask(plugin, plugin.takes, self._pod, shape)]
 
 
 class DependsOn(Flag):
@@ -199,7 +503,7 @@ class Plugin:
     for_groups: ClassVar[bool] = False
     """Its `pre_enqueue` goes by the pod's group: it is asked about pods of groups only, after all other plugins, and
     again when the group's object or the number of its pods changes, instead of by `events`."""
-    reads: Reads = NOTHING
+    reads: Reads = READS_NOTHING
     """Annotations and sources that it reads."""
     reservation: Reservation | None = None
     """When nodes are reserved for a group that waits behind smaller pods. Pods that are kept away from such nodes wait
@@ -389,3 +693,67 @@ class Plugin:
 
 Registry = Mapping[str, type[Plugin]]
 """Plugin name → class."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A schedulerName and its plugins by extension point, in the order they run."""
+
+    name: str
+    points: dict[str, tuple[Plugin, ...]]
+    weights: dict[str, int]
+    percentage: int = ALL_NODES
+    """How many feasible nodes are enough, in percent of all nodes (percentageOfNodesToScore)."""
+
+    args: Mapping[str, Any] = field(default_factory=dict)
+    """In-tree plugin → its arguments."""
+    placement_weights: Mapping[str, int] = field(default_factory=dict)
+    """Plugin → its weight at the point placement_score."""
+
+    def plugins(self, point: str) -> tuple[Any, ...]:
+        return self.points.get(point, ())
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Any]:
+        """All its plugins."""
+        return {plugin.name: plugin for plugins in self.points.values() for plugin in plugins}
+
+    # -- what any of its plugins may ask for -------------------------------------------------------------------------
+
+    @cached_property
+    def sources(self) -> Mapping[tuple[str, str], Source[Any]]:
+        """(plugin, source) → each source of its plugins."""
+        return {(name, one.name): one for name, plugin in self.by_name.items() for one in plugin.reads.sources}
+
+    @cached_property
+    def reservation(self) -> tuple[str, Reservation] | None:
+        """Return (plugin, its Reservation) of the first plugin that reserves nodes for groups; None: none does."""
+        found = ((name, plugin.reservation) for name, plugin in self.by_name.items())
+        return next(((name, wanted) for name, wanted in found if wanted is not None), None)
+
+    @cached_property
+    def required_during_execution(self) -> bool:
+        """Return whether pods that say nothing are held to their own requirements while they run."""
+        return any(plugin.required_during_execution for plugin in self.by_name.values())
+
+    @cached_property
+    def annotated_affinity(self) -> Mode | None:
+        """Return what affinity by annotation does to pods of this profile: what the first plugin says that says
+        anything.
+        """
+        modes = (plugin.annotated_affinity for plugin in self.by_name.values())
+        return next((mode for mode in modes if mode is not None), None)
+
+    def apart(self) -> "Profile":
+        """The same profile with fresh in-tree plugins, which have kept nothing yet.
+
+        Third-party plugins stay the same: their state may be more than kept results.
+        """
+        made: dict[str, Plugin] = {}
+
+        def own(plugin: Any) -> Plugin:
+            if plugin.name not in made:
+                made[plugin.name] = type(plugin)(self.args[plugin.name]) if plugin.name in self.args else plugin
+            return made[plugin.name]
+
+        return replace(self, points={point: tuple(map(own, plugins)) for point, plugins in self.points.items()})
