@@ -9,6 +9,8 @@ The seed's promise (any reject: rejected and not mutated; order unspecified) hol
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from msgspec import structs
+
 from podberth.model.quantity import QuantityError
 from podberth.policy import keys, objects, verdict, words
 from podberth.policy.exempt import exemption
@@ -42,6 +44,22 @@ def evaluate(
     here = policies.of(options.namespace or objects.namespace(obj))
     request = _Request(here, operation, obj, old, options)
     return request.validated() if options.pass_ == "validate" else request.mutated()
+
+
+def created(policies: Policies, obj: JsonObject, options: Options = NO_OPTIONS) -> Verdict:
+    """The answer to a create, as an API server comes to it: the mutating pass, then the validating one on its result.
+
+    The second one may reject what the first one wrote; nothing is written then.
+    """
+    first = evaluate(policies, "CREATE", obj, None, options)
+    if not first.patch:
+        return first
+    second = evaluate(policies, "CREATE", first.object, None, structs.replace(options, pass_="validate"))
+    if second.allowed:
+        return first
+    rejecting = {effect.policy for effect in second.effects}
+    others = (structs.replace(one, mutated=False) for one in first.effects if one.policy not in rejecting)
+    return structs.replace(second, object=obj, effects=(*second.effects, *others))
 
 
 class _Request:

@@ -36,6 +36,10 @@ DOMAINS = {
     "mittwald.de": "copies of Secrets",
     "appscode.com": "copies of Secrets",
     "cert-manager.io": "certificates",
+    "bitnami.com": "copies of Secrets",  # sealedsecrets.bitnami.com/managed: Sealed Secrets may overwrite the Secret
+    # Commands that a backup runs in a pod, with the rights of its containers.
+    "velero.io": "commands in pods",  # pre.hook.backup.velero.io/command: Velero, backup hooks
+    "libopenstorage.org": "commands in pods",  # stork.libopenstorage.org/…: Stork, rules before and after snapshots
     # Network and routes.
     "cni.cncf.io": "network",
     "projectcalico.org": "network",
@@ -47,6 +51,10 @@ DOMAINS = {
     "haproxy.org": "configuration of a proxy",
     "konghq.com": "configuration of a proxy",
     "traefik.io": "configuration of a proxy",
+    "nginx.com": "configuration of a proxy",  # nginx.com/…: NGINX Ingress Controller
+    "getambassador.io": "configuration of a proxy",
+    "projectcontour.io": "configuration of a proxy",
+    "tailscale.com": "network",  # tailscale.com/expose: the Tailscale operator
     # What a container runtime does for a pod.
     "crio.io": "container runtime",
     "nri.io": "container runtime",
@@ -59,6 +67,10 @@ DOMAINS = {
     "kyverno.io": "other policies",
     "gatekeeper.sh": "other policies",
     "karpenter.sh": "removal of nodes",
+    "keda.sh": "scaling",  # autoscaling.keda.sh/paused-replicas: KEDA
+    "cluster.x-k8s.io": "machines",  # cluster.x-k8s.io/paused: Cluster API
+    "operators.coreos.com": "operators and their rights",  # Operator Lifecycle Manager
+    "crossplane.io": "resources outside of the cluster",  # crossplane.io/external-name, /paused
     "podberth.dev": "Berth itself",
 }
 """The domain of a key's prefix, with all its subdomains, and what such keys decide."""
@@ -69,6 +81,7 @@ PREFIXES = {
     "run.oci.": "container runtime",
     "dev.gvisor.": "container runtime",
     "aadpodidbinding": "Azure identity",
+    "olm.": "operators and their rights",  # olm.targetNamespaces: Operator Lifecycle Manager
     # By which controllers find what they made: who overwrites one has them make pods without end.
     "pod-template-hash": "a controller's own label",
     "pod-template-generation": "a controller's own label",

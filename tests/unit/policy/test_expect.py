@@ -107,3 +107,12 @@ def test_impact_names_owners_that_lose_what_they_make(kind: str, template: dict[
     label = policy("label", rule(has(app="web"), set_labels={"app": "api"}))
     found = impact(policies(label), [], NO_OPTIONS, filter(None, [read(obj)]))
     assert found.losses == ([Loss(kind, "team-a", "web", "label", "app", "api")] if lost else [])
+
+
+def test_impact_counts_what_the_second_pass_rejects() -> None:
+    """What the policies write may be what one of them rejects: a create is refused then, and nothing is written."""
+    tag = policy("tag", rule(set_labels={"tier": "front"}))
+    ban = policy("ban", rule(has(tier="front"), reject=True))
+    found = impact(policies(tag, ban), [config_map(), config_map({"tier": "front"})], NO_OPTIONS)
+    assert found.total == Kind(objects=2, exempt=0, rejected=2, relabelled=0)
+    assert found.policies == {"tag": Effects(), "ban": Effects(rejected=2)}
