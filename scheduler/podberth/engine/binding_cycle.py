@@ -62,7 +62,7 @@ from podberth.model.pod_group import GroupKey
 TIMED = (State.WAITING_ON_PERMIT, State.PRE_BIND_WAITING, State.GROUP_GATHERING)
 IDLE = frozenset((*TIMED, State.GROUP_DECIDING, *CALLING))
 _GIVEN_UP_AT_ONCE = 64
-"""How many pods whose time is over are given up in one turn."""
+"""So many pods whose time is over are given up in one turn."""
 _TOLD_AFTER = 5.0
 """Seconds after which a pod that waits for its group says so: hardly any does for so long, and it costs a write."""
 _POINTS = ("reserve", "permit", "pre_bind", "bind")
@@ -89,7 +89,7 @@ class BindingCycle(Struct):
     call: Call | None = None
     """The coroutine under way."""
     wait: Wait | None = None
-    """What a PreBind plugin waits for."""
+    """The objects or the pause that a PreBind plugin waits for."""
     waits: str = ""
     """The name of that plugin, since its last write."""
     deadline: float = 0.0
@@ -100,13 +100,13 @@ class BindingCycle(Struct):
     stop: State | None = None
     """Before the plugins of this state are asked, the other pods of its group have to come as far."""
     refused: "Refusal | PluginError | None" = None
-    """Why a Reserve plugin kept it from its node, for the group that is being tried."""
+    """The answer of the Reserve plugin that kept it from its node, for the group that is being tried."""
     leaves: bool = False
     """The pod is gone."""
     nominated: bool = False
     """status.nominatedNodeName was asked to be set to this node."""
     contested: str = ""
-    """What people are told if the pod is bound all the same: which of its devices another claim has."""
+    """The note for people if the pod is bound all the same: it names the device that another claim has, too."""
 
     def failure(self, cause: Any) -> tuple[str, str]:
         """(reason, message) of the condition, for what ended the attempt."""
@@ -202,14 +202,14 @@ class BindingCycles:
         self.let_go_beside = sys.maxsize
         """Pods whose group lets them go wait with their Bindings while writes for so many pods are under way."""
         self._went_ahead = 0
-        """How many other pods were assumed since some of them were let go last: they do not wait for ever."""
+        """The number of other pods that were assumed since some of them were let go last: they do not wait for ever."""
         self._waits = ObjectWaits()
         self.waits = self._waits.uids
         """Not empty while somebody waits for an object to change."""
         self._deadlines = Deadlines(self._cycles)
         self._idle = 0
         self.left_deciding = 0
-        """How many pods have left the state in which they wait for what is decided of their group."""
+        """The number of pods that have left the state in which they wait for what is decided of their group."""
         self._assuming = ""
         """UID of the pod that is being assumed: nobody has noticed yet that it takes room, and nobody is woken."""
 

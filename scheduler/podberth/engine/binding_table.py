@@ -30,7 +30,7 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What can happen to it; the first nine are answers of the plugins that are asked."""
+    """Something that can happen to it; the first nine are answers of the plugins that are asked."""
 
     SUCCESS = "all plugins of the point let it go on"
     REJECTED = "a plugin rejects it"
@@ -66,7 +66,7 @@ class Event(StrEnum):
 
 
 class Action(StrEnum):
-    """What is done about it."""
+    """Something that is done about it."""
 
     ASK = "ask the plugins of the next state"
     HOLD = "the pod waits for these plugins"
@@ -91,12 +91,12 @@ class Action(StrEnum):
 
 
 class Outcome(NamedTuple):
-    """What follows from an event in a state."""
+    """The consequence of an event in a state."""
 
     action: Action
     next: State
     because: str = ""
-    """Why nothing is done, or nothing else."""
+    """The reason for which nothing is done, or nothing else."""
 
 
 ASKING = (State.RESERVING, State.PERMITTING, State.PRE_BINDING, State.BINDING)

@@ -144,21 +144,22 @@ class Engine:
 
     @property
     def in_flight(self) -> int:
-        """Writes for pods in their binding cycle, and questions to extenders, that have no answer yet."""
+        """Return how many writes for pods in their binding cycle, and questions to extenders, have no answer yet."""
         return self.binding.writing + len(self._extender_calls.waiting)
 
     @property
     def has_work(self) -> bool:
         """Return whether a Cycle would schedule a pod."""
-        return self.queue.has_active or self.groups.has_work or self._victims.has_work
+        under_way = self.groups.attempt is not None and self.groups.has_work
+        return self.queue.has_active or under_way or self._victims.has_work
 
     def next_tick(self) -> float | None:
-        """Engine time at which a Tick has something to do."""
+        """Return the engine time at which a Tick has something to do."""
         times = (
             self.queue.next_tick(),
             self.binding.next_tick(),
             *(observer.next_tick() for observer in self._observers.all),
-            self.groups.reservations.next_tick(),
+            self.groups.reservations.next_tick() if self.cluster.reservations.by_profile else None,
             self._bindings_known_at,
         )
         return min((time for time in times if time is not None), default=None)
@@ -255,9 +256,7 @@ class Engine:
         return self._outbox.take()
 
     def take_undone(self) -> bool:
-        """Return whether a placed pod was shown without its node since this was asked last: other data is a backup's,
-        too.
-        """
+        """Return whether a placed pod was shown without its node since this was asked last: a backup was restored."""
         undone, self._events.undone = self._events.undone, False
         return undone
 

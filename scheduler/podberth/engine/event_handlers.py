@@ -69,7 +69,7 @@ class EventHandlers:
         self._nominator = nominator
         self._observers = observers
         self.undone = False
-        """Whether a placed pod was shown without a node since this was last set to False."""
+        """True if a placed pod was shown without a node since this was last set to False."""
 
     def put(self, thing: Modelled, now: float) -> None:
         """Follow an object that was added or updated."""

@@ -56,16 +56,16 @@ from podberth.model.pod_group import PodGroup
 
 OURS, OTHERS = "berth", "others"
 FIRST = 12
-"""How many first entries of a pod are always kept."""
+"""So many first entries of a pod are always kept."""
 LONGEST = 48
-"""How many entries of a pod are kept in all."""
+"""So many entries of a pod are kept in all."""
 AT_ONCE = 4
-"""How many entries are counted in advance: as many as an ordinary pod has."""
+"""So many entries are counted in advance: as many as an ordinary pod has."""
 MOST = 20_000
-"""How many entries of all pods are kept: the stories of 5,000 pods that were bound without waiting."""
+"""So many entries of all pods are kept: the stories of 5,000 pods that were bound without waiting."""
 _FEW = 1024
 _AT_A_TICK = 256
-"""How many stories have their entries counted in one tick, after a large group has moved."""
+"""So many stories have their entries counted in one tick, after a large group has moved."""
 
 
 class Story:
@@ -90,16 +90,16 @@ class Story:
         self.name = name
         self.profile = profile
         self.left_out = 0
-        """How many entries were dropped to make room."""
+        """The number of entries that were dropped to make room."""
         self.left_out_after = 0
-        """How many of the kept entries came before these."""
+        """The number of kept entries that came before these."""
         self.ended = False
         """The pod is bound, or gone."""
         self._stories = stories
         self.kept: list[Entry] = []
         """The entries that are kept."""
         self.paid = 0
-        """How many entries it may have; set by `Stories`."""
+        """The number of entries that it may have; set by `Stories`."""
 
     def note(self, entry: Entry) -> None:
         """This happened to the pod."""
@@ -165,7 +165,7 @@ class Stories:
         with what it has now, and may be here with what it had before."""
         self._number = 0
         self.entries = 0
-        """How many entries are counted; at most as many are kept."""
+        """The number of entries that are counted; at most as many are kept."""
         self.late: dict[str, Story] = {}
         """Stories with entries that are not counted yet, by UID."""
 

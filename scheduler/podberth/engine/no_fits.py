@@ -49,7 +49,7 @@ class NoFit:
 
 
 class NoFits:
-    """What is kept, for the versions of the cluster of which it was found."""
+    """The attempts that are kept, for the versions of the cluster of which they were made."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -57,7 +57,7 @@ class NoFits:
         """By what equal pods share."""
         self._as_of = cluster.versions()
         self.used = 0
-        """How often a pod was told what an equal one had found."""
+        """The number of pods that were told what an equal one had found."""
 
     def find(self, pod: Pod, framework: Framework, record: AttemptRecord) -> NoFit | None:
         """Return what an equal pod found; None: the pod has to be decided. `record`: of its attempt."""

@@ -29,26 +29,26 @@ from podberth.plugins.pod_topology_spread import PodTopologySpread
 ANTI_AFFINITY, TOPOLOGY_SPREAD = "anti_affinity", "topology_spread"
 CONSTRAINTS = (ANTI_AFFINITY, TOPOLOGY_SPREAD)
 AFTER = (1.0, 5.0, 15.0)
-"""How many seconds after it was placed a pod is looked at."""
+"""A pod is looked at so many seconds after it was placed."""
 SAME_TIME = 15.0
 """Seconds between two Bindings that count as about the same time."""
 STEPS = 2_000
-"""What all looks of one turn may cost together."""
+"""Steps that all looks of one turn may cost together."""
 _LEAST = 20
-"""What an ordinary look costs."""
+"""Steps of an ordinary look."""
 _MOST_NEAR = 2_000
-"""How many pods of others one requirement is compared with."""
+"""One requirement is compared with so many pods of others."""
 _MOST_LOOKS = 20_000
 """Pods that may wait for one look; of more, those that waited longest are not looked at."""
 OF_A_NAMESPACE, _NAMESPACES = 256, 512
 """Others' pods that are remembered: the latest of so many namespaces."""
 _MOST_KEPT, _MOST_NAMED = 16, 3
-"""How many pods of others are remembered for a conflict, and how many its message names."""
+"""So many pods of others are remembered for a conflict, and so many are named in its message."""
 _UNNAMED = "a pod of another namespace"
 
 
 class Conflict(Struct, frozen=True):
-    """What no longer holds for a placed pod. `others`: who was placed there about the same time, some of them."""
+    """A requirement that no longer holds for a placed pod. `others`: some of those placed there about the same time."""
 
     pod: Pod
     node: str
@@ -83,7 +83,7 @@ class PlacementConflicts:
         self._latest_in: dict[str, float] = {}
         """Namespace → when the latest of them was bound."""
         self._latest = 0.0
-        """When the latest pod was bound that was seen."""
+        """The time at which the latest pod was bound that was seen."""
 
     def follow(self, frameworks: Mapping[str, Framework]) -> None:
         """Look at pods of these profiles from now on."""
@@ -265,7 +265,7 @@ class PlacementObserver(Observer):
 class _Look(Struct, frozen=True):
     uid: str
     since: float
-    """When the pod was placed (engine time)."""
+    """The engine time at which the pod was placed."""
 
 
 def has_requirements(pod: Pod) -> bool:

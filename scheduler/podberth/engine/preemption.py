@@ -21,11 +21,11 @@ from podberth.model.pod_group import PodGroup
 _EACH = 8
 """Up to this many pods that were nominated for one node, others are asked about each; beyond, about all at once."""
 _ENDED_AT_ONCE = 64
-"""How many nominations for a node are ended in one turn."""
+"""So many nominations for a node are ended in one turn."""
 _ENDED = 20
 """Steps of each."""
 _AT_ONCE = 32
-"""How many victims are told to go in one turn."""
+"""So many victims are told to go in one turn."""
 
 
 class _Ending(Struct, frozen=True):

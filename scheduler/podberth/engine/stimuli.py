@@ -18,7 +18,7 @@ class Put(Struct, frozen=True):
 
     thing: Modelled
     added: bool = False
-    """Whether it was not there before; only the meter reads this."""
+    """True if it was not there before; only the meter reads this."""
 
 
 class Gone(Struct, frozen=True):
@@ -144,7 +144,7 @@ class PostFilterWriteFailed(Struct, frozen=True):
 
 
 class TakingOut(Struct, frozen=True):
-    """What plugins write for a pod that gives back what it holds is being sent: it is taken out of its claims."""
+    """The writes of plugins for a pod that gives back what it holds are being sent: it is taken out of its claims."""
 
     uid: str
 

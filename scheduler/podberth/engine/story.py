@@ -18,9 +18,9 @@ from podberth.framework.decision import Trace, points
 API_VERSION = "podberth.dev/v1alpha1"
 KIND = "Story"
 LONGEST_TEXT = 512
-"""How many characters of a message are kept."""
+"""So many characters of a message are kept."""
 MOST_NAMED = 8
-"""How many victims or objects an entry names; of the others, only the number is kept."""
+"""An entry names so many victims or objects; of the others, only the number is kept."""
 
 
 def _tag(name: str) -> str:
@@ -39,15 +39,15 @@ class Queued(_Entry, frozen=True):
 
     queue: str
     event: str
-    """Why, under the name of the event in kube-scheduler's metrics."""
+    """The event that moved it, under its name in kube-scheduler's metrics."""
     object: str
     """The object of the event: "Node n4". Empty: the pod itself, or none."""
     plugins: frozenset[str]
     """The plugins that had rejected the pod."""
     until: float = 0.0
-    """When its backoff is over; 0: it does not back off."""
+    """The end of its backoff; 0: it does not back off."""
     reason: str = ""
-    """Why a PreEnqueue plugin gates it."""
+    """The reason for which a PreEnqueue plugin gates it."""
 
 
 class ExtendersAsked(_Entry, frozen=True):
@@ -123,7 +123,7 @@ class PreBindWrites(_Entry, frozen=True):
     plugin: str
     objects: tuple[str, ...]
     note: str = ""
-    """What the plugin says of them."""
+    """A text of the plugin about them."""
 
 
 class PreBindWaits(_Entry, frozen=True):
@@ -225,11 +225,11 @@ class Timeline(Struct, rename="camel", kw_only=True):
     pod: PodNamed
     state: str
     leads: bool = True
-    """Whether the replica that answers is the one that schedules."""
+    """True if the replica that answers is the one that schedules."""
     leader: str = ""
     """The identity of the leader; empty without an election, or while there is no leader."""
     leads_since: str = ""
-    """When the replica that answers took over from another leader, where the pod is older than that; else empty."""
+    """The time at which the replica that answers took over from another leader, if the pod is older; else empty."""
     told_at: str = ""
     since: float
     """Engine time of the first entry."""

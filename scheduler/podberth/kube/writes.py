@@ -184,7 +184,9 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         """Return the body in protobuf (events.k8s.io/v1 Event, core/v1 ObjectReference, meta/v1 MicroTime)."""
         about = self.about
         seconds, micros = divmod(self.moment, 1_000_000)
-        annotations = self.annotations or {}
+        metadata = text(1, self.name) + kept_text(3, self.namespace)
+        for key, value in (self.annotations or {}).items():
+            metadata += message(12, text(1, key) + text(2, value))
         regarding = (
             kept_text(1, about.kind)
             + kept_text(2, about.namespace)
@@ -196,12 +198,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         return envelope(
             "events.k8s.io/v1",
             "Event",
-            message(
-                1,
-                text(1, self.name)
-                + kept_text(3, self.namespace)
-                + b"".join(message(12, text(1, key) + text(2, value)) for key, value in annotations.items()),
-            )
+            message(1, metadata)
             + message(2, kept_integer(1, seconds) + integer(2, 1000 * micros))
             + kept_text(4, self.controller)
             + kept_text(5, self.instance)

@@ -43,7 +43,8 @@ def over(policies: Policies) -> list[Finding]:
     fitted = fit(policies)
     beyond = [name for name in fitted.left if name not in left]
     if beyond:
-        more = f", and so are {len(beyond) - 1} others" if len(beyond) > 1 else ""
+        others = len(beyond) - 1
+        more = "" if not others else ", and so is 1 other" if others == 1 else f", and so are {others} others"
         closed = "; as one that rejects does not fit, nothing is let into the namespace" if fitted.closed else ""
         told = f"MetadataPolicy {cut(beyond[0], 80)} is left out where the API server enforces policies by itself{more}"
         found.append(Finding("not-native", tuple(beyond), (), f"{told}: {fitted.left[beyond[0]]}{closed}"))

@@ -190,6 +190,19 @@ def test_both_encodings_say_the_same(node: str, note: str, about: PodRef, moment
     assert protobuf.read(said.protobuf()) == _filled(json.loads(said.json()))
 
 
+def test_an_event_about_an_object_of_no_namespace() -> None:
+    """It is in the namespace `default`, in both encodings; annotations are map entries, field 12 of its metadata."""
+    node = writes.Regarding("v1", "Node", "", "n1", "u-1")
+    said = msgspec.structs.replace(told(), about=node)
+    body = json.loads(said.json())
+    assert body["metadata"]["namespace"] == "default"
+    assert body["regarding"] == {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u-1"}
+    assert protobuf.read(said.protobuf()) == body
+    marked = msgspec.structs.replace(said, annotations={"a": "b"})
+    assert json.loads(marked.json())["metadata"]["annotations"] == {"a": "b"}
+    assert b"\x1a\x07default\x62\x06\x0a\x01a\x12\x01b" in marked.protobuf()
+
+
 def _filled(found: Any) -> Any:
     return {name: _filled(value) for name, value in found.items() if value != ""} if isinstance(found, dict) else found
 

@@ -117,9 +117,9 @@ class Watcher:
                     task.cancel()
 
     async def remembered(self) -> tuple[list[Restored], float]:
-        """Return what earlier evictors did, or meant to do, and since when (monotonic time) that is older than it says.
+        """Return the earlier evictions and intents, and the time (monotonic) at which their ages were right.
 
-        How long ago it was goes by the server's clock on both sides: ours may be wrong.
+        The ages are differences of the server's clock, because ours may be wrong.
         """
         server_now = evictions.seconds(await self._writer.tell_who_leads())
         now = self._clock()
@@ -128,7 +128,7 @@ class Watcher:
         return restored(past, server_now), now
 
     def _restore(self, past: list[Restored], read_at: float) -> None:
-        """The successors of pods that were evicted are left alone for a while."""
+        """Tell the engine of earlier evictions, so that it leaves the successors of those pods alone for a while."""
         now = self._clock()
         for one in past:
             ago = None if one.ago is None else one.ago + now - read_at

@@ -35,7 +35,7 @@ Answer = tuple[ExtenderCall, NodesAnswer | VictimsAnswer | str]
 A_TRY = 250
 """Steps that a try counts for, of one pod with those before it assumed. A step is about a microsecond of one core."""
 MOST_STEPS = 16_000_000
-"""What one search may take: for victims of a group, for room that is kept for it, or for its domain."""
+"""Steps that one search may take: for victims of a group, for room that is kept for it, or for its domain."""
 GROUP_UNSCHEDULABLE = "pod group is unschedulable"
 NOWHERE: Rows = np.zeros(0, dtype=np.intp)
 """No nodes."""
@@ -45,7 +45,7 @@ class Plan(Struct):
     """Whom it removes, where the group waits then, and what is said."""
 
     said: str = ""
-    """What the message of the group ends with."""
+    """The end of the group's message."""
     waits: bool = False
     """The group waits for victims to leave."""
     nominated: dict[str, str] = field(default_factory=dict)
@@ -53,13 +53,13 @@ class Plan(Struct):
     victims: list[Pod] = field(default_factory=list)
     """The most important first."""
     groups: int = 0
-    """How many groups go as a whole."""
+    """The number of groups that go as a whole."""
     violations: int = 0
-    """How many of them overdraw a disruption budget."""
+    """The number of victims that overdraw a disruption budget."""
     error: str = ""
     """A plugin has failed."""
     writes: list[tuple[Pod, Write]] = field(default_factory=list)
-    """What plugins want written, so that the group fits later."""
+    """Writes that plugins want, so that the group fits later."""
     stale: bool = False
     """Others were tried since plugins were asked what they want written: they are asked again."""
     misbehaved: list[PluginError] = field(default_factory=list)
@@ -77,12 +77,12 @@ class Member(Struct, eq=False):
     fits: bool = False
     """The pod is assumed on a node, and its Reserve plugins have let it go on."""
     reason: str = ""
-    """Why the pod found no node: Unschedulable or SchedulerError. Empty: it fits, or was not tried."""
+    """Unschedulable or SchedulerError, if the pod found no node. Empty: it fits, or was not tried."""
     message: str = ""
     plugins: frozenset[str] = frozenset()
     decision: Decision | None = None
     nominated: str | None = None
-    """What becomes of the pod's nomination, as in `Outbox.failed`."""
+    """The node to nominate the pod for, as in `Outbox.failed`."""
 
     def kept(self) -> "Member":
         """A copy of what is known of the pod now."""
@@ -97,11 +97,11 @@ class Member(Struct, eq=False):
 
 
 class Outcome(Struct, eq=False):
-    """What came of trying the group on one placement."""
+    """The outcome of trying the group on one placement."""
 
     members: dict[str, Member]
     status: str
-    """Why the group does not fit there."""
+    """The reason for which the group does not fit there."""
 
 
 class Fitting(NamedTuple):
@@ -124,23 +124,23 @@ class Search(Struct, eq=False):
     labels: int
     """`Nodes.label_changes` when the placements were generated."""
     room: Room | None = None
-    """How many pods the placements take, if sums tell that."""
+    """The numbers of pods that the placements take, if sums tell that."""
     said_of: str = ""
     """The placement about which the message says why the group does not fit: the first one, or the broadest one."""
     at_level: Counter[int] = field(default_factory=Counter)
-    """How many placements each level has."""
+    """The number of placements that each level has."""
     current: str = ""
     domains: list[Rows] = field(default_factory=list)
     """Parts of the current placement in the order in which the group fills them."""
     filled: int = 0
-    """How many of the domains take no more pods. The next pod is tried in the domain after them, or in the placement.
+    """The number of domains that take no more pods. The next pod is tried in the one after them, or in the placement.
 
     One more than there are domains: the placement takes no more either, and pods are tried in the broadest one.
     """
     fitting: list[Fitting] = field(default_factory=list)
     """Placements into which the group fits."""
     first: Outcome | None = None
-    """What came of the first placement into which the group does not fit, or of the last one if there are levels."""
+    """The outcome of the first placement into which the group does not fit, or of the last one if there are levels."""
 
     def __post_init__(self) -> None:
         self.renew(self.found)
@@ -185,36 +185,36 @@ class GroupAttempt(Struct, eq=False):
     """The pods by UID, in the order in which they are tried."""
     began: float = 0.0
     decided_at: float = 0.0
-    """When it began and was decided, by the clock of the attempts' record."""
+    """The times at which it began and was decided, by the clock of the attempts' record."""
     now: float = 0.0
     """Engine time of the turn that is under way."""
     next: int = 0
-    """How many of the pods were tried."""
+    """The number of pods that were tried."""
     lost: bool = False
     """A pod has gone since it was tried."""
     tries: int = 0
-    """How often pods were tried, on all placements together, since that was charged last."""
+    """The number of tries, on all placements together, since they were charged last."""
     ended: Ended | None = None
     decided: bool = False
-    """What comes of the group is known, and not only on one of its placements."""
+    """It is known what comes of the group, and not only on one of its placements."""
     reasons: list[str] = field(default_factory=list)
-    """Why the attempt failed."""
+    """The reasons for which the attempt failed."""
     early: bool = False
     """The attempt failed before any pod was tried, or found no node for any of the others."""
     asking: Question | None = None
-    """What extenders are being asked: until they answer, nothing is done."""
+    """The question that extenders are being asked: until they answer, nothing is done."""
     answer: Answer | None = None
-    """What they have said."""
+    """The answer that they have given."""
     plan: Plan | None = None
-    """What came of the search for victims."""
+    """The outcome of the search for victims."""
     kept: bool = False
-    """Whether it is known if room is kept for the group."""
+    """True once it is known if room is kept for the group."""
     of_room: str = ""
-    """What the message says about kept room."""
+    """The part of the message about kept room."""
     said: bool = False
-    """Whether what came of the group was reported."""
+    """True once the outcome for the group was reported."""
     told: int = 0
-    """How many of the pods were gone through to report the ones that have no node."""
+    """The number of pods that were gone through to report the ones that have no node."""
     missed: bool = False
     """Something that may help happened during the attempt."""
     noticed: bool = False
@@ -230,8 +230,8 @@ class GroupAttempt(Struct, eq=False):
     search: Search | None = None
     """The placements, if the group is tried on one after the other."""
     only_places: bool | None = None
-    """Whether a pod that stands in for one of the group (`StandIns`) matters to the others by the place that it takes
-    only. None: not known yet."""
+    """True if a pod that stands in for one of the group (`StandIns`) matters to others only by the place that it takes.
+    None: not known yet."""
     looked_at: int = -1
     """`left_deciding` of the binding cycles when all pods were found that should be assumed."""
     _listed: tuple[dict[str, Member], int, list[Member]] = field(default_factory=lambda: ({}, 0, []))

@@ -74,16 +74,16 @@ class GroupCycles:
         self.attempt: GroupAttempt | None = None
         """The group that is being tried."""
         self._turns: Turns[None] | None = None
-        """What is left to do with it. None during a turn, and after one that has raised."""
+        """The rest that is to be done with it. None during a turn, and after one that has raised."""
         self.in_a_row = _IN_A_ROW
         self._row = 0
-        """How many turns the group still has in a row."""
+        """The number of turns that the group still has in a row."""
         self._others = 0
-        """How many turns others have before that."""
+        """The number of turns that others have before that."""
         self._left = 0
-        """How many more pods may be tried in this turn."""
+        """The number of pods that may still be tried in this turn."""
         self._standing_in = 0
-        """How many more pods are tried beside those that stand in for others of the group now."""
+        """The number of pods that are still tried beside those that stand in for others of the group now."""
 
     @property
     def has_work(self) -> bool:

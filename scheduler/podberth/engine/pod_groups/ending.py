@@ -27,7 +27,7 @@ from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
 
 _AT_ONCE = 128
-"""How many pods go on to Permit, give back what they hold, or are told that they failed, in one turn."""
+"""So many pods go on to Permit, give back what they hold, or are told that they failed, in one turn."""
 _FAILED = Cause(ATTEMPT_FAILED)
 
 

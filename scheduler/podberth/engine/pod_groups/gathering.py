@@ -17,7 +17,7 @@ SHORTEST, LONGEST = 1.0, 900.0
 GANG_SCHEDULING = "GangScheduling"
 """The plugin whose Permit, in kube-scheduler, has pods wait for their group: one that waited for too long names it."""
 AT_ONCE = 32
-"""How many pods are bound at one go of those that were let go."""
+"""So many pods are bound at one go of those that were let go."""
 
 
 class Gathering:

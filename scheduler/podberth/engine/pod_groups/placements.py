@@ -41,7 +41,7 @@ from podberth.model.pod import Pod
 _BY_SUMS = 30
 """Steps of a placement that need not be tried."""
 _AT_ONCE = 64
-"""How many of those are looked at in one turn."""
+"""So many of those are looked at in one turn."""
 TryAll = Callable[[GroupAttempt], Turns[None]]
 """Tries all pods of a group on the current placement."""
 

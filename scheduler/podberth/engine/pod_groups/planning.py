@@ -38,11 +38,11 @@ from podberth.model.shape import PodShape
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
 
 _ROWS = 32
-"""How many rows are copied in one go."""
+"""So many rows are copied in one go."""
 _A_ROW, _A_POD = 50, 10
 """Steps of copying a row, and each pod on it."""
 _LET_GO = 2
-"""How many entries of a copy are let go of in a step."""
+"""So many entries of a copy are let go of in a step."""
 MOVED = 20
 """Steps of a pod that is assumed in a dry run, or forgotten."""
 Found = TypeVar("Found")
@@ -135,7 +135,7 @@ class Consulting:
         self.waits_for, self._said = call, None
 
     def answered(self, call: ExtenderCall, said: NodesAnswer | VictimsAnswer | str) -> None:
-        """What the extenders say; a text: what has failed."""
+        """Take the answer of the extenders; a text: the failure of one."""
         if call is self.waits_for:
             self.waits_for, self._said = None, said
 
@@ -337,7 +337,7 @@ class Planning(ABC, Generic[Found]):
     """Makes the plan for one attempt."""
 
     what: ClassVar[str]
-    """What is looked for."""
+    """The thing that is looked for."""
 
     def __init__(
         self,
@@ -361,7 +361,7 @@ class Planning(ABC, Generic[Found]):
         self._consulting: Consulting | None = None
         """If extenders are asked about the pods."""
         self.turns = 0
-        """How often others could be tried since it was begun."""
+        """The number of times that others could be tried since it was begun."""
 
     @abstractmethod
     def _made(self) -> Generator[int, None, Found]:

@@ -27,11 +27,11 @@ from podberth.plugins.default_preemption.sparing import Sparing, gathered
 from podberth.plugins.default_preemption.victims import Budgets
 
 NODE = "cluster"
-"""What is said in place of a node's name: a group makes room in the whole cluster."""
+"""This is said in place of a node's name: a group makes room in the whole cluster."""
 _NEVER = "not eligible due to preemptionPolicy=Never."
 _NOBODY = "No preemption victims found for incoming preemptor"
 _AT_ONCE = 32
-"""How many victims are told to go in one turn."""
+"""So many victims are told to go in one turn."""
 
 
 def failed_group(attempt: GroupAttempt, framework: Framework) -> FailedGroup:

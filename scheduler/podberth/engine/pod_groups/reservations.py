@@ -44,16 +44,16 @@ _MOVED_AT_ONCE = 100
 _SORTED, _SORTED_AT_ONCE = 4, 256
 """Steps of each pod that is sorted by its end."""
 Leaving = tuple[float, float, str, int, Pod]
-"""When a pod ends, what orders pods whose end nobody knows, its UID, its row, and the pod."""
+"""(the pod's end, a number that orders pods whose end nobody knows, its UID, its row, the pod)."""
 
 
 class Drained(Struct, frozen=True):
-    """Where and when a group would have room."""
+    """The rows on which a group would have room, and the time of that."""
 
     assigned: Assigned
     """The group's pods, with their rows."""
     until: float | None
-    """When there is room at the latest (seconds since the epoch); None: nobody knows."""
+    """There is room by then at the latest (seconds since the epoch); None: nobody knows."""
     draining: Collection[str]
     """UIDs of the pods on these rows whose end is waited for."""
     version: int

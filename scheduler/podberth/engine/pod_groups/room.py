@@ -33,12 +33,12 @@ _THINGS = 64
 
 
 class Room(Struct, frozen=True):
-    """How many pods of a group find a node of each placement."""
+    """The numbers of pods of a group that find a node of each placement."""
 
     most: Mapping[str, int]
     """By placement: no more than that, whatever the order in which they are tried."""
     exact: bool
-    """Whether just as many pods fit: the first ones of the group, whose pods are all equal."""
+    """True if just as many pods fit: the first ones of the group, whose pods are all equal."""
 
 
 def room_of(placements: Mapping[str, Rows], pods: Sequence[Pod], framework: Framework, cluster: Cluster) -> Room | None:

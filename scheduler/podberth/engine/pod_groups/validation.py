@@ -16,7 +16,7 @@ from podberth.model.quantity import exact
 PODS = "pods"
 _SUMS = 1 << 62
 _NAMES, _LETTERS = 10, 100
-"""What a message says at most: nobody checks the names of resources in a group."""
+"""A message names so many resources at most, with so many letters: nobody checks their names in a group."""
 
 
 def disagreement(group: PodGroup, waiting: Iterable[Pod], with_node: Iterable[Pod], profiles: Mapping[str, Any]) -> str:

@@ -1,1 +1,1 @@
-"""Where pods and pod groups wait until they are tried, and what wakes them."""
+"""The queue: pods and pod groups wait in it until they are tried, and changes wake them."""

@@ -25,13 +25,13 @@ _NAMESPACES = 1024
 
 
 class FairShare:
-    """What the namespaces owe, and the active pods that wait for others because of it."""
+    """The debts of namespaces, and the active pods that wait for others because of them."""
 
     def __init__(self) -> None:
         self._owed: dict[str, tuple[float, float]] = {}
         """Namespace → (steps, engine time at which it owed them)."""
         self._most_owing = _NAMESPACES
-        """When so many namespaces owe something, those that have paid are dropped."""
+        """Once so many namespaces owe something, those that have paid are dropped."""
         self._held: dict[int, OrderedDict[str, Heap]] = {}
         """Priority → namespace → its active pods, in the order of their turns."""
 

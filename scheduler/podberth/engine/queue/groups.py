@@ -1,8 +1,7 @@
 """Pod groups in the queue: their pods come and go, they are tried, and they come back.
 
 All waiting pods of a group are in one place, and move together; while PreEnqueue plugins hold one of them, all wait.
-Mirrors what kube-scheduler
-`backend/queue/scheduling_queue.go` does with pod groups.
+Mirrors what kube-scheduler `backend/queue/scheduling_queue.go` does with pod groups.
 """
 
 from collections.abc import Iterable
@@ -26,7 +25,7 @@ _GROUP_ADDED, _GROUP_UPDATED, _GROUP_GONE = Cause("PodGroupAdd"), Cause("PodGrou
 MOST_PODS = 10_000
 """A group of which more pods wait is not tried. To ask the plugins about so many takes 30 ms."""
 _MANY = 256
-"""Observers are told when more pods move at once."""
+"""If more pods move at once, observers are told so."""
 _SHORTEST_DEBT = 0.001
 """Seconds: what is less is lost when it is added to the time."""
 
@@ -34,7 +33,7 @@ _ARRIVAL, _ATTEMPTS, _PRIORITY = attrgetter("arrival"), attrgetter("attempts"), 
 
 
 class Ended(Enum):
-    """How an attempt to schedule a group ended."""
+    """The end of an attempt to schedule a group."""
 
     WITH_NODES = auto()
     """Enough pods have a node, though perhaps not all."""
@@ -58,7 +57,7 @@ class QueuedGroups:
         self._entries: dict[GroupKey, QueuedGroup] = {}
         self._arrivals = 0
         self.under_way = False
-        """Whether a group is being tried: no other one is begun."""
+        """True while a group is being tried: no other one is begun."""
         self._put_off: list[QueuedGroup] = []
         """Groups that came up while another one was being tried."""
 
@@ -335,7 +334,7 @@ class QueuedGroups:
             self._release(entry, uid)
 
     def _do_not_ask_about(self, queued: QueuedPod) -> None:
-        """When something happens, nobody asks about this pod any more."""
+        """Have nobody ask about this pod any more when something happens."""
         if queued.equals is not None:
             self._places.unschedulable.take(queued)
 

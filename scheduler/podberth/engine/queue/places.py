@@ -24,7 +24,7 @@ FLUSH_AFTER = 300.0
 
 
 class Cause(NamedTuple):
-    """Why pods move from one place to another."""
+    """The cause for which pods move from one place to another."""
 
     event: str
     """The name that the metric queue_incoming_pods has for it."""
@@ -55,7 +55,7 @@ class Places:
         self.outbox = outbox
         self.observers = observers
         self.cluster = cluster
-        """What PreEnqueue plugins may look at."""
+        """PreEnqueue plugins may look at it."""
         self.initial_backoff = initial_backoff
         self.max_backoff = max_backoff
         self.pods: dict[str, QueuedPod] = {}
@@ -76,7 +76,7 @@ class Places:
         self._ticket = 0
         self.counts = dict.fromkeys(Place, 0)
         self.incoming: dict[tuple[Place, str], int] = {}
-        """How many pods entered each place by which event, as the queue_incoming_pods metric counts them."""
+        """(place, event) → pods that entered it by that, as the queue_incoming_pods metric counts them."""
 
     def entries(self) -> int:
         """Return how much is kept here, for tests of what a tenant can make grow."""

@@ -15,7 +15,7 @@ _FEW = 1024
 
 
 class Place(StrEnum):
-    """Where a pod waits, under the names of the pending_pods metric."""
+    """A place in which pods wait, under its name in the pending_pods metric."""
 
     ACTIVE = "active"
     BACKOFF = "backoff"
@@ -33,19 +33,19 @@ class QueuedPod(Struct, eq=False):
     place: Place = Place.ACTIVE
     attempts: int = 0
     first_active: float | None = None
-    """When it was first ready to be scheduled."""
+    """The time at which it was first ready to be scheduled."""
     rejections: int = 0
     """Attempts that ended without a node."""
     errors: int = 0
     """Attempts in a row that ended with an error. If there are any, the backoff depends on them."""
     returned_at: float = 0.0
-    """When its last attempt failed: the backoff begins then."""
+    """The time at which its last attempt failed: the backoff begins then."""
     left_at: int = 0
     """The number of the last event before its last attempt began."""
     plugins: frozenset[str] = frozenset()
     """The plugins that rejected it last."""
     flushed: bool = False
-    """Whether it is tried next only because it waited long (WasFlushedFromUnschedulable)."""
+    """True if it is tried next only because it waited long (WasFlushedFromUnschedulable)."""
     written: tuple[str, str, str] | None = None
     """(reason, message, nominated node) that we wrote to the API last."""
     equals: Any = None
@@ -67,7 +67,7 @@ class QueuedPod(Struct, eq=False):
     group: "QueuedGroup | None" = None
     """Its pod group; None: it is scheduled by itself."""
     arrival: int = 0
-    """Which pod of a group came to the queue first."""
+    """A number that says which pod of a group came to the queue first."""
 
 
 class QueuedGroup(Struct, eq=False):
@@ -87,7 +87,7 @@ class QueuedGroup(Struct, eq=False):
     ticket: int = 0
     """Tells a live heap entry from a stale one; 0: it has no place."""
     order: Any = None
-    """Where it is in the heap of its place."""
+    """Its order in the heap of its place."""
     plugins: frozenset[str] = frozenset()
     """No plugin: any event may help."""
     equals: Any = None
@@ -101,7 +101,7 @@ class QueuedGroup(Struct, eq=False):
     failing: set[str] = field(default_factory=set)
     """UIDs of the pods for which a PreEnqueue plugin failed: it is asked again after the backoff."""
     first_tried: float = inf
-    """When it was tried for the first time."""
+    """The time at which it was tried first."""
     attempts: int = 0
     rejections: int = 0
     """Attempts since the last success after which no pod could go on."""
@@ -115,7 +115,7 @@ class QueuedGroup(Struct, eq=False):
     once_more: bool = False
     """The group is tried although pods are missing. If they still are, it gives up the nodes that are kept for it."""
     returned_at: float = 0.0
-    """When its last attempt failed: the backoff begins then."""
+    """The time at which its last attempt failed: the backoff begins then."""
     early: bool = False
     """Something has really changed since its last attempt, so it need not wait for the end of its backoff when nothing
     else is to be done. What our own attempts give back does not count."""

@@ -31,11 +31,11 @@ _FAILED = Cause(ATTEMPT_FAILED)
 _ADDED, _UPDATED = Cause("UnscheduledPodAdd"), Cause("UnscheduledPodUpdate")
 _BACKED_OFF, _FLUSHED = Cause("BackoffComplete"), Cause("UnschedulableTimeout")
 _HELD_AT_ONCE = 256
-"""How many pods of namespaces beyond their share are held in one turn."""
+"""So many pods of namespaces beyond their share are held in one turn."""
 _ASKED_BESIDE = 250
 """Steps of questions about pending events before each attempt."""
 _KEPT_FOR_ASKED = 64
-"""How many of the pods nominated for one node are looked at closely; the others are woken."""
+"""So many of the pods nominated for one node are looked at closely; the others are woken."""
 AT_ONCE = 256
 """Pods that are moved from place to place in one turn; the others follow in the next ones."""
 _ASKED_AT_ONCE = 2_000
@@ -120,7 +120,7 @@ class SchedulingQueue:
         self.fair_share = self.places.fair_share
         self.unschedulable = self.places.unschedulable
         self.incoming = self.places.incoming
-        """How many pods entered each place by which event, as the queue_incoming_pods metric counts them."""
+        """(place, event) → pods that entered it by that, as the queue_incoming_pods metric counts them."""
         self._no_fits = no_fits
         self._pods = self.places.pods
         self._outbox = outbox
@@ -342,7 +342,7 @@ class SchedulingQueue:
             self.wake(event, helps, now, real=real, about=old if new is None else new)
 
     def try_again(self, uid: str, now: float) -> None:
-        """What a failed attempt wanted written was refused. The event for which the pod waits does not come of it.
+        """A write of a failed attempt was refused. The event for which the pod waits does not come of it.
 
         The pod, or its group, waits out its backoff instead. If it is being tried, it has missed an event.
         """

@@ -33,7 +33,7 @@ PER_NAMESPACE = 2_000
 _A_HINT = 10
 """Steps that it takes to ask about a pod without terms."""
 MOST_PENDING = 16
-"""How many events may be pending."""
+"""So many events may be pending."""
 
 Hint = Callable[[Framework, Plugin, Pod], bool]
 Bucket = tuple[str, frozenset[str]]
@@ -150,7 +150,7 @@ class Waiting:
         self.asked = 0
         """The number of the last event about which plugins were asked at once."""
         self.steps = 0
-        """What that took."""
+        """The steps that this took."""
         self.since = 0
         """The number of the first pending event that it has not seen, if it is behind."""
         self.walk: deque[EqualPods] | None = None
@@ -166,7 +166,7 @@ class _OfBucket:
 
     def __init__(self) -> None:
         self.namespaces = 0
-        """How many there are."""
+        """The number of them."""
         self.current: dict[str, Waiting] = {}
         """Those that are not behind."""
 

@@ -36,7 +36,7 @@ from podberth.model.storage import (
 )
 from podberth.model.volumes import REGION, ZONE, ZONE_DELIMITER, ClaimVolume
 from podberth.plugins.node_volume_limits import NodeVolumeLimits
-from podberth.plugins.volume_binding.matching import Found, allowed_nodes, free_for, may_serve, reached_by
+from podberth.plugins.volume_binding.binder import Found, allowed_nodes, free_for, may_serve, reached_by
 from podberth.plugins.volume_binding.plugin import VolumeBinding
 from podberth.plugins.volume_restrictions import VolumeRestrictions, exclusive_claims
 from podberth.plugins.volume_zone import TODAY, Topology, VolumeZone, topologies_of, volumes_of, within

@@ -1,4 +1,4 @@
-"""Upstream: plugins/volumebinding (volume_binding.go, scorer.go). The matching is in matching.py."""
+"""Upstream: plugins/volumebinding (volume_binding.go, scorer.go). What it finds and assumes is in binder.py."""
 
 from collections.abc import Collection
 from typing import Any, Self
@@ -26,8 +26,18 @@ from podberth.model.storage import (
 from podberth.model.volumes import NO_VOLUMES
 from podberth.plugins.node_volume_limits import not_owner
 from podberth.plugins.shape_score import ShapePoint, broken_linear, check_shape
-from podberth.plugins.volume_binding.assuming import AssumedVolumes, assume, restore, still_unbound
-from podberth.plugins.volume_binding.matching import NONE, Claims, Found, MatchingError, claims_of, find
+from podberth.plugins.volume_binding.binder import (
+    NONE,
+    AssumedVolumes,
+    Claims,
+    Found,
+    MatchingError,
+    assume,
+    claims_of,
+    find,
+    restore,
+    still_unbound,
+)
 
 
 class VolumeBindingArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
