@@ -348,7 +348,7 @@ class Cluster:
             nodes.log.touch(row)
 
     def _resources_changed(self, changes: int) -> None:
-        """What nodes need to have of extended resources is another question, if classes serve others than before."""
+        """Have nodes looked at again if classes serve other extended resources than before."""
         if self.devices.resource_changes != changes:
             for row in range(self.nodes.rows):
                 self.nodes.log.touch(row)

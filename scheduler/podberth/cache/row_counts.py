@@ -1,4 +1,4 @@
-"""How many of each numbered thing are on each row, with a log of changes, and sums of them per topology value.
+"""Counts of numbered things by row, with a log of changes, and sums of them per topology value.
 
 A sum over some of the things remembers the version that it has seen, and applies the later changes when it is needed.
 So placing or removing a pod costs the same however many sums there are, and the attempt that needs a sum pays for it.
@@ -207,7 +207,7 @@ class Weights:
         return int(self._array[number]) if number < len(self._array) else 0
 
     def since(self, counts: RowCounts, version: int) -> list[Moved]:
-        """What changed after a version, of things that count."""
+        """Return the changes after a version, of things that count."""
         few = self._few
         if self._array is not None:
             changes = counts.since(version)
@@ -302,9 +302,9 @@ class ByTopology:
         self._dtype = dtype
         self.counts = self._room_for(0 if column is None else len(column.values))
         self._above: Bools | None = None
-        """Where the numbers are above 0, if somebody asked."""
+        """The values whose numbers are above 0, if somebody asked."""
         self.total = 0
-        """How many pods on nodes with the label count."""
+        """The number of pods on nodes with the label."""
 
     def by_row(self, rows: int) -> Ints:
         """int64[rows]: the number of each row's value, 0 where the row has none."""

@@ -409,7 +409,7 @@ def explain(
         notes += kept_from(asked.priority, asked.scheduling_group, there.cluster)
     known = None
     if node is not None and wanted_by(asked, framework) is not None:
-        from podberth.cli.evictor import past
+        from podberth.cli.history import past
 
         known, problems = past(
             there,
