@@ -150,14 +150,14 @@ class RowCounts:
         return len(self._slots.get(number, ()))
 
     def of(self, numbers: Iterable[int]) -> Placed:
-        """Return where some things are, one after the other."""
+        """Return the rows and counts of these things, one thing after the other."""
         slots: list[int] = []
         for number in numbers:
             slots += self._slots.get(number, {}).values()
         return self._at(np.array(slots, dtype=np.intp))
 
     def everywhere(self) -> Placed:
-        """Return where all things are; some counts may be 0."""
+        """Return the rows and counts of all things; some counts may be 0."""
         used = self._used
         return Placed(self._numbers[:used], self._rows[:used], self._counts[:used])
 
@@ -268,7 +268,7 @@ class Weights:
                 self._array = None
 
     def weighed(self, counts: RowCounts) -> tuple[Placed, NDArray[np.int64]]:
-        """Return where things that count are, and their weights; some may count for nothing."""
+        """Return the rows and counts of the weighted things, and the weight of each entry, which may be 0."""
         if self._array is None:
             each = np.array([*self._few.values()], dtype=np.int64)
             return counts.of(self._few), each.repeat([counts.spread_of(number) for number in self._few])

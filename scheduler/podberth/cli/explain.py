@@ -105,7 +105,7 @@ def waiting(world: World, *, namespace: str | None, of: Owner | None, selector: 
 
 
 def _meant(world: World, of: Owner) -> str:
-    """Return where else it is, or how it is perhaps spelt."""
+    """Return a text that says where else it is, or how it is perhaps spelt."""
     elsewhere = sorted({pod.namespace for pod in _all(world) if _owned(pod, of)})
     if elsewhere:
         return f"; there is one in {some(elsewhere, _LISTED)}"

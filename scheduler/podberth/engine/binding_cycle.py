@@ -314,7 +314,7 @@ class BindingCycles:
             self._assuming = ""
 
     def handle(self, stimulus: OfBindingCycle, now: float) -> None:
-        """The answer to an instruction for a pod."""
+        """Go on with a pod after the answer to an instruction."""
         cycle = self._cycles.get(stimulus.uid)
         if isinstance(stimulus, (CallEnded, CallFailed)) and (cycle is None or cycle.call is not stimulus.call):
             # The pod is bound, or this attempt is over.

@@ -400,7 +400,7 @@ class BindingPlugins:
         return name
 
     def ask(self, point: str, cluster: Cluster) -> PointAnswer:
-        """Ask the plugins of a point, beginning with the one that was asked last, until one answers more than None.
+        """Ask the plugins of a point, beginning with the one that was asked last, until one returns something.
 
         Raises PluginError. After that, and after a rejection, the caller has to `unreserve`.
         """

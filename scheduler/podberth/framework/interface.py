@@ -590,15 +590,14 @@ class Plugin:
         raise NotImplementedError
 
     def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision, filters: Filters) -> PostFilterResult:
-        """Return when no node passed (preemption): the end of the FailedScheduling message, and
-        where the pod could go.
-        """
+        """Return what can be done for a pod that no node takes: the end of its message, a node and victims."""
         raise NotImplementedError
 
     def post_filter_group(self, failed: FailedGroup, cluster: Cluster) -> GroupPostFilterResult:
-        """Return when a pod group did not fit: what can be done for it. Asked of plugins that are enabled for
-        post_filter, and once more if looking for victims took longer than a turn: then the second answer says what is
-        written.
+        """Return what can be done for a pod group that did not fit.
+
+        Plugins that are enabled for post_filter are asked. If the search for victims took longer than a turn, they are
+        asked once more, and the second answer says what is written.
         """
         raise NotImplementedError
 
@@ -728,7 +727,7 @@ class Profile:
 
     @cached_property
     def reservation(self) -> tuple[str, Reservation] | None:
-        """Return when nodes are reserved for a group, and the first plugin that says so."""
+        """Return (plugin, its Reservation) of the first plugin that reserves nodes for groups; None: none does."""
         found = ((name, plugin.reservation) for name, plugin in self.by_name.items())
         return next(((name, wanted) for name, wanted in found if wanted is not None), None)
 

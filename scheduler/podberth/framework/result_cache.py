@@ -346,7 +346,7 @@ class EquivalenceClasses:
         return self._new_on_node(self._skipped(shape))
 
     def of(self, pod: Pod, cluster: Cluster) -> EquivalenceClass:
-        """The class of a pod, up to date. Raises PluginError."""
+        """Return the equivalence class of a pod, brought up to date. Raises PluginError."""
         cluster.settle_devices()
         shape = pod.shape
         found = self.by_shape.get(shape)
