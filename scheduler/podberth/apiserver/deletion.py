@@ -29,7 +29,7 @@ class DeleteOptions:
 
     @staticmethod
     def read(body: JsonObject, query: Any) -> DeleteOptions:
-        """From the body, with query parameters filling in what it leaves open."""
+        """Read them from the body; query parameters fill in what it leaves open."""
         grace = body.get("gracePeriodSeconds")
         if grace is None and query.get("gracePeriodSeconds"):
             text = query["gracePeriodSeconds"]
@@ -90,7 +90,7 @@ class Deletion:
         return Deleted(self._store.delete(resource, marked), gone=True)
 
     def _finish_namespace(self, resource: Resource, marked: Stored) -> Deleted:
-        """The namespace controller's part: nobody else runs here who would empty the namespace and let it go."""
+        """Empty a namespace and let it go, which is the namespace controller's work where one runs."""
         name = marked.key
         for other in list(self._registry):
             if not other.namespaced or other.view:

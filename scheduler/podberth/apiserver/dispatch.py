@@ -1,4 +1,4 @@
-"""From a request that is known to be allowed, to its answer: one method for each verb and subresource."""
+"""Answers requests that were authorised: one method for each verb and subresource."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _json(code: int, obj: Any) -> Answer:
 
 
 def _read_options(body: bytes, kind: str) -> JsonObject:
-    """An optional body such as DeleteOptions, or a required one such as a Binding."""
+    """Read a body: an optional one such as DeleteOptions, or a required one such as a Binding."""
     if not body:
         return {}
     try:
@@ -82,7 +82,7 @@ class Dispatch:
         self._writes = Writes(store, registry, admission, plugins)
 
     def resource(self, info: RequestInfo) -> Resource:
-        """The resource a request is about; 404 when nothing is served there."""
+        """Return the resource that a request is about. Raises a 404 when nothing is served there."""
         if not self._registry.serves(info.group):
             raise NothingServedError
         found = self._registry.find(info.group, info.version, info.plural)

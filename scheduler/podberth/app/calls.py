@@ -1,6 +1,7 @@
-"""Runs plugins' coroutines: Permit, PreBind, Bind and PostBind with a time limit, whose results become stimuli; and the
-sources of plugins, which are refreshed beside the scheduling loop, so that `filter` and `score` never wait for what is
-outside."""
+"""Runs plugins' coroutines: those at Permit, PreBind, Bind and PostBind, with a time limit, and those of sources.
+
+The results of the former become stimuli. Sources are refreshed beside the scheduling loop, so that `filter` and `score`
+never wait for what is outside."""
 
 from __future__ import annotations
 
@@ -177,7 +178,7 @@ class Sources:
             gone.end()
 
     async def first(self) -> None:
-        """Return once each source was asked once, whatever came of it."""
+        """Wait until each source was called once, whatever came of it."""
         for followed in list(self._followed.values()):
             await followed.asked.wait()
 
@@ -210,7 +211,7 @@ class Sources:
         return {"sources": said} if said else {}
 
     def instruments(self) -> list[Instrument]:
-        """Ages, and how often they were refreshed."""
+        """Return the metrics of sources: their ages, and how often they were refreshed."""
         ages = {key: one.source.age for key, one in self._followed.items()}
         known: dict[Labels, float] = {key: age for key, age in ages.items() if age is not None}
         return [self._refreshes, Asked(SOURCE_AGE, lambda: known)]
@@ -232,13 +233,13 @@ class _Followed:
         self._plugin = plugin
 
     def end(self) -> asyncio.Task[None] | None:
-        """Ask no more; what is to be waited for."""
+        """Stop calling the source. Return the task that is to be awaited; None: there is none."""
         if self.task is not None:
             self.task.cancel()
         return self.task
 
     async def fetch(self) -> tuple[str, str]:
-        """Ask once: (what went wrong, and in which line); both empty: there is a value."""
+        """Call once. Return (what went wrong, and in which line); both empty: there is a value."""
         self.changed = False
         try:
             async with asyncio.timeout(self.source.timeout):

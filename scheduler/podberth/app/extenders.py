@@ -2,7 +2,7 @@
 
 Mirrors kube-scheduler `extender.go` and `schedule_one.go` (findNodesThatPassExtenders, prioritizeNodes), wire format
 `k8s.io/kube-scheduler/extender/v1`. Filters are asked one after the other, each about what the one before has left;
-scores are asked for at once. What an extender that is not `ignorable` fails with is the pod's failure.
+all are asked for scores at once. If an extender fails that is not `ignorable`, the pod fails with its error.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class _Bound(Struct):
 
 
 class Extenders:
-    """The HTTP side of all extenders."""
+    """Calls all extenders of the configuration over HTTP."""
 
     def __init__(self, extenders: Iterable[Extender], originals: Originals, answer: Callable[[Stimulus], None]) -> None:
         """Raises ConfigError for certificates that can't be used."""
@@ -217,7 +217,7 @@ class Extenders:
         return _convert(await self._post(extender, verb, asked), answer, verb)
 
     async def _post(self, extender: Extender, verb: str, asked: dict[str, Any]) -> Any:
-        """One call.
+        """Post one call, and return the decoded JSON of its answer.
 
         Raises ExtenderError.
         """
@@ -259,7 +259,7 @@ class ExtenderBinder:
         self._extenders = extenders
 
     async def bind(self, assumed: AssumedPod) -> BindResult:
-        """The extender has bound the pod. One that may fail leaves it to the next.
+        """Have the extender bind the pod. If it fails and is `ignorable`, the next Bind plugin is asked.
 
         Raises PluginError.
         """
@@ -333,7 +333,7 @@ def _key(extender: Extender) -> tuple[str, TLSConfig | None, bool]:
 
 
 def _tls_context(extender: Extender, index: int) -> ssl.SSLContext | None:
-    """Return what to connect with; None where nothing is configured (makeTransport).
+    """Return the TLS context of an extender; None: the configuration says nothing (makeTransport).
 
     Raises ConfigError.
     """

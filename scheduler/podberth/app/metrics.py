@@ -351,7 +351,7 @@ DIFFERENCES = Family(
 TROUBLES = ("errors", "expired", "stalls", "garbled", "malformed", "missed_deletes", "lost", "went_back")
 SAMPLED = 0.1
 KEEP_MOST = 1024
-"""Attempts and changes whose times are kept before they are made into numbers."""
+"""So many attempts and changes are collected before their times go into histograms."""
 ATTEMPTS_TOLD = 15
 """Attempts from which on the label only says `15+`."""
 RESERVE = "Reserve"
@@ -411,7 +411,7 @@ class Meter:
         self._permit_waits = Histogram(PERMIT_WAIT)
         self._kept = 0
         self._cold = False
-        """The attempt under way found nothing kept for its pod's shape."""
+        """The attempt under way has to filter and score all nodes, as nothing is kept for its pod's shape."""
         self._computed: dict[str, int] = {}
         self._record = engine.scheduling.record
         self._record.clock = clock
@@ -438,7 +438,7 @@ class Meter:
 
     @property
     def kept(self) -> int:
-        """Times that are kept, and not made into numbers yet."""
+        """Return how many attempts and changes are collected whose times are in no histogram yet."""
         kept = (self._passed, self._bounds, self._events, self._calls)
         return sum(len(values) for by_label in kept for values in by_label.values())
 
@@ -514,7 +514,7 @@ class Meter:
         self._kept = 0
 
     def _fold_points(self, profile: str, traces: list[Trace]) -> None:
-        """Make numbers of what attempts have passed, those together that have passed the same."""
+        """Turn traces of attempts into durations of extension points; equal paths go together."""
         alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[list[float]]] = {}
         for trace in traces:
             alike.setdefault((tuple(trace[1::3]), tuple(trace[2::3])), []).append(trace[::3])
@@ -645,7 +645,7 @@ class Meter:
             self._bounds.setdefault(bind.pod.scheduler_name, []).append(row)
 
     def _refused(self, uid: str, now: float) -> float:
-        """The Binding failed; when its attempt began."""
+        """Forget a Binding that failed, and return when its attempt began."""
         found = self._binding.pop(uid, None)
         if found is None:
             return now
@@ -654,7 +654,7 @@ class Meter:
         return began
 
     def _event(self, change: Put | Gone) -> str:
-        """The label of a change, in kube-scheduler's words; empty for pods that are somebody else's business."""
+        """Return the label of a change, in kube-scheduler's words; empty for other schedulers' waiting pods."""
         if isinstance(change, Gone):
             if change.kind != "Pod":
                 return f"{change.kind}Delete"

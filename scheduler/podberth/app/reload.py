@@ -102,15 +102,15 @@ class Reloader:
         log.info("configuration reloaded", changes=changes[:50])
 
     def notes(self) -> dict[str, str]:
-        """Warnings for /readyz?verbose."""
+        """Return warnings for /readyz?verbose."""
         return {"configuration": f"not reloaded: {'; '.join(self.error.splitlines())}"} if self.error else {}
 
     def instruments(self) -> list[Instrument]:
-        """Return how reloads went."""
+        """Return the metrics of reloads."""
         return [self._reloads, Asked(RELOAD_OK, lambda: {(): float(not self.error)})]
 
     def _signature(self) -> tuple[int, int, int] | None:
-        """A value that changes whenever the file changes; None while the file is missing, as while it is replaced."""
+        """Return a value that changes whenever the file does; None while there is no file."""
         if self._path is None:
             return None
         try:

@@ -295,7 +295,7 @@ class Scheduler:
 
     def work(self, *, cycles: bool) -> bool:
         """Apply changes, then schedule pods, for a few milliseconds; True when there is more to do."""
-        cycles = cycles and self.freshness.clear
+        cycles = cycles and self.freshness.may_decide
         engine, meter, inbox = self.engine, self.meter, self._inbox
         handled, more = 0, False
         now = started = self._clock()
@@ -327,7 +327,7 @@ class Scheduler:
             more = True
         worked(handled)
         if engine.take_undone():
-            self.freshness.back()
+            self.freshness.restored()
         return more
 
     def _cycle(self, now: float) -> list[Instruction]:

@@ -73,18 +73,18 @@ log = structlog.get_logger("scheduler")
 
 
 class Freshness:
-    """Makes reflectors, and goes by what they say of themselves. `wake` is called when work may go on."""
+    """Makes the reflectors, and says whether their view is fresh enough to decide on; `wake` is called when it is."""
 
     def __init__(self, wake: Callable[[], None], machine: Machine = MACHINE) -> None:
         self.reflectors: list[Reflector[Any]] = []
-        self.histories = 0
+        self.restores = 0
         """The number of times that the API server's data turned out to be that of a backup."""
         self._needed: list[Reflector[Any]] = []
         self._wake = wake
         self._machine = machine
         self._malformed = RateLimit(clock=machine.monotonic)
         self._told = ""
-        self._astray: list[Reflector[Any]] = []
+        self._to_relist: list[Reflector[Any]] = []
         """Reflectors that may still know objects from before a backup was restored."""
 
     def follow(
@@ -96,9 +96,9 @@ class Freshness:
         *,
         decode_large: Callable[[msgspec.Raw], Any],
         on_deleted: Callable[[msgspec.Raw], None] | None = None,
-        on_back: Callable[[Resource], None] | None = None,
+        on_restored: Callable[[Resource], None] | None = None,
     ) -> None:
-        """Follow a kind. The functions are those of `Reflector`; `on_back` is called in place of `back`."""
+        """Follow a kind. The functions are those of `Reflector`; `on_restored` is called in place of `restored`."""
         reflector = Reflector(
             client,
             resource,
@@ -110,7 +110,7 @@ class Freshness:
             on_refused=self.refused,
             check_seconds=CHECK_NEEDED_SECONDS if resource in NEEDED else CHECK_OTHERS_SECONDS,
             on_lost=self.lost,
-            on_back=on_back or self.back,
+            on_restored=on_restored or self.restored,
             on_trust=self.trust,
             on_deleted=on_deleted,
             rng=self._machine.chance,
@@ -119,13 +119,13 @@ class Freshness:
         self.listen(reflector)
 
     def listen(self, reflector: Reflector[Any]) -> None:
-        """Go by what this reflector says, too."""
+        """Take this reflector into account, too."""
         self.reflectors.append(reflector)
         if reflector.resource in NEEDED:
             self._needed.append(reflector)
 
     @property
-    def clear(self) -> bool:
+    def may_decide(self) -> bool:
         """Return whether anything may be decided now."""
         return all(reflector.trusted for reflector in self._needed) and not self.gap()
 
@@ -143,31 +143,31 @@ class Freshness:
             if silent > STALE_SECONDS:
                 return f"nothing heard of {kind}s for {silent:.0f}s: {reflector.last_error or 'the watch is silent'}"
         # A pod that is unbound again has lost the devices and volumes that its claims seem to have.
-        return next(map(_of_backup, self._of_before()), "")
+        return next(map(_of_backup, self._not_relisted()), "")
 
     @property
     def relisting(self) -> bool:
-        """Return whether what is known is in part of before the last backup that was restored."""
-        return next(self._of_before(), None) is not None
+        """Return whether some kind was not listed again since etcd was restored from a backup."""
+        return next(self._not_relisted(), None) is not None
 
-    def _of_before(self) -> Iterator[Reflector[Any]]:
-        if self._astray:
-            self._astray = [reflector for reflector in self._astray if reflector.astray]
-        return (one for one in self._astray if one.has_synced and one.refused is None)
+    def _not_relisted(self) -> Iterator[Reflector[Any]]:
+        if self._to_relist:
+            self._to_relist = [reflector for reflector in self._to_relist if reflector.astray]
+        return (one for one in self._to_relist if one.has_synced and one.refused is None)
 
     def missing(self) -> str:
-        """The kinds that have to be listed first and are not, each with why; empty when all are."""
+        """Return the kinds whose first list is awaited, each with the reason; empty when none is."""
         return ", ".join(
             f"{one.resource.called} ({one.refused or one.last_error or 'the first list is under way'})"
             for one in self.awaited()
         )
 
     def awaited(self) -> list[Reflector[Any]]:
-        """Return those of kinds that are not listed yet, without those that RBAC refuses and no decision needs."""
+        """Return the reflectors that have not listed yet, without kinds that RBAC refuses and no decision needs."""
         return [one for one in self.reflectors if not one.has_synced and (one.refused is None or one in self._needed)]
 
     def without(self) -> str:
-        """The kinds that are forbidden and not needed, so that decisions are made without them; empty when none is."""
+        """Return the forbidden kinds without which decisions are made, each with the server's answer; empty: none."""
         return ", ".join(
             f"{one.resource.called} ({one.refused})"
             for one in self.reflectors
@@ -186,7 +186,7 @@ class Freshness:
         self._told = gap
 
     def check_soon(self) -> None:
-        """A pod finds no room: see whether the room that others have is theirs still."""
+        """Compare nodes and pods with lists soon: a pod found no room, and pods that seem to have it may be gone."""
         for reflector in self._needed:
             reflector.check_soon()
 
@@ -207,13 +207,14 @@ class Freshness:
         self._wake()
 
     def lost(self, resource: Resource, objects: int) -> None:
-        """A reflector found that its watch had lost events."""
+        """Log that a reflector found its watch to have lost events."""
         log.warning("events were lost, listing again", kind=resource.called, objects=objects)
 
-    def back(self, resource: Resource | None = None) -> None:
-        """The API server's data is that of a backup: no other kind is what it was either.
+    def restored(self, resource: Resource | None = None) -> None:
+        """Have all kinds listed again, because etcd was restored from a backup.
 
-        `resource`: the kind whose reflector found that by resourceVersions, and lists it anew by itself.
+        `resource`: the kind whose reflector found that by resourceVersions, and lists it again by itself. None: a pod
+        was seen to have left its node.
         """
         log.error(
             "etcd was restored from a backup; listing everything again",
@@ -222,12 +223,12 @@ class Freshness:
         for reflector in self.reflectors:
             if reflector.resource != resource:
                 reflector.stray()
-        self._astray = list(self.reflectors)
-        self.histories += 1
+        self._to_relist = list(self.reflectors)
+        self.restores += 1
 
     def trust(self) -> None:
-        """A reflector has heard from the server again."""
-        if self.clear:
+        """Wake the loop if all is well, because a reflector has heard from the server again."""
+        if self.may_decide:
             self._wake()
 
 
@@ -287,7 +288,7 @@ class ClusterWatch:
         return [*(reflector.run() for reflector in self.reflectors), self._tell_troubles()]
 
     def follow(self, frameworks: Mapping[str, Framework], limits: Limits, *, anew: bool) -> None:
-        """Go by other profiles. All pods are put again if asked for, and if the profiles read pods differently."""
+        """Follow the cluster for other profiles. All pods are put again if `anew`, or if they are read differently."""
         anew = self._decoder.follow(annotated(frameworks), limits) or anew
         self._decoder_beside.follow(annotated(frameworks), limits)
         self.refusals.ours = frameworks
@@ -414,12 +415,12 @@ class Originals:
         return keep
 
     def get(self, kind: str, namespace: str, name: str) -> msgspec.Raw | None:
-        """The object as JSON."""
+        """Return the object as JSON; None: it is not kept."""
         found = self._kept.get(kind, {}).get((namespace, name))
         return msgspec.Raw(found) if found is not None else None
 
     def drop(self, kind: str, namespace: str, name: str) -> None:
-        """The object is gone."""
+        """Forget an object that is gone."""
         self._kept.get(kind, {}).pop((namespace, name), None)
 
 
@@ -449,7 +450,7 @@ _ended = msgspec.json.Decoder(_Ended)
 
 
 class Refusals:
-    """Counts pods that a kubelet refused: their room was gone, though the scheduler thought that it was there.
+    """Counts pods that a kubelet refused, because the room that the scheduler saw on the node was taken.
 
     The kubelet says so by the phase Failed and a reason. The watch of pods leaves out those that have ended, so such a
     pod is seen as deleted: its room is free again at once, and whoever made it makes another. `ours`: the profiles,
@@ -462,7 +463,7 @@ class Refusals:
         self.ours = ours
 
     def see(self, raw: msgspec.Raw) -> None:
-        """A pod has ended or was deleted; as it was at last."""
+        """Count the pod if a kubelet refused it. `raw`: the last state of a pod that has ended or was deleted."""
         text = bytes(raw)
         if b'"Failed"' not in text:
             return

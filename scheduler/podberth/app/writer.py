@@ -284,8 +284,8 @@ class _Posting(Struct):
     """A Binding under way."""
 
     bind: Bind
-    history: int
-    """The history (`Freshness.histories`) in which it was decided."""
+    restores: int
+    """How often etcd had been restored when it was decided (`Freshness.restores`)."""
     sent: int = 0
     sent_at: float = 0.0
     objection: str = ""
@@ -339,7 +339,7 @@ class Bindings:
     def post(self, instruction: Bind) -> None:
         """Post it; `answer` gets Bound or BindFailed."""
         log.debug("binding", **_about(instruction), attempt=instruction.attempts)
-        posting = _Posting(instruction, self._freshness.histories)
+        posting = _Posting(instruction, self._freshness.restores)
         before = self._postings.get(instruction.pod.uid)
         if before is not None and before.task is not None:
             # The pod seemed to be gone, as after a restore, and was decided anew. Only one of the two answers.
@@ -413,7 +413,7 @@ class Bindings:
                 age = self._clock() - posting.sent_at
                 may_be_sent = refused is None and not self._objection(posting) and posting.sent < MOST_SENT
                 # Between two streams nobody knows whether the API server's data is that of a backup.
-                if may_be_sent and self._freshness.clear:
+                if may_be_sent and self._freshness.may_decide:
                     if age >= (SEND_AGAIN if outcome.silent else ASK_AGAIN):
                         again = await self._send(posting)
                         if isinstance(again, _Unknown):
@@ -461,7 +461,7 @@ class Bindings:
 
     def _objection(self, posting: _Posting) -> str:
         """Return why a Binding must not be sent (again), by what is known now; empty if it may."""
-        if not posting.objection and (self._freshness.relisting or self._freshness.histories != posting.history):
+        if not posting.objection and (self._freshness.relisting or self._freshness.restores != posting.restores):
             posting.objection = _OF_BACKUP
         return posting.objection
 

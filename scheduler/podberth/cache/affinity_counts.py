@@ -34,7 +34,7 @@ class AffinityCounts:
         """The sums that are kept, the one that was asked for last comes last."""
         self._on_rows: BoundedBytes[tuple[str | None, LabelSelector, bool], OnRows] = BoundedBytes(_ON_ROWS, KEPT_BYTES)
         self._members: WeakValueDictionary[tuple[Terms, tuple[int, ...] | None], Members] = WeakValueDictionary()
-        """Which pods the terms select: shared by the sums for all topology keys."""
+        """The pods that terms select: shared by the sums for all topology keys."""
 
     def add(self, pod: Pod, row: int) -> None:
         """A pod was placed on a row."""

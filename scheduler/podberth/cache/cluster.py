@@ -187,7 +187,7 @@ class Cluster:
         return placement
 
     def assume(self, pod: Pod, row: int) -> None:
-        """Place a pod on the node we chose, before the API knows. It holds until confirmed or forgotten."""
+        """Count a pod on its chosen node before the API server has bound it, until it is confirmed or forgotten."""
         if pod.uid in self._placed or self.nodes.names[row] is None:
             raise ValueError(f"pod {pod.key} can't be assumed on row {row}: placed already, or no such node")
         self._place(pod, row, assumed=True)
@@ -348,7 +348,7 @@ class Cluster:
             nodes.log.touch(row)
 
     def _resources_changed(self, changes: int) -> None:
-        """What nodes need to have of extended resources is another question, if classes serve others than before."""
+        """Have nodes looked at again if classes serve other extended resources than before."""
         if self.devices.resource_changes != changes:
             for row in range(self.nodes.rows):
                 self.nodes.log.touch(row)

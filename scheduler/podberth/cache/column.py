@@ -30,7 +30,7 @@ def at(values: Some, rows: NDArray[np.intp]) -> Some:
 ABSENT = -1
 MEMOS = 1024
 _KEPT_BYTES = 8 << 20
-"""How much memory the answers of one column may take."""
+"""The memory in bytes that the answers of one column may take."""
 
 
 _nothing: dict[int, Codes] = {}
@@ -57,7 +57,7 @@ class _Memo:
 
 
 class KeptAnswers(NamedTuple):
-    """How many questions a column has kept the answers of, and the bytes of the answers."""
+    """The number of questions of which a column has kept the answers, and the bytes of these."""
 
     questions: int
     size: int

@@ -30,9 +30,9 @@ from podberth.model.devices import (
 from podberth.model.pod_group import GroupKey
 
 POOL_SECONDS = 300.0
-"""How long another scheduler counts as active in a pool after it gave a device of it."""
+"""Seconds for which another scheduler counts as active in a pool after it gave a device of it."""
 POD_SECONDS = 30.0
-"""How long it counts as active in all pools after a pod of its own that claims devices was seen waiting, or changed."""
+"""Seconds for which it counts as active in all pools after a waiting pod of its own that claims devices was seen."""
 _MANY = 256
 
 
@@ -65,7 +65,7 @@ class Rivals:
 
 
 MOST = 256
-"""How many pods a claim may be reserved for (ResourceClaimReservedForMaxSize)."""
+"""The number of pods for which a claim may be reserved (ResourceClaimReservedForMaxSize)."""
 
 
 class ClaimUser(NamedTuple):
@@ -220,7 +220,7 @@ class AllocatedDevices:
         return touched
 
     def hand_over(self, uid: str, to: str) -> None:
-        """What is counted for a claim is counted for another one, which had nothing: no change for anybody else."""
+        """Count for another claim, which had nothing, what is counted for one: no change for anybody else."""
         allocation = self._of_claim.pop(uid, None)
         if allocation is None:
             return
@@ -272,7 +272,7 @@ ObjectKey = tuple[str, str, str]
 
 
 class InFlight(NamedTuple):
-    """What a claim is given, and the API does not show yet. Of one that is to be made for a pod, `key` is None."""
+    """An allocation that the API does not show yet. Of a claim that is to be made for a pod, `key` is None."""
 
     allocation: Allocation
     key: ClaimKey | None
@@ -348,8 +348,8 @@ class Devices:
         self.uncompared = False
         """Another process has led before, and what is known of claims is being compared with a list of them."""
         self.late_bindings = False
-        """What another process has sent before may still bind pods, or did and the watch has not shown it yet. So a pod
-        for which a claim is reserved may have a node."""
+        """Bindings that another process has sent may still arrive, or did and the watch has not shown it yet. So a
+        pod for which a claim is reserved may have a node."""
         self.kept_for: set[str] = set()
         """UIDs of pods for which a claim was not freed because of `late_bindings`."""
         self.reserved_here: set[tuple[ClaimKey, str]] = set()
@@ -372,9 +372,9 @@ class Devices:
         self._made: dict[tuple[str, str], dict[ClaimKey, None]] = {}
         """(name, UID) of a pod → claims that were made for its extended resources."""
         self.class_changes = 0
-        """How often a class came, changed or went."""
+        """The number of times that a class came, changed or went."""
         self.resource_changes = 0
-        """How often the class that stands for some resource became another one."""
+        """The number of times that the class which stands for some resource became another one."""
 
     def slices_on(self, node: str) -> Iterable[ResourceSlice]:
         """Slices that name the node."""
@@ -733,7 +733,7 @@ class Devices:
             self._unanswered.setdefault(pod, []).append(uid)
 
     def answered(self, pod: str, written: Mapping[ObjectKey, str]) -> None:
-        """What was being written when a pod went has been written, as far as `written` says."""
+        """Note that what was being written when a pod went has been written, as far as `written` says."""
         for uid in self._unanswered.pop(pod, ()):
             flight = self.in_flight.get(uid)
             if flight is None or flight.key is None:

@@ -29,15 +29,15 @@ HARD = 1 << 20
 
 NONE = b""
 _FEW, _MANY = b"n", b"b"
-"""How the numbers of some terms are written: as they are, or as a bit for each term."""
+"""The ways in which the numbers of some terms are written: as they are, or as a bit for each term."""
 _NO_TERMS: Bools = np.zeros(0, dtype=np.bool_)
 _ASKED = 16_384
 _SUMS = 4096
 _KEPT_BYTES = 32 << 20
 IDLE = 256
-"""How many sets without pods are kept: a dry run removes pods and puts them back."""
+"""The number of sets without pods that are kept: a dry run removes pods and puts them back."""
 DEAD = 4096
-"""How many numbers of removed terms or sets stay unused, before numbers are used again and sums are made again."""
+"""The number of removed terms or sets from which on their numbers are used again, and sums are made again."""
 _SHAPES = 4096
 _BORN = 64
 """So many new sets are remembered: of more, sums are added up again."""
@@ -47,7 +47,7 @@ Key = tuple[tuple[object, ...], ...]
 
 
 class Kind(IntEnum):
-    """What a term of a placed pod wants of the pod that it selects. Each kind is added up by itself.
+    """The wish of a placed pod's term about the pod that it selects. Each kind is added up by itself.
 
     Preferences are two kinds, by their sign: pods that attract as much as they avoid count, though they add up to
     nothing.
@@ -100,9 +100,9 @@ class TermSets:
         """Pods that carry each set, by row."""
         self.index = TermIndex()
         self.in_sets = RowCounts()
-        """How often each term is in each set."""
+        """The number of times that each term is in each set."""
         self.born = 0
-        """How many terms ever came."""
+        """The number of terms that ever came."""
         self.sets_born: ChangeLog[TermSet] = ChangeLog(kept=_BORN)
         """Sets that came. Each comes with a pod, so `placed` has another version then, too."""
         self.numbering = 0
@@ -115,7 +115,7 @@ class TermSets:
         """Topology key → how many terms have it."""
         self._codes = 0
         self.counting: Bools = np.zeros(64, dtype=np.bool_)
-        """Which numbers are those of terms."""
+        """The numbers that are those of terms."""
         self._sets: list[TermSet | None] = []
         self._free: list[int] = []
         self._dead: list[int] = []
@@ -293,7 +293,7 @@ class ExistingTermSums(KeptResult[set[TermSet]]):
         self.avoided: dict[str, ByTopology] = {}
         """Weights, below 0, of pods that would rather have it away."""
         self._parts: list[tuple[Weights, ByTopology]] = []
-        """What each set counts for, and the sum that it counts in."""
+        """The weight of each set, and the sum that it counts in."""
         self._by_sum: dict[int, Weights] = {}
         self._sets = 0
         """The version of the sets that came."""
@@ -387,7 +387,7 @@ class ExistingTermSums(KeptResult[set[TermSet]]):
                     part.add_each(of[which], each)
 
     def _part(self, key: str, kind: Kind, nodes: Nodes) -> Weights | None:
-        """What sets count for in the sum of one kind by one label; None: no node has the label."""
+        """Return the weights of sets in the sum of one kind by one label; None: no node has the label."""
         sums = (self.repelled, self.hard, self.attracted, self.avoided)[kind]
         found = sums.get(key)
         if found is None:

@@ -12,7 +12,7 @@ from podberth.model.pod_group import NATIVE, GroupKey, PodGroup
 
 
 class Priorities:
-    """How many placed pods, or groups, have each priority, so that nobody looks through all for one of lower priority.
+    """Counts of placed pods, or of groups, by priority, so that nobody looks through all for one of lower priority.
 
     Priorities come from PriorityClasses, which are few and an administrator's.
     """

@@ -15,9 +15,9 @@ than as many changes one by one unless there are ten times as many nodes."""
 FEW = 1_024
 """The same of changes that take their reader some microseconds each, in one turn."""
 _OFFERED = 10_000
-"""How many keys that were seen once are remembered."""
+"""The number of keys that were seen once and are remembered."""
 _LOOK = 64
-"""How many things are kept between two looks at how much memory all of them take."""
+"""The number of things that are kept between two looks at how much memory all of them take."""
 
 Entry = TypeVar("Entry", bound=Hashable)
 Changes = TypeVar("Changes")
@@ -80,7 +80,7 @@ class KeptResult(ABC, Generic[Changes]):
     basis: tuple[object, ...] | None = None
     version: int = -1
     computed: int = 0
-    """How often everything was computed: a version of this result, for others that are computed from it."""
+    """The number of times that everything was computed: a version of this result, for those computed from it."""
 
     def renew(self, basis: tuple[object, ...], log: Any, *asked: Any) -> bool:
         """Bring the result up to date; returns whether everything was computed.

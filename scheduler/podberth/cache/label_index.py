@@ -222,7 +222,7 @@ class _ByValue:
     def __init__(self) -> None:
         self.lists: dict[str, Numbers] = {}
         self.known = 0
-        """How many of the numbers with the key are in the lists."""
+        """The number of things with the key that are in the lists."""
 
 
 def append_to(lists: dict[Key, Numbers], key: Key, number: int) -> None:

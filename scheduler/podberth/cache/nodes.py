@@ -141,7 +141,7 @@ class Images:
 OfAll = Callable[["Nodes"], Numbers]
 """Numbers of all rows at once; the last axis is the rows."""
 OfRow = Callable[["Nodes", int], float | Sequence[float]]
-"""What `OfAll` computes, for one row."""
+"""The same numbers, of one row."""
 
 
 class Derived(KeptByRow):
@@ -206,13 +206,13 @@ class Nodes:
         self.columns: dict[str, Column[str]] = {key: Column(_FIRST_ROWS) for key in _USUAL}
         """Label key → its column, for keys that pods have asked for."""
         self.annotation_columns: dict[str, Column[str]] = {}
-        """The same by annotation key. Only annotations that a plugin declares are known (`framework.reads`)."""
+        """The same by annotation key. Only annotations that a plugin declares are known (`Reads` of the framework)."""
         self._keys: dict[str, int] = {}
         """Label key → nodes that have it."""
         self.key_changes = 0
         """Counts label keys that were added with their first node or removed with their last."""
         self._most_columns = COLUMNS
-        """How many columns there may be before columns without values are dropped."""
+        """The number of columns that there may be before columns without values are dropped."""
         self.images = Images()
         self.ports = HostPorts()
 

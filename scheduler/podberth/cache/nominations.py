@@ -8,7 +8,7 @@ from podberth.cache.kept_results import ChangeLog
 from podberth.model.pod import Pod
 
 Instead = Callable[[Pod, str], Pod | None]
-"""Which pod of the same UID keeps a node in place of one that is nominated for it; None: nobody does."""
+"""Returns the pod of the same UID that keeps a node in place of one that is nominated for it; None: nobody does."""
 
 
 class Nominations:
@@ -26,7 +26,7 @@ class Nominations:
         self._members: frozenset[str] = frozenset()
         """UIDs of the pods whose nominations do not count for now."""
         self._instead: Instead = _nobody
-        """Who keeps their nodes meanwhile."""
+        """Returns who keeps their nodes meanwhile."""
         self.log: ChangeLog[str] = ChangeLog()
         """Nodes that are kept for other pods than before."""
 

@@ -171,7 +171,7 @@ class WithoutPods(Rebuild):
         self.left_out: dict[int, list[Pod]] = {}
         """Row → the pods that leave it."""
         self.pods_copied = 0
-        """How many pods there were on the rows that the last call of `go_on` has copied."""
+        """The number of pods that were on the rows that the last call of `go_on` has copied."""
 
     def go_on(self, rows: int) -> bool:
         """Copy so many more rows, as `Rebuild.go_on` does; True when all are copied."""

@@ -53,7 +53,7 @@ class ReservedRoom(Struct, eq=False):
     whole: bool
     """Not only amounts decide about the group's pods: others stay away from these nodes unless they end in time."""
     trusting: bool
-    """Whether the expected duration of other pods counts like one that is enforced."""
+    """True if the expected duration of other pods counts like one that is enforced."""
     since: float
     """Engine time."""
     found: float

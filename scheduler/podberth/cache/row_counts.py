@@ -1,4 +1,4 @@
-"""How many of each numbered thing are on each row, with a log of changes, and sums of them per topology value.
+"""Counts of numbered things by row, with a log of changes, and sums of them per topology value.
 
 A sum over some of the things remembers the version that it has seen, and applies the later changes when it is needed.
 So placing or removing a pod costs the same however many sums there are, and the attempt that needs a sum pays for it.
@@ -150,14 +150,14 @@ class RowCounts:
         return len(self._slots.get(number, ()))
 
     def of(self, numbers: Iterable[int]) -> Placed:
-        """Return where some things are, one after the other."""
+        """Return the rows and counts of these things, one thing after the other."""
         slots: list[int] = []
         for number in numbers:
             slots += self._slots.get(number, {}).values()
         return self._at(np.array(slots, dtype=np.intp))
 
     def everywhere(self) -> Placed:
-        """Return where all things are; some counts may be 0."""
+        """Return the rows and counts of all things; some counts may be 0."""
         used = self._used
         return Placed(self._numbers[:used], self._rows[:used], self._counts[:used])
 
@@ -207,7 +207,7 @@ class Weights:
         return int(self._array[number]) if number < len(self._array) else 0
 
     def since(self, counts: RowCounts, version: int) -> list[Moved]:
-        """What changed after a version, of things that count."""
+        """Return the changes after a version, of things that count."""
         few = self._few
         if self._array is not None:
             changes = counts.since(version)
@@ -268,7 +268,7 @@ class Weights:
                 self._array = None
 
     def weighed(self, counts: RowCounts) -> tuple[Placed, NDArray[np.int64]]:
-        """Return where things that count are, and their weights; some may count for nothing."""
+        """Return the rows and counts of the weighted things, and the weight of each entry, which may be 0."""
         if self._array is None:
             each = np.array([*self._few.values()], dtype=np.int64)
             return counts.of(self._few), each.repeat([counts.spread_of(number) for number in self._few])
@@ -302,9 +302,9 @@ class ByTopology:
         self._dtype = dtype
         self.counts = self._room_for(0 if column is None else len(column.values))
         self._above: Bools | None = None
-        """Where the numbers are above 0, if somebody asked."""
+        """The values whose numbers are above 0, if somebody asked."""
         self.total = 0
-        """How many pods on nodes with the label count."""
+        """The number of pods on nodes with the label."""
 
     def by_row(self, rows: int) -> Ints:
         """int64[rows]: the number of each row's value, 0 where the row has none."""

@@ -21,9 +21,9 @@ from podberth.model.selectors import EVERYTHING, NOTHING, LabelSelector
 from podberth.model.terms import AffinityTerm
 
 IDLE = 1024
-"""How many classes without pods are kept: a dry run removes pods and puts them back."""
+"""The number of classes without pods that are kept: a dry run removes pods and puts them back."""
 DEAD = 4096
-"""How many numbers of removed classes stay unused, before numbers are used again and all sums are added up again."""
+"""The number of removed classes from which on their numbers are used again, and all sums are added up again."""
 _AT_HAND = 8192
 
 Terms = tuple[AffinityTerm, ...]

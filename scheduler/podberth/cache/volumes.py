@@ -39,7 +39,7 @@ Thing = TypeVar("Thing", bound=Versioned)
 
 
 class OutOfSyncError(ValueError):
-    """What was to be assumed is made from a version that is not the API's latest."""
+    """An object that was to be assumed is made from a version that is not the API's latest."""
 
 
 class Assumed(Generic[Key, Thing]):
@@ -142,7 +142,7 @@ class Numbers:
 
 
 class _Counted:
-    """What was counted on a row: volumes of its pods, and volumes per driver with VolumeAttachments."""
+    """The counts of a row: volumes of its pods, and volumes per driver with VolumeAttachments."""
 
     __slots__ = ("drivers", "volumes")
 

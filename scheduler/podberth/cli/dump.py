@@ -97,7 +97,7 @@ def _write_table(path: str, table: dict[str, str]) -> None:
 def _objects(
     cluster: list[str] | None, kubeconfig: str | None, context: str | None, timeout: str, kinds: dict[str, None]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield where each object is, and the object. `kinds` gets those of which all objects are there."""
+    """Yield (place in its file or list, object). `kinds` gets those of which all objects are there."""
     if cluster:
         for path in cluster:
             for document in documents(path):

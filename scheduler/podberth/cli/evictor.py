@@ -1,16 +1,5 @@
 """`berth evictor`: evict pods whose node is no longer what they asked for."""
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
-
-from podberth.app.evictor.watcher import restored
-from podberth.evictor.gates import Settings
-from podberth.explain.promises import Past
-from podberth.kube.evictions import past_evictions, seconds
-from podberth.kube.objects import MALFORMED
-
-if TYPE_CHECKING:
-    from podberth.explain.objects.world import World
 from typing import TYPE_CHECKING, Annotated
 
 from podberth.cli import services
@@ -19,41 +8,6 @@ from podberth.cli.plain import Option
 
 if TYPE_CHECKING:
     from podberth.explain.promises import Plan
-
-
-def past(
-    world: "World",
-    settings: Settings,
-    *,
-    dump: bool,
-    kubeconfig: str | None,
-    context: str | None,
-    timeout: str = "30s",
-    taken: str = "",
-) -> tuple[Past, list[str]]:
-    """Return what is known of earlier evictions, and what kept us from knowing. `taken`: a pod that was taken off its
-    node.
-    """
-
-    def there(uid: str) -> bool:
-        placement = world.cluster.placement(uid)
-        return uid == taken or (placement is not None and not placement.pod.terminating)
-
-    if dump:
-        found, problems = [], []
-        try:
-            found = past_evictions(world.events)
-        except MALFORMED as error:
-            problems = [f"Events of the dump can't be read: {error}; left out"]
-    else:
-        from podberth.cli.live import listed_evictions
-
-        found, problems = listed_evictions(kubeconfig, context, timeout)
-    # Ours may be behind the server's clock, by which the Events go.
-    now = max([datetime.now(UTC).timestamp(), *(seconds(one.done_at) for one in found if one.done_at)])
-    evictions = restored(found, now, by_settings=False)
-    return Past(evictions, datetime.fromtimestamp(now, UTC), settings, there), problems
-
 
 _OPTIONS = {"changed_share": "max-changed", "changed_window": "window"}
 _PROBLEMS = 8
@@ -171,6 +125,7 @@ def evictor(
     complain(unfetched(frameworks))
     path = kubeconfig or settings.client_connection.kubeconfig or None
     if dry_run:
+        from podberth.cli.history import past
         from podberth.explain.promises import plan
 
         decoder = Decoder(annotated(frameworks), limits=settings.limits)

@@ -105,7 +105,7 @@ def waiting(world: World, *, namespace: str | None, of: Owner | None, selector: 
 
 
 def _meant(world: World, of: Owner) -> str:
-    """Return where else it is, or how it is perhaps spelt."""
+    """Return a text that says where else it is, or how it is perhaps spelt."""
     elsewhere = sorted({pod.namespace for pod in _all(world) if _owned(pod, of)})
     if elsewhere:
         return f"; there is one in {some(elsewhere, _LISTED)}"
@@ -409,7 +409,7 @@ def explain(
         notes += kept_from(asked.priority, asked.scheduling_group, there.cluster)
     known = None
     if node is not None and wanted_by(asked, framework) is not None:
-        from podberth.cli.evictor import past
+        from podberth.cli.history import past
 
         known, problems = past(
             there,

@@ -61,7 +61,7 @@ def story(
         bool, typer.Option("--points", help="Show how long each extension point took in each attempt.")
     ] = False,
 ) -> int:
-    """Return what has happened to a pod in the scheduler that is running: a line for each thing, with its time.
+    """Show what has happened to a pod in the scheduler that is running: a line for each thing, with its time.
 
     Exit code: 0 when there is a story, 1 when the scheduler knows nothing of the pod, 2 when the input is wrong or the
     scheduler can't be asked.

@@ -291,7 +291,7 @@ class Outbox:
         self._said = [one for one in self._said if one.pod.uid not in uids]
 
     def take(self) -> list[Instruction]:
-        """All instructions since the last call."""
+        """Return all instructions since the last call."""
         said, self._said = self._said, []
         if self._hints:
             self._hints.clear()

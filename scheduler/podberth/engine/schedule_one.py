@@ -151,7 +151,7 @@ class SchedulingCycle:
     # -- 2. decide ---------------------------------------------------------------------------------------------------
 
     def decide(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> Outcome:
-        """Return the outcome for a pod; its namespace is charged for it. `answer`: as of `_schedule`.
+        """Decide about a pod, charge its namespace for the work, and return the outcome. `answer`: as in `_schedule`.
 
         Raises PluginError.
         """

@@ -38,9 +38,9 @@ def label_values(nodes: Nodes) -> Mapping[str, Collection[str]]:
 
 
 def near_labels(requirement: Requirement, known: Mapping[str, Collection[str]]) -> Iterator[tuple[str, str]]:
-    """Yield where no node meets a requirement: each value, and that of a node which is spelt nearly so.
+    """Yield (value, value of a node that is spelt nearly so) for a requirement that no node meets.
 
-    If no node has the label, it is one pair: an empty text, and the label that is spelt nearly so.
+    If no node has the label, yield one pair: an empty text, and the label that is spelt nearly so.
     """
     values = known.get(requirement.key)
     if values is None:

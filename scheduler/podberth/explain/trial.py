@@ -141,7 +141,7 @@ class Trial:
         self.notes: list[str] = []
 
     def nodes(self, changes: Sequence[Change]) -> list[str]:
-        """Return where the pod could go after these changes, as they are meant."""
+        """Return the nodes that would take the pod after these changes, if each does what it is meant to."""
         self.count += 1
         owner = self._asking.inquiry.pod.owner
         if owner is not None and owner[0] == "DaemonSet" and any(isinstance(each, _OF_NODES) for each in changes):

@@ -38,7 +38,7 @@ TIME_LIMIT = 30.0
 LONGEST_LIMIT = 900.0
 """Seconds that a plugin may give its coroutines at most."""
 _AT_ONCE = 64
-"""How many pods that plugins have allowed or rejected go on, or back to the queue, in one turn."""
+"""The number of pods that go on, or back to the queue, in one turn, once plugins have allowed or rejected them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -136,9 +136,9 @@ class AssumedPod:
     waiting_pods: WaitingPods = field(default_factory=WaitingPods)
     """Pods that wait on Permit: any plugin may allow or reject them."""
     reserved: Any = None
-    """What the plugin's `reserve` returned."""
+    """The answer of the plugin's `reserve`."""
     written: dict[ObjectKey, str] = field(default_factory=dict)
-    """What was written for the plugin's `Wait`, with the new resourceVersions."""
+    """The objects that were written for the plugin's `Wait`, with the new resourceVersions."""
     expired: bool = False
     """The time of the plugin's `Wait` is over."""
     refused: int | None = None
@@ -172,13 +172,13 @@ class Patch:
     change: Mapping[str, Any]
     subresource: str = ""
     strategic: bool = False
-    """Whether this is a strategic merge patch, which can take one entry out of a list by its key.
+    """True if this is a strategic merge patch, which can take one entry out of a list by its key.
 
     If the object has changed since `resource_version`, it is made over the newest version: what it says is the same
     over any. The version keeps one that comes late from being carried out again.
     """
     purpose: str = ""
-    """What it is for; said before the API server's words if that refuses it."""
+    """The purpose of the write; said before the API server's words if that refuses it."""
 
     def __post_init__(self) -> None:
         _check_key("Patch", self.key)
@@ -225,7 +225,7 @@ class Wait:
     """PreBind's answer: not done. Berth makes the writes in this order, and asks again when an object changes."""
 
     seconds: float
-    """How long to wait at most, counted from the plugin's last write."""
+    """Seconds to wait at most, counted from the plugin's last write."""
     writes: tuple[Write, ...] = ()
     on: frozenset[ObjectKey] = frozenset()
     """The objects whose change may end the waiting; empty: any change may."""
@@ -236,7 +236,7 @@ class Wait:
     pause: bool = False
     """When the time is over, the plugin is asked again, with `expired` set. It counts from now, not from a write."""
     note: str = ""
-    """What the pod's story says of the writes besides which they are."""
+    """A text that the pod's story adds to the writes."""
 
     def __post_init__(self) -> None:
         _check_seconds("Wait", self.seconds)
@@ -390,7 +390,7 @@ class BindingPlugins:
         self._point, self._next = "reserve", 0
         self._holds: dict[str, float] | None = None
         self._returned: tuple[Any] | None = None
-        """What the `Call` of the plugin that is asked has returned, until it is read."""
+        """The answer of the `Call` of the plugin that is asked, until it is read."""
 
     @property
     def plugin(self) -> str:
@@ -400,7 +400,7 @@ class BindingPlugins:
         return name
 
     def ask(self, point: str, cluster: Cluster) -> PointAnswer:
-        """Ask the plugins of a point, beginning with the one that was asked last, until one answers more than None.
+        """Ask the plugins of a point, beginning with the one that was asked last, until one returns something.
 
         Raises PluginError. After that, and after a rejection, the caller has to `unreserve`.
         """
@@ -469,7 +469,7 @@ class BindingPlugins:
         assumed.refused = refused
 
     def time_over(self) -> None:
-        """What the plugin that was asked last waits for has not come in time."""
+        """Note that what the plugin that was asked last waits for has not come in time."""
         self._assumed_by(self._plugins[self._point][self._next].plugin).expired = True
 
     def error(self, message: str) -> PluginError:

@@ -79,9 +79,9 @@ class Decision(Struct):
     quick: bool = False
     """Found by what is kept for equal pods: only the best rows are known, not the scores, nor who rejected what."""
     passing: int = 0
-    """How many rows pass all filters, if the decision is quick or settled."""
+    """The number of rows that pass all filters, if the decision is quick or settled."""
     settled: bool = False
-    """What became of it is known, and only that is kept."""
+    """True once it is known what became of the pod: only that is kept."""
 
     @property
     def fitting(self) -> int:

@@ -74,7 +74,7 @@ _OPTIONS = (
     *("reads", "reservation", "annotated_affinity"),
     "required_during_execution",
 )
-"""What a plugin may also set in `__init__`, by its arguments."""
+"""Attributes that a plugin may also set in `__init__`, by its arguments."""
 _DATA = (
     *("name", "Args", "depends_on", "normalize", "events", "time_limit", "for_groups", "only_preempts", "explainer"),
     *_OPTIONS,
@@ -84,7 +84,7 @@ KNOWN = (*_METHODS, *_DATA, "check")
 
 
 class Declaration(Struct, frozen=True):
-    """What one class declares, in the form in which the pipeline reads it."""
+    """The declaration of one class, in the form in which the pipeline reads it."""
 
     points: frozenset[str]
     """The points that it overrides."""
@@ -98,7 +98,7 @@ class Declaration(Struct, frozen=True):
     on_node: bool
     """Its answers about a node depend on the pod's signature, the node object and the pods on it only."""
     may_look_elsewhere: bool
-    """What happens on one node may change the verdict on another."""
+    """True if something that happens on one node may change the verdict on another."""
     on_node_unless_elsewhere: bool
     """`on_node` is true of it for each pod for which it does not look elsewhere."""
     static_unless_elsewhere: bool

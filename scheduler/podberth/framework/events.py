@@ -1,4 +1,4 @@
-"""What can happen in a cluster that may make a waiting pod fit (kube-scheduler `framework/events.go`)."""
+"""Changes of a cluster that may make a waiting pod fit (kube-scheduler `framework/events.go`)."""
 
 from enum import Flag, auto
 
@@ -11,7 +11,7 @@ class ClusterEvent(Flag):
     NODE_TAINTS = auto()
     NODE_ALLOCATABLE = auto()
     NODE_FEATURES = auto()
-    """What a node's kubelet declares that it can do."""
+    """Features that a node's kubelet declares."""
     NODE_ANNOTATIONS = auto()
     """Annotations of a node that a plugin reads."""
     NODE_GONE = auto()

@@ -44,7 +44,7 @@ class NodesAnswer(Struct, frozen=True):
 
 
 class NodesQuestion(Struct, frozen=True, eq=False):
-    """Which of these nodes may a pod go to, and how good are they? Compared by identity."""
+    """A question to extenders: to which of these nodes a pod may go, and how good they are. Compared by identity."""
 
     pod: Pod
     extenders: tuple[Extender, ...]

@@ -31,7 +31,7 @@ _THRESHOLDS = 4
 
 
 class _Taken(KeptResult[set[str]]):
-    """What nominated pods take of each thing that some pods need."""
+    """Amounts that nominated pods take of each thing that some pods need."""
 
     def __init__(self, sums: Callable[..., list[int]]) -> None:
         self.amounts: Ints = np.zeros((0, 0), dtype=np.int64)
@@ -131,7 +131,7 @@ class NominatedNodes(Struct):
 
 
 class NominatedPods:
-    """What one profile's filters know about nominated pods."""
+    """The nominated pods as one profile's filters see them."""
 
     def __init__(self, counting: Sequence[Any], ask: Callable[..., Any]) -> None:
         """`counting`: the filters that say what a pod needs, what a node has left, and what a placed pod takes."""

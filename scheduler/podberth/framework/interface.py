@@ -61,7 +61,7 @@ SKIPPABLE = frozenset(("pre_filter", "filter", "score", "reserve", "pre_bind"))
 """Every point that a plugin may skip for pods of some shape."""
 NO_POINTS: frozenset[str] = frozenset()
 OtherObject = StorageKind | DeviceKind | None
-"""What `object_hint` is asked about: an object that is neither a node nor a pod."""
+"""The argument of `object_hint`: an object that is neither a node nor a pod."""
 Value = TypeVar("Value")
 
 
@@ -267,14 +267,14 @@ class Running(NamedTuple):
 
 
 class Assignment(Struct, frozen=True, eq=False):
-    """What came of trying a group on the nodes of a placement."""
+    """The outcome of trying a group on the nodes of a placement."""
 
     group: PodGroup
     placement: Placement
     pods: Sequence[Pod]
     """The pods that found a node. They are not on these nodes now."""
     running: int
-    """How many pods of the group have a node already."""
+    """The number of pods of the group that have a node already."""
 
 
 class RemovedPods:
@@ -325,7 +325,7 @@ class RemovedPods:
 
 
 class Spare:
-    """What nodes have left for one pod. It fits no row that is not allowed or has less than `needs` of anything.
+    """Amounts that nodes have left for one pod. It fits no row that is not allowed, or that has less than it needs.
 
     Preemption removes victims from these amounts and puts them back, for many nodes at once, without touching columns.
     """
@@ -363,7 +363,7 @@ class Spare:
 
 
 class DependsOn(Flag):
-    """What the answers of `filter` and `score` about one node may depend on, besides the pod."""
+    """Things on which the answers of `filter` and `score` about one node may depend, besides the pod."""
 
     NODE = auto()
     """The node object: labels, taints, allocatable, conditions."""
@@ -438,7 +438,7 @@ class Filters(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """What a PostFilter plugin found.
+    """The answer of a PostFilter plugin.
 
     `node`: where the pod fits once the victims are gone. Empty: nowhere, and an earlier nomination ends. None: the
     plugin does not say.
@@ -450,7 +450,7 @@ class PostFilterResult:
     candidates: Mapping[str, tuple[tuple[Pod, ...], int]] = field(default_factory=dict)
     """All nodes where preemption would help: their victims, and how many of these overdraw a disruption budget."""
     writes: tuple[Write, ...] = ()
-    """What to write, so that the pod may fit later."""
+    """Writes after which the pod may fit."""
     in_the_way: frozenset[str] = frozenset()
     """Filters that reject nodes even with all victims removed: an event that changes their verdict may help too."""
 
@@ -466,12 +466,12 @@ class FailedGroup(NamedTuple):
 
 
 class GroupPostFilterResult(NamedTuple):
-    """What a plugin can do for a pod group that did not fit."""
+    """The answer of a plugin about a pod group that did not fit."""
 
     text: str = ""
-    """What the messages of the group and of its pods end with."""
+    """The end of the messages of the group and of its pods."""
     writes: Sequence[tuple[Pod, Write]] = ()
-    """What to write so that the group fits later, and for which of its pods."""
+    """Writes after which the group may fit, and for which of its pods."""
     preempts: bool = False
     """Pods of lower priority may be removed for the group: Berth looks for victims, and says what came of it here."""
 
@@ -509,10 +509,10 @@ class Plugin:
     """When nodes are reserved for a group that waits behind smaller pods. Pods that are kept away from such nodes wait
     under the plugin's name. If several plugins of a profile say so, the first one counts."""
     annotated_affinity: Mode | None = None
-    """What the annotation `scheduler.alpha.kubernetes.io/affinity` does to spec.affinity of the profile's pods, unless
-    a pod says so itself: "replace" or "add". None, if no plugin of the profile says anything: it is not read."""
+    """The effect of the annotation `scheduler.alpha.kubernetes.io/affinity` on spec.affinity of the profile's pods,
+    unless a pod says so itself: "replace" or "add". None, if no plugin of the profile says anything: it is not read."""
     required_during_execution: bool = False
-    """Whether pods that say nothing are held to their own nodeSelector and required node affinity while they run: if a
+    """True if pods that say nothing are held to their own nodeSelector and required node affinity while they run: if a
     plugin of their profile says so. The evictor sees to it."""
     only_preempts: ClassVar[bool] = False
     """Its `post_filter` only removes pods of lower priority. Then waiting pods are not woken for a node that would be
@@ -590,15 +590,14 @@ class Plugin:
         raise NotImplementedError
 
     def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision, filters: Filters) -> PostFilterResult:
-        """Return when no node passed (preemption): the end of the FailedScheduling message, and
-        where the pod could go.
-        """
+        """Return what can be done for a pod that no node takes: the end of its message, a node and victims."""
         raise NotImplementedError
 
     def post_filter_group(self, failed: FailedGroup, cluster: Cluster) -> GroupPostFilterResult:
-        """Return when a pod group did not fit: what can be done for it. Asked of plugins that are enabled for
-        post_filter, and once more if looking for victims took longer than a turn: then the second answer says what is
-        written.
+        """Return what can be done for a pod group that did not fit.
+
+        Plugins that are enabled for post_filter are asked. If the search for victims took longer than a turn, they are
+        asked once more, and the second answer says what is written.
         """
         raise NotImplementedError
 
@@ -704,7 +703,7 @@ class Profile:
     points: dict[str, tuple[Plugin, ...]]
     weights: dict[str, int]
     percentage: int = ALL_NODES
-    """How many feasible nodes are enough, in percent of all nodes (percentageOfNodesToScore)."""
+    """The number of feasible nodes that are enough, in percent of all nodes (percentageOfNodesToScore)."""
 
     args: Mapping[str, Any] = field(default_factory=dict)
     """In-tree plugin → its arguments."""
@@ -728,7 +727,7 @@ class Profile:
 
     @cached_property
     def reservation(self) -> tuple[str, Reservation] | None:
-        """Return when nodes are reserved for a group, and the first plugin that says so."""
+        """Return (plugin, its Reservation) of the first plugin that reserves nodes for groups; None: none does."""
         found = ((name, plugin.reservation) for name, plugin in self.by_name.items())
         return next(((name, wanted) for name, wanted in found if wanted is not None), None)
 

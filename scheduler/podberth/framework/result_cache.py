@@ -1,4 +1,4 @@
-"""What is kept of decisions from pod to pod, and which pods share it (upstream calls such pods an equivalence class).
+"""Results of decisions that are kept from pod to pod, and the classes of pods that share them (equivalence classes).
 
 A decision has three parts. Results that depend on node objects only (taints, labels) are `StaticResults`. Results that
 also depend on the pods on the node (requests, host ports) are `OnNodeResults`. Plugins whose answers depend on more
@@ -35,9 +35,9 @@ NOWHERE = -(1 << 62)
 """The total of rows that do not pass."""
 KEPT_BYTES = 16 << 20
 _BYTES_A_ROW = 40
-"""What a class and its results take: masks, sums, totals and the rows that pass."""
+"""Bytes that a class and its results take for each row: masks, sums, totals and the rows that pass."""
 SHAPES = 1024
-"""How many shapes have their class remembered."""
+"""The number of shapes whose class is remembered."""
 
 _ONE = (("filter_one", "filter"), ("score_one", "score"))
 Skipped = tuple[tuple[str, ...], ...]
@@ -297,7 +297,7 @@ class EquivalenceClass(KeptByRow):
 
 
 class KeptResults(NamedTuple):
-    """How many classes are kept, results of both kinds, and shapes whose class is known."""
+    """Counts of the classes that are kept, of results of both kinds, and of shapes whose class is known."""
 
     classes: int
     static: int
@@ -325,7 +325,7 @@ class EquivalenceClasses:
         self._place_in_skipped = {plugin: i for i, plugin in enumerate(self._may_skip)}
         self.ask = ask
         self.computed = 0
-        """How often results were computed for all rows: there were none, or too many rows had changed."""
+        """The number of times that results were computed for all rows: there were none, or too many had changed."""
         self._classes: Recurring[Hashable, EquivalenceClass] = Recurring(1)
         self._static: Recurring[Hashable, StaticResults] = Recurring(1)
         self._on_node: Recurring[Hashable, OnNodeResults] = Recurring(1)
@@ -346,7 +346,7 @@ class EquivalenceClasses:
         return self._new_on_node(self._skipped(shape))
 
     def of(self, pod: Pod, cluster: Cluster) -> EquivalenceClass:
-        """The class of a pod, up to date. Raises PluginError."""
+        """Return the equivalence class of a pod, brought up to date. Raises PluginError."""
         cluster.settle_devices()
         shape = pod.shape
         found = self.by_shape.get(shape)

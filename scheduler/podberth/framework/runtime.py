@@ -188,7 +188,7 @@ class Framework:
     def decide_quickly(
         self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None, within: Bools | None = None
     ) -> Decision:
-        """As `decide`, with the results that are kept for the pod's equivalence class, and without scores by plugin.
+        """Decide as `decide` does, from results kept for the pod's equivalence class, and without scores by plugin.
 
         A pod that fits no node is decided in full, for its message. Raises PluginError when a plugin fails.
         """

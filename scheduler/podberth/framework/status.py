@@ -9,7 +9,7 @@ SUCCESS = "Success"
 UNSCHEDULABLE = "Unschedulable"
 UNRESOLVABLE = "UnschedulableAndUnresolvable"
 LONGEST_TEXT = 1000
-"""How many characters of a plugin's error are kept."""
+"""The number of characters of a plugin's error that are kept."""
 _LONGEST_VALUE = 200
 
 
@@ -20,7 +20,7 @@ class Reason:
     text: str
     unresolvable: bool = False
     broken: bool = False
-    """Whether it is an error, not a reason: if the node gets so far, the attempt ends with it."""
+    """True if it is an error, not a reason: if the node gets so far, the attempt ends with it."""
 
     @property
     def code(self) -> str:

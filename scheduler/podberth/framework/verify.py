@@ -33,7 +33,7 @@ COLUMNS = "the columns and counts of the cluster"
 
 
 class Summary(Struct, frozen=True):
-    """What both decisions have. `best`: the first of the `count` nodes that share the best total."""
+    """The part that both decisions have. `best`: the first of the `count` nodes that share the best total."""
 
     count: int
     best: tuple[str, ...]
@@ -49,7 +49,7 @@ class Difference(Struct, frozen=True):
     kept: Summary
     rebuilt: Summary
     blame: str
-    """Where the fault is: COLUMNS, the plugins that it may be in by name, or KEPT."""
+    """The place of the fault: COLUMNS, the plugins that it may be in by name, or KEPT."""
     nodes: tuple[str, ...]
     """Nodes about which the two decisions differ."""
     numbers: tuple[str, ...]

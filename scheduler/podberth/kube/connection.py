@@ -91,7 +91,7 @@ class Tls:
         self._checked_at = float("-inf")
 
     def context(self) -> ssl.SSLContext:
-        """Return the context to connect with, of files looked at each second. Raises ConfigError if none worked."""
+        """Return the TLS context, made again if a file changed (they are looked at each second). Raises ConfigError."""
         now = self._clock()
         if self._context is None or now - self._checked_at >= CHECK_SECONDS:
             self._checked_at = now
@@ -123,7 +123,7 @@ class Tls:
         )
 
     def _sign(self) -> Signature | None:
-        """Return what tells one state of the files from another; None while one of them is missing."""
+        """Return a value that changes whenever one of the files does; None while one of them is missing."""
         found = []
         for name in (self._ca_file, self._cert_file, self._key_file):
             if name is not None:

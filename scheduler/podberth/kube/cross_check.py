@@ -128,12 +128,12 @@ class CrossCheck:
             self._due = now
 
     def give_up(self) -> None:
-        """Nobody waits for that any more."""
+        """Take `want` back: nobody waits for such a check any more."""
         self._wanted_at = None
 
     @property
     def wanted(self) -> bool:
-        """Return whether no such check has ended so yet."""
+        """Return whether a check that `want` asked for has still to end without a difference."""
         return self._wanted_at is not None
 
     def turn(self, now: float) -> Turn:
@@ -175,7 +175,7 @@ class CrossCheck:
     # -- the list ------------------------------------------------------------------------------------------------
 
     def page(self, body: bytes, now: float) -> None:
-        """A page came."""
+        """Take in a page of the list."""
         try:
             page = _page.decode(body)
         except MALFORMED:

@@ -100,7 +100,7 @@ _event = msgspec.json.Decoder(_Event)
 
 
 def regarding(pod: PodRef) -> Regarding:
-    """Return a pod, as what an Event is about."""
+    """Return the reference to a pod that an Event about it has."""
     return Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
 
 

@@ -95,7 +95,7 @@ class Throttle:
         return sum(len(flow.turns) for flow in self._flows.values())
 
     async def wait(self, lane: Lane) -> None:
-        """Return when it is this request's turn."""
+        """Wait until it is this request's turn."""
         if not self._heap and self._bucket.take(self._clock()) == 0.0:
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -600,7 +600,7 @@ class Stream(asyncio.Protocol):
         self._fail(Unreachable("ended by us"))
 
     async def _hear(self) -> None:
-        """Return when something has changed. Raises Unreachable."""
+        """Wait until something has changed. Raises Unreachable."""
         if self._error is not None:
             # Another one for each who is told: an exception refers to where it was raised, which is here.
             raise Unreachable(str(self._error), timed_out=self._error.timed_out)

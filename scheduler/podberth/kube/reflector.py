@@ -74,8 +74,8 @@ class Reflector(Generic[T]):
     (None: allowed again). `sleep` takes seconds.
 
     `check_seconds`: how often what is known is compared with a list of metadata (`cross_check`); None: never.
-    `on_lost(resource, objects)` is called when so many differed and the kind is listed again, `on_back(resource)` when
-    the server's data turns out to be that of a backup, `on_trust()` when `trusted` holds again.
+    `on_lost(resource, objects)` is called when so many differed and the kind is listed again, `on_restored(resource)`
+    when the server turns out to have been restored from a backup, `on_trust()` when `trusted` holds again.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Reflector(Generic[T]):
         on_refused: Callable[[Resource, ApiError | None], None] | None = None,
         check_seconds: float | None = None,
         on_lost: Callable[[Resource, int], None] | None = None,
-        on_back: Callable[[Resource], None] | None = None,
+        on_restored: Callable[[Resource], None] | None = None,
         on_trust: Callable[[], None] | None = None,
         on_deleted: Callable[[msgspec.Raw], None] | None = None,
         rng: Callable[[], float] = random.random,
@@ -128,7 +128,7 @@ class Reflector(Generic[T]):
         self.counts: Counts = self._machine.counts
         """Totals since the start."""
         self._on_lost = on_lost
-        self._on_back = on_back
+        self._on_restored = on_restored
         self._on_trust = on_trust
         self._told_back = 0
         self._nudged = asyncio.Event()
@@ -407,8 +407,8 @@ class Reflector(Generic[T]):
     def _tell_back(self) -> None:
         if self._told_back != self.counts.went_back:
             self._told_back = self.counts.went_back
-            if self._on_back is not None:
-                self._on_back(self.resource)
+            if self._on_restored is not None:
+                self._on_restored(self.resource)
 
     def _tell_trust(self) -> None:
         if self.trusted and self._on_trust is not None:

@@ -59,7 +59,7 @@ class Decoder:
         return Decoder(self._annotated, LARGE_BOUND, limits=self._limits)
 
     def pod(self, raw: bytes) -> Pod:
-        """A pod. Raises msgspec.DecodeError when the bytes are not one."""
+        """Decode a pod. Raises msgspec.DecodeError when the bytes are none."""
         return parse_pod(wire.pod_decoder.decode(raw), self.interner)
 
     def node(self, raw: bytes) -> Node:

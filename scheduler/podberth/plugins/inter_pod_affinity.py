@@ -95,7 +95,7 @@ class InterPodAffinity(Plugin):
         return found
 
     def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
-        """Return when the pod has required terms, or is repelled by placed pods or by `others`."""
+        """Return whether the pod has required terms, or is repelled by placed pods or by `others`."""
         return bool(
             pod.shape.affinity_terms
             or pod.shape.anti_affinity_terms
@@ -126,7 +126,7 @@ class InterPodAffinity(Plugin):
         return [(reason, removed.on_nodes(mask, rows)) for reason, mask in found]
 
     def affected_by(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
-        """Return when a term of the pod may mean one of `others`, or one of theirs the pod."""
+        """Return whether a term of the pod may select one of `others`, or a term of theirs the pod."""
         own = pod.shape.affinity_terms + pod.shape.anti_affinity_terms
         looks = len(own) * len(others) + sum(len(other.shape.anti_affinity_terms) for other in others)
         if looks > _LOOKS:

@@ -456,7 +456,7 @@ class NodeResourcesFit(Plugin):
         return tuple(shape.requests.items()), tuple(shape.scoring.items())
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
-        """Reject for the number of pods and for each resource asked for; above allocatable is unresolvable."""
+        """Reject nodes that lack room for one more pod, or for a resource. More than allocatable is unresolvable."""
         nodes = cluster.nodes
         rows = nodes.rows
         self._served = nodes.served

@@ -453,11 +453,11 @@ class PodTopologySpread(Plugin):
         return found
 
     def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
-        """Return when the pod has constraints that must hold."""
+        """Return whether the pod has constraints with DoNotSchedule."""
         return bool(self.constraints(pod, cluster, hard=True))
 
     def affected_by(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
-        """Return when a constraint that must hold counts one of `others`."""
+        """Return whether a constraint with DoNotSchedule counts one of `others`."""
         beside = [other for other in others if other.namespace == pod.namespace]
         if not beside:
             return False

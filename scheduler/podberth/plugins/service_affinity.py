@@ -73,7 +73,7 @@ class ServiceAffinity(ServiceAntiAffinity):
         return ((self.elsewhere, ~matching),)
 
     def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
-        """Return when a label is to be had from the Service's pods, wherever they are."""
+        """Return whether some affinity label gets its value from the nodes of the Service's pods."""
         return bool(self._missing(pod) and services_of(pod, cluster))
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:

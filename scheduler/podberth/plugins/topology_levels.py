@@ -95,7 +95,7 @@ class _Tree:
         return list(zip(*[[str(values[code]) for code in codes[at].tolist()] for values, codes in pairs], strict=True))
 
     def _starts(self, length: int) -> Rows:
-        """Return where a domain of this length begins."""
+        """Return the indexes at which a domain with this many levels begins."""
         if not len(self._rows):
             return self._rows
         differ = np.zeros(len(self._rows), dtype=np.bool_)

@@ -131,7 +131,7 @@ class TopologyPlacementGenerator(Plugin):
         return row
 
     def _domain_of(self, key: str, running: Sequence[Running], cluster: Cluster) -> str:
-        """Return where the pods run that run already."""
+        """Return the domain of the pods that run already; empty: none runs."""
         domain = ""
         for one in running:
             row = self._row_of(one, cluster)

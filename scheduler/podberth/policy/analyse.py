@@ -256,7 +256,7 @@ Ask = Callable[[Questions], dict[str, Any] | None]
 
 
 def _disagreeing(one: Write, other: Write) -> Ask:
-    """Return where two writes meet."""
+    """Make a question: is there an object to which both writes apply?"""
 
     def ask(world: Questions) -> dict[str, Any] | None:
         if not (world.space.gets_anywhere(one) and world.space.gets_anywhere(other)):
@@ -267,7 +267,7 @@ def _disagreeing(one: Write, other: Write) -> Ask:
 
 
 def _poisoned(rule: Rule) -> Ask:
-    """Return where the outcome is rejected by a rule though the object was not."""
+    """Make a question: is there an object that is accepted, and that the rule rejects once it is changed?"""
 
     def ask(world: Questions) -> dict[str, Any] | None:
         box = world.space.boxes.get(id(rule), {})
@@ -279,7 +279,7 @@ def _poisoned(rule: Rule) -> Ask:
 
 
 def _second(rule: Rule) -> Ask:
-    """Return where this rule is the last to write a key in the second pass, and changes it."""
+    """Make a question: is there an object of which this rule changes a key in the second pass, as its last writer?"""
 
     def ask(world: Questions) -> dict[str, Any] | None:
         for write in rule.writes:
@@ -306,7 +306,7 @@ def _second(rule: Rule) -> Ask:
 
 
 def _losing(write: Write, owners: Sequence[LabelSelector]) -> Ask:
-    """Return where a write is the last one, and an owner that found the object does not find it any more."""
+    """Make a question: is there an object whose owner does not find it any more, because this write is the last?"""
     asking = [owner for owner in owners if _refuses(owner, write) and not owner.nothing]
 
     def ask(world: Questions) -> dict[str, Any] | None:

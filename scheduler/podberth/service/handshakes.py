@@ -79,7 +79,7 @@ class Handshakes:
         self._held = ANSWER_TURNS
 
     async def said(self, arrival: Arrival) -> None:
-        """Return when the client's first message is whole, when what came is no TLS, or when nothing more will come."""
+        """Wait until the client's first message is whole, or it is clear that none comes or that it is no TLS."""
         wanted, before = _HEAD, 0
         while not arrival.ended:
             await self._readable(arrival)
@@ -107,7 +107,7 @@ class Handshakes:
             loop.remove_reader(arrival.connection)
 
     async def begin(self, arrival: Arrival) -> bool:
-        """Return when it is its turn; False when it was ended meanwhile."""
+        """Wait until it is its turn. Return False if it was ended meanwhile."""
         if arrival.ended:
             return False
         arrival.waits = asyncio.get_running_loop().create_future()

@@ -29,18 +29,18 @@ CONFLICT = ApiError(409, "Conflict", 'pod p is already assigned to node "n"')
 PAGE = b"<html>back soon</html>"
 
 
-class Sight:
+class View:
     """What is known of the cluster, as a test changes it."""
 
     def __init__(self, world: "World") -> None:
-        self.histories = 0
+        self.restores = 0
         self.relisting = False
-        self.clear_from = 0.0
+        self.decides_from = 0.0
         self._world = world
 
     @property
-    def clear(self) -> bool:
-        return self._world.now >= self.clear_from
+    def may_decide(self) -> bool:
+        return self._world.now >= self.decides_from
 
 
 class World:
@@ -72,7 +72,7 @@ class World:
         self.answers: list[Stimulus] = []
         self.told: list[Bind] = []
         self.under_way = UnderWay()
-        self.freshness = Sight(self)
+        self.freshness = View(self)
         self.bindings = Bindings(
             cast(Client, self),
             self.answers.append,
@@ -343,7 +343,7 @@ async def test_a_backup_is_restored_before_the_answer() -> None:
     world = World(SILENT)
     world.post()
     await asyncio.sleep(0)
-    world.freshness.histories = 1
+    world.freshness.restores = 1
     assert await world.under_way.drain(30.0) == 0
     (answer,) = world.answers
     assert isinstance(answer, BindFailed)
@@ -361,10 +361,10 @@ async def test_what_was_decided_before_a_backup_is_not_sent() -> None:
 async def test_it_is_sent_again_once_the_server_is_known_to_go_on_from_there() -> None:
     """While no stream is open, a backup may have been restored, and nobody has noticed."""
     world = World(SILENT, OK)
-    world.freshness.clear_from = 2 * SEND_AGAIN + 1.0
+    world.freshness.decides_from = 2 * SEND_AGAIN + 1.0
     assert await world.outcome() == Bound("default/p")
     assert len(world.sent) == 2
-    assert world.sent[1] >= world.freshness.clear_from
+    assert world.sent[1] >= world.freshness.decides_from
 
 
 async def test_a_pod_that_is_decided_anew_is_answered_once() -> None:

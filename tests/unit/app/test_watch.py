@@ -101,9 +101,9 @@ def test_what_stops_decisions(id: str, change: dict[str, Any], gap: str | None) 
     """Of the kinds that every decision needs, and of no other. An empty gap is one of a moment: nobody is told."""
     world = World()
     vars(world.others).update(change)
-    assert world.freshness.clear
+    assert world.freshness.may_decide
     vars(world.pods).update(change)
-    assert (world.freshness.clear, world.freshness.gap()) == (gap is None, gap or "")
+    assert (world.freshness.may_decide, world.freshness.gap()) == (gap is None, gap or "")
 
 
 def test_what_is_missing() -> None:
@@ -146,7 +146,7 @@ def test_a_backup_is_every_kinds() -> None:
     """Whichever kind noticed it, the others are listed again too."""
     world = World()
     with capture_logs() as logs:
-        world.freshness.back(NAMESPACES)
+        world.freshness.restored(NAMESPACES)
     assert [kind.strayed for kind in (world.nodes, world.pods, world.others)] == [1, 1, 0]
     assert (logs[0]["log_level"], logs[0]["seen_at"]) == ("error", "Namespace")
 
@@ -156,18 +156,18 @@ def test_after_a_backup_all_kinds_are_listed_before_anything_is_decided() -> Non
     for."""
     world = World()
     with capture_logs():
-        world.freshness.back(PODS)
+        world.freshness.restored(PODS)
     world.others.astray = True
     assert world.freshness.gap() == "the API server's data is that of a backup, and its Namespaces are not listed yet"
     world.others.refused = FORBIDDEN
-    assert world.freshness.clear
+    assert world.freshness.may_decide
     world.others.refused = None
-    assert not world.freshness.clear
+    assert not world.freshness.may_decide
     world.freshness.trust()
     assert world.woken == 0
     world.others.astray = False
     world.freshness.trust()
-    assert world.freshness.clear
+    assert world.freshness.may_decide
     assert world.woken == 1
 
 
@@ -184,9 +184,9 @@ def test_work_goes_on_when_all_are_heard_again() -> None:
 
 
 class Blind:
-    """A sight that a test opens."""
+    """A view of the cluster that a test opens."""
 
-    clear = False
+    may_decide = False
     checked = 0
 
     def check_soon(self) -> None:
@@ -206,7 +206,7 @@ async def test_the_loop_decides_nothing_meanwhile() -> None:
     while scheduler.work(cycles=True):
         pass
     assert (engine.cluster.nodes.count, engine.queue.counts()[Place.ACTIVE], blind.checked) == (1, 1, 0)
-    blind.clear = True
+    blind.may_decide = True
     while scheduler.work(cycles=True):
         pass
     assert (engine.queue.counts()[Place.ACTIVE], blind.checked) == (0, 1)
@@ -221,7 +221,7 @@ async def test_a_binding_that_is_undone() -> None:
     assert not any(reflector.astray for reflector in followed.scheduler.watch.reflectors)
     await followed.lists(PODS, [waiting])
     assert all(reflector.astray for reflector in followed.scheduler.watch.reflectors)
-    assert followed.scheduler.freshness.histories == 1
+    assert followed.scheduler.freshness.restores == 1
 
 
 def ended(phase: str, reason: str, scheduler: str = "berth") -> dict[str, Any]:

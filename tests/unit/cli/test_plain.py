@@ -109,6 +109,17 @@ def test_a_scheduler_starts_without_what_it_does_not_need(tmp_path: Path) -> Non
     assert found.stderr == "berth: /nowhere/kubeconfig: no such file; expected a kubeconfig\n"
 
 
+@pytest.mark.parametrize("name", sorted(plain.SERVICES))
+def test_a_service_is_imported_at_once(name: str) -> None:
+    """Its module waits until it runs for what it needs then."""
+    code = (
+        f"import sys, podberth.cli.{name};"
+        "print([m for m in sys.modules if m.startswith(('podberth.engine', 'podberth.explain', 'podberth.kube'))])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
+
+
 def test_a_decision_imports_nothing() -> None:
     """What the first one imported would hold the event loop: masked arrays, for one, which np.unique asks for."""
     code = (

@@ -341,7 +341,7 @@ def created(pod: JsonObject, around: Surroundings) -> JsonObject:
 
 
 def without_nulls(value: Any) -> Any:
-    """Go's decoder takes null for absent."""
+    """Return the value without fields that are null, which Go's decoder takes for absent."""
     if isinstance(value, dict):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
@@ -416,14 +416,14 @@ class Plugins:
         return [each.obj for each in found if each.key.startswith(inside)]
 
     def topology_labels(self, node: str) -> dict[str, str]:
-        """Labels that a pod takes over from the node it is bound to."""
+        """Return the labels that a pod takes over from the node that it is bound to."""
         stored = self._store.get(self._nodes, node)
         labels = (stored.obj["metadata"].get("labels") or {}) if stored else {}
         return {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}
 
 
 def _runtime_class(pod: JsonObject, classes: Mapping[str, JsonObject]) -> None:
-    """The class decides overhead and where its pods may go."""
+    """Set the overhead, node selector and tolerations that the pod's RuntimeClass asks for."""
     spec = pod["spec"]
     name = spec.get("runtimeClassName")
     if name and name not in classes:

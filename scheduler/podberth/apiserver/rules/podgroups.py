@@ -68,18 +68,18 @@ POD_GROUPS = Resource(
 
 
 def set_defaults(obj: JsonObject) -> None:
-    """The mode of disruption."""
+    """Set the default disruption mode."""
     obj.setdefault("spec", {}).setdefault("disruptionMode", {"single": {}})
 
 
 def drop_gated(resource: Resource, obj: JsonObject) -> None:
-    """Fields of gates that are off are not kept."""
+    """Drop fields whose feature gates are off."""
     for name in resource.dropped:
         obj.get("spec", {}).pop(name, None)
 
 
 def admit(obj: JsonObject, classes: Mapping[str, JsonObject]) -> None:
-    """The admission plugins Priority and PodGroupProtection, on a new group."""
+    """Apply the admission plugins Priority and PodGroupProtection to a new group. Raises StatusError."""
     spec, metadata = obj["spec"], obj["metadata"]
     found = priority_class(spec, classes)
     if found is None:
@@ -101,7 +101,7 @@ def _refused(metadata: JsonObject, why: str) -> StatusError:
 
 
 def rules(obj: JsonObject) -> list[FieldError]:
-    """The rules of a group's spec."""
+    """Return what is wrong with a group's spec."""
     spec = obj.get("spec") or {}
     errors: list[FieldError] = []
     if (reference := spec.get("workloadRef")) is not None:
@@ -140,7 +140,7 @@ def _one_of(union: JsonObject, field: str, members: tuple[str, ...]) -> list[Fie
 
 
 def changes(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    """Return what an update may not change: all of the spec but a gang's minimum."""
+    """Return what is wrong with an update: of the spec only a gang's minimum may change."""
     after, before = new.get("spec") or {}, old.get("spec") or {}
     errors = []
     to, was = after.get("schedulingPolicy") or {}, before.get("schedulingPolicy") or {}
@@ -159,7 +159,7 @@ def changes(new: JsonObject, old: JsonObject) -> list[FieldError]:
 
 
 def status_rules(obj: JsonObject) -> list[FieldError]:
-    """The rules of the conditions (metav1 ValidateConditions)."""
+    """Return what is wrong with the conditions (metav1 ValidateConditions)."""
     errors: list[FieldError] = []
     seen = set()
     for index, condition in enumerate((obj.get("status") or {}).get("conditions") or []):
@@ -185,7 +185,7 @@ def status_rules(obj: JsonObject) -> list[FieldError]:
 
 
 def member_rules(spec: JsonObject) -> list[FieldError]:
-    """The rules of a pod's schedulingGroup."""
+    """Return what is wrong with a pod's schedulingGroup."""
     group = spec.get("schedulingGroup")
     if group is None:
         return []

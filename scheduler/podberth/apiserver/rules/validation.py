@@ -354,7 +354,7 @@ def pod(obj: JsonObject) -> list[FieldError]:
 
 
 def pod_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    """Return what an update may change of a pod's spec: images, deadlines, added tolerations, removed gates."""
+    """Return what is wrong with an update: only images, deadlines, added tolerations and removed gates may change."""
     new_spec, old_spec = new["spec"], old["spec"]
     errors: list[FieldError] = []
     for part in ("containers", "initContainers"):

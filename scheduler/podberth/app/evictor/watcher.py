@@ -117,9 +117,9 @@ class Watcher:
                     task.cancel()
 
     async def remembered(self) -> tuple[list[Restored], float]:
-        """Return what earlier evictors did, or meant to do, and since when (monotonic time) that is older than it says.
+        """Return the earlier evictions and intents, and the time (monotonic) at which their ages were right.
 
-        How long ago it was goes by the server's clock on both sides: ours may be wrong.
+        The ages are differences of the server's clock, because ours may be wrong.
         """
         server_now = evictions.seconds(await self._writer.tell_who_leads())
         now = self._clock()
@@ -128,7 +128,7 @@ class Watcher:
         return restored(past, server_now), now
 
     def _restore(self, past: list[Restored], read_at: float) -> None:
-        """The successors of pods that were evicted are left alone for a while."""
+        """Tell the engine of earlier evictions, so that it leaves the successors of those pods alone for a while."""
         now = self._clock()
         for one in past:
             ago = None if one.ago is None else one.ago + now - read_at
@@ -177,7 +177,7 @@ class Watcher:
                 now = self._clock()
             if self.engine.observed.undone:
                 self.engine.observed.undone = False
-                self._back()
+                self._restored()
             await asyncio.sleep(0)
 
     async def _wait(self, seconds: float) -> None:
@@ -208,7 +208,7 @@ class Watcher:
             self._decoder.of_kind(resource.kind),
             lambda changes, _replaced: self._deliver(resource.kind, changes),
             decode_large=self._decoder_beside.of_kind(resource.kind),
-            on_back=self._back,
+            on_restored=self._restored,
         )
 
     def _deliver(self, kind: str, changes: list[Change[Any]]) -> None:
@@ -218,9 +218,9 @@ class Watcher:
             else:
                 self._receive(Put(change.object))
 
-    def _back(self, resource: Resource | None = None) -> None:
+    def _restored(self, resource: Resource | None = None) -> None:
         """The API server's data is that of a backup."""
-        self.freshness.back(resource)
+        self.freshness.restored(resource)
         self._writer.forget_intents()
 
     def _receive(self, stimulus: Stimulus) -> None:

@@ -147,8 +147,8 @@ class Draining(Planning[Drained | str]):
         return (pod.lasts is not None or pod.terminating) and not mine
 
     def _end(self, pod: Pod) -> tuple[float, float]:
-        """Return when a pod ends. If nobody knows, the youngest pod comes first: most pods run for a short time, and
-        one that has run for long is likely to go on.
+        """Return a sort key: when a pod ends. If nobody knows, the youngest comes first: most pods run for a short
+        time, and one that has run for long is likely to go on.
         """
         wall = self._cluster.devices.wall
         if pod.terminating:

@@ -167,7 +167,7 @@ class SchedulingQueue:
         (self.places if queued.group is None else self.groups).leave(queued)
 
     def add(self, pod: Pod, now: float) -> QueuedPod:
-        """A pod to schedule: active, gated if a PreEnqueue plugin holds it back, or backing off if that fails."""
+        """Add a pod to schedule: active, or gated if a PreEnqueue plugin holds it back, or in backoff if that fails."""
         queued = QueuedPod(pod, now)
         if pod.condition is not None and pod.condition[0] == "False":
             # The condition that the API shows need not be written again.

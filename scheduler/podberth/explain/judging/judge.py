@@ -95,7 +95,7 @@ def _counts(spec: Object, path: str) -> Iterator[str]:
 
 
 def _restarts(template: Object, path: str, kind: str) -> Iterator[str]:
-    """Yield when the containers of a workload's pods are started again: of jobs not always, of others always."""
+    """Yield what is wrong with the restartPolicy in a template: Jobs may not have Always, others have to."""
     if kind in ("Pod", "PodTemplate"):
         return
     wanted = ("OnFailure", "Never") if kind in ("Job", "CronJob") else ("Always",)

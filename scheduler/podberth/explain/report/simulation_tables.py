@@ -55,7 +55,7 @@ class OutcomeTable:
         yield table
 
     def _moves(self) -> Iterator[RenderableType]:
-        """Yield who leaves the drained nodes, and for where."""
+        """Yield a table of the pods that leave the drained nodes, and of their new nodes."""
         moved = [(each.pod, each.was, each.node) for each in self.outcome.placed if each.was is not None]
         moved += [(each.pod, each.was, "no node") for each in self.outcome.waiting if each.was is not None]
         moved += [(each.pod, each.node, f"stays: {' and '.join(each.budgets)}") for each in self.outcome.blocked]
@@ -85,7 +85,7 @@ class OutcomeTable:
         yield from _more(len(self.outcome.groups) - _MANY)
 
     def _devices(self) -> Iterator[RenderableType]:
-        """Yield which devices the claims of placed pods get."""
+        """Yield a table of the devices that the claims of placed pods get."""
         rows = [
             (each.pod, each.node, claim, some(devices, _FEW))
             for each in self.outcome.placed
@@ -128,7 +128,7 @@ class StudyTable:
 
 
 def summary(found: Outcome) -> str:
-    """One line."""
+    """Return the outcome in one line."""
     wanted = sum(each.wanted for each in found.workloads)
     moved = sum(placed.was is not None for placed in found.placed)
     stuck = sum(each.was is not None for each in found.waiting)
@@ -166,7 +166,7 @@ def problems(found: Outcome) -> Iterator[str]:
 
 
 def about_others(found: Outcome, *, only_mine: bool) -> Iterator[str]:
-    """Yield how the pods fare that waited before. `only_mine`: they are not listed."""
+    """Yield lines about the pods that waited before. `only_mine`: such pods are not listed."""
     others = found.others
     if others.freed:
         yield f"{count(len(others.freed), 'pod')} that waited before would get a node by these changes"
@@ -220,7 +220,7 @@ def figures(study: Study) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def footnote(study: Study) -> str:
-    """Return what has to be known to read the figures."""
+    """Return the note under the figures that explains them."""
     return (
         "Stranded: free room that pods of the trace which would fit on the empty node can't use now. Regret: best "
         "total of the profile's scores over all nodes minus that of the chosen node; of schedulers recorded elsewhere "
@@ -235,7 +235,7 @@ def short(resource: str) -> str:
 
 
 def percent(part: float) -> str:
-    """One decimal."""
+    """Return a share as percent with one decimal."""
     return f"{100 * part:.1f} %"
 
 

@@ -37,7 +37,7 @@ def lines(timeline: Timeline, *, points: bool = False) -> Iterator[str]:
 
 
 def after(seconds: float) -> str:
-    """Time since the first entry, as precise as it matters."""
+    """Return the time since the first entry, the less precise the longer it is."""
     if seconds < 120.0:
         return f"{seconds:.1f} s"
     whole = int(seconds)

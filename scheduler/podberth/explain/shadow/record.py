@@ -1,4 +1,4 @@
-"""The changes of a cluster in the order in which they were seen: what `berth shadow` follows, and keeps in a file.
+"""Changes of a cluster in the order in which they were seen. `berth shadow` follows them, and may keep them in a file.
 
 A file has one line of JSON for the recording, then one for each change: an object that came or changed, one that is
 gone, or the moment from which on everything is known.
@@ -30,7 +30,7 @@ class Recording(Struct, rename="camel", kw_only=True, omit_defaults=True):
 
 
 class Change(Struct, kw_only=True, omit_defaults=True):
-    """`at`: seconds since the recording began. Of `object`, `gone` (namespace, name, uid) and `synced` one is there.
+    """`at`: seconds since the recording began. One of `object`, `gone` (namespace, name, uid) and `synced` is set.
 
     `listed`: it comes from a list, not from a watch, so that what happened in between was not seen.
     """
@@ -80,7 +80,7 @@ def line_of(change: Change) -> bytes:
 
 
 def read_line(line: bytes) -> Change:
-    """A change of a line. Raises ObjectError."""
+    """Return the change that a line holds. Raises ObjectError."""
     try:
         return _change.decode(line)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

@@ -1,1 +1,1 @@
-"""Says what would happen: to pods that come, to nodes that go, to a trace."""
+"""Simulates what would happen: if pods are created, if nodes are drained or added, or in a production trace."""

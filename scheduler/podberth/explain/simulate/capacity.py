@@ -231,7 +231,7 @@ class Placing:
         return rows
 
     def _repeat(self, most: int, singly: int) -> Iterator[int]:
-        """Yield where so many equals go at most, of which so many may be decided one by one."""
+        """Place up to `most` equal pods, `singly` of them one by one at most, and yield the row of each."""
         simulation, batch = self._simulation, self._batch
         rest = (replace(batch.pod(batch.made + i), preempts=False) for i in range(most))
         done = simulation.repeat(rest, self._framework, singly)

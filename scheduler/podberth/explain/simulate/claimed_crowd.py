@@ -53,7 +53,7 @@ def place_crowd(
 
 
 def _rows(ahead: Ahead, simulation: Simulation, batch: Batch, end: int) -> Iterator[int]:
-    """Yield where the next pods go, until one fits nowhere, or finds a claim that was there before."""
+    """Place the next pods, and yield the row of each, until one fits nowhere or finds a claim that was there before."""
     ranking, first = Ranking(ahead), batch.made
     for number in range(first, end):
         best = ranking.best()

@@ -187,16 +187,16 @@ def _consumer(uid: str, name: str) -> dict[str, Any]:
 
 
 SECONDS = 1.0
-"""Where another scheduler is active: how long after a claim was written its pod is bound."""
+"""The pause between a written claim and its pod's Binding, in pools where another scheduler is active."""
 
 
 def pause(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
-    """Return where another scheduler is active in the pools, wait until the watch shows what was written, and a moment
-    more.
+    """Return a Wait until the watch shows the written claims, and then one of `SECONDS`; None: the pod may be bound.
 
-    Another scheduler may have given the same device to another claim, which no write is refused for. Once the watch
-    shows what was written here, it has shown all that was written before. What another scheduler decided before it
-    saw ours comes a moment later; what comes later than that is found by `Devices.take_conflicts`.
+    It is needed only in pools where another scheduler is active: that one may have given the same device to another
+    claim, and the API server refuses neither write. Once the watch shows what was written here, it has shown all that
+    was written before. What another scheduler decided before it saw our write comes a moment later.
+    Conflicts that come later than that are found by `Devices.take_conflicts`.
     """
     given = [one for one in reservation.claims if one.allocation is not None]
     pools = {
@@ -222,7 +222,7 @@ def pause(reservation: Reservation, assumed: AssumedPod, devices: Devices, secon
 def give_way(
     reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float, peers: Container[str]
 ) -> Wait | None:
-    """Take back what was given if another claim has one of the devices as well.
+    """Take the pod's allocations back if another claim has one of the devices as well. None: none has.
 
     `peers`: UIDs of pods of its group that are not bound either: they give way with it.
     Raises ReservationError, once nothing is left to be taken back.

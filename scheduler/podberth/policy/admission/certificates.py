@@ -45,7 +45,7 @@ class Authority:
 
     @property
     def made(self) -> datetime:
-        """Return when it was made."""
+        """Return the time at which the certificate was made."""
         return self.certificate.not_valid_before_utc + BACKDATE
 
 

@@ -45,7 +45,7 @@ class Stored(msgspec.Struct):
 
     @property
     def place(self) -> Place:
-        """Return where it stands in its namespace."""
+        """Return its place in the order of its namespace's policies."""
         return Place(self.kind, self.created, self.name)
 
     def learn(self, parsed: Parsed) -> None:

@@ -35,8 +35,8 @@ BODY_SECONDS = 1.0
 """For that wait, of the three that the API server waits for the answer; see `reviewer.PATIENCE` for the rest."""
 READ_SECONDS = 10.0
 TOLD_SECONDS = 0.5
-"""How long who is refused before their body has come may take to read the answer. The connection is closed then, and
-what they sent is never received; closed at once, it would be reset before they have read anything."""
+"""A client that is refused before its body has come has so long to read the answer. Then the connection is closed, and
+the rest is never received. If it were closed at once, it would be reset before the client has read anything."""
 LIMITS = Limits(most=512, of_peer=448, kept=16, ask=10.0, idle=120.0, answer=60.0)
 """An API server opens a connection for each review under way, some hundreds at most, and keeps 25 idle ones for 90 s:
 `idle` is longer, so that it is never we who close them, under its feet. It may reach us by the address of a proxy that
@@ -100,7 +100,7 @@ class AdmissionServer:
             await listens.stop(FINISH_SECONDS)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """One request, whatever it is."""
+        """Answer a request of any kind."""
         path = request.path
         pass_ = PASSES.get(path)
         if pass_ is not None:

@@ -95,7 +95,7 @@ class Enforcer:
 
     @property
     def namespaces(self) -> frozenset[str]:
-        """Return where there is something of ours."""
+        """Return the namespaces that have admission policies of ours."""
         return self.natives.namespaces
 
     async def enforce(self, namespace: str, stored: Sequence[Stored]) -> Enforced | None:

@@ -168,7 +168,7 @@ class Natives:
 
     @property
     def namespaces(self) -> frozenset[str]:
-        """Return where we have objects."""
+        """Return the namespaces that have admission policies of ours."""
         return frozenset(self._by_namespace)
 
     def __len__(self) -> int:

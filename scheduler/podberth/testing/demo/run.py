@@ -182,7 +182,7 @@ class Tidy:
         return True
 
     async def _finish_by_hand(self) -> bool:
-        """Return where no controllers run (envtest), do the namespace controller's part; False where they do.
+        """Do the namespace controller's part where no controllers run (envtest). Return False where they do.
 
         All that ever was in such a namespace is ours: pods, deleted before, their events, and a pod group.
         """

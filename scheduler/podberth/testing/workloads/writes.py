@@ -188,19 +188,19 @@ class ClaimController:
         """The claims that the pods of a group share."""
 
     def learn(self, namespace: str, template: bytes) -> None:
-        """A ResourceClaimTemplate was created."""
+        """Remember a ResourceClaimTemplate that was created."""
         document = msgspec.json.decode(template)
         self._templates[namespace, document["metadata"]["name"]] = document
 
     async def follow(self, answer: bytes) -> None:
-        """A pod was created: make its claims, and name them in its status. Raises ApiError."""
+        """Make the claims of a pod that was created, and name them in its status. Raises ApiError."""
         pod = _holder.decode(answer)
         meta = pod.metadata
         shared = self._of_groups.get((meta.namespace, pod.group()), ())
         await self._make(PODS, pod, shared)
 
     async def follow_group(self, answer: bytes) -> None:
-        """A pod group was created: make the claims that its pods share, and name them in its status."""
+        """Make the claims that the pods of a new group share, and name them in its status."""
         group = _holder.decode(answer)
         self._of_groups[group.metadata.namespace, group.metadata.name] = set(templated(group.spec))
         await self._make(POD_GROUPS, group)
@@ -225,14 +225,14 @@ class ClaimController:
             await self._client.patch(path, msgspec.json.encode(change))
 
     async def end(self, namespace: str, pod: str, answer: bytes) -> None:
-        """A pod that was created with this answer was deleted: its claims go."""
+        """Delete the claims of a pod that was deleted. `answer`: the one to its creation."""
         for each in templated(_holder.decode(answer).spec):
             path = RESOURCE_CLAIMS.path(namespace, resource_claims.claim_name(pod, each.name))
             await self._client.patch(path, _LET_GO)
             await delete_one(self._client, path)
 
     async def clear(self, namespaces: Iterable[str]) -> None:
-        """All pods of these namespaces were deleted: their claims go, and those that they shared are free."""
+        """Delete the claims of all pods of these namespaces, which were deleted, and free the shared ones."""
         for namespace in namespaces:
             found = [_claim.decode(item) async for item in items(self._client, RESOURCE_CLAIMS.path(namespace))]
             await for_each(found, self._clear)
