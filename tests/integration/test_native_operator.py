@@ -103,10 +103,8 @@ def test_from_the_first_policy_to_the_last(ship: Native) -> None:
     native = ship.enforced("forbid", "Native")
     assert native["enforcement"]["generation"] == 1
     assert _condition(native)["status"] == "True"
-    said = _condition(ship.enforced("label", "None"))
-    assert (said["status"], said["reason"]) == ("False", "NotNative")
-    assert "writes label team" in said["message"]
-    assert "team" not in (ship.create({})[1]["metadata"].get("labels") or {})
+    ship.enforced("label", "Native")
+    assert ship.create({})[1]["metadata"]["labels"] == {"team": "a"}
     assert {one.split()[0] for one in ship.objects(ship.team)} == set(PLURALS)
     role = ship.api.get(f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{ship.role}")["metadata"]["uid"]
     assert {tuple(_plain(one)["owners"]) for one in ship.objects().values()} == {(role,)}

@@ -105,6 +105,8 @@ class BindingCycle(Struct):
     """The pod is gone."""
     nominated: bool = False
     """status.nominatedNodeName was asked to be set to this node."""
+    waited: bool = False
+    """A plugin had it wait: its Binding is not posted in the turn in which it was assumed."""
     contested: str = ""
     """The note for people if the pod is bound all the same: it names the device that another claim has, too."""
 
@@ -590,8 +592,9 @@ class BindingCycles:
         self._outbox.add(instructions.RunCall(cycle.queued.pod, call))
 
     def _post(self, cycle: BindingCycle, _: Any, now: float) -> None:
-        for hear in self._observers.posted:
-            hear(cycle.queued, cycle.node, now)
+        if cycle.waited:
+            for hear in self._observers.posted:
+                hear(cycle.queued, cycle.node, now)
         self._say_bound(cycle, instructions.Bind)
 
     def _say_bound(self, cycle: BindingCycle, kind: type[instructions.Bind] | type[instructions.BoundByPlugin]) -> None:
@@ -699,6 +702,7 @@ class BindingCycles:
             del self._on_node[cycle.node]
 
     def _tell_waits(self, cycle: BindingCycle, answer: Holds | Wait | Call, now: float) -> None:
+        cycle.waited = True
         for hear in self._observers.waits:
             hear(cycle.queued, cycle.node, cycle.plugins.plugin, answer, now)
 

@@ -343,9 +343,8 @@ class History(Observer):
         """Note the node that was found."""
         totals = None if decision.quick else decision.totals
         score = None if totals is None or not len(totals) else int(totals.max())
-        self._of(queued).note(
-            Assumed(now, queued.attempts, node, decision.nodes, decision.fitting, score, queued.trace)
-        )
+        story = queued.story or self._of(queued)
+        story.note(Assumed(now, queued.attempts, node, decision.nodes, decision.fitting, score, queued.trace))
 
     def waits(self, queued: QueuedPod, node: str, plugin: str, answer: Holds | Wait | Call, now: float) -> None:
         """Note for what a plugin has the pod wait."""
@@ -366,10 +365,8 @@ class History(Observer):
                     story.note(PreBindWaits(now, plugin, answer.seconds))
 
     def posted(self, queued: QueuedPod, node: str, now: float) -> None:
-        """Note that the Binding is posted, unless that was together with the assumption."""
-        story = self._of(queued)
-        if not (story.kept and isinstance(story.kept[-1], Assumed)):
-            story.note(BindingPosted(now, node))
+        """Note that the Binding is posted."""
+        self._of(queued).note(BindingPosted(now, node))
 
     def bind_failed(self, queued: QueuedPod, status: int, message: str, now: float) -> None:
         """Note the answer of the API server."""

@@ -52,7 +52,7 @@ class Observer:
         """A plugin has the pod wait: on Permit, for writes or other objects, or for its own call."""
 
     def posted(self, queued: QueuedPod, node: str, now: float) -> None:
-        """The Binding is posted."""
+        """The Binding is posted of a pod that had to wait; others' are posted as soon as they are assumed."""
 
     def bind_failed(self, queued: QueuedPod, status: int, message: str, now: float) -> None:
         """The API server refused the Binding (`status` of its answer), or never answered (0)."""
