@@ -25,7 +25,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class AnnotationsRead(Struct, frozen=True):
-    """Which annotations a decoder keeps; it drops all others."""
+    """The annotations that a decoder keeps; it drops all others."""
 
     affinity: Mapping[str, Mode] = {}
     """schedulerName → what affinity by annotation does to its pods, unless a pod says so itself."""

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class Kind(Enum):
-    """What a condition asks of the value of its key."""
+    """A test that a condition makes on the value of its key."""
 
     IN = auto()
     """The key must be there, with one of the values."""
@@ -25,7 +25,7 @@ class Kind(Enum):
 
 
 class Condition(Struct, frozen=True, gc=False):
-    """What a selector asks of one label key."""
+    """All that a selector asks of one label key, as one test."""
 
     key: str
     kind: Kind
@@ -46,7 +46,7 @@ class Condition(Struct, frozen=True, gc=False):
 
 
 WITHOUT = (Kind.NOT_IN, Kind.ABSENT)
-"""What holds for things that do not have the label."""
+"""Tests that a thing without the label passes."""
 
 
 class _Requirement(Protocol):

@@ -54,7 +54,7 @@ class CapacityRange(Struct, gc=False, frozen=True):
 
 
 class Capacity(Struct, gc=False, frozen=True):
-    """What a device has of something, and what of it a claim may ask for."""
+    """An amount that a device has of something, and the amounts of it that a claim may ask for."""
 
     value: Quantity
     text: str = "0"
@@ -74,7 +74,7 @@ class DeviceTaint(NamedTuple):
 
 
 class DeviceToleration(NamedTuple):
-    """What a request tolerates."""
+    """A request's permission to use devices that have a taint."""
 
     key: str
     operator: str
@@ -91,7 +91,7 @@ class DeviceToleration(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Which nodes reach a slice, or one device of it. `raw`: the selector as it was written."""
+    """The nodes that reach a slice, or one device of it. `raw`: the selector as it was written."""
 
     node: str
     everywhere: bool
@@ -105,7 +105,7 @@ class Place(NamedTuple):
 
 
 class DeviceTraits:
-    """What a selector can read of a device. Devices with equal traits share one object, and its kept results."""
+    """The part of a device that selectors can read. Devices with equal traits share one object and its kept results."""
 
     __slots__ = ("attributes", "capacity", "driver", "edition", "number", "shared")
 
@@ -161,7 +161,7 @@ class ResourceSlice(Struct, gc=False, frozen=True, eq=False):
     pool: str
     generation: int
     count: int
-    """How many slices its generation of the pool has."""
+    """Its generation of the pool has so many slices."""
     place: Place
     by_device: bool
     """Each device says itself which nodes reach it (perDeviceNodeSelection)."""
@@ -212,7 +212,7 @@ class DeviceTaintRule(Struct, gc=False, frozen=True, eq=False):
 
 
 class DeviceRequest(Struct, gc=False, frozen=True, eq=False):
-    """What one request, or one alternative of it, asks for."""
+    """One request for devices of a class, or one alternative of it."""
 
     name: str
     device_class: str
@@ -240,7 +240,7 @@ class Request(Struct, gc=False, frozen=True, eq=False):
 
 
 class Constraint(Struct, gc=False, frozen=True, eq=False):
-    """What the devices of some requests (none: of all) have to share, or differ in."""
+    """An attribute that the devices of some requests (none: of all) have to share, or to differ in."""
 
     requests: frozenset[str]
     match: str | None
@@ -252,7 +252,7 @@ class Constraint(Struct, gc=False, frozen=True, eq=False):
 
 
 class ClaimSpec(Struct, gc=False, frozen=True, eq=False):
-    """What a claim asks for. Compared by identity: equal bytes give the same object."""
+    """The requests of a claim. Compared by identity: equal bytes give the same object."""
 
     requests: tuple[Request, ...]
     constraints: tuple[Constraint, ...]
@@ -274,7 +274,7 @@ class AllocatedDevice(Struct, gc=False, frozen=True):
 
 
 class Allocation(Struct, gc=False, frozen=True):
-    """What a claim was given, and where that can be used (None: everywhere)."""
+    """The devices that a claim was given, and the nodes that can use them (None: all)."""
 
     devices: tuple[AllocatedDevice, ...]
     selector: NodeSelector | None

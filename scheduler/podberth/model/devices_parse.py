@@ -41,7 +41,7 @@ from podberth.model.selectors import parse_node_selector
 _NOWHERE = Place("", False, None, None)
 _NOTHING = Quantity(0, DECIMAL)
 _TOO_MUCH = Quantity(1 << 200, DECIMAL)
-"""What nobody has: a request that can't be read is not served."""
+"""An amount that no device has. It stands for one that can't be read, so that its request is not served."""
 
 
 def _offered(text: devices_wire.Amount) -> Quantity:

@@ -1,6 +1,6 @@
-"""What is wrong with a document, in words that its author knows: no names of Python's types and exceptions.
+"""Mistakes in a document, in words that its author knows: no names of Python's types and exceptions.
 
-Which fields no type knows, and what was probably meant; and which values do not fit.
+Fields that no type knows, with the name that was probably meant; and values that do not fit.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a pod asks for, summed exactly.
+"""The resources that a pod requests, summed exactly.
 
 Mirrors component-helpers `resource/helpers.go` (PodRequests, AggregateContainerRequests) and
 kube-scheduler `framework/types.go` (Resource, PodInfo.CalculateResource): requests are

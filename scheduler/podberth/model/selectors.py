@@ -285,7 +285,7 @@ def parse_node_selector_term(term: wire.NodeSelectorTerm | None, path: str) -> N
 
 
 Missed = tuple[int, tuple[Requirement, ...], tuple[FieldRequirement, ...]]
-"""Which term of a node selector a node comes nearest to, and what of it the node does not meet."""
+"""The index of the term of a node selector that a node comes nearest to, and the requirements of it that fail there."""
 NOTHING_MISSED: Missed = (0, (), ())
 
 

@@ -152,7 +152,7 @@ HEAVY = 1 << 16
 
 
 class PodShape:
-    """What of a pod's spec decides its placement. Compared by identity; never changed after parsing."""
+    """The part of a pod's spec that decides its placement. Compared by identity; never changed after parsing."""
 
     __slots__ = (
         "affinity_terms",
@@ -215,7 +215,7 @@ class PodShape:
     in_group: bool
     """The pod names a pod group. Which one is no part of the shape: members of all groups may share it."""
     features: frozenset[str]
-    """What the pod needs its node to declare (status.declaredFeatures)."""
+    """The features that the pod's node has to declare (status.declaredFeatures)."""
     annotation_problem: str | None
     """Why affinity that the pod asks for by annotation can't be honoured."""
     annotations: Mapping[str, str]
@@ -224,13 +224,13 @@ class PodShape:
     """Why the pod can't be scheduled at all (its terms don't parse)."""
     warnings: tuple[str, ...]
     too_large: Excess | None
-    """Which limit the pod is beyond (`podberth/model/limits.py`); None: none. What is left out of it, nobody sees."""
+    """The limit that the pod is beyond (`podberth/model/limits.py`); None: none. The shape lacks what is beyond it."""
     volumes: PodVolumes
     """Claims and disks."""
     steps: int
     """About how many steps (microseconds of a core) its terms, constraints, claims and the like add to an attempt."""
     promise: Promise | None
-    """What the pod asks of its node for as long as it runs; None: it says nothing."""
+    """Its annotation on what its node has to meet for as long as it runs; None: it has none."""
     weight: int
     """The bytes that it was parsed from: what keeping it costs is some ten times that."""
 

@@ -56,9 +56,9 @@ class PersistentVolume(Struct, gc=False):
     driver: str
     """The CSI driver; empty for a volume of another kind."""
     handle: str
-    """What the CSI driver calls the volume."""
+    """The CSI driver's name of the volume."""
     translated: Translated | None
-    """What an in-tree volume is to its CSI driver."""
+    """The same volume as its CSI driver knows it, if it is an in-tree one."""
     translated_affinity: NodeSelector | None
 
     namespace: ClassVar[str] = ""
@@ -95,7 +95,7 @@ class PersistentVolumeClaim(Struct, gc=False):
     volume_name: str
     bind_completed: bool
     selected_node: str | None
-    """Where its volume is to be provisioned (annotation selected-node); None: not said."""
+    """The node for which its volume is to be provisioned (annotation selected-node); None: not said."""
     annotated: bool
     """Has any annotation."""
     lost: bool
@@ -139,7 +139,7 @@ class StorageClass(Struct, gc=False):
     provisioner: str
     binding_mode: str | None
     topologies: TopologyTerms | None
-    """Where volumes may be provisioned; None: anywhere. Terms that are empty or don't parse match no node."""
+    """Topologies in which volumes may be provisioned; None: all. Terms that are empty or don't parse match no node."""
     default: bool = False
     """For claims that name no class."""
 
@@ -167,7 +167,7 @@ class CSINode(Struct, gc=False):
 
 
 class CSIDriver(Struct, gc=False):
-    """What a CSI driver wants of schedulers."""
+    """A CSI driver's wishes to schedulers."""
 
     name: str
     uid: str
@@ -182,7 +182,7 @@ class CSIDriver(Struct, gc=False):
 
 
 class CSIStorageCapacity(Struct, gc=False):
-    """How much room there is for volumes of a class on the nodes that `topology` selects."""
+    """The room that there is for volumes of a class on the nodes that `topology` selects."""
 
     namespace: str
     name: str

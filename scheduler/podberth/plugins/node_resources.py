@@ -97,7 +97,7 @@ Amount = tuple[int, Any, Any, int]
 
 
 class Arithmetic(NamedTuple):
-    """What arrays and plain numbers do differently. A result is written over the first argument if that is an array."""
+    """Operations that differ for arrays and numbers. Results are written over a first argument that is an array."""
 
     quotient: Callable[[Any, Any], Any]
     """The floor of a division.
@@ -398,7 +398,7 @@ _PLENTY = 1 << 60
 
 
 class NodeResourcesFitArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
-    """Which extended resources to ignore, and how to score."""
+    """The extended resources that are ignored, and the way of scoring."""
 
     ignored_resources: list[str] = []
     ignored_resource_groups: list[str] = []

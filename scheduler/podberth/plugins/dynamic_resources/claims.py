@@ -36,7 +36,7 @@ from podberth.model.shape import DeviceContainer, PodClaim, may_be_devices
 
 
 class Served(NamedTuple):
-    """Which request of the claim serves which container's request for which resource."""
+    """A request of the claim that serves a container's request for a resource."""
 
     container: str
     resource: str
@@ -44,7 +44,7 @@ class Served(NamedTuple):
 
 
 class ExtendedClaim(NamedTuple):
-    """What the claim asks for, and for whom."""
+    """The claim that is to be made for a pod's extended resources, and the containers that it serves."""
 
     spec: ClaimSpec
     mappings: tuple[Served, ...]
@@ -281,7 +281,7 @@ def device_resources(pod: Pod, devices: Devices) -> dict[str, DeviceClass]:
 
 
 class Readiness(Struct, frozen=True):
-    """Whether the devices of an allocated claim are ready for a pod to be bound (isClaimReadyForBinding)."""
+    """The state of an allocated claim's devices: are they ready for a pod to be bound? (isClaimReadyForBinding)"""
 
     ready: bool
     failed: str = ""

@@ -82,7 +82,7 @@ THOUSANDTHS = "DRAFractionalCapacityRange"
 
 
 class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
-    """How long allocation and binding may take.
+    """Limits on the time of allocation and binding.
 
     `filterTimeout` has no effect: a search ends after so many steps, on all nodes together (`plugin.MOST_STEPS`).
     """
@@ -90,7 +90,7 @@ class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     filter_timeout: str | None = None
     binding_timeout: str | None = None
     further_search_steps: int | None = None
-    """Where kube-scheduler's search finds nothing on a node, look further for so many steps; kube-scheduler has none
+    """Look further for so many steps if kube-scheduler's search finds nothing on a node; kube-scheduler has none
     of this."""
     feature_gates: FeatureGates = None
 

@@ -44,7 +44,7 @@ class Pool(Struct, gc=False, eq=False):
     incomplete: bool = False
     """Its driver is still publishing it."""
     invalid: str = ""
-    """What is wrong with it."""
+    """The reason why it can't be used, as a text; empty: it can."""
     binds_later: bool = False
     """Some of its devices have conditions that have to come true before a pod is bound."""
     source: ResourceSlice | None = None
@@ -240,7 +240,7 @@ def tolerates_all(alternative: Alternative, taints: Iterable[DeviceTaint]) -> bo
 LARGE = 64
 """Pools with fewer devices are looked through one by one."""
 _SELECTORS = 16
-"""How many lists of selectors are remembered. With one more, all are forgotten."""
+"""So many lists of selectors are remembered. With one more, all are forgotten."""
 _TAKEN, _NOT_SELECTED = 1, 2
 
 Selectors = tuple[tuple[str, str], ...]

@@ -1,4 +1,4 @@
-"""What claims ask for, made ready for the allocator: requests with their classes, alternatives and capacities.
+"""Claims made ready for the allocator: requests with their classes, alternatives and capacities.
 
 Upstream: `structured/internal/incubating`, allocator_incubating.go (validateDeviceRequest) and consumable_capacity.go.
 """

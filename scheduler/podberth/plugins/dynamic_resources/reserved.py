@@ -1,4 +1,4 @@
-"""What is remembered of the devices reserved for a pod, from Reserve until it is bound or they are given back.
+"""The devices reserved for a pod, which are remembered from Reserve until it is bound or they are given back.
 
 Pods of a group may share a claim: one of them writes what all of them were promised, and the others wait for that.
 Upstream lets each of them write the allocation: those that come second fail with "got allocated elsewhere in the
@@ -23,7 +23,7 @@ from podberth.plugins.dynamic_resources.claims import ExtendedClaim, consumer
 NOTHING = {"allocation": None, "reservedFor": None, "devices": None}
 """Status of a claim that has no device."""
 ROUNDS = 4
-"""How many rounds of writes a reservation asks for: claims to create, finalizers, statuses, the pod's status."""
+"""A reservation asks for so many rounds of writes: claims to create, finalizers, statuses, the pod's status."""
 
 
 class ReservationError(Exception):
@@ -39,7 +39,7 @@ class ReservedClaim(Struct):
     document: dict[str, Any] | None
     """The allocation, as it will be written."""
     extended: ExtendedClaim | None = None
-    """What a claim asks for that has to be created first."""
+    """The claim, if it has to be created first."""
     over: str | None = None
     """The resourceVersion on which the allocation is being written; None: no write was asked for yet."""
     asked_for: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class ReservedClaim(Struct):
     shared: bool = False
     """Other pods of the group may use the claim as well: one of them writes it, and the others wait for that."""
     of_group: bool = False
-    """Whether it is a claim of the pod's group, and reserved for that."""
+    """It is a claim of the pod's group, and reserved for that."""
     found: bool = False
     """It was reserved for the pod before this attempt."""
     joined: bool = False
@@ -66,7 +66,7 @@ class Reservation(Struct):
 
     claims: list[ReservedClaim] = field(default_factory=list)
     asked: int = 0
-    """How many of the `ROUNDS` of writes were asked for."""
+    """So many of the `ROUNDS` of writes were asked for."""
     announced: bool = False
     """It was said that the pod waits for devices to get ready."""
     further: bool = False

@@ -1,4 +1,4 @@
-"""What a pod asks for, and what the allocator found for it on each node, kept until something changes.
+"""Devices that a pod asks for, and the allocator's result for it on each node, kept until something changes.
 
 A pod asks for claims without an allocation, and for extended resources. Pods that ask for the same share results. What
 happens to pools that several nodes reach and that the request does not care for changes no result.
@@ -29,7 +29,7 @@ from podberth.plugins.dynamic_resources.search import Chosen, Search, Selects
 
 
 class _Judged(Struct, eq=False):
-    """Whether no claim can use a device of a pool. Keeps both alive, as they are known by identity."""
+    """A judgement if no claim can use a device of a pool. It keeps both alive: they are known by identity."""
 
     pool: Pool
     wanted: Sequence[RequestedClaim]
@@ -79,7 +79,7 @@ class IdlePools:
 OPEN, FITS, NO_SOLUTION, INVALID, FAILED, REFUSED, NO_OTHER, GIVEN_UP = range(8)
 """The outcome for a row; OPEN: not known yet. The last two: of looking further than kube-scheduler."""
 _MOST_KNOWN = 1 << 14
-"""How many outcomes of different pools are remembered, for one request. With one more, all are forgotten."""
+"""So many outcomes of different pools are remembered, for one request. With one more, all are forgotten."""
 
 _NO_OTHER = "looking further found no other way"
 _GIVEN_UP = "looking further was given up, as it took too many steps"
@@ -102,7 +102,7 @@ class NodeAllocation(Struct, gc=False, eq=False):
 
 
 class _Outcome(Struct, gc=False, eq=False):
-    """What a search of these pools has found; true of all that differ from them in names, and in what is not read."""
+    """The result of a search of some pools. It holds for all that differ in names, and in what is not read."""
 
     answer: NodeAllocation
     pools: Sequence[Pool]
@@ -375,7 +375,7 @@ _FEWEST = 4
 
 
 class PodDevices(Struct, eq=False):
-    """What one pod asks for. `open`: its claims without an allocation."""
+    """The devices that one pod asks for. `open`: its claims without an allocation."""
 
     claims: list[ResourceClaim]
     open: list[ResourceClaim]
@@ -387,7 +387,7 @@ class PodDevices(Struct, eq=False):
 
 
 class AllocationRequest:
-    """What is asked for, whichever pod asks: specs of claims, and extended resources of containers."""
+    """Devices that are asked for, whichever pod asks: specs of claims, and extended resources of containers."""
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ class Chosen(Struct, gc=False, eq=False):
     entry: PoolDevice
     alternative: Alternative
     consumed: dict[str, Quantity] | None
-    """What is taken of its capacities, if the device may be shared."""
+    """The amounts that are taken of its capacities, if the device may be shared."""
 
     @property
     def is_shared(self) -> bool:
@@ -77,7 +77,7 @@ class Chosen(Struct, gc=False, eq=False):
 
 
 class Undo(Struct, gc=False, eq=False):
-    """What choosing a device changed."""
+    """The changes that were made when a device was chosen."""
 
     entry: PoolDevice
     alternative: Alternative
@@ -236,17 +236,17 @@ Selects = Callable[[str, str, DeviceTraits, DeviceID], bool]
 Raises AllocationError, and SearchCapError."""
 
 PlacesOf = Callable[[Pool], TakenPlaces | None]
-"""What of a large pool need not be looked at; None: all of it has to be."""
+"""The places of a large pool that need not be looked at; None: all have to be."""
 
 INVALID_POOLS = "invalid resource pools were encountered"
 _STEPS = 3
-"""What going on with one generator takes, roughly."""
+"""Steps of going on with one generator, roughly."""
 _CHOICE, _CONSTRAINT, _CAPACITY = 4, 2, 4
 """Steps of choosing a device, and for each constraint of its claim and each of its own capacities."""
 
 
 class Found(Enum):
-    """What became of a part of a search."""
+    """The outcome of a part of a search."""
 
     YES = auto()
     NO = auto()

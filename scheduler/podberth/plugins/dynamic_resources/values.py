@@ -1,4 +1,4 @@
-"""What a device has of what an expression asks for, in words: `model is "L4"`."""
+"""The values of a device that an expression names, in words: `model is "L4"`."""
 
 import json
 import re
