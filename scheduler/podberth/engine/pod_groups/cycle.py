@@ -147,7 +147,9 @@ class GroupCycles:
         self._take_turn(attempt, self._after_changes(attempt, turns))
 
     def _goes_on(self, tried: Member) -> bool:
-        """Return whether another pod may be tried in the same turn: the turn is not used up, and nothing else is active."""
+        """Return whether another pod may be tried in the same turn: the turn is not used up, and nothing else is
+        active.
+        """
         self._left -= 1 + tried.queued.pod.shape.steps // FREE
         if self._left <= 0 or self._queue.has_active:
             return False

@@ -149,7 +149,9 @@ class Places:
                 self.tell_limit(queued)
 
     def tell_limit(self, queued: QueuedPod) -> None:
-        """Report to a pod that it is beyond a limit, with reason SchedulerError, as no node that is added would help."""
+        """Report to a pod that it is beyond a limit, with reason SchedulerError, as no node that is added would
+        help.
+        """
         if queued.pod.too_large is not None:
             self.outbox.failed(queued, SCHEDULER_ERROR, queued.pod.too_large.text, queued.plugins)
 

@@ -317,7 +317,9 @@ class SchedulingQueue:
             self.wake(event, helps, now, room, real=real, about=other)
 
     def wake_for_room(self, pod: Pod, row: int | None, now: float, *, real: bool = True) -> None:
-        """Wake pods that may fit on a row, from which a pod is gone or a nomination was dropped. `real`: as in `wake`."""
+        """Wake pods that may fit on a row, from which a pod is gone or a nomination was dropped. `real`: as in
+        `wake`.
+        """
         self.wake_for_pod(ClusterEvent.POD_GONE, pod, now, room_on(self.places.cluster, row), real=real)
 
     def wake_for_any_room(self, row: int, now: float) -> None:
