@@ -329,7 +329,9 @@ class SchedulingQueue:
         self.wake(ClusterEvent.POD_GONE, always, now, room_on(self.places.cluster, row), real=False)
 
     def wake_for_source(self, profile: str, name: str, now: float) -> None:
-        """Wake the pods that a plugin rejected, one of whose sources has another value. No others can fit now by that."""
+        """Wake the pods that a plugin rejected, one of whose sources has another value. No others can fit now by
+        that.
+        """
 
         def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
             return plugin.name == name and framework.profile.name == profile
@@ -395,7 +397,9 @@ class SchedulingQueue:
         return True
 
     def _next_active(self, now: float) -> Queued | None:
-        """Pop the first active pod whose namespace is within its share; else the first of the others of that priority."""
+        """Pop the first active pod whose namespace is within its share; else the first of the others of that
+        priority.
+        """
         fair_share = self.fair_share
         for _ in range(_HELD_AT_ONCE):
             first = self.places.active.peek()
@@ -586,7 +590,9 @@ class SchedulingQueue:
             self._ask(now, _ASKED_AT_ONCE)
 
     def _ask(self, now: float, steps: int) -> None:
-        """Ask plugins about pending events, for about so many steps or until a pod is woken; the namespaces take turns."""
+        """Ask plugins about pending events, for about so many steps or until a pod is woken; the namespaces take
+        turns.
+        """
         found = list[Woken]()
         while steps > 0 and not found and self.behind:
             found, namespace, taken = self.unschedulable.catch_up(steps)
