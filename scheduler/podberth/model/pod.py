@@ -221,7 +221,7 @@ class Interner:
         self._by_terms: dict[tuple[Any, ...], PodShape] = {}
         """Shapes that others may take parts over from: by containers and volumes, and by terms."""
         self.traits: Known[Any, Any] = Known(bound)
-        """The parts of devices that selectors read, shared by devices that are alike (`model/devices_parse.py`)."""
+        """The parts of devices that selectors read, shared by devices that are alike (`podberth.model.devices`)."""
         self.device_lists: Known[Any, Any] = Known(bound)
         """The devices of a slice, shared by slices that publish the same, as those of nodes of one make may."""
         self.claim_specs: Known[bytes, Any] = Known(bound)

@@ -20,10 +20,10 @@ from podberth.framework.decision import Rows
 from podberth.framework.events import ClusterEvent
 from podberth.framework.interface import MAX_SCORE, NODE, PODS_HERE, Assignment, OtherObject, Plugin
 from podberth.framework.status import Reason, Rejections, Unresolvable, Unschedulable
-from podberth.model.devices import IMPLICIT_PREFIX, Device, DeviceClass, DeviceID, ResourceSlice
+from podberth.model.devices import Device, DeviceClass, DeviceID, ResourceSlice
 from podberth.model.node import Node
 from podberth.model.pod import Pod
-from podberth.model.resources import is_extended, is_scalar
+from podberth.model.resources import IMPLICIT_PREFIX, is_extended, is_scalar
 from podberth.model.selectors import is_qualified_name
 from podberth.model.shape import PodShape, may_be_devices
 from podberth.plugins.dynamic_resources.pools import reaches
