@@ -94,7 +94,7 @@ class DynamicResourcesExplainer(Explainer):
         return inquiry.once((self.plugin.name, "wants"), lambda: self.plugin.wants(inquiry.pod, inquiry.cluster))
 
     def _unusable_on(self, row: int, wants: PodDevices, cluster: Cluster) -> list[ResourceClaim]:
-        """The pod's claims with devices that can't be used on a node."""
+        """Return the pod's claims with devices that can't be used on a node."""
         return [c for c in wants.claims if (where := self.plugin.unusable(c, cluster)) is not None and where[row]]
 
 
@@ -111,11 +111,11 @@ class Holders:
         return inquiry.once(("DynamicResources", "holders"), lambda: Holders(inquiry.cluster.devices))
 
     def claims(self, device: DeviceID) -> list[ResourceClaim | None]:
-        """The claims that have a device, or a share of it; None for one that is not there yet."""
+        """Return the claims that have a device, or a share of it; None for one that is not there yet."""
         return [self._claims.get(uid) for uid in self._allocated.claims_holding(device)]
 
     def said(self, device: DeviceID) -> str:
-        """The claims that hold a device, in words."""
+        """Return the claims that hold a device, in words."""
         return ", ".join(map(_said, self.claims(device))) or "a claim"
 
 
@@ -128,7 +128,9 @@ def _said(claim: ResourceClaim | None) -> str:
 
 
 def _users(claim: ResourceClaim) -> list[str]:
-    """`pod namespace/name` of each pod that a claim is reserved for; of what is no pod, its resource and name."""
+    """Return `pod namespace/name` of each pod that a claim is reserved for; of what is no pod, its resource and
+    name.
+    """
     found = []
     for raw in claim.raw_reserved_for:
         said = msgspec.json.decode(raw)
@@ -145,7 +147,7 @@ def _unallocatable(
     wanted: Sequence[RequestedClaim],
     selects: Selects,
 ) -> Detail:
-    """The first request for which there are too few devices, and what is wrong with each of them."""
+    """Return the first request for which there are too few devices, and what is wrong with each of them."""
     asking = _Asking(inquiry, pools, selects)
     broken = [
         f"pool {pool}: {pool.invalid or 'its driver is still publishing it'}" for pool in pools if not pool.usable
@@ -234,7 +236,7 @@ def _request(asking: _Asking, wants: PodDevices, number: int, alternative: Alter
 
 
 def _grouped(told: Mapping[str, str]) -> str:
-    """Devices of which the same is said, together: `gpu.test/n/d0, d1: tainted`."""
+    """Return devices of which the same is said, together: `gpu.test/n/d0, d1: tainted`."""
     groups: dict[str, list[str]] = {}
     for device, reason in told.items():
         groups.setdefault(reason, []).append(device)
@@ -457,7 +459,7 @@ class _Fixes:
                 yield (Request({resource: requests[resource] - less}, {resource: requests[resource]}),)
 
     def _freed(self, entries: Iterable[PoolDevice], missing: int) -> Iterator[Fix]:
-        """Claims that have devices: those that have most of them come first."""
+        """Yield claims that have devices: those that have most of them come first."""
         held: dict[str, tuple[ResourceClaim, list[str]]] = {}
         for entry in entries:
             for claim in self._holders.claims(entry.id):
@@ -558,10 +560,10 @@ def _tolerated(at: str, taint: DeviceTaint, there: int) -> list[dict[str, Any]]:
 
 
 def _pointer(key: str) -> str:
-    """A key in a JSON pointer (RFC 6901)."""
+    """Return a key in a JSON pointer (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
 def _competitors(pool: Pool, counters: Sequence[tuple[str, str]]) -> list[PoolDevice]:
-    """Devices that use any of these counters of their pool."""
+    """Return devices that use any of these counters of their pool."""
     return [one for one in pool.consumers if any(counter in counters for counter, _ in uses(one.device))]
