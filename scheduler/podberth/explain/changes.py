@@ -39,7 +39,7 @@ _UNBOUND: dict[str, Any] = {
 
 
 def _last_word(key: str) -> str:
-    """A label's key without its prefix, as texts name it: `zone`."""
+    """Return a label's key without its prefix, as texts name it: `zone`."""
     return key.rpartition("/")[2]
 
 
@@ -163,14 +163,14 @@ class DropRequirement(SmallChange, frozen=True, tag="dropNodeAffinity"):
 
 
 def _respelt(requirement: Requirement, key: str, value: str, meant: str) -> Requirement:
-    """The requirement, with another value if it asks for this one alone."""
+    """Return the requirement, with another value if it asks for this one alone."""
     if requirement.operator == "In" and requirement.key == key and requirement.values == frozenset((value,)):
         return replace(requirement, values=frozenset((meant,)))
     return requirement
 
 
 def _term(shape: PodShape, number: int) -> NodeSelectorTerm | None:
-    """A term of the required node affinity; None: there is none of this number."""
+    """Return a term of the required node affinity; None: there is none of this number."""
     required = shape.required_node_affinity
     return None if required is None or number >= len(required.terms) else required.terms[number]
 
@@ -207,7 +207,7 @@ class RespellPodTerm(SmallChange, frozen=True):
         shape.affinity_terms = Terms(self.respelt(t) if str(t) == self.term else t for t in shape.affinity_terms)
 
     def respelt(self, term: AffinityTerm) -> AffinityTerm:
-        """The term with the label that was meant."""
+        """Return the term with the label that was meant."""
         found = tuple(_respelt(r, self.key, self.value, self.meant) for r in term.selector.requirements)
         return AffinityTerm(LabelSelector(found), term.namespaces, term.namespace_selector, term.topology_key)
 
@@ -362,7 +362,9 @@ class Uncordon(SmallChange, frozen=True):
         return f"uncordon {self.node}"
 
     def changed(self, node: Node) -> Node:
-        """The node as `kubectl uncordon` leaves it: without the mark, and without the taint that stands for it."""
+        """Return the node as `kubectl uncordon` leaves it: without the mark, and without the taint that stands for
+        it.
+        """
         return replace(node, unschedulable=False, taints=tuple(t for t in node.taints if t.key != UNSCHEDULABLE.key))
 
 
@@ -377,7 +379,7 @@ class RemoveTaint(SmallChange, frozen=True):
         return f"once it is sure that {self.node} runs, take the taint {self.taint} off it"
 
     def changed(self, node: Node) -> Node:
-        """The node without the taint."""
+        """Return the node without the taint."""
         return replace(node, taints=tuple(t for t in node.taints if str(t) != self.taint))
 
 
@@ -394,7 +396,7 @@ class AwaitUntaint(SmallChange, frozen=True):
         return cure.format(node=self.node)
 
     def changed(self, node: Node) -> Node:
-        """The node without the taint."""
+        """Return the node without the taint."""
         return replace(node, taints=tuple(t for t in node.taints if t.key != self.key))
 
 
@@ -656,7 +658,7 @@ class CreateClass(SmallChange, frozen=True):
         return f"create the storage class {self.name}, with the provisioner {self.provisioner}"
 
     def made(self, storage: Storage) -> StorageKind | None:
-        """The class: it waits for the pod's node, and makes volumes anywhere."""
+        """Return the class: it waits for the pod's node, and makes volumes anywhere."""
         return StorageClass(
             name=self.name,
             uid=f"new/{self.name}",
@@ -706,7 +708,7 @@ class _Again(SmallChange, frozen=True):
     storage_class: str
 
     def made(self, storage: Storage) -> StorageKind | None:
-        """The claim as it would be then; None when there is none to create again."""
+        """Return the claim as it would be then; None when there is none to create again."""
         claim = storage.claims.get((self.namespace, self.name))
         if claim is None:
             return None
@@ -752,7 +754,7 @@ class ShrinkClaim(SmallChange, frozen=True):
         return f"create the claim {self.name} again, with {size} instead of {before}"
 
     def made(self, storage: Storage) -> StorageKind | None:
-        """The smaller claim; None when there is none to create again."""
+        """Return the smaller claim; None when there is none to create again."""
         claim = storage.claims.get((self.namespace, self.name))
         return None if claim is None else replace(claim, requested=parse_nano(str(self.size)))
 
@@ -769,7 +771,7 @@ class ForgetNode(SmallChange, frozen=True):
         return f"let the claim {self.name} forget the node {self.node}, which was chosen for its volume"
 
     def made(self, storage: Storage) -> StorageKind | None:
-        """The claim without the node."""
+        """Return the claim without the node."""
         claim = storage.claims.get((self.namespace, self.name))
         return None if claim is None else replace(claim, selected_node=None)
 
@@ -784,7 +786,7 @@ class ForgetClaim(SmallChange, frozen=True):
         return f"clear the claimRef of the volume {self.volume}, which is Released, with what it holds"
 
     def made(self, storage: Storage) -> StorageKind | None:
-        """The volume as it is Available."""
+        """Return the volume as it is Available."""
         volume = storage.volumes.get(self.volume)
         if volume is None:
             return None

@@ -56,7 +56,8 @@ _NONE = Commands([])
 
 
 def commands(made: Sequence[Change], pod: Pod, written: Written | None) -> Commands | None:
-    """Commands for all the changes, none where one of them has none, and what the pod is once they are carried out.
+    """Return commands for all the changes, none where one of them has none, and what the pod is once they are carried
+    out.
 
     They are carried out by the API server's own code on what they name, as it is stored. None: they would be refused,
     or they do not say what is to be changed.
@@ -127,7 +128,9 @@ def _of_pod(edits: Sequence[OnPod], pod: Pod, written: Written) -> Commands:
 
 
 def _patched(kind: str, path: str, spec: Mapping[str, Any], steps: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """A pod's spec that stands at a path of an object, once the API server's code has applied the patches to that."""
+    """Return a pod's spec that stands at a path of an object, once the API server's code has applied the patches to
+    that.
+    """
     first, *inner = path.strip("/").split("/")
     found: Any = deepcopy(dict(spec))
     for step in reversed(inner):

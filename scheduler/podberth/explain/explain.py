@@ -143,7 +143,7 @@ def _preempting(
 
 
 def _unchangeable(pod: Pod, offered: Sequence[shown.Remedy], *, in_file: bool) -> Iterator[str]:
-    """Owners whose template nobody may change, unless it is only in a file, and claims without a command."""
+    """Yield owners whose template nobody may change, unless it is only in a file, and claims without a command."""
     of_pod = any(isinstance(change, OnPod) for each in offered if not each.commands for change in each.changes)
     of_claim = any(isinstance(change, OnClaim) for each in offered if not each.commands for change in each.changes)
     if of_claim:
@@ -292,7 +292,7 @@ def _feasible(decision: Decision, cluster: Cluster) -> list[shown.FeasibleNode]:
 def _with_devices(
     feasible: Sequence[shown.FeasibleNode], framework: Framework, decision: Decision, cluster: Cluster
 ) -> Iterator[shown.FeasibleNode]:
-    """The nodes; the first of them with what the pod's claims would get there."""
+    """Yield the nodes; the first of them with what the pod's claims would get there."""
     plugin = framework.plugin("DynamicResources")
     for i, each in enumerate(feasible):
         row = cluster.nodes.row_of(each.node)
@@ -307,7 +307,7 @@ def _with_devices(
 def _found_further(
     feasible: Sequence[shown.FeasibleNode], framework: Framework, decision: Decision, cluster: Cluster
 ) -> Iterator[str]:
-    """A note about the first nodes whose devices kube-scheduler would not have found."""
+    """Yield a note about the first nodes whose devices kube-scheduler would not have found."""
     plugin = framework.plugin("DynamicResources")
     if not isinstance(plugin, DynamicResources) or decision.verdict is not None:
         return
@@ -354,7 +354,7 @@ def _choice(feasible: list[shown.FeasibleNode]) -> shown.Choice | None:
 
 
 def _summary(decision: Decision) -> list[shown.ReasonCount]:
-    """Nodes by plugin and reason, the most frequent first."""
+    """Return nodes by plugin and reason, the most frequent first."""
     counts: dict[tuple[str, str], int] = {}
     if decision.left_out is not None and decision.left_out.any() and decision.verdict is None:
         counts[(decision.narrowed_by[0], narrowed_text(decision))] = int(np.count_nonzero(decision.left_out))

@@ -106,7 +106,7 @@ def pending(
 
 
 def owner_of(pod: Pod) -> str:
-    """`ReplicaSet ns/web`; the pod itself where nobody owns it."""
+    """Return `ReplicaSet ns/web`; the pod itself where nobody owns it."""
     return f"{pod.owner[0]} {pod.namespace}/{pod.owner[1]}" if pod.owner is not None else f"Pod {pod.key}"
 
 
@@ -122,7 +122,7 @@ def _of_gangs(
     frameworks: Mapping[str, Framework],
     ran: Mapping[str, int],
 ) -> Iterator[Cause]:
-    """One entry for all pods of a group; groups that wait for the same cause share one."""
+    """Yield one entry for all pods of a group; groups that wait for the same cause share one."""
     told: dict[tuple[str, str], list[tuple[GroupKey, list[Pod], GroupExplanation]]] = {}
     for key, pods in gangs:
         gang, first = gang_of(key, world.cluster), pods[0]
@@ -138,7 +138,7 @@ def _of_gangs(
 
 
 def _cause_of(answer: GroupExplanation, first: Pod) -> str:
-    """One line about a group."""
+    """Return one line about a group."""
     if answer.outcome in GOOD:
         return _READY
     if answer.outcome == UNCLAIMED:
@@ -150,7 +150,7 @@ def _cause_of(answer: GroupExplanation, first: Pod) -> str:
 
 
 def _cause(answer: Explanation, pod: Pod) -> str:
-    """One line."""
+    """Return one line."""
     if pod.terminating:
         return _TERMINATING
     if answer.outcome == FITS:
@@ -195,7 +195,7 @@ def _told(cause: str, outcome: str, alike: _Alike) -> Cause:
 
 
 def _changes(found: Sequence[tuple[Sequence[Pod], Explanation]]) -> list[SharedChange]:
-    """Changes of the cluster that help pods of any kind, those that help most first."""
+    """Return changes of the cluster that help pods of any kind, those that help most first."""
     known: dict[str, tuple[list[Change], int]] = {}
     for group, answer in found:
         of_cluster = [each for each in answer.remedies if not any(isinstance(c, OnPod) for c in each.changes)]

@@ -60,7 +60,9 @@ class Races:
 
 
 def in_turn(conflicts: Sequence[Conflict]) -> list[tuple[Conflict, Conflict | None]]:
-    """Each with the one that goes before it: of several that are one conflict, the evictor takes one at a time."""
+    """Return each with the one that goes before it: of several that are one conflict, the evictor takes one at a
+    time.
+    """
     found: list[tuple[Conflict, Conflict | None]] = []
     for conflict in conflicts:
         first = conflict

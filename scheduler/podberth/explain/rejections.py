@@ -74,13 +74,13 @@ def first_against(decision: Decision, row: int | None) -> tuple[str, Reason] | N
 
 
 def place_of(decision: Decision, row: int | None) -> int | None:
-    """The place of a row among the feasible ones, None if it is not one of them."""
+    """Return the place of a row among the feasible ones, None if it is not one of them."""
     at = int(np.searchsorted(decision.feasible, -1 if row is None else row))
     return at if at < len(decision.feasible) and decision.feasible[at] == row else None
 
 
 def given_away(decision: Decision, row: int | None) -> int | None:
-    """The best total less that of a row, in points of the profile's scores; None if the row is not feasible.
+    """Return the best total less that of a row, in points of the profile's scores; None if the row is not feasible.
 
     It is 0 for each feasible row when nothing was scored.
     """
@@ -142,7 +142,7 @@ class Asking:
         return kept_rows(self.inquiry.pod, self.inquiry.cluster)
 
     def detail(self, row: int, name: str, reason: Reason) -> Detail:
-        """The numbers of a plugin's reason against one row."""
+        """Return the numbers of a plugin's reason against one row."""
         with self._about(row) as inquiry:
             text, numbers = self._ask(name, "explain", inquiry, row, reason) or ("", {})
         return text or reason.text, numbers
@@ -153,7 +153,7 @@ class Asking:
             return self._ask(name, "fixes", inquiry, row, reasons) or ()
 
     def detail_of_pod(self, name: str, reason: Reason) -> Detail:
-        """The numbers of a plugin's reason against a pod that it rejected before any node was looked at."""
+        """Return the numbers of a plugin's reason against a pod that it rejected before any node was looked at."""
         text, numbers = self._ask(name, "explain_pod", self.inquiry, reason) or ("", {})
         return text or reason.text, numbers
 
@@ -176,7 +176,7 @@ class Asking:
             yield self._of_kept.setdefault(row, Inquiry(self.inquiry.pod, self.inquiry.cluster))
 
     def _ask(self, name: str, what: str, *about: object) -> Any:
-        """The answer of a plugin's explainer; None if there is none."""
+        """Return the answer of a plugin's explainer; None if there is none."""
         plugin: Any = self.framework.plugin(name)
         if plugin is None or (name, what) in self.notes:
             return None
@@ -237,7 +237,7 @@ class Stuck:
 
 
 def stuck_at(asking: Asking, decision: Decision) -> list[Stuck]:
-    """Every rejected node with all that stands in its way, the ones closest to fitting first."""
+    """Return every rejected node with all that stands in its way, the ones closest to fitting first."""
     if decision.verdict is not None:
         return []
     found: dict[int, Stuck] = {}
@@ -321,7 +321,7 @@ def _pinned(pod: Pod) -> bool:
 
 
 def _missing(numbers: Mapping[str, Any]) -> float | None:
-    """The share that is missing of what is needed; None where the numbers do not say."""
+    """Return the share that is missing of what is needed; None where the numbers do not say."""
     needed, free = numbers.get("needed"), numbers.get("free")
     if isinstance(needed, int | float) and isinstance(free, int | float) and 0 < needed <= BOUND and abs(free) <= BOUND:
         return (needed - free) / needed
@@ -384,7 +384,7 @@ def _where_the_volumes_are(asking: Asking, stuck: Sequence[Stuck]) -> Iterator[s
 
 
 def _reasons(stuck: Sequence[Stuck]) -> str:
-    """The most frequent reasons."""
+    """Return the most frequent reasons."""
     counts = Counter(obstacle.reason.text for each in stuck for obstacle in each.obstacles if obstacle.first)
     common = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     said = ", ".join(text if len(stuck) == 1 else f"{number:,} {text}" for text, number in common[:_REASONS])

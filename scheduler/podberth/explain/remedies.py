@@ -119,7 +119,7 @@ class SideEffects:
         )
 
     def _relying(self, change: Label) -> Iterator[Pod]:
-        """The pods of a node that ask for a label as it is now."""
+        """Yield the pods of a node that ask for a label as it is now."""
         nodes = self._cluster.nodes
         row = nodes.live_row(change.node)
         node = None if row is None else nodes.objects[row]
@@ -135,7 +135,7 @@ class SideEffects:
         return (pod for pod in pods if pod.key == change.pod)
 
     def _holders(self, change: FreeDevices) -> Iterator[Pod]:
-        """The placed pods that use a claim."""
+        """Yield the placed pods that use a claim."""
         namespace, _, name = change.claim.partition("/")
         claim = self._cluster.devices.claims.get((namespace, name))
         for uid in () if claim is None else claim.reserved_for:
@@ -178,7 +178,7 @@ def awaited(trial: Trial, first: tuple[Change, ...]) -> tuple[AwaitPod, ...]:
 
 
 def instead_of_moves(changes: Sequence[Change], cluster: Cluster) -> tuple[Change, ...]:
-    """The changes, where none moves a pod that is being deleted, or one that is only nominated for its node."""
+    """Return the changes, where none moves a pod that is being deleted, or one that is only nominated for its node."""
     return tuple(_instead(change, cluster) if isinstance(change, MovePod) else change for change in changes)
 
 
@@ -225,7 +225,7 @@ def remedies(
     verdict: tuple[str, Reason] | None = None,
     schedulers: Sequence[str] = (),
 ) -> list[shown.Remedy]:
-    """The changes that would free the pod, the smallest first. Nothing of them stays.
+    """Return the changes that would free the pod, the smallest first. Nothing of them stays.
 
     Each is carried out before it is offered, as its commands say (`Trial.offer`).
 
@@ -290,7 +290,7 @@ def remedies(
 
 
 def _of_the_pod(asking: Asking, trial: Trial, first: Plan, plugin: str, reason: Reason) -> list[shown.Remedy]:
-    """Changes for a pod that no node was looked at for."""
+    """Return changes for a pod that no node was looked at for."""
     found: list[shown.Remedy] = []
     for fix in asking.fixes_of_pod(plugin, reason):
         plan = (*first, *fix)
@@ -341,7 +341,7 @@ def _closest_of_each_kind(stuck: Iterable[Stuck]) -> Iterator[Stuck]:
 
 
 def _plans_at(asking: Asking, stuck: Stuck) -> Iterator[tuple[Plan, float]]:
-    """Every way to open one node by one fix for each plugin that is against it."""
+    """Yield every way to open one node by one fix for each plugin that is against it."""
     choices: list[Sequence[Fix]] = []
     reasons: dict[str, list[Reason]] = {}
     for obstacle in stuck.obstacles:
@@ -393,7 +393,7 @@ def _as_much(mine: Change, other: Change) -> bool:
 
 
 def _kind(plan: Plan) -> tuple[str, ...]:
-    """The kind of a plan. Only one plan of a kind is shown: others change another amount, node or pod."""
+    """Return the kind of a plan. Only one plan of a kind is shown: others change another amount, node or pod."""
     return tuple(
         str(change)
         if isinstance(change, _OWN | OnStorage) and not isinstance(change, Request | RaiseMaxSkew | FewerDevices)
@@ -403,12 +403,12 @@ def _kind(plan: Plan) -> tuple[str, ...]:
 
 
 def _left(plan: Plan) -> list[str]:
-    """The nodes that pods leave by a plan."""
+    """Return the nodes that pods leave by a plan."""
     return [change.node for change in plan if isinstance(change, MovePod)]
 
 
 def _subject(plan: Plan) -> str:
-    """The objects that a plan changes."""
+    """Return the objects that a plan changes."""
     moved = [f"{change.pod} off {change.node}" for change in plan if isinstance(change, MovePod)]
     if len(moved) > 1:
         return " and ".join(moved)
@@ -423,7 +423,7 @@ def _full(remedy: shown.Remedy) -> bool:
 
 
 def _one_more_node(trial: Trial, first: Plan, but: dict[str, str] | None = None) -> shown.Remedy | None:
-    """The smallest node of those that are there which, if there were one more, would take the pod.
+    """Return the smallest node of those that are there which, if there were one more, would take the pod.
 
     `but`: labels that it has instead; an empty dict: there is nothing to try.
     """
@@ -434,7 +434,9 @@ def _one_more_node(trial: Trial, first: Plan, but: dict[str, str] | None = None)
 
 
 def templates_of(nodes: Iterable[Node]) -> list[tuple[Node, int]]:
-    """One node of each make (labels but for its name, taints, size), the smallest first, and how many there are."""
+    """Return one node of each make (labels but for its name, taints, size), the smallest first, and how many there
+    are.
+    """
     makes: dict[Any, list[Node]] = {}
     for node in nodes:
         labels = frozenset((key, value) for key, value in node.labels.items() if key != HOSTNAME)

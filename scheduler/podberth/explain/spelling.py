@@ -15,7 +15,9 @@ _ZEROS = re.compile(r"0+(?=[0-9])")
 
 
 def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Names that were perhaps meant, the likeliest first: with the same numbers (7, 07), then spelt nearly so."""
+    """Return names that were perhaps meant, the likeliest first: with the same numbers (7, 07), then spelt nearly
+    so.
+    """
     names = list(dict.fromkeys(known))
     plain = _without_zeros(name)
     same = [each for each in names if _without_zeros(each) == plain and each != name]
@@ -27,7 +29,7 @@ def _without_zeros(name: str) -> str:
 
 
 def label_values(nodes: Nodes) -> Mapping[str, Collection[str]]:
-    """The values that each label has on nodes."""
+    """Return the values that each label has on nodes."""
     found: dict[str, dict[str, None]] = {}
     for _, node in nodes.live():
         for key, value in node.labels.items():

@@ -57,7 +57,7 @@ class Lowered(NamedTuple):
 
 
 def operations(made: Iterable[OnPod], spec: Spec, whole: Spec, namespace: str) -> list[Operation]:
-    """A JSON patch with paths from the spec on. `whole`: the spec with what the API server puts in.
+    """Return a JSON patch with paths from the spec on. `whole`: the spec with what the API server puts in.
 
     Raises NoPatchError.
     """
@@ -76,7 +76,7 @@ def operations(made: Iterable[OnPod], spec: Spec, whole: Spec, namespace: str) -
 
 
 def unmerged(spec: Spec, labels: Mapping[str, str]) -> list[Operation]:
-    """A patch that takes out the requirements that the API server makes of matchLabelKeys and mismatchLabelKeys.
+    """Return a patch that takes out the requirements that the API server makes of matchLabelKeys and mismatchLabelKeys.
 
     A pod that has them already is refused when it is created.
     """
@@ -105,7 +105,9 @@ def unmerged(spec: Spec, labels: Mapping[str, str]) -> list[Operation]:
 
 
 def by_name(made: Iterable[Lowered]) -> dict[str, Any]:
-    """A strategic merge patch of the spec, which finds containers by their names, whatever they ask for so far."""
+    """Return a strategic merge patch of the spec, which finds containers by their names, whatever they ask for so
+    far.
+    """
     found: dict[str, Any] = {}
     for each in made:
         amounts = {part: {each.resource: each.amount} for part in each.parts}
@@ -369,7 +371,7 @@ class Written(NamedTuple):
 
 
 def of_cluster(pod: Pod, world: World) -> Written | None:
-    """A pod that waits in a cluster; None for one of which only what decisions read is known."""
+    """Return a pod that waits in a cluster; None for one of which only what decisions read is known."""
     found = world.written(pod)
     if found is None:
         return None
@@ -398,7 +400,7 @@ def of_cluster(pod: Pod, world: World) -> Written | None:
 
 
 def controller_of(pod: Pod) -> tuple[str, str] | None:
-    """(kind, name) of what has the template of a pod, and makes new pods when it is changed; None: not known."""
+    """Return (kind, name) of what has the template of a pod, and makes new pods when it is changed; None: not known."""
     if pod.owner is None:
         return None
     kind, name = pod.owner[:2]
@@ -414,7 +416,7 @@ def _owner(pod: Pod, world: World) -> Object | None:
 
 
 def in_the_template(written: Written, pod: Pod) -> Object:
-    """The spec of a pod without what controllers and admission have put in, but for resources and selectors."""
+    """Return the spec of a pod without what controllers and admission have put in, but for resources and selectors."""
     spec = dict(written.whole.get("spec") or {})
     daemon = pod.owner is not None and pod.owner[0] == "DaemonSet"
     theirs = TOLERATED if daemon else ()
@@ -432,7 +434,9 @@ def in_the_template(written: Written, pod: Pod) -> Object:
 
 
 def templates_of(written: Written, pod: Pod) -> Iterator[Object]:
-    """The specs of templates that may have made a pod: the one that is known, else with and without its defaults."""
+    """Yield the specs of templates that may have made a pod: the one that is known, else with and without its
+    defaults.
+    """
     if written.owner is not None:
         yield written.owner["spec"]["template"]["spec"]
         return
@@ -453,7 +457,7 @@ def templates_of(written: Written, pod: Pod) -> Iterator[Object]:
 
 
 def made_of(written: Written, pod: Pod, template: Object) -> Pod:
-    """The pod that its controller makes of a template instead. Raises ObjectError."""
+    """Return the pod that its controller makes of a template instead. Raises ObjectError."""
     return as_asked(written.create(from_template(written, pod, template)), pod)
 
 
@@ -470,7 +474,7 @@ def from_template(written: Written, pod: Pod, template: Object) -> Object:
 
 
 def as_asked(made: Modelled, pod: Pod) -> Pod:
-    """A changed pod in the place of the one that was asked about."""
+    """Return a changed pod in the place of the one that was asked about."""
     assert isinstance(made, Pod)
     return replace(made, uid=pod.uid, name=pod.name, node_name="", nominated_node_name="")
 

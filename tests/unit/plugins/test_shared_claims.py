@@ -6,7 +6,7 @@ from podberth.explain.objects.world import World
 from podberth.framework.binding import AssumedPod
 from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
 from podberth.model.quantity import parse_quantity
-from podberth.plugins.dynamic_resources.reserved import Reservation, ReservedClaim, give_way, is_other
+from podberth.plugins.dynamic_resources.reservation import ROUNDS, Reservation, ReservedClaim, is_other, next_step
 from tests.builders import node, pod
 from tests.devices import allocated, claim, device, request, resource_slice, result
 from tests.unit.plugins.small import a_pod
@@ -52,8 +52,8 @@ def test_what_others_use_is_not_taken_back(users: list[str], peers: list[str], g
         claim(name, status=allocated(result("d0", "n"), reserved=of)) for name, of in (("c", users), ("theirs", ["x"]))
     ]
     world.add_all([node("n"), resource_slice("n", device("d0"), node="n"), *given])
-    reservation = Reservation([ReservedClaim(("default", "c"), "claim/c", None, None)])
+    reservation = Reservation([ReservedClaim(("default", "c"), "claim/c", None, None)], asked=ROUNDS)
     assumed = AssumedPod(a_pod(pod("p", uid="p")), 0, "n")
-    wait = give_way(reservation, assumed, world.cluster.devices, 30.0, peers)
+    wait = next_step(reservation, assumed, world.cluster.devices, 30.0, peers)
     assert reservation.lost == (THEIRS if gives_way else "")
     assert (wait is not None) is gives_way

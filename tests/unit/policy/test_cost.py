@@ -144,7 +144,7 @@ def test_nothing_found_by_climbing_costs_more(rules: list[Object]) -> None:
 
 
 def test_owners_are_charged_by_what_they_require() -> None:
-    """For each write that an owner's objects may lose it by. One that selects nothing is read to its end, and counts."""
+    """For each write by which it may lose its objects. One that selects nothing is read to its end, and counts."""
     many = 500
     requires = (*(Requirement(f"k{i}", "Exists") for i in range(many)), *(Requirement("a", "In", {v}) for v in "xy"))
     loses, keeps = (

@@ -78,7 +78,7 @@ class _Answer:
         self._where: list[Domain] = []
 
     def made(self, *, instead: Sequence[str], written: WrittenOf) -> GroupExplanation:
-        """The answer."""
+        """Return the answer."""
         gang, framework, cluster = self._gang, self._framework, self._cluster
         if not gang.waiting:
             return self._without_waiting()
@@ -334,7 +334,7 @@ def attempted(gang: Gang, framework: Framework, cluster: Cluster) -> str:
 
 
 def preempted(simulation: Simulation) -> str:
-    """The pods that were preempted, in a line; empty: none were."""
+    """Return the pods that were preempted, in a line; empty: none were."""
     victims = sorted(victim.key for victim, _, _ in simulation.preempted.values())
     more = f" and {len(victims) - _SHOWN:,} more" if len(victims) > _SHOWN else ""
     return f"{', '.join(victims[:_SHOWN])}{more}"

@@ -49,7 +49,7 @@ class Domain:
     """They are all nodes that there are."""
 
     def mask(self, cluster: Cluster) -> Bools | None:
-        """bool[rows] of the cluster as it is now, which may have grown; None: all nodes."""
+        """Return bool[rows] of the cluster as it is now, which may have grown; None: all nodes."""
         if self.whole:
             return None
         mask = np.zeros(cluster.nodes.rows, dtype=np.bool_)
@@ -58,7 +58,7 @@ class Domain:
 
 
 def gang_of(key: GroupKey, cluster: Cluster) -> Gang | None:
-    """The gang of a group; None: there is no such object."""
+    """Return the gang of a group; None: there is no such object."""
     state = cluster.pod_groups.state(key)
     if state is None or state.object is None:
         return None
@@ -94,7 +94,7 @@ def _domain(name: str, rows: Rows, cluster: Cluster) -> Domain:
 
 
 def by_label(key: str, cluster: Cluster) -> Iterator[Domain]:
-    """A domain for each value of a label, whatever the profile heeds."""
+    """Yield a domain for each value of a label, whatever the profile heeds."""
     nodes = cluster.nodes
     column = nodes.topology(key)
     if column is None:
@@ -118,7 +118,7 @@ def said_of(group: PodGroup) -> str:
 
 
 def kept_from(priority: int, own: GroupKey | None, cluster: Cluster) -> Iterator[str]:
-    """Notes for a pod of this priority, or for a group (`own`): whose room it may not use."""
+    """Yield notes for a pod of this priority, or for a group (`own`): whose room it may not use."""
     others = (one.object for one in cluster.pod_groups if one.object is not None and one.key != own)
     rooms = ((group, _ROOM.match(said_of(group))) for group in others if (group.priority or 0) >= priority)
     wall = cluster.devices.wall

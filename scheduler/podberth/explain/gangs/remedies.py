@@ -56,7 +56,7 @@ _ENDINGS = 2
 
 
 def endings(gang: Gang, fitting: Fitting, where: Sequence[Domain]) -> tuple[list[shown.Ending], str]:
-    """The sets that were found, the smallest first, and what to say of the search. Raises PluginError."""
+    """Return the sets that were found, the smallest first, and what to say of the search. Raises PluginError."""
     search = _Search(gang, fitting)
     found: list[shown.Ending] = []
     fits = fitting.most(gang.waiting, where)
@@ -84,7 +84,7 @@ class _Search:
         self._own = {pod.uid for pod in gang.running}
 
     def in_domain(self, domain: Domain) -> list[Pod]:
-        """Pods of one domain whose end is enough; empty: none were found."""
+        """Return pods of one domain whose end is enough; empty: none were found."""
         candidates = self._candidates(domain)
         missing = self._gang.lacking - self._fits(domain)
         chosen = self._choose(candidates, missing) if missing > 0 else []
@@ -114,7 +114,7 @@ class _Search:
         return {row: found[row] for row in ordered}
 
     def _choose(self, candidates: dict[int, list[Pod]], missing: int) -> list[Pod]:
-        """The fewest pods that make room for so many more, if each node is a question by itself."""
+        """Return the fewest pods that make room for so many more, if each node is a question by itself."""
         rows, before = list(candidates), self._counts()
         gains = np.zeros((_A_NODE + 1, len(rows)), dtype=np.int64)
         left = _TAKEN
@@ -130,7 +130,9 @@ class _Search:
         return [pod for row, number in zip(rows, levels, strict=True) for pod in candidates[row][:number]]
 
     def _counts(self) -> Ints:
-        """int64[rows]: how many pods of the gang each node takes; where sums do not say, whether it takes any."""
+        """Return int64[rows]: how many pods of the gang each node takes; where sums do not say, whether it takes
+        any.
+        """
         found = self._fitting.room(self._gang.waiting)
         if found is not None:
             return found.counts
@@ -146,7 +148,7 @@ class _Search:
             )
 
     def _spare(self, chosen: Sequence[Pod], domain: Domain) -> list[Pod]:
-        """The pods that really have to end; it is tried first whether those of the highest priority may stay."""
+        """Return the pods that really have to end; it is tried first whether those of the highest priority may stay."""
         kept = list(chosen)
         for pod in sorted(chosen, key=lambda pod: (-pod.priority, pod.key))[:_SPARED]:
             rest = [one for one in kept if one is not pod]
@@ -233,7 +235,7 @@ class Remedies:
         self._shapes: dict[object, PodShape] = {}
 
     def found(self) -> list[shown.GroupRemedy]:
-        """The changes, those that ask least of people first."""
+        """Return the changes, those that ask least of people first."""
         first = self._needed_first()
         if first and (fits := self._fits(first)) is not None:
             return list(self._told(first, fits))
@@ -243,7 +245,7 @@ class Remedies:
         return list(islice(told, _SHOWN))
 
     def _candidates(self, first: Whole) -> Iterator[Whole]:
-        """Changes that were found to be enough, together with those without which nothing helps (`first`)."""
+        """Yield changes that were found to be enough, together with those without which nothing helps (`first`)."""
         group, fits = self._gang.group, len(self._part.nodes)
         together = fits + len(self._gang.running)
         if group.gang and 0 < together < group.needed:
@@ -400,7 +402,7 @@ class Remedies:
         return domains(gang, self._fitting.framework, self._cluster)
 
     def _edited(self, plan: Whole) -> list[Pod]:
-        """The waiting pods; those like the one that stops the gang with the changes that concern pods."""
+        """Return the waiting pods; those like the one that stops the gang with the changes that concern pods."""
         edits = [change for change in plan if isinstance(change, OnPod)]
         if not edits:
             return list(self._gang.waiting)
@@ -446,7 +448,7 @@ class Remedies:
     # -- what is told ------------------------------------------------------------------------------------------------
 
     def _needed_first(self) -> Whole:
-        """The changes without which nothing else helps."""
+        """Return the changes without which nothing else helps."""
         gates = sorted({gate for pod in self._gang.waiting for gate in pod.gates})
         named = (NameScheduler(name) for name in self._schedulers[:1])
         return (*named, *ungated(gates))
@@ -458,7 +460,9 @@ class Remedies:
             yield shown.GroupRemedy(" and ".join(map(str, plan)), list(plan), fits, lines)
 
     def _commands(self, plan: Whole) -> list[str] | None:
-        """The kubectl commands; none where a part of the plan has none. None: they do not do what the plan says."""
+        """Return the kubectl commands; none where a part of the plan has none. None: they do not do what the plan
+        says.
+        """
         if any(isinstance(change, AddNodes | LeaveDomain) for change in plan):
             return []
         group = self._gang.group

@@ -23,7 +23,7 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def twice(raw: bytes) -> Iterator[str]:
-    """A line for each. Raises ObjectError."""
+    """Yield a line for each. Raises ObjectError."""
     try:
         whole = json.loads(raw, object_pairs_hook=_Pairs)
     except RecursionError:
@@ -161,7 +161,9 @@ def _all_containers(spec: Object) -> Iterator[tuple[str, Any]]:
 
 
 def _with_images(spec: Object) -> dict[str, Any]:
-    """The spec as its rules are judged: who tries where pods go may leave out images, as admission may add them."""
+    """Return the spec as its rules are judged: who tries where pods go may leave out images, as admission may add
+    them.
+    """
     return {
         **spec,
         **{
@@ -232,7 +234,7 @@ def _wrong(found: Mapping[str, Any], kind: str, comparing: bool) -> Iterator[str
 
 
 def _besides(misfits: Iterable[Misfit], lines: Iterable[str]) -> Iterator[str]:
-    """Lines about other places than those where something is left out: what they say is because of that."""
+    """Yield lines about other places than those where something is left out: what they say is because of that."""
     places = [_steps(misfit.path) for misfit in misfits]
     for line in lines:
         path = _PATH.match(line)
@@ -243,12 +245,12 @@ def _besides(misfits: Iterable[Misfit], lines: Iterable[str]) -> Iterator[str]:
 
 
 def _steps(path: str) -> list[str]:
-    """`spec.containers[0].name` in parts."""
+    """Return `spec.containers[0].name` in parts."""
     return re.findall(r"[^.\[\]]+|\[[^\]]*\]", path)
 
 
 def _type_of(found: Mapping[str, Any], kind: str) -> tuple[str, str]:
-    """(the name of the kind's type, what is wrong with its apiVersion), each empty where there is none."""
+    """Return (the name of the kind's type, what is wrong with its apiVersion), each empty where there is none."""
     version = found.get("apiVersion")
     kinds = schemas().kinds
     own = [each.partition(" ")[0] for each in kinds if each.partition(" ")[2] == kind]

@@ -38,7 +38,7 @@ class Schemas(msgspec.Struct):
 
 @cache
 def schemas() -> Schemas:
-    """The file, read once."""
+    """Return the file, read once."""
     return msgspec.json.decode((files(__package__) / "schemas.json").read_bytes(), type=Schemas)
 
 
@@ -91,19 +91,19 @@ def _misfit(found: list[Misfit], path: str, text: str) -> None:
 
 
 def said(path: str, value: Any, expected: str) -> str:
-    """One complaint."""
+    """Return one complaint."""
     return f"{path}: {shown(value)}: {expected}" if path else f"{shown(value)}: {expected}"
 
 
 def shown(value: Any) -> str:
-    """A value as JSON, shortened; of a mapping or list what it is."""
+    """Return a value as JSON, shortened; of a mapping or list what it is."""
     if isinstance(value, dict | list):
         return kind_of(value)
     return as_json(value, _SHOWN)
 
 
 def meant(word: str, known: Any) -> str:
-    """`; did you mean …?` where a known word is close."""
+    """Return `; did you mean …?` where a known word is close."""
     lowered = {each.lower(): each for each in known}
     found = [lowered[close] for close in get_close_matches(word.lower(), lowered, n=1)]
     return f"; did you mean {found[0]}?" if found else ""

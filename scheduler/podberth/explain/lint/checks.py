@@ -62,7 +62,7 @@ def lint(config: SchedulerConfiguration, registry: Mapping[str, Any], world: Wor
 
 
 def _built(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> Profile:
-    """The profile, less what is not there.
+    """Return the profile, less what is not there.
 
     Raises ConfigError.
     """

@@ -57,7 +57,7 @@ class Admission:
         self.of_kind[kind].setdefault(space, {})[name] = found
 
     def created(self, pod: Mapping[str, Any], notes: list[str]) -> Object:
-        """The pod as it would be stored; `notes` gets what is not known. Raises RefusedError."""
+        """Return the pod as it would be stored; `notes` gets what is not known. Raises RefusedError."""
         around = Surroundings(
             self.of_kind["PriorityClass"][""],
             self.of_kind["RuntimeClass"].get("", {}),
@@ -97,7 +97,7 @@ class Admission:
             return {error.message}
 
     def quotas(self, namespace: str, there: Iterable[Pod]) -> list[Object]:
-        """Copies of a namespace's quotas, as somebody may go on counting in them.
+        """Return copies of a namespace's quotas, as somebody may go on counting in them.
 
         `there`: the pods of the cluster, which count where a quota does not say itself how much is used.
         """

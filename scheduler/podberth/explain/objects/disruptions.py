@@ -55,7 +55,7 @@ class Disruptions:
         self._count(self._drew.pop(pod.uid, ()), -1)
 
     def _budgets(self, pod: Pod) -> list[SelectingObject]:
-        """The budgets that select a pod."""
+        """Return the budgets that select a pod."""
         if pod.uid not in self._of:
             budgets = self._cluster.selecting.get("PodDisruptionBudget", {}).get(pod.namespace, {})
             self._of[pod.uid] = [each for each in budgets.values() if each.selector.matches(pod.labels)]

@@ -65,7 +65,7 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
         super().flatten_mapping(node)
 
     def construct_document(self, node: yaml.Node) -> Any:
-        """The values of a document, refusing those that are not what their tags say."""
+        """Return the values of a document, refusing those that are not what their tags say."""
         try:
             return super().construct_document(node)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -74,7 +74,7 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
             raise yaml.constructor.ConstructorError(None, None, said, node.start_mark) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A mapping, refusing a key that is there twice: one of the values would be lost unnoticed."""
+        """Return a mapping, refusing a key that is there twice: one of the values would be lost unnoticed."""
         seen = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
@@ -121,7 +121,7 @@ class Fault(NamedTuple):
 
 
 def yaml_parts(text: bytes) -> list[Any]:
-    """The documents of a text, with a Fault for each that can't be read."""
+    """Return the documents of a text, with a Fault for each that can't be read."""
     try:
         return yaml_documents(text)
     except ObjectError as error:
@@ -137,7 +137,9 @@ def yaml_parts(text: bytes) -> list[Any]:
 
 
 def _parts(text: bytes) -> Iterator[tuple[int, bytes]]:
-    """The documents of a text before they are read, with the number of lines before each; none if that is not sure."""
+    """Yield the documents of a text before they are read, with the number of lines before each; none if that is not
+    sure.
+    """
     if _DIRECTIVE.search(text):
         return
     begins = [found.start() for found in _BEGINS.finditer(text)]
@@ -150,7 +152,7 @@ def _parts(text: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def yaml_documents(text: bytes, before: int = 0) -> list[Any]:
-    """The documents of a text. `before`: the lines before it. Raises ObjectError."""
+    """Return the documents of a text. `before`: the lines before it. Raises ObjectError."""
     try:
         documents = list(yaml.load_all(text, Loader=Loader))
         if b"&" in text and _size(documents, {}) > _NODES:
@@ -171,7 +173,7 @@ def yaml_documents(text: bytes, before: int = 0) -> list[Any]:
 
 
 def _size(value: Any, sizes: dict[int, int]) -> int:
-    """Values in a tree, counted as often as aliases repeat them; beyond the bound for one that holds itself."""
+    """Return values in a tree, counted as often as aliases repeat them; beyond the bound for one that holds itself."""
     if not isinstance(value, dict | list):
         return 1
     size = sizes.get(id(value))
@@ -233,7 +235,7 @@ _RAW: dict[str, dict[str, Any]] = {
 
 
 def complaint(kind: str, raw: bytes | msgspec.Raw, error: Exception) -> str:
-    """One line for an object that did not decode."""
+    """Return one line for an object that did not decode."""
     text = misfit(error) if isinstance(error, RecursionError) else str(error)
     try:
         document = msgspec.json.decode(raw)
@@ -276,7 +278,7 @@ def _said(document: Any, text: str, prefix: str) -> str:
 
 
 def _which(document: Any, path: str, text: str) -> str:
-    """The first entry of a mapping that is of the type that was found instead."""
+    """Return the first entry of a mapping that is of the type that was found instead."""
     mapping = _at(document, path)
     got = re.search(r"got `(\w+)`", text)
     if isinstance(mapping, dict) and got is not None:
@@ -287,7 +289,7 @@ def _which(document: Any, path: str, text: str) -> str:
 
 
 def _at(document: Any, path: str) -> Any:
-    """The value at a path of the form `.a.b[0][key]`, None where there is none."""
+    """Return the value at a path of the form `.a.b[0][key]`, None where there is none."""
     value = document
     while path:
         step = _STEP.match(path)
@@ -358,7 +360,7 @@ class _Bracket(NamedTuple):
 
 
 def outlines(text: bytes) -> list[Outline]:
-    """The objects of a text that stand one after the other."""
+    """Return the objects of a text that stand one after the other."""
     brackets = list(_brackets(text))
     return [Outline(span, *_items(brackets, span)) for span in _spans(brackets, 0, 0, len(text))]
 
@@ -392,7 +394,7 @@ def _between(brackets: Sequence[_Bracket], begin: int, end: int) -> Sequence[_Br
 
 
 def _brackets(text: bytes) -> Iterator[_Bracket]:
-    """The brackets of objects, of `items`, and of what is in those; a pair has one level."""
+    """Yield the brackets of objects, of `items`, and of what is in those; a pair has one level."""
     stack: list[_Open] = []
     after_items = False
     indent, line = 0, len(text) - len(text.lstrip())
@@ -509,7 +511,7 @@ _byte = re.compile(r" ?\(byte (\d+)\)")
 
 
 def plain(document: Document) -> dict[str, Any]:
-    """The object as plain values.
+    """Return the object as plain values.
 
     Raises ObjectError.
     """
@@ -522,7 +524,7 @@ def plain(document: Document) -> dict[str, Any]:
 
 
 def read(text: bytes) -> list[Document]:
-    """All objects of a text.
+    """Return all objects of a text.
 
     Raises ObjectError.
     """
@@ -533,7 +535,7 @@ def read(text: bytes) -> list[Document]:
 
 
 def readable(text: bytes) -> tuple[list[Document], list[str]]:
-    """The objects of a text that can be read, and why others can't, a line for each."""
+    """Return the objects of a text that can be read, and why others can't, a line for each."""
     if not text.strip():
         return [], [f"is empty: {_READABLE}"]
     found: list[Document] = []
@@ -561,7 +563,7 @@ def readable(text: bytes) -> tuple[list[Document], list[str]]:
 
 
 def parse(text: bytes) -> Any:
-    """One JSON or YAML document as plain values (a configuration).
+    """Return one JSON or YAML document as plain values (a configuration).
 
     Raises ObjectError.
     """
@@ -583,7 +585,9 @@ def parse(text: bytes) -> Any:
 
 
 def _decoded(text: bytes) -> bytes:
-    """The text in UTF-8, where its first bytes say that it is in another encoding, without the logs between objects."""
+    """Return the text in UTF-8, where its first bytes say that it is in another encoding, without the logs between
+    objects.
+    """
     begins = [encoding for mark, encoding in _ENCODINGS.items() if text.startswith(mark)]
     begins += [encoding for first, encoding in _UNMARKED if first.match(text)]
     if begins:
@@ -639,7 +643,7 @@ def _read(text: bytes) -> Iterator[Document | Fault]:
 
 
 def _read_json(text: memoryview) -> Iterator[Document | Fault]:
-    """One JSON object, or several one after the other (what a few `kubectl get -o json` leave in one file).
+    """Yield one JSON object, or several one after the other (what a few `kubectl get -o json` leave in one file).
 
     A list of objects, as `jq .items` leaves it, is read like the items of a List.
     """
@@ -673,7 +677,7 @@ def _read_json(text: memoryview) -> Iterator[Document | Fault]:
 
 
 def _one_by_one(text: bytes, whole: Fault) -> Iterator[Document | Fault]:
-    """The objects of a JSON text that can't be read as a whole. `whole`: why, in case each of them can."""
+    """Yield the objects of a JSON text that can't be read as a whole. `whole`: why, in case each of them can."""
     found: list[Document | Fault] = []
     documents = outlines(text)
     end: int | None = 0
@@ -688,7 +692,7 @@ def _one_by_one(text: bytes, whole: Fault) -> Iterator[Document | Fault]:
 
 
 def _listed(text: bytes, place: str, outer: Span, items: list[Span], begin: int, stop: int) -> list[Document | Fault]:
-    """The items of a list, which stand between `begin` and `stop`, and what is wrong with it."""
+    """Return the items of a list, which stand between `begin` and `stop`, and what is wrong with it."""
     blank = _VISIBLE.sub(b" ", text[begin:stop])
     around = text[outer.start : begin] + blank + text[stop : outer.stop]
     implied, wrong = "", list[Fault]()
@@ -746,7 +750,7 @@ def _flat(
     implied: str = "",
     depth: int = 1,
 ) -> Iterator[Document | Fault]:
-    """The object itself, or the items of a list; items of a PodList say no kind, theirs is Pod.
+    """Yield the object itself, or the items of a list; items of a PodList say no kind, theirs is Pod.
 
     `depth`: how many lists it is in, itself counted.
     """
@@ -796,7 +800,7 @@ def _json_problem(text: bytes, error: msgspec.DecodeError | RecursionError, begi
 
 
 def _position(text: bytes, at: int) -> str:
-    """The line and column of a byte."""
+    """Return the line and column of a byte."""
     ends = _line_ends(text)
     line = bisect_left(ends, at)
     return f"line {line + 1}, column {at - (ends[line - 1] if line else -1)}"

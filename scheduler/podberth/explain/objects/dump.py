@@ -49,7 +49,7 @@ _NODE_STATUS = ("allocatable", "capacity", "images", "conditions", "declaredFeat
 
 
 def smallest(found: Mapping[str, Any]) -> Object | None:
-    """The object with what is read of it; None for a kind of which nothing is. Raises ObjectError."""
+    """Return the object with what is read of it; None for a kind of which nothing is. Raises ObjectError."""
     kind = found.get("kind")
     if kind not in KEPT:
         return None
@@ -71,7 +71,7 @@ def smallest(found: Mapping[str, Any]) -> Object | None:
 
 
 def _without_storage(part: Mapping[str, Any]) -> Object:
-    """A part of a quota without what it says of claims by the names of their classes."""
+    """Return a part of a quota without what it says of claims by the names of their classes."""
     return {
         key: {name: amount for name, amount in value.items() if ".storageclass." not in name}
         if key in ("hard", "used") and isinstance(value, Mapping)
@@ -164,13 +164,13 @@ class Masks:
         return {mask: word for word, mask in self._masks.items()}
 
     def text(self, text: str) -> str:
-        """A name, or a value of a label."""
+        """Return a name, or a value of a label."""
         if text in _KEPT or _NUMBER.match(text):
             return text
         return _WORD.sub(lambda found: self._masks.get(found[0], found[0]), text)
 
     def masked(self, found: Mapping[str, Any]) -> Object:
-        """An object with masked names."""
+        """Return an object with masked names."""
         kind = str(found.get("kind"))
         made: Object = {}
         for key, value in found.items():
@@ -203,7 +203,7 @@ class Masks:
         return [self._any(each) for each in value] if isinstance(value, list) else value
 
     def _of_requirement(self, key: str, value: Any) -> Any:
-        """A part of a requirement, a taint or a toleration."""
+        """Return a part of a requirement, a taint or a toleration."""
         if key == "values" and isinstance(value, list):
             return [self.text(each) if isinstance(each, str) else each for each in value]
         return self.text(value) if key == "value" and isinstance(value, str) else value
@@ -221,7 +221,7 @@ class Masks:
             return self.text(text)  # nobody can read it, and it may hold names
 
     def _image(self, image: Any) -> Any:
-        """Its name without the tag or the digest, which are no secret and decide whether a node has it."""
+        """Return its name without the tag or the digest, which are no secret and decide whether a node has it."""
         if not isinstance(image, str):
             return image
         name, at, digest = image.partition("@")
@@ -232,7 +232,7 @@ class Masks:
 
 
 def _left(value: Any) -> Any:
-    """Drivers and devices, without the names that drivers have for nodes."""
+    """Return drivers and devices, without the names that drivers have for nodes."""
     if not isinstance(value, list):
         return value
     return [{k: v for k, v in each.items() if k not in _DROPPED} if isinstance(each, dict) else each for each in value]
@@ -243,7 +243,7 @@ def _plain(value: Mapping[str, Any]) -> bool:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in an object, those of annotations that hold JSON taken apart."""
+    """Yield every text in an object, those of annotations that hold JSON taken apart."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

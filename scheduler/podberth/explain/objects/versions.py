@@ -64,7 +64,7 @@ _OF_PODS = frozenset(
 
 
 def group_of(api_version: Any) -> str:
-    """`apps` of `apps/v1`; empty for the core group, and where no version is said."""
+    """Return `apps` of `apps/v1`; empty for the core group, and where no version is said."""
     return api_version.rpartition("/")[0] if isinstance(api_version, str) else ""
 
 
@@ -91,7 +91,7 @@ _malformed = (msgspec.MsgspecError, AttributeError, RecursionError, TypeError, V
 
 
 def upgraded(kind: str, raw: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
-    """The object in the version that is read. One that is malformed stays: its decoder says why."""
+    """Return the object in the version that is read. One that is malformed stays: its decoder says why."""
     change = _OLDER.get(kind)
     if change is None or not any(sign in bytes(raw) for sign in _SIGNS[kind]):
         return raw

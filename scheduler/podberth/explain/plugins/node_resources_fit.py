@@ -69,7 +69,7 @@ class NodeResourcesFitExplainer(Explainer):
 
 
 def _shortage(inquiry: Inquiry, row: int, reason: Reason) -> _Shortage | None:
-    """The numbers of an `Insufficient RESOURCE`; None for another reason."""
+    """Return the numbers of an `Insufficient RESOURCE`; None for another reason."""
     resource = reason.text.removeprefix("Insufficient ")
     needed = inquiry.pod.shape.requests.get(resource)
     if resource == reason.text or needed is None:
@@ -88,7 +88,9 @@ def _short_of(leaving: Sequence[Pod], short: Sequence[_Shortage]) -> list[_Short
 
 
 def _several(movable: Sequence[Pod], short: Sequence[_Shortage]) -> Sequence[Pod]:
-    """A few large pods that make enough room together, those first that are missed least; empty: there are none."""
+    """Return a few large pods that make enough room together, those first that are missed least; empty: there are
+    none.
+    """
     by_size = sorted(movable, key=lambda pod: -max(pod.shape.requests.get(s.resource, 0) / s.needed for s in short))
     large = sorted(by_size[:_LARGE], key=movable.index)
     together = (some for number in range(2, _TOGETHER + 1) for some in combinations(large, number))

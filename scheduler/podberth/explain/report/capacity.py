@@ -49,7 +49,7 @@ class CapacityTable:
 
 
 def headline(answer: Capacity) -> str:
-    """The answer in one line."""
+    """Return the answer in one line."""
     if not answer.fits:
         return f"No more pods like {answer.pod} fit"
     nodes = sum(node.pods > 0 for node in answer.nodes)
@@ -106,7 +106,7 @@ class GangCapacityTable:
 
 
 def gangs_headline(answer: GangCapacity) -> str:
-    """The answer in one line."""
+    """Return the answer in one line."""
     of = count(answer.pods, "pod")
     if not answer.gangs:
         return f"No more gangs like {answer.group} fit, of {of} each"

@@ -57,7 +57,7 @@ class PendingTable:
 
 
 def pending_headline(answer: Pending) -> str:
-    """The answer in one line."""
+    """Return the answer in one line."""
     if not answer.pods:
         return "No pod waits"
     causes = count(len(answer.causes), "cause")
@@ -100,7 +100,7 @@ class RemovableTable:
 
 
 def removable_headline(found: Removals) -> str:
-    """The answer in one line."""
+    """Return the answer in one line."""
     total = len(found.removable) + len(found.kept) + len(found.not_tried)
     if not found.removable:
         return f"none of {count(total, 'node')} could be removed (profile {found.profile})"
@@ -123,7 +123,7 @@ def lands(node: Movable) -> str:
 
 
 def stops(node: Kept) -> tuple[str, str]:
-    """A pod that keeps a node, and how many more; why it does."""
+    """Return a pod that keeps a node, and how many more; why it does."""
     pod, why = next(iter(node.stops.items()))
     more = f" and {len(node.stops) - 1:,} more" if len(node.stops) > 1 else ""
     return f"{pod}{more}", why

@@ -12,7 +12,7 @@ from podberth.explain.report.wording import count, printable, some
 
 
 def headline(answer: GroupExplanation) -> str:
-    """The answer in one line."""
+    """Return the answer in one line."""
     group = answer.group
     name = f"{group.namespace}/{group.name}"
     match answer.outcome:

@@ -23,7 +23,7 @@ _JOINT = re.compile(r"(?<=\w-)(?=\d)|(?<=\w[=:])(?=\w)")
 
 
 def render(template: str, **values: Any) -> str:
-    """One of this room's templates with these values: a page that needs no other file and no network."""
+    """Return one of this room's templates with these values: a page that needs no other file and no network."""
     environment = Environment(
         loader=PackageLoader("podberth.explain.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -34,7 +34,7 @@ def render(template: str, **values: Any) -> str:
 
 
 def breakable(text: object) -> Markup:
-    """A text whose names may go on in the next line after any dash, and labels and taints after their signs.
+    """Return a text whose names may go on in the next line after any dash, and labels and taints after their signs.
 
     By itself a browser takes no dash before a digit, and breaks `key=value:NoSchedule` anywhere.
     """
@@ -42,7 +42,7 @@ def breakable(text: object) -> Markup:
 
 
 def demo_page(data: Mapping[str, Any]) -> str:
-    """The page of a recording: `podberth.testing.demo.recording.page_data` makes the data."""
+    """Return the page of a recording: `podberth.testing.demo.recording.page_data` makes the data."""
     return render("demo.html", data=data)
 
 
@@ -134,12 +134,12 @@ def removable_page(answer: Removals) -> str:
 
 
 def _in_two(nodes: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-    """The nodes in sight, and the ones behind a fold."""
+    """Return the nodes in sight, and the ones behind a fold."""
     return nodes[:_OPEN], nodes[_OPEN:_MOST]
 
 
 def _bar(node: FeasibleNode, answer: Explanation) -> list[tuple[str, float]]:
-    """(plugin, width in percent of the best total) of each plugin that gave points."""
+    """Return (plugin, width in percent of the best total) of each plugin that gave points."""
     best = answer.feasible[0].total or 1
     return [
         (plugin, round(100 * score.weighted / best, 2)) for plugin, score in node.scores.items() if score.weighted > 0

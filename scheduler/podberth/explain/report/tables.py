@@ -44,7 +44,7 @@ _LONG = 28
 
 
 def console_for(stream: IO[str]) -> Console:
-    """A console for a stream: colours on a terminal only, and there as wide as it is."""
+    """Return a console for a stream: colours on a terminal only, and there as wide as it is."""
     width = None if stream.isatty() or "COLUMNS" in os.environ else _ELSEWHERE
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
@@ -168,7 +168,7 @@ class ExplanationTable:
         yield from more(len(answer.rejected) - len(shown))
 
     def _why(self, node: RejectedNode) -> Text:
-        """A line for each finding; those of later plugins, which never got to speak, are dimmed."""
+        """Return a line for each finding; those of later plugins, which never got to speak, are dimmed."""
         text = Text("\n").join(Text(self._short(finding.detail)) for finding in node.findings)
         for finding in node.also:
             text.append(f"\nand {self._short(f'{finding.plugin}: {finding.detail}')}", style="dim")

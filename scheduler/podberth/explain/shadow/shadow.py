@@ -118,7 +118,7 @@ class Shadow:
         return self._told(self._settled(at))
 
     def finish(self) -> list[Compared]:
-        """The answers that still wait."""
+        """Return the answers that still wait."""
         left, self._open = [each.found for each in self._open], []
         return self._told(left)
 
@@ -222,7 +222,7 @@ class Shadow:
         return found if found.verdict not in said.DIFFER else self._earlier(before, found, wait.since)
 
     def _decided(self, pod: Pod, base: Compared) -> Compared:
-        """The answer in the state as it is."""
+        """Return the answer in the state as it is."""
         cluster, node = self.world.cluster, base.node
         row = cluster.nodes.live_row(node)
         try:
@@ -243,7 +243,7 @@ class Shadow:
         return replace(base, verdict=said.REFUSED, plugin=plugin, reason=text)
 
     def _against(self, decision: Decision, row: int | None) -> tuple[str, str]:
-        """The plugin that rejects a row, and its reason with numbers."""
+        """Return the plugin that rejects a row, and its reason with numbers."""
         asking = Asking(Inquiry(decision.pod, self.world.cluster), self._framework)
         if decision.verdict is not None:
             return decision.verdict[0], asking.detail_of_pod(*decision.verdict)[0]
@@ -265,7 +265,7 @@ class Shadow:
             return None
 
     def _earlier(self, pod: Pod, found: Compared, since: int) -> Compared:
-        """The answer in an older state that agrees, if there is one: without the last placements."""
+        """Return the answer in an older state that agrees, if there is one: without the last placements."""
         cluster = self.world.cluster
         left_out: list[Pod] = []
         verdict = None
@@ -286,7 +286,7 @@ class Shadow:
         return found if verdict is None else _agreeing(found, verdict, said.OLDER, len(left_out))
 
     def _overtaken(self, since: int | None) -> list[Compared]:
-        """Answers that a newer state settles. `since`: from when the pod that was just placed has waited."""
+        """Return answers that a newer state settles. `since`: from when the pod that was just placed has waited."""
         done: list[Compared] = []
         left: list[_Open] = []
         for each in self._open:
@@ -316,7 +316,7 @@ class Shadow:
             cluster.put_pod(placement.pod)
 
     def _settled(self, at: float) -> list[Compared]:
-        """Answers that have waited long enough."""
+        """Return answers that have waited long enough."""
         if not self._open:
             return []
         late = [each for each in self._open if at - each.found.at > SETTLE_SECONDS or not self._waits]
@@ -329,7 +329,9 @@ class Shadow:
         return found
 
     def _waiting(self) -> Waiting:
-        """Pods that the other scheduler has refused and still wait, and those of them that would get a node now."""
+        """Return pods that the other scheduler has refused and still wait, and those of them that would get a node
+        now.
+        """
         refused = [pod for pod in self.world.waiting.values() if self._is_theirs(pod) and _is_refused(pod)]
         fit = {pod.key: node for pod in refused[:_LOOKED] for node in self._node_for(pod)}
         return Waiting(len(refused), min(len(refused), _LOOKED), fit)
@@ -350,7 +352,7 @@ def _is_refused(pod: Pod) -> bool:
 
 
 def _agreeing(found: Compared, verdict: str, state: str, apart: int) -> Compared:
-    """The answer in another state."""
+    """Return the answer in another state."""
     return Compared(
         pod=found.pod,
         node=found.node,
@@ -365,7 +367,7 @@ def _agreeing(found: Compared, verdict: str, state: str, apart: int) -> Compared
 
 
 def _scored(base: Compared, decision: Decision, row: int | None, lead: int, best: int | None) -> Compared:
-    """The answer where both nodes are feasible."""
+    """Return the answer where both nodes are feasible."""
     theirs, ours = place_of(decision, row), place_of(decision, best)
     assert theirs is not None and ours is not None  # both are among the feasible rows
     points = None if decision.totals is None else int(decision.totals[theirs])

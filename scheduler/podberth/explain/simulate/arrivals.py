@@ -145,7 +145,7 @@ class Batch:
         return there and self.workload.kind != "DaemonSet" and not self._varies
 
     def volume_claims(self, number: int) -> set[ClaimKey]:
-        """The claims for volumes that are made for a pod."""
+        """Return the claims for volumes that are made for a pod."""
         return {(namespace, name) for namespace, name, _ in self._named_claims(number)}
 
     @property
@@ -172,21 +172,21 @@ class Batch:
         return f"{self.first.namespace}/{self._named(number)}"
 
     def pod(self, number: int) -> Pod:
-        """One of its pods as it waits to be scheduled. Raises ObjectError."""
+        """Return one of its pods as it waits to be scheduled. Raises ObjectError."""
         if self.equal:
             name = self._named(number)
             return replace(self.first, name=name, uid=f"{self._uid}{name}")
         return self._decoded(number)
 
     def equals(self) -> Iterator[Pod]:
-        """The pods that are still to come, of a workload whose pods are equal."""
+        """Yield the pods that are still to come, of a workload whose pods are equal."""
         first, prefix, uid = self.first, self.workload.prefix, self._uid
         for number in range(self.workload.start + self.made, self.workload.start + self.count):
             name = f"{prefix}{number}"
             yield replace(first, name=name, uid=f"{uid}{name}")
 
     def uids(self) -> Iterator[str]:
-        """The UIDs of the pods that were made."""
+        """Return the UIDs of the pods that were made."""
         start, uid = self.workload.start, self._uid
         if self.workload.alone:
             return iter([f"{uid}{self.workload.name}"] if self.made else [])
@@ -205,7 +205,9 @@ class Batch:
         ) and not any((namespace, name) in devices for name in names)
 
     def objects(self, number: int) -> list[Modelled]:
-        """The claims that are made for a pod, but for those that are there; before the first pod, its ReplicaSet."""
+        """Return the claims that are made for a pod, but for those that are there; before the first pod, its
+        ReplicaSet.
+        """
         found: list[Modelled] = [] if number else self._replica_set()
         storage = self._world.cluster.storage
         for namespace, name, template in self._named_claims(number):
@@ -225,7 +227,7 @@ class Batch:
         return [self._world.decode(made)]
 
     def _device_claims(self, number: int) -> Iterator[ResourceClaim]:
-        """The claims that templates make for a pod; if a template is not known, the pod waits for its claim."""
+        """Yield the claims that templates make for a pod; if a template is not known, the pod waits for its claim."""
         namespace, pod = self.whole["metadata"]["namespace"], self._named(number)
         for each in self._templated:
             template = self._world.claim_templates.get((namespace, each.template))
@@ -299,13 +301,13 @@ class Batch:
             self.notes.append(said)
 
     def _created(self, pod: Mapping[str, Any], number: int, notes: list[str]) -> dict[str, Any]:
-        """A pod of this template, made by its controller and stored by the API server. Raises ObjectError."""
+        """Return a pod of this template, made by its controller and stored by the API server. Raises ObjectError."""
         return manifest.completed(
             self.workload.made(pod, number), self._namespace, self._usual, self._world.admission, notes
         )
 
     def stored(self, number: int) -> dict[str, Any]:
-        """One of its pods as the API server would store it. Raises ObjectError."""
+        """Return one of its pods as the API server would store it. Raises ObjectError."""
         return self._stored(number, own_labels=bool(self._varying))
 
     def _stored(self, number: int, *, own_labels: bool) -> dict[str, Any]:
@@ -332,7 +334,7 @@ class Batch:
         return whole
 
     def _decoded(self, number: int) -> Pod:
-        """A pod as the API server would have it. Raises ObjectError."""
+        """Return a pod as the API server would have it. Raises ObjectError."""
         done = self._world.decode(self._stored(number, own_labels=self._varies))
         assert isinstance(done, Pod)
         if done.shape.problem:
@@ -348,7 +350,8 @@ def batches(
     usual: str,
     refused: list[str] | None = None,
 ) -> list[Batch]:
-    """The batches of a file's workloads; `refused`, if given, gets those whose pods the API server does not create.
+    """Return the batches of a file's workloads; `refused`, if given, gets those whose pods the API server does not
+    create.
 
     Raises ObjectError with a line for each that can't be read.
     """
@@ -415,7 +418,7 @@ def refuse_twins(batches: Iterable[Batch], earlier: Iterable[Batch], world: Worl
 
 
 def _twin(batch: Batch, singles: Mapping[str, Set[str]], numbered: Mapping[str, Batch]) -> str | None:
-    """A pod of a batch that is there already. `singles`, `numbered`: by what the names of pods begin with."""
+    """Return a pod of a batch that is there already. `singles`, `numbered`: by what the names of pods begin with."""
     first = batch.key(0)
     alike, other = singles.get(_stem(first), frozenset()), numbered.get(_stem(first))
     if batch.workload.alone:
@@ -443,7 +446,7 @@ def _ephemeral(pod: Object) -> dict[str, Object]:
 
 
 def _with_claims(volumes: list[Any], claims: Mapping[str, Object], pod: str) -> list[Any]:
-    """The volumes with those of the claims, which come before others of the same name."""
+    """Return the volumes with those of the claims, which come before others of the same name."""
     others = [volume for volume in volumes if not isinstance(volume, dict) or volume.get("name") not in claims]
     own = [{"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod}"}} for name in claims]
     return [*own, *others]
@@ -468,7 +471,7 @@ def _daemon_nodes(pod: Object, world: World) -> list[str]:
 
 
 def _named_in(spec: Object) -> set[str]:
-    """Keys of labels that a pod's affinity and spread constraints may name, and other texts in them."""
+    """Return keys of labels that a pod's affinity and spread constraints may name, and other texts in them."""
     found: set[str] = set()
     left: list[Any] = [spec.get("affinity"), spec.get("topologySpreadConstraints")]
     while left:
@@ -512,7 +515,7 @@ def rolled_out(batch: Batch, world: World) -> str:
 
 
 def still_to_come(batch: Batch, world: World) -> tuple[list[Workload], list[str]]:
-    """The workload of a batch as far as its pods are not there yet, and what to say of it."""
+    """Return the workload of a batch as far as its pods are not there yet, and what to say of it."""
     workload = batch.workload
     # The nodes of a DaemonSet are looked at later.
     there = [] if workload.kind in (*_NEVER, "DaemonSet") else list(_its(batch, world))
@@ -546,7 +549,7 @@ def still_to_come(batch: Batch, world: World) -> tuple[list[Workload], list[str]
 
 
 def _its(batch: Batch, world: World) -> Iterator[Pod]:
-    """The pods of a workload that the cluster has, but for those that are being deleted."""
+    """Yield the pods of a workload that the cluster has, but for those that are being deleted."""
     namespace = batch.key(0).partition("/")[0]
     for pod in chain(world.placed.values(), world.waiting.values()):
         if pod.namespace == namespace and not pod.terminating and _is_its(pod, batch.workload):
@@ -599,7 +602,7 @@ def _as_it_makes_them(pods: Iterable[Pod], batch: Batch, world: World) -> list[P
 
 
 def _like(workload: Workload, pod: Pod) -> Workload:
-    """A workload with the hashes and UIDs of one of its pods that is there, and with its ReplicaSet."""
+    """Return a workload with the hashes and UIDs of one of its pods that is there, and with its ReplicaSet."""
     labels = {key: pod.labels.get(key, value) for key, value in workload.labels.items()}
     by = workload.controller
     if workload.kind in _HASHES and pod.owner is not None:
@@ -634,13 +637,13 @@ def _pods(number: int) -> str:
 
 
 def _number(pod: Pod, label: str) -> int:
-    """The number of a pod, by its label or its name; -1 where neither says it."""
+    """Return the number of a pod, by its label or its name; -1 where neither says it."""
     text = pod.labels.get(label) or pod.name.rpartition("-")[2]
     return int(text) if text.isdecimal() else -1
 
 
 def _gaps(workload: Workload, wanted: int, there: set[int]) -> list[Workload]:
-    """The workload for each run of numbers that no pod has."""
+    """Return the workload for each run of numbers that no pod has."""
     found: list[Workload] = []
     begin = first = workload.start
     for number in [*sorted(each for each in there if first <= each < first + wanted), first + wanted]:

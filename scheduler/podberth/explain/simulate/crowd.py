@@ -43,7 +43,7 @@ class Kinds(NamedTuple):
     sizes: Ints
 
     def of(self, which: Bools) -> "Kinds":
-        """The kinds for which `which` (bool[kinds]) is true."""
+        """Return the kinds for which `which` (bool[kinds]) is true."""
         return Kinds(self.rows[which], self.sizes[which])
 
 
@@ -67,7 +67,9 @@ class Following(ABC):
 
     @abstractmethod
     def raw(self, kinds: Kinds) -> Ints | None:
-        """int64[kinds]: the scores before they are normalised, of the kinds that take a pod; None: it takes no part."""
+        """Return int64[kinds]: the scores before they are normalised, of the kinds that take a pod; None: it takes no
+        part.
+        """
 
     @abstractmethod
     def placed(self, row: int) -> None:
@@ -75,7 +77,8 @@ class Following(ABC):
 
 
 def columns_of(codes: Codes, labelled: Bools) -> tuple[list[Ints], bool]:
-    """The columns by which rows differ in one label, and whether each node with the label has a value of its own.
+    """Return the columns by which rows differ in one label, and whether each node with the label has a value of its
+    own.
 
     Values that are each node's own make no kinds: how many of the pods the row has says as much.
     """
@@ -345,7 +348,7 @@ class Ahead:
         """True if offsets change with each pod."""
 
     def level(self, number: int) -> Level:
-        """The level with `number` of the pods on every row. Raises PluginError."""
+        """Return the level with `number` of the pods on every row. Raises PluginError."""
         while len(self._levels) <= number:
             self._levels.append(self._with(len(self._levels)))
         return self._levels[number]
@@ -365,7 +368,7 @@ class Ahead:
         return Level(passes.tolist(), (found.sums + self._beyond.more).tolist())
 
     def passing(self, kinds: Kinds) -> Bools | None:
-        """bool[kinds]: which of them take a pod; None: all of them."""
+        """Return bool[kinds]: which of them take a pod; None: all of them."""
         passes: Bools | None = None
         for following in self._beyond.followings:
             rejected = following.rejected(kinds)
@@ -394,7 +397,8 @@ class Ahead:
 
 
 def ahead(pod: Pod, cluster: Cluster, framework: Framework, most: Ints | None = None) -> Ahead | None:
-    """The levels for a pod and its equals; None: what a pod changes for the others is not known, so each is decided.
+    """Return the levels for a pod and its equals; None: what a pod changes for the others is not known, so each is
+    decided.
 
     `most`: int64[rows], how many of the pods a row takes at most. Raises PluginError.
     """
@@ -451,7 +455,7 @@ def _beyond(pod: Pod, cluster: Cluster, framework: Framework) -> Beyond | None:
 
 
 def _kinds(beyond: Beyond, rows: int) -> tuple[list[int], int]:
-    """(the kind of each row, how many kinds there are)."""
+    """Return (the kind of each row, how many kinds there are)."""
     columns = [raw for _, raw in beyond.fixed]
     for following in beyond.followings:
         columns += following.columns
@@ -486,7 +490,7 @@ class Ranking:
                 self._of(row, 0).add(row, total)
 
     def places(self, pods: Iterable[Pod], pick: Callable[[str, int], int]) -> Iterator[tuple[Pod, int]]:
-        """Each pod and the row that it takes, until no row takes one.
+        """Yield each pod and the row that it takes, until no row takes one.
 
         `pick`: (uid, how many rows are equally good) → which of them. Raises PluginError.
         """
@@ -561,7 +565,7 @@ class Ranking:
         return [rows.best() for rows, total in zip(there, totals, strict=True) if total == highest]
 
     def _with_rows(self) -> "tuple[list[_Kind], list[_Rows], Kinds]":
-        """The kinds that have rows, by the first of their best rows."""
+        """Return the kinds that have rows, by the first of their best rows."""
         there = sorted((rows.best()[0], kind, rows) for kind, rows in self._kinds.items() if rows.size)
         if len(there) < len(self._kinds):
             self._kinds = {kind: rows for _, kind, rows in there}
@@ -594,7 +598,7 @@ class _Rows:
         return -self._order[0]
 
     def best(self) -> list[int]:
-        """The rows of the highest total; do not change it."""
+        """Return the rows of the highest total; do not change it."""
         while self._order:
             rows = self._by_total[-self._order[0]]
             if rows:
@@ -620,7 +624,7 @@ class _Rows:
 
 
 def _nth(lists: list[list[int]], which: int) -> int:
-    """The row at a place in all lists together, each of which is in ascending order."""
+    """Return the row at a place in all lists together, each of which is in ascending order."""
     if len(lists) == 1:
         return lists[0][which]
     low, high = min(rows[0] for rows in lists), max(rows[-1] for rows in lists)

@@ -96,7 +96,7 @@ class Drain:
 
 
 def again(pod: Pod) -> Pod:
-    """The pod as its controller creates it again."""
+    """Return the pod as its controller creates it again."""
     return replace(pod, node_name="", nominated_node_name="", terminating=False)
 
 

@@ -43,7 +43,7 @@ class Mix:
 
 
 def quality(cluster: Cluster, mix: Mix) -> Quality:
-    """The figures of a cluster as it is."""
+    """Return the figures of a cluster as it is."""
     nodes = cluster.nodes
     rows = np.flatnonzero(nodes.alive[: nodes.rows])
     total, free = _rooms(cluster, mix.resources, rows)
@@ -90,7 +90,7 @@ def totals(cluster: Cluster, resources: Sequence[str]) -> Mapping[str, int]:
 
 
 def _rooms(cluster: Cluster, resources: Sequence[str], rows: Ints) -> tuple[Ints, Ints]:
-    """(allocatable, free), both int[resources, rows]."""
+    """Return (allocatable, free), both int[resources, rows]."""
     nodes = cluster.nodes
     total = np.zeros((len(resources), len(rows)), dtype=np.int64)
     free = total.copy()

@@ -123,7 +123,7 @@ def plan(
 
 
 def settled(world: World, framework: Framework) -> tuple[Simulation, list[Pod]]:
-    """The cluster once the pods that wait and take part were scheduled, as far as they fit; and these pods."""
+    """Return the cluster once the pods that wait and take part were scheduled, as far as they fit; and these pods."""
     name = framework.profile.name
     simulation = Simulation({name: framework}, world.cluster)
     others = [
@@ -201,7 +201,7 @@ def _go_on(simulation: Simulation, framework: Framework, batch: Batch) -> bool:
 
 
 def _placed(simulation: Simulation, pods: Iterable[Pod], was: dict[str, str] | None = None) -> list[Placed]:
-    """The pods that have got a node."""
+    """Return the pods that have got a node."""
     return [each for pod in pods if (each := _place(simulation, pod, was or {})) is not None]
 
 
@@ -215,7 +215,7 @@ def _place(simulation: Simulation, pod: Pod, was: dict[str, str]) -> Placed | No
 
 
 def _waiting(simulation: Simulation, pods: Iterable[Pod], was: dict[str, str] | None = None) -> Iterator[Waiting]:
-    """The pods that have no node, and why."""
+    """Yield the pods that have no node, and why."""
     was = was or {}
     for pod in pods:
         if pod.uid in simulation.failed:
@@ -280,7 +280,7 @@ def _resources(pods: Iterable[Pod]) -> tuple[str, ...]:
 
 
 def group_of(simulation: Simulation, batch: Batch) -> GroupKey | None:
-    """The group with which the pods of a workload are scheduled; None: each is by itself."""
+    """Return the group with which the pods of a workload are scheduled; None: each is by itself."""
     return simulation.cluster.pod_groups.of(batch.pod(0)) if batch.count else None
 
 

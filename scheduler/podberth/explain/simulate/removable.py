@@ -111,7 +111,7 @@ def removals(
 def _together(
     search: "_Search", movable: Sequence[tuple[int, Movable]], cluster: Cluster
 ) -> tuple[list[str], int, bool]:
-    """(nodes that go one after the other, how many of their pods move, whether all were tried)."""
+    """Return (nodes that go one after the other, how many of their pods move, whether all were tried)."""
     found: list[str] = []
     uids: set[str] = set()
     with ExitStack() as undone:
@@ -140,7 +140,7 @@ class _Search:
         """Rows of nodes that are taken away already."""
 
     def leaving(self, row: int) -> list[Pod]:
-        """The pods of a node that have to land elsewhere."""
+        """Return the pods of a node that have to land elsewhere."""
         return [pod for pod in self._cluster.pods_on(row) if not (pod.belongs_to_node or goes_anyway(pod))]
 
     def running(self, pods: Iterable[Pod]) -> list[Pod]:
@@ -148,7 +148,7 @@ class _Search:
         return [pod for pod in pods if pod.uid not in self._only_wait]
 
     def forbidden(self, pods: Sequence[Pod]) -> Iterator[tuple[str, str]]:
-        """(pod, why it can't leave)."""
+        """Yield (pod, why it can't leave)."""
         disruptions = Disruptions(self._cluster)
         for pod in pods:
             waits = pod.uid in self._only_wait
@@ -193,7 +193,7 @@ class _Search:
         return moves, {pod.key: self._why(pod, within) for pod in self.running(homeless)[:1]}
 
     def _wave(self, pods: Sequence[Pod], disruptions: Disruptions) -> tuple[list[Pod], list[Pod]]:
-        """(those that leave now, those that budgets keep until later)."""
+        """Return (those that leave now, those that budgets keep until later)."""
         leave: list[Pod] = []
         later: list[Pod] = []
         for pod in pods:

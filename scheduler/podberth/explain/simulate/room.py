@@ -88,7 +88,7 @@ _ONE_POD = "ReadWriteOncePod"
 
 
 def attachable(pod: Pod, framework: Framework, cluster: Cluster, own: Collection[ClaimKey]) -> Ints | None:
-    """int64[rows]; None where one pod may take a volume, or the room for it, from another.
+    """Return int64[rows]; None where one pod may take a volume, or the room for it, from another.
 
     `own`: the pod's claims of which each of its equals has one, too; they are there. Raises PluginError.
     """
@@ -178,14 +178,14 @@ def claimed_room(
 
 
 def without_claims(shape: PodShape) -> PodShape:
-    """The shape of a pod that asks for the same, but for volumes and devices."""
+    """Return the shape of a pod that asks for the same, but for volumes and devices."""
     bare = copy(shape)
     bare.volumes, bare.claims, bare.containers = NO_VOLUMES, (), ()
     return bare
 
 
 def _served(pod: Pod, plugin: DynamicResources, cluster: Cluster) -> Ints | None:
-    """int64[rows]: how many pods get their devices on each node."""
+    """Return int64[rows]: how many pods get their devices on each node."""
     groups = plugin.alike(pod, cluster)
     if groups is None:
         return None

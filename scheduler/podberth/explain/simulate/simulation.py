@@ -111,7 +111,7 @@ class Simulation:
         return [Put(claim) if there else Gone(KIND, *claim.key, claim.uid) for claim, there in found]
 
     def newly_bound(self) -> list[str]:
-        """The uids bound since this was asked last."""
+        """Return the uids bound since this was asked last."""
         found, self._newly = self._newly, []
         return found
 

@@ -60,7 +60,7 @@ class Trace(NamedTuple):
 
 
 def read(nodes: bytes, pods: bytes) -> Trace:
-    """The two files.
+    """Return the two files.
 
     Raises ObjectError, a line that names file, line and column.
     """
@@ -81,7 +81,7 @@ class Model:
         return self._decoder.node(encode(document))
 
     def pod(self, document: Mapping[str, Any], suffix: str = "") -> Pod:
-        """A pod that waits; `suffix` tells copies of one apart."""
+        """Return a pod that waits; `suffix` tells copies of one apart."""
         metadata = document["metadata"]
         name = metadata["name"] + suffix
         spec = {**document["spec"], "schedulerName": self._name}
@@ -337,7 +337,9 @@ def retrace(
 
 
 def saturating(trace: Trace, load: float) -> Iterable[tuple[Arrival, str, float]]:
-    """(arrival, suffix of its name, load with it) until all have asked for `load` times all there is of `measure`."""
+    """Yield (arrival, suffix of its name, load with it) until all have asked for `load` times all there is of
+    `measure`.
+    """
     resource = measure(trace)
     if not resource:
         return
@@ -355,13 +357,15 @@ def saturating(trace: Trace, load: float) -> Iterable[tuple[Arrival, str, float]
 
 
 def resources_of(trace: Trace) -> tuple[str, ...]:
-    """The resources that the trace has: those of which some node has any."""
+    """Return the resources that the trace has: those of which some node has any."""
     _, rooms = _demand(trace)
     return tuple(name for name, room in zip(RESOURCES, rooms.tolist(), strict=True) if room)
 
 
 def measure(trace: Trace) -> str:
-    """The resource by which the load is measured: GPUs if nodes have and pods ask for them, else CPU, else memory."""
+    """Return the resource by which the load is measured: GPUs if nodes have and pods ask for them, else CPU, else
+    memory.
+    """
     demand, rooms = _demand(trace)
     asked = demand.any(axis=0) & (rooms > 0)
     return next((name for name in (RESOURCES[2], *RESOURCES[:2]) if asked[RESOURCES.index(name)]), "")
@@ -376,7 +380,7 @@ def _waits(seconds: Iterable[float]) -> Waits:
 
 
 def stretched(trace: Trace, by: float) -> Trace:
-    """The trace with every lifetime times `by`."""
+    """Return the trace with every lifetime times `by`."""
     return Trace(trace.nodes, [each._replace(until=each.at + by * (each.until - each.at)) for each in trace.arrivals])
 
 
@@ -407,7 +411,7 @@ def stretch_to(trace: Trace, load: float) -> float:
 
 
 def compaction(trace: Trace, framework: Framework, progress: Progress) -> Compaction:
-    """The fewest nodes that hold the pods of the trace's fullest moment, by bisection over one random order."""
+    """Return the fewest nodes that hold the pods of the trace's fullest moment, by bisection over one random order."""
     model = Model(framework.profile.name)
     nodes = [model.node(node) for node in trace.nodes]
     random.Random(0).shuffle(nodes)
@@ -427,7 +431,7 @@ def compaction(trace: Trace, framework: Framework, progress: Progress) -> Compac
 
 
 def fullest(arrivals: Sequence[Arrival]) -> list[Arrival]:
-    """The pods that are there together when most are."""
+    """Return the pods that are there together when most are."""
     ends = sorted(arrival.until for arrival in arrivals)
     most, best, ended = 0, 0.0, 0
     for i, arrival in enumerate(arrivals):
@@ -439,7 +443,7 @@ def fullest(arrivals: Sequence[Arrival]) -> list[Arrival]:
 
 
 def _demand(trace: Trace) -> tuple[Floats, Floats]:
-    """(what each arrival asks for, float[arrivals, resources]; what all nodes have)."""
+    """Return (what each arrival asks for, float[arrivals, resources]; what all nodes have)."""
     model = Model("")
     asks = [[model.pod(each.pod).shape.requests.get(name, 0) for name in RESOURCES] for each in trace.arrivals]
     nodes = [model.node(node) for node in trace.nodes]

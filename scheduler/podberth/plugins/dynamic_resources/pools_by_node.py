@@ -33,6 +33,15 @@ _MOST_READ = 1 << 12
 """So many devices, and lists of names, are remembered. With one more, all are forgotten."""
 _JUDGED = ("", "version")
 """Kinds of values of which some break every expression, whatever it reads."""
+_MOST = 1 << 16
+"""So many states, and devices of different kinds, are remembered. With one more, all are forgotten."""
+_READINGS = 8
+"""So many readings of a pool are remembered. With one more, all are forgotten."""
+_LISTS = 1 << 12
+"""So many lists of devices are remembered. With one more, all are forgotten."""
+_FREE = 0
+PoolState = tuple[int, int]
+"""The number of what is read of a pool's devices, and that of what is taken of them."""
 
 
 class Reading:
@@ -94,18 +103,6 @@ def reading_of(wanted: Sequence[RequestedClaim], reads: Mapping[str, frozenset[s
             return Reading(None)
         names |= read
     return Reading(frozenset(names))
-
-
-_MOST = 1 << 16
-"""So many states, and devices of different kinds, are remembered. With one more, all are forgotten."""
-_READINGS = 8
-"""So many readings of a pool are remembered. With one more, all are forgotten."""
-_LISTS = 1 << 12
-"""So many lists of devices are remembered. With one more, all are forgotten."""
-_FREE = 0
-
-PoolState = tuple[int, int]
-"""The number of what is read of a pool's devices, and that of what is taken of them."""
 
 
 class _Known(Struct, gc=False, eq=False):

@@ -23,6 +23,10 @@ from podberth.model.quantity import NANO, Quantity, of_milli, of_whole
 _MOST = (1 << 63) - 1
 
 
+class AllocationError(Exception):
+    """Something is wrong with a claim, a class or what drivers publish: it fails the pod, whatever other nodes have."""
+
+
 class CapacityError(ValueError):
     """A request for capacity that can't be served by any device, and fails its pod."""
 
@@ -112,10 +116,6 @@ def _violates(amount: Quantity, capacity: Capacity, thousandths: bool) -> bool:
     if thousandths and _in_milli(span):
         return amount.milli is None or (amount.milli - (least.milli or 0)) % (span.step.milli or 1) != 0
     return (amount.whole - least.whole) % max(span.step.whole, 1) != 0
-
-
-class AllocationError(Exception):
-    """Something is wrong with a claim, a class or what drivers publish: it fails the pod, whatever other nodes have."""
 
 
 class Alternative(Struct, frozen=True, eq=False):

@@ -27,6 +27,22 @@ from podberth.plugins.dynamic_resources.pools_by_node import PoolsByNode, Readin
 from podberth.plugins.dynamic_resources.requested import AllocationError, RequestedClaim, wanted
 from podberth.plugins.dynamic_resources.search import Chosen, Search, Selects
 
+OPEN, FITS, NO_SOLUTION, INVALID, FAILED, REFUSED, NO_OTHER, GIVEN_UP = range(8)
+"""The outcome for a row; OPEN: not known yet. The last two: of looking further than kube-scheduler."""
+_MOST_KNOWN = 1 << 14
+"""So many outcomes of different pools are remembered, for one request. With one more, all are forgotten."""
+_NO_OTHER = "looking further found no other way"
+_GIVEN_UP = "looking further was given up, as it took too many steps"
+NO_OTHER_TEXT = f"cannot allocate all claims: {_NO_OTHER}"
+GIVEN_UP_TEXT = f"cannot allocate all claims: {_GIVEN_UP}"
+Ask = Callable[[Node], "Sequence[RequestedClaim] | None"]
+"""The claims to allocate on a node; None: it can't serve the pod for another reason."""
+_ROWS = 200_000
+"""Rows whose results are kept, for all requests together."""
+_FEWEST = 4
+"""Requests that are kept even in the largest clusters."""
+_NO_RESOURCES: frozenset[str] = frozenset()
+
 
 class _Judged(Struct, eq=False):
     """A judgement if no claim can use a device of a pool. It keeps both alive: they are known by identity."""
@@ -37,7 +53,7 @@ class _Judged(Struct, eq=False):
 
 
 class IdlePools:
-    """For one request."""
+    """The pools of which no claim of one request can use a device."""
 
     def __init__(self, selects: Selects) -> None:
         self._selects = selects
@@ -74,20 +90,6 @@ class IdlePools:
                 except AllocationError:
                     return True  # the search will come upon it, if it gets there
         return False
-
-
-OPEN, FITS, NO_SOLUTION, INVALID, FAILED, REFUSED, NO_OTHER, GIVEN_UP = range(8)
-"""The outcome for a row; OPEN: not known yet. The last two: of looking further than kube-scheduler."""
-_MOST_KNOWN = 1 << 14
-"""So many outcomes of different pools are remembered, for one request. With one more, all are forgotten."""
-
-_NO_OTHER = "looking further found no other way"
-_GIVEN_UP = "looking further was given up, as it took too many steps"
-NO_OTHER_TEXT = f"cannot allocate all claims: {_NO_OTHER}"
-GIVEN_UP_TEXT = f"cannot allocate all claims: {_GIVEN_UP}"
-
-Ask = Callable[[Node], "Sequence[RequestedClaim] | None"]
-"""The claims to allocate on a node; None: it can't serve the pod for another reason."""
 
 
 class NodeAllocation(Struct, gc=False, eq=False):
@@ -368,12 +370,6 @@ _REFUSED = _Outcome(NodeAllocation(REFUSED), ())
 _FITS = _Outcome(NodeAllocation(FITS), ())
 
 
-_ROWS = 200_000
-"""Rows whose results are kept, for all requests together."""
-_FEWEST = 4
-"""Requests that are kept even in the largest clusters."""
-
-
 class PodDevices(Struct, eq=False):
     """The devices that one pod asks for. `open`: its claims without an allocation."""
 
@@ -455,9 +451,6 @@ class AllocationRequest:
             elif name not in node.allocatable:
                 return None
         return frozenset(found)
-
-
-_NO_RESOURCES: frozenset[str] = frozenset()
 
 
 def whose(number: int) -> str:

@@ -25,6 +25,19 @@ from podberth.plugins.dynamic_resources.pools import (
 from podberth.plugins.dynamic_resources.requested import AllocationError, Alternative, CapacityError, RequestedClaim
 from podberth.plugins.dynamic_resources.selecting import known
 
+Selects = Callable[[str, str, DeviceTraits, DeviceID], bool]
+"""(CEL expression, whose it is, traits, device) → whether it selects the device.
+
+Raises AllocationError, and SearchCapError.
+"""
+PlacesOf = Callable[[Pool], TakenPlaces | None]
+"""The places of a large pool that need not be looked at; None: all have to be."""
+INVALID_POOLS = "invalid resource pools were encountered"
+_STEPS = 3
+"""Steps of going on with one generator, roughly."""
+_CHOICE, _CONSTRAINT, _CAPACITY = 4, 2, 4
+"""Steps of choosing a device, and for each constraint of its claim and each of its own capacities."""
+
 
 class Tracked:
     """One constraint of a claim, with the values of the devices that were chosen so far."""
@@ -228,21 +241,6 @@ class Choices:
     def _add(counted: dict[tuple[str, str], int], device: Device, sign: int) -> None:
         for counter, amount in uses(device):
             counted[counter] = counted.get(counter, 0) + sign * amount
-
-
-Selects = Callable[[str, str, DeviceTraits, DeviceID], bool]
-"""(CEL expression, whose it is, traits, device) → whether it selects the device.
-
-Raises AllocationError, and SearchCapError."""
-
-PlacesOf = Callable[[Pool], TakenPlaces | None]
-"""The places of a large pool that need not be looked at; None: all have to be."""
-
-INVALID_POOLS = "invalid resource pools were encountered"
-_STEPS = 3
-"""Steps of going on with one generator, roughly."""
-_CHOICE, _CONSTRAINT, _CAPACITY = 4, 2, 4
-"""Steps of choosing a device, and for each constraint of its claim and each of its own capacities."""
 
 
 class Found(Enum):
