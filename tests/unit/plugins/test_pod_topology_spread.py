@@ -6,6 +6,7 @@ import pytest
 from podberth.framework.events import ClusterEvent
 from podberth.model import wire
 from podberth.model.kinds import Decoder
+from podberth.model.namespaced import SelectingObject
 from podberth.plugins.pod_topology_spread import Spread, distinct, rounded
 from tests.builders import Object, node, pod
 from tests.unit.plugins.small import a_node, a_pod, cluster, normalized, plugin, rejected, scored
@@ -190,7 +191,9 @@ def test_the_first_service_of_all_is_heeded() -> None:
     """A pod without constraints follows the default ones once a Service selects it."""
     made, asks, there = plugin("PodTopologySpread"), a_pod(pod("p", labels={"app": "db"})), cluster(*NODES)
     assert made.constraints(asks, there, hard=False) == []
-    there.put_selecting(Decoder().of_kind("Service")(wire.encode(SERVICE)))
+    service = Decoder().of_kind("Service")(wire.encode(SERVICE))
+    assert isinstance(service, SelectingObject)
+    there.put_selecting(service)
     assert [one.topology_key for one in made.constraints(asks, there, hard=False)] == [
         "kubernetes.io/hostname",
         "topology.kubernetes.io/zone",

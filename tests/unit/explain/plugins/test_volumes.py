@@ -351,7 +351,7 @@ def test_the_class_that_was_perhaps_meant_comes_first() -> None:
 
 def test_released_volumes_are_offered_and_others_are_not() -> None:
     """Two of those that would do. One that another claim has, one for this claim and one that goes are left alone."""
-    local = {"storage_class": "local"}
+    local: dict[str, Any] = {"storage_class": "local"}
     volumes = [
         volume("taken", claimed="other", phase="Bound", **local),
         volume("going", claimed="gone", phase="Released", leaving=True, **local),
