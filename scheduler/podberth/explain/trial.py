@@ -127,7 +127,7 @@ def best(
 class Trial:
     """Asks the whole pipeline what changes would do, and counts how often.
 
-    `notes`: reasons for which some are not offered. `written`: the pod as it was written. `others`: pods that wait, too.
+    `notes`: reasons for which some are not offered. `written`: the pod as written. `others`: pods that wait, too.
     """
 
     def __init__(self, asking: Asking, written: Written | None = None, others: Iterable[Pod] = ()) -> None:
