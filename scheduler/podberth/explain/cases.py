@@ -24,7 +24,7 @@ known_plugins = cache(registry)
 
 
 class Asked(NamedTuple):
-    """A case, ready to be decided."""
+    """A case that is ready to be decided."""
 
     framework: Framework
     world: World

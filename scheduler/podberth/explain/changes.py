@@ -26,7 +26,7 @@ from podberth.model.terms import AffinityTerm, Terms
 
 HOSTNAME = "kubernetes.io/hostname"
 _NEW = "1"
-"""The resourceVersion of what nobody has written yet."""
+"""The resourceVersion of an object that was not written yet."""
 _UNBOUND: dict[str, Any] = {
     "volume_name": "",
     "bind_completed": False,
@@ -35,7 +35,7 @@ _UNBOUND: dict[str, Any] = {
     "lost": False,
     "terminating": False,
 }
-"""A claim as it is when it was just created: it has no volume and no node."""
+"""The fields of a claim that was just created: it has no volume and no node."""
 
 
 def _last_word(key: str) -> str:
@@ -307,7 +307,7 @@ class AllowPreemption(SmallChange, frozen=True):
 
 
 class DropHostPort(SmallChange, frozen=True):
-    """Do without a host port."""
+    """Remove a host port."""
 
     cost = 2.0
     ip: str
@@ -344,7 +344,7 @@ class AwaitUngate(Ungate, frozen=True):
 
 
 def ungated(gates: Sequence[str]) -> tuple[Ungate, ...]:
-    """Return what it takes for these gates to be gone: those of one controller are left to it."""
+    """Return the changes that remove these gates: those of one controller are left to it."""
     by_whom: dict[str, list[str]] = {}
     for gate in gates:
         mark = mark_of_gate(gate)
@@ -384,7 +384,7 @@ class RemoveTaint(SmallChange, frozen=True):
 
 
 class AwaitUntaint(SmallChange, frozen=True):
-    """Do what it takes for a controller to take its taint off a node, whatever the effects."""
+    """Wait for a controller to take its taint off a node, whatever the effects."""
 
     cost = 2.0
     node: str
@@ -436,7 +436,7 @@ class FreeClaim(MovePod, frozen=True):
 
 
 class AwaitPod(SmallChange, frozen=True):
-    """Nothing to do: a pod is being deleted, and what it takes is free once it is gone."""
+    """Wait for a pod that is being deleted: what it takes is free once it is gone."""
 
     cost = 0.0
     pod: str
@@ -556,7 +556,7 @@ class TolerateDeviceTaint(_ChangeOfRequest, frozen=True):
 
 
 class DropDeviceSelector(_ChangeOfRequest, frozen=True):
-    """Do without a selector."""
+    """Remove a selector of devices."""
 
     cost = 1.5
     selector: str
@@ -585,7 +585,7 @@ class UseDeviceClass(_ChangeOfRequest, frozen=True):
 
 
 class LessCapacity(_ChangeOfRequest, frozen=True):
-    """Do without the capacity that is asked for beyond what a device gives by default."""
+    """Ask for the capacity that a device gives by default, instead of more."""
 
     cost = 1.0
     capacity: str
@@ -600,7 +600,7 @@ class LessCapacity(_ChangeOfRequest, frozen=True):
 
 
 class DropConstraint(SmallChange, frozen=True):
-    """Do without a constraint on what devices share, or differ in."""
+    """Remove a constraint on attributes that devices share, or differ in."""
 
     cost = 1.5
     claim: str
@@ -643,7 +643,7 @@ class RemoveTaintRule(SmallChange, frozen=True):
 
 
 OnClaim = FewerDevices | TolerateDeviceTaint | DropDeviceSelector | UseDeviceClass | LessCapacity | DropConstraint
-"""Changes of a claim of the pod. Its spec can't be changed while it is there: they are made where it comes from."""
+"""Changes of a claim of the pod. A claim's spec can't be changed, so they are made where the claim comes from."""
 OnDevices = FreeDevices | RemoveTaintRule
 
 
@@ -802,4 +802,4 @@ OnPod = Request | Tolerate | Respelt | Relaxed | AllowPreemption | NameScheduler
 OnNode = Uncordon | RemoveTaint | AwaitUntaint | Label
 Change = OnPod | OnNode | OnStorage | OnClaim | OnDevices | MovePod | FreeClaim | AwaitPod | GiveUpNode | AddNode
 Fix = tuple[Change, ...]
-"""Changes that together should do."""
+"""Changes that help together."""

@@ -31,13 +31,13 @@ from podberth.model.quantity import BOUND
 from podberth.model.volumes import REGION, ZONE
 
 KEPT_FOR = "keptFor"
-"""The key, in an obstacle's numbers, of the pods that the node is kept for, if the obstacle is there for them only."""
+"""The key, in an obstacle's numbers, of the pods that are nominated for the node, if these alone are the obstacle."""
 _PINS = "NodeAffinity"
 _ELSEWHERE = 1000.0
-"""A distance above all that a node can lack otherwise."""
+"""A distance above any that the lack of something gives a node."""
 _REASONS = 3
 _HELD = "VolumeRestrictions"
-"""The plugin whose reason, that somebody holds a claim, is in the way on every node."""
+"""The plugin whose reason, that a claim is in use, applies on every node."""
 _BY_VOLUME = ("VolumeZone", "VolumeBinding")
 
 
@@ -113,7 +113,7 @@ def put_there(pods: Sequence[Pod], row: int, cluster: Cluster) -> list[Pod]:
 
 @contextmanager
 def placed(pods: Sequence[Pod], row: int, cluster: Cluster) -> Iterator[None]:
-    """The cluster with pods on the node that is kept for them, as long as the block lasts."""
+    """Place pods on the node that they are nominated for while the block runs."""
     there = put_there(pods, row, cluster)
     try:
         yield
@@ -148,7 +148,7 @@ class Asking:
         return text or reason.text, numbers
 
     def fixes(self, row: int, name: str, reasons: Sequence[Reason]) -> Sequence[Fix]:
-        """Return what may help against all reasons of a plugin against one row."""
+        """Return the changes that may help against all reasons of a plugin on one row."""
         with self._about(row) as inquiry:
             return self._ask(name, "fixes", inquiry, row, reasons) or ()
 
@@ -158,11 +158,13 @@ class Asking:
         return text or reason.text, numbers
 
     def fixes_of_pod(self, name: str, reason: Reason) -> Sequence[Fix]:
-        """Return what may help such a pod."""
+        """Return the changes that may help a pod that was rejected before any node was looked at."""
         return self._ask(name, "fixes_of_pod", self.inquiry, reason) or ()
 
     def failed(self, what: str, error: PluginError) -> None:
-        """A plugin failed while something was tried. `what`: what is missing from the answer; one note says so."""
+        """Note that a plugin failed while something was tried. `what`: the missing part of the answer; one note says
+        so.
+        """
         self.notes.setdefault((error.plugin, what), f"{what}: {error}")
 
     @contextmanager
@@ -227,7 +229,7 @@ class Obstacle:
 
 @dataclass(slots=True)
 class Stuck:
-    """A node that can't take the pod, and everything in its way."""
+    """A node that can't take the pod, and all obstacles there."""
 
     row: int
     node: str
@@ -237,7 +239,7 @@ class Stuck:
 
 
 def stuck_at(asking: Asking, decision: Decision) -> list[Stuck]:
-    """Return every rejected node with all that stands in its way, the ones closest to fitting first."""
+    """Return every rejected node with all its obstacles, the ones closest to fitting first."""
     if decision.verdict is not None:
         return []
     found: dict[int, Stuck] = {}
@@ -265,8 +267,8 @@ def stuck_at(asking: Asking, decision: Decision) -> list[Stuck]:
 
 
 def _repeats(asking: Asking, stuck: Stuck, plugin: str, reason: Reason) -> bool:
-    """Return whether this was said of the node already: by the same plugin, or of a cordon, which is a mark and a
-    taint.
+    """Return whether an obstacle repeats another one of the node: from the same plugin, or a cordon, which is a mark
+    and a taint.
     """
     if any(o.plugin == plugin and (o.first or o.reason == reason) for o in stuck.obstacles):
         return True
@@ -313,7 +315,7 @@ def _distance(asking: Asking, stuck: Stuck) -> tuple[float, int]:
 
 
 def _pinned(pod: Pod) -> bool:
-    """Return whether the pod asks for nodes by their names."""
+    """Return whether the pod requires nodes by their names."""
     affinity = pod.shape.required_node_affinity
     terms = () if affinity is None else affinity.terms
     labels = [*pod.shape.node_selector, *(r for term in terms for r in term.labels)]
@@ -321,7 +323,7 @@ def _pinned(pod: Pod) -> bool:
 
 
 def _missing(numbers: Mapping[str, Any]) -> float | None:
-    """Return the share that is missing of what is needed; None where the numbers do not say."""
+    """Return the missing share of the amount that is needed; None where the numbers do not say."""
     needed, free = numbers.get("needed"), numbers.get("free")
     if isinstance(needed, int | float) and isinstance(free, int | float) and 0 < needed <= BOUND and abs(free) <= BOUND:
         return (needed - free) / needed
@@ -332,7 +334,7 @@ def _missing(numbers: Mapping[str, Any]) -> float | None:
 
 
 def cause(asking: Asking, decision: Decision, stuck: Sequence[Stuck], meant: Sequence[str]) -> str | None:
-    """The line; None where there are no nodes. `meant`: labels that are perhaps misspelt."""
+    """Return the cause in a line; None where there are no nodes. `meant`: labels that are perhaps misspelt."""
     if decision.verdict is not None:
         return asking.detail_of_pod(*decision.verdict)[0]
     if not stuck:

@@ -8,15 +8,15 @@ from podberth.cache.nodes import Nodes
 from podberth.model.selectors import Requirement
 
 VALUES = 2000
-"""Values of one label that are compared."""
+"""The largest number of values of one label that are compared."""
 _NAMES = 20_000
-"""Names that are compared."""
+"""The largest number of names that are compared."""
 _ZEROS = re.compile(r"0+(?=[0-9])")
 
 
 def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Return names that were perhaps meant, the likeliest first: with the same numbers (7, 07), then spelt nearly
-    so.
+    """Return names that may have been meant, the likeliest first: with the same numbers (7, 07), then spelt
+    similarly.
     """
     names = list(dict.fromkeys(known))
     plain = _without_zeros(name)

@@ -43,7 +43,7 @@ from podberth.plugins.dynamic_resources.plugin import DynamicResources
 
 _OF_NODES = DropRequirement | RespellNodeAffinity
 _BEFORE = 30
-"""The number of pods that are played at most, of those that come first."""
+"""The largest number of pods played that come before the pod in question."""
 
 
 # --- placing pods -----------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class Placing:
 
 @contextmanager
 def placing(framework: Framework, cluster: Cluster, choice: Choice | None = None) -> Iterator[Placing]:
-    """The pods that are put on nodes within the block are taken off again at its end. `choice`: as in `best`."""
+    """Take pods that are put on nodes within the block off again at its end. `choice`: as in `best`."""
     found = Placing(framework, cluster, choice)
     try:
         yield found
@@ -125,9 +125,9 @@ def best(
 
 
 class Trial:
-    """Asks the whole pipeline what changes would do, and counts how often. `notes`: why some of them are not offered.
+    """Asks the whole pipeline what changes would do, and counts how often.
 
-    `written`: the pod as it was written. `others`: pods that wait, too.
+    `notes`: reasons for which some are not offered. `written`: the pod as written. `others`: pods that wait, too.
     """
 
     def __init__(self, asking: Asking, written: Written | None = None, others: Iterable[Pod] = ()) -> None:
@@ -280,7 +280,7 @@ def _rivals(pod: Pod, others: Iterable[Pod]) -> list[Pod]:
 
 
 def _is_before(other: Pod, pod: Pod) -> bool:
-    """Return whether it is tried first as things are; of two of the same second that is not known."""
+    """Return whether a pod is tried before this one; of two pods of the same second that is not known."""
     return other.priority > pod.priority or "" < other.created <= pod.created
 
 
@@ -301,7 +301,7 @@ def edited(pod: Pod, changes: Sequence[Change]) -> Pod:
 
 @contextmanager
 def applied(cluster: Cluster, changes: Sequence[Change]) -> Iterator[None]:
-    """The cluster with the changes that concern it, as long as the block lasts."""
+    """Apply the changes of the cluster while the block runs."""
     with ExitStack() as undone:
         for change in changes:
             undo = _apply(cluster, change)
@@ -358,7 +358,7 @@ def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
 
 
 def _leaving(cluster: Cluster, change: Change) -> Iterator[Pod]:
-    """Yield the placed pods that a change has leave."""
+    """Yield the placed pods that a change makes leave."""
     if isinstance(change, MovePod):
         pod = _pod(cluster, change.node, change.pod)
         yield from () if pod is None else (pod,)

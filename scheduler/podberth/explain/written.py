@@ -34,11 +34,11 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _NODE = ("affinity", "nodeAffinity", _REQUIRED)
 _LEAST = 10
-"""A container keeps a tenth of its request at least."""
+"""The fraction of its request that a container keeps at least: one tenth."""
 
 
 class NoPatchError(Exception):
-    """The spec does not say what was to be changed."""
+    """The spec does not contain what was to be changed."""
 
 
 class Lowered(NamedTuple):
@@ -152,14 +152,14 @@ def lowered(change: changes.Request, whole: Spec) -> Iterator[Lowered]:
 
 
 def _keep(before: int, amount: int) -> int:
-    """The amount. Raises NoPatchError if it is less than a tenth of what it was."""
+    """Return the amount. Raises NoPatchError if it is less than a tenth of the old one."""
     if amount < -(-before // _LEAST):
         raise NoPatchError
     return min(amount, before)
 
 
 def _asked(resources: Any, name: str) -> int:
-    """Return what resources ask for, as the API server reads them: a limit stands for a request that is not there."""
+    """Return the requests in `resources` as the API server reads them: a limit stands for a missing request."""
     found = resources if isinstance(resources, dict) else {}
     amount = (found.get("requests") or {}).get(name, (found.get("limits") or {}).get(name))
     if amount is None:
@@ -341,7 +341,7 @@ def _pointer(steps: Iterable[str | int]) -> str:
 
 Object = Mapping[str, Any]
 _HASHES = ("pod-template-hash", "controller-revision-hash")
-"""Labels that the pods of another template have another value of."""
+"""Labels whose values differ with the template."""
 _DEFAULT_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
@@ -462,7 +462,7 @@ def made_of(written: Written, pod: Pod, template: Object) -> Pod:
 
 
 def from_template(written: Written, pod: Pod, template: Object) -> Object:
-    """Return what a pod's controller sends to the API server, of a template."""
+    """Return the pod that its controller sends to the API server for a template."""
     metadata = dict(written.whole["metadata"])
     labels = dict(metadata.get("labels") or {})
     metadata["labels"] = {key: f"{value[:50]}-new" if key in _HASHES else value for key, value in labels.items()}

@@ -65,7 +65,7 @@ def tried(scene: Scene, profile: Profile, meant: str) -> Example | None:
 
 
 def against(example: Example, meant: str) -> list[str]:
-    """Return the plugins that pull the other way."""
+    """Return the plugins other than `meant` that score the chosen node higher than the intended one."""
     intended, chosen = example.nodes
     return [name for name, score in chosen.scores.items() if score > intended.scores[name] and name != meant]
 
@@ -159,7 +159,7 @@ def packing(checked: Checked, percentage: int | None) -> Iterator[Finding]:
 
 
 def preferences(checked: Checked) -> Iterator[Finding]:
-    """A weight so large that what pods prefer by their own affinity hardly counts."""
+    """Yield a finding for a weight so large that the preferred affinity of pods hardly counts."""
     lost = _lost(PREFERRING, checked.profile, PREFERENCE) if checked.runs(PREFERENCE, "score") else []
     if not lost:
         return
@@ -180,7 +180,7 @@ def preferences(checked: Checked) -> Iterator[Finding]:
 
 
 def _packs(args: NodeResourcesFitArgs) -> bool:
-    """Return whether a node gets more the more of it is used."""
+    """Return whether a node scores higher the more of it is used."""
     strategy = args.scoring_strategy
     ratio = strategy.requested_to_capacity_ratio
     if strategy.type == "RequestedToCapacityRatio" and ratio is not None:
@@ -217,7 +217,7 @@ def _outvoted(lost: list[Example], checked: Checked, kind: str, path: str) -> Fi
 
 
 def _most(names: list[str], profile: Profile) -> str:
-    """Return the greatest sum that plugins can give a node, with how it is made up."""
+    """Return the greatest sum that plugins can give a node, with its parts."""
     parts = " + ".join(f"{name} {profile.weights[name]} × {MAX_SCORE}" for name in names)
     return f"{parts} = {sum(profile.weights[name] for name in names) * MAX_SCORE}"
 

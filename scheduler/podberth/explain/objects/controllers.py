@@ -71,7 +71,7 @@ def _pod(found: Object) -> Iterator[Made]:
 
 
 def _pod_template(found: Object) -> Iterator[Made]:
-    """Yield one pod of it: nobody makes any."""
+    """Yield one pod of a PodTemplate, which no controller makes."""
     yield from _each(found, ("template",), 1)
 
 
@@ -147,7 +147,7 @@ def _managed_elsewhere(job: Object) -> str:
 
 
 def _job_size(spec: Object, path: str, ended: int = 0) -> int:
-    """Return how many pods of a job run at once, when so many have ended well."""
+    """Return the number of pods of a job that run at once when this many have succeeded."""
     parallelism = _number(spec, "parallelism", f"{path}.parallelism", None)
     completions = _number(spec, "completions", f"{path}.completions", None)
     if spec.get("suspend") is True:
@@ -392,11 +392,11 @@ _CONTROLLERS: dict[tuple[str, str], Callable[[Object], Iterator[Made]]] = {
 KINDS = tuple(kind for group, kind in _CONTROLLERS if group in ("", "apps", "batch"))
 """The kinds of Kubernetes that make pods."""
 _BY_KIND = {kind: make for (_, kind), make in reversed(_CONTROLLERS.items()) if kind in KINDS}
-"""For objects that say no version, or one that is gone."""
+"""Kind → maker, for objects without a version, or with one that is gone."""
 
 
 def path_of(kind: str) -> str:
-    """Return where a kind of `KINDS` has its template."""
+    """Return the path of the template in a kind of `KINDS`."""
     paths = {"Pod": "", "PodTemplate": "template", "CronJob": "spec.jobTemplate.spec.template"}
     return paths.get(kind, "spec.template")
 
@@ -442,7 +442,7 @@ def _itself(found: Object) -> Owner:
 
 
 def _replica_set(found: Object, own: Labels) -> Owner:
-    """Return the ReplicaSet of a template, which its hash is in the name and selector of."""
+    """Return the ReplicaSet of a template, with the template's hash in its name and selector."""
     selector = mapping(_spec(found).get("selector"), "spec.selector")
     labels = {**mapping(selector.get("matchLabels"), "spec.selector.matchLabels"), **own}
     [revision] = own.values()
@@ -478,7 +478,7 @@ def _has(labels: Labels) -> Callable[[Mapping[str, str]], bool]:
 
 
 def _hash(template: Object) -> str:
-    """Return a stand-in for a template's hash: other templates have another one."""
+    """Return a stand-in for a template's hash, which differs for other templates."""
     digest = hashlib.sha256(json.dumps(template, sort_keys=True, default=str).encode()).digest()
     return "".join(_HASHED[byte % len(_HASHED)] for byte in digest[:10])
 

@@ -26,9 +26,9 @@ from podberth.model.mistakes import as_json, in_words, kind_of, misfit
 DIGITS = "integer string conversion"
 """Part of what Python says of a number with thousands of digits."""
 _DEEPEST = 500
-"""Levels that a document may have."""
+"""The largest number of nested levels in a document."""
 _MOST_MERGED = 500_000
-"""Entries that its mappings may take over from others, in all."""
+"""The largest number of entries that the mappings of a document merge from others."""
 _MERGE, _NULL, _BOOL, _STR = (f"tag:yaml.org,2002:{name}" for name in ("merge", "null", "bool", "str"))
 
 
@@ -105,7 +105,7 @@ Loader.yaml_implicit_resolvers = {
 _NODES = 20_000_000
 """Bound on what a document may expand to through its aliases (a bomb of YAML anchors is a few hundred bytes)."""
 _BEGINS = re.compile(rb"^---(?=\s|\Z)", re.MULTILINE)
-"""The line at which a YAML document begins: in no document a line begins so."""
+"""The first line of a YAML document; no line within a document begins so."""
 _DIRECTIVE = re.compile(rb"^%", re.MULTILINE)
 _COMMENTS = re.compile(rb"\s*(?:#[^\n]*(?:\n\s*|\Z))*")
 
@@ -173,7 +173,9 @@ def yaml_documents(text: bytes, before: int = 0) -> list[Any]:
 
 
 def _size(value: Any, sizes: dict[int, int]) -> int:
-    """Return values in a tree, counted as often as aliases repeat them; beyond the bound for one that holds itself."""
+    """Return the number of values in a tree, counted as often as aliases repeat them; above the bound for one that
+    holds itself.
+    """
     if not isinstance(value, dict | list):
         return 1
     size = sizes.get(id(value))
@@ -185,7 +187,7 @@ def _size(value: Any, sizes: dict[int, int]) -> int:
 
 
 def lowered(error: BaseException) -> str:
-    """Return what a parser or decoder says, in one line that begins with a small letter."""
+    """Return the message of a parser or decoder as one line that begins with a small letter."""
     ours = isinstance(error, RecursionError | msgspec.DecodeError)
     text = misfit(error) if ours and isinstance(error, Exception) else " ".join(str(error).split())
     if DIGITS in text:
@@ -321,7 +323,7 @@ _TOKEN = re.compile(rb'\n[ \t]*+|"(?:[^"\\\n]|\\[^\n])*+"?|[\[\]{}]')
 _NEXT_LINE = re.compile(rb"[ \t\r]*+\n([ \t]*+)")
 _OPENS = {b"}": b"{", b"]": b"["}
 _ITEM = 2
-"""The level of what stands in the `items` of an object."""
+"""The bracket level of the `items` of an object."""
 _LOOKED_AT = 100
 """Open brackets among which the one that is closed is looked for."""
 
@@ -422,7 +424,7 @@ def _brackets(text: bytes) -> Iterator[_Bracket]:
 
 
 def _closed(stack: Sequence[_Open], bracket: bytes, indent: int | None) -> int | None:
-    """Return which open bracket a closing one belongs to; None: to none."""
+    """Return the open bracket that a closing one belongs to; None: none."""
     top = len(stack) - 1
     innermost: int | None = None
     for level in range(top, max(top - _LOOKED_AT, -1), -1):
@@ -439,7 +441,7 @@ def _closed(stack: Sequence[_Open], bracket: bytes, indent: int | None) -> int |
 
 
 def _ended(stack: Sequence[_Open], indent: int) -> int:
-    """Return how many brackets are still open where an object begins a line."""
+    """Return the number of brackets that are still open where an object begins a line."""
     for level in (0, _ITEM):
         if level < len(stack):
             one = stack[level]
@@ -459,11 +461,11 @@ def _inner(text: bytes, end: int) -> int | None:
 _READABLE = "expected API objects as `kubectl get nodes,pods,namespaces -A -o yaml` prints them"
 _SMALL = 1 << 20
 _MOST = 500_000
-"""Objects that a text may hold: a cluster has some 150,000 pods at most, and a packed text may be mostly air."""
+"""The largest number of objects in a text: a cluster has some 150,000 pods, and a packed text may be mostly air."""
 _MOST_YAML, _MOST_LINES = 32 << 20, 1_000_000
 """Bytes and lines of YAML that are read: half a minute."""
 _LISTS = 8
-"""So many lists may be within each other."""
+"""The largest number of lists within each other."""
 
 
 class Document(NamedTuple):
@@ -501,7 +503,7 @@ _LOGS = re.compile(
 )
 """The logs that `kubectl cluster-info dump` prints after its lists."""
 _QUOTED = re.compile(rb"\s*\{\s*\"")
-"""A text that begins so is JSON, or nobody's YAML."""
+"""The beginning of JSON, which YAML written by people does not have."""
 _LINE_END = re.compile(rb"\n")
 _VISIBLE = re.compile(rb"[^\n]")
 _array = msgspec.json.Decoder(list[msgspec.Raw])
@@ -599,7 +601,7 @@ def _decoded(text: bytes) -> bytes:
 
 
 def _not_utf8(text: bytes) -> str:
-    """Return where a text is not UTF-8; empty where it is."""
+    """Return where a text is not UTF-8; empty: it is."""
     try:
         text.decode()
     except UnicodeDecodeError as error:
@@ -714,7 +716,7 @@ def _listed(text: bytes, place: str, outer: Span, items: list[Span], begin: int,
 
 
 def _piece(text: bytes, place: str, begin: int, stop: int, implied: str = "") -> list[Document | Fault]:
-    """Return what one object of a JSON text is."""
+    """Return the document, or the fault, that one object of a JSON text is."""
     try:
         return list(_flat(text[begin:stop], place, implied=implied))
     except (msgspec.DecodeError, RecursionError) as error:
@@ -722,12 +724,14 @@ def _piece(text: bytes, place: str, begin: int, stop: int, implied: str = "") ->
 
 
 def _after(stray: list[Fault], piece: list[Document | Fault]) -> list[Document | Fault]:
-    """`stray` and `piece`. Behind a bracket too many only objects count, as what begins there may be a part of one."""
+    """Return the results of `stray` and `piece`. After an extra closing bracket only objects count: other text may be
+    part of one.
+    """
     return [*stray, *(each for each in piece if not stray or isinstance(each, Document))]
 
 
 def _stray(text: bytes, place: str, begin: int | None, end: int, *, comma: bool = False) -> list[Fault]:
-    """Return what is wrong with what stands between two objects, or before the first and after the last."""
+    """Return the complaint about text between two objects, or before the first or after the last."""
     if begin is None:
         return []
     between = text[begin:end].lstrip()
@@ -785,7 +789,7 @@ def _looks_like_json(text: bytes) -> bool:
 
 
 def _json_problem(text: bytes, error: msgspec.DecodeError | RecursionError, begin: int = 0) -> str:
-    """Return why a text is no list of objects, or what of it begins there."""
+    """Return the reason for which a text is no list of objects, or what of it begins there."""
     if isinstance(error, RecursionError):
         return "is nested too deep"
     if isinstance(error, msgspec.ValidationError):
@@ -808,7 +812,7 @@ def _position(text: bytes, at: int) -> str:
 
 @lru_cache(maxsize=1)
 def _line_ends(text: bytes) -> list[int]:
-    """Return where lines end. Kept, as thousands of faults may be in one text."""
+    """Return the positions at which lines end. They are kept, as one text may have thousands of faults."""
     return [found.start() for found in _LINE_END.finditer(text)]
 
 

@@ -18,7 +18,7 @@ from podberth.model.kinds import KINDS
 
 Object = dict[str, Any]
 KEPT = frozenset((*KINDS, *MADE_WITH))
-"""Kinds of which anything is kept."""
+"""The kinds of which anything is kept in a dump."""
 _METADATA = (
     "name",
     "namespace",
@@ -49,7 +49,7 @@ _NODE_STATUS = ("allocatable", "capacity", "images", "conditions", "declaredFeat
 
 
 def smallest(found: Mapping[str, Any]) -> Object | None:
-    """Return the object with what is read of it; None for a kind of which nothing is. Raises ObjectError."""
+    """Return the object with only the fields that are read; None for a kind of which nothing is. Raises ObjectError."""
     kind = found.get("kind")
     if kind not in KEPT:
         return None
@@ -125,9 +125,9 @@ _NAMES = frozenset(
         *("podGroupName", "workloadName", "templateName", "parentCompositePodGroupName"),
     )
 )
-"""Fields that hold a name."""
+"""The fields that hold a name."""
 _VALUES = frozenset(("labels", "matchLabels", "nodeSelector", "selector"))
-"""Mappings whose values are those of labels."""
+"""The mappings whose values are those of labels."""
 _ANNOTATED = frozenset(
     (
         "volume.kubernetes.io/selected-node",
@@ -135,12 +135,12 @@ _ANNOTATED = frozenset(
         "resource.kubernetes.io/pod-claim-name",
     )
 )
-"""Annotations that hold a name."""
+"""The annotations that hold a name."""
 _DROPPED = frozenset(
     ("message", "description", "parameters", "volumeAttributes", "mountOptions", "nodeID", "addresses")
 )
 _AS_THEY_ARE = {"CSIDriver", "DeviceClass"}
-"""Kinds whose names are those of products, and are named in other objects' rules."""
+"""The kinds whose names are those of products, and are used in other objects' rules."""
 _LEFT = {"CSINode": ("drivers",), "ResourceSlice": ("devices",), "ResourceClaim": ("devices",)}
 """Kind → parts of its spec that name drivers and devices."""
 _KEPT = frozenset(
@@ -164,7 +164,7 @@ class Masks:
         return {mask: word for word, mask in self._masks.items()}
 
     def text(self, text: str) -> str:
-        """Return a name, or a value of a label."""
+        """Return the mask of a name, or of a value of a label."""
         if text in _KEPT or _NUMBER.match(text):
             return text
         return _WORD.sub(lambda found: self._masks.get(found[0], found[0]), text)
@@ -221,7 +221,7 @@ class Masks:
             return self.text(text)  # nobody can read it, and it may hold names
 
     def _image(self, image: Any) -> Any:
-        """Return its name without the tag or the digest, which are no secret and decide whether a node has it."""
+        """Return an image's names without tag or digest, which are no secret and decide whether a node has it."""
         if not isinstance(image, str):
             return image
         name, at, digest = image.partition("@")
@@ -243,7 +243,7 @@ def _plain(value: Mapping[str, Any]) -> bool:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in an object, those of annotations that hold JSON taken apart."""
+    """Yield every text in an object, and the texts within annotations that hold JSON."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -80,12 +80,12 @@ class Workload(NamedTuple):
 
     @property
     def alone(self) -> bool:
-        """Return whether it is one pod, which has the name that it was given."""
+        """Return whether the workload is a single pod, which has the name that it was given."""
         return self.kind in ("Pod", "PodTemplate")
 
     @property
     def paused(self) -> bool:
-        """Return whether no pods of a new revision are made."""
+        """Return whether the workload makes no pods of a new revision."""
         return self.kind == "Deployment" and bool(self.note)  # nothing else of a Deployment has one
 
     def named(self, number: int) -> str:
@@ -94,7 +94,7 @@ class Workload(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """Return what the names of its pods begin with, before their numbers."""
+        """Return the beginning of its pods' names, before their numbers."""
         return f"{self.name}-"
 
     def made(self, pod: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Workload(NamedTuple):
 
 
 def workloads(documents: Iterable[Document]) -> list[Workload]:
-    """Return what makes pods in a file, in its order, but for what another object of the file makes.
+    """Return the workloads of a file in its order, without those that another object of the file makes.
 
     Raises ObjectError.
     """
@@ -130,7 +130,7 @@ def workloads(documents: Iterable[Document]) -> list[Workload]:
 
 
 def made_by_others(documents: Iterable[Document]) -> int:
-    """Return how many objects of a file are passed over, as another one of it makes them."""
+    """Return the number of objects of a file that are left out because another one of it makes them."""
     held = list(documents)
     there = _names(held)
     return sum(_made_by(plain(document), there) for document in held)
@@ -173,7 +173,7 @@ def _names(documents: Iterable[Document]) -> _Names:
 
 
 def _made_by(whole: Mapping[str, Any], there: _Names) -> bool:
-    """Return whether one of these is an object's controller."""
+    """Return whether one of these objects is the controller of another."""
     metadata = whole.get("metadata")
     if not isinstance(metadata, dict):
         return False
@@ -291,7 +291,7 @@ def groups_made(documents: Iterable[Document]) -> MadeGroups:
 
 
 def in_groups(workloads: Sequence[Workload], jobs: Mapping[tuple[str | None, str], str]) -> list[Workload]:
-    """Return the workloads; the pods of Jobs that get a group name it."""
+    """Return the workloads; the pods of Jobs that get a pod group name it."""
     return [_in_group(each, jobs) for each in workloads]
 
 

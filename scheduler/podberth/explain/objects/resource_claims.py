@@ -43,7 +43,9 @@ def templated(spec: Object) -> Iterator[Templated]:
 
 
 def claim_name(pod: str, name: str) -> str:
-    """Return what the claim of a pod is called. Long names are cut, each by its share, as the controller cuts them."""
+    """Return the name of a claim that is made for a pod. Long names are cut, each by its share, as the controller
+    does.
+    """
     whole = f"{pod}-{name}"
     if len(whole) <= _LONGEST:
         return whole
@@ -86,7 +88,7 @@ def named(owner: str, asked: Templated) -> dict[str, str]:
 
 
 def described(template: Object) -> str:
-    """Return what a template claims, in a few words: `2 of class gpu`."""
+    """Return the devices that a template claims, in a few words: `2 of class gpu`."""
     spec = (template.get("spec") or {}).get("spec") or {}
     requests = (spec.get("devices") or {}).get("requests") or ()
     return " and ".join(_described(each) for each in requests) or "nothing"
@@ -107,7 +109,7 @@ KIND = "ResourceClaim"
 
 
 class ClaimWrites:
-    """Carries writes out."""
+    """Applies writes of claims to a cluster."""
 
     def __init__(self) -> None:
         self._decode = Decoder().of_kind(KIND)
@@ -167,7 +169,7 @@ def left_by(pod: Pod, devices: Devices, *, comes_again: bool = False) -> Iterato
 
 @contextmanager
 def without(pods: Sequence[Pod], cluster: Cluster) -> Iterator[None]:
-    """The cluster without some placed pods and what their claims hold, as long as the block lasts."""
+    """Remove placed pods, and what their claims hold, from the cluster while the block runs."""
     freed: list[ResourceClaim] = []
     for pod in pods:
         for claim, _ in left_by(pod, cluster.devices, comes_again=True):

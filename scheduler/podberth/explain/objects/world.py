@@ -53,7 +53,7 @@ _MALFORMED = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
 
 
 class World:
-    """A cluster and the pods that wait in it. `problems`: what of its objects can't be read or can't be meant."""
+    """A cluster and the pods that wait in it. `problems`: objects that can't be read or make no sense."""
 
     def __init__(self, decoder: Decoder | None = None) -> None:
         self.cluster = Cluster()
@@ -69,10 +69,10 @@ class World:
         self.default_class = ""
         """The StorageClass of claims that name none."""
         self.events: list[bytes | msgspec.Raw] = []
-        """Events of a dump, as they are: what evictors did is read from them."""
+        """The Events of a dump, undecoded: the evictor's actions are read from them."""
         self.problems: list[str] = []
         self.dump = False
-        """It comes from files, which hold only the kinds that somebody asked for."""
+        """True if the objects come from files, which hold only the kinds that somebody asked for."""
         self._kinds: set[str] = set()
         self.decoder = decoder or Decoder()
         self._raw: dict[str, bytes | msgspec.Raw] = {}
@@ -243,7 +243,9 @@ class World:
         self.claim_templates[str(metadata.get("namespace") or "default"), name] = found
 
     def gone(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """An object was deleted. `uid`: of the one that is meant, as a pod of the same name may be there already."""
+        """Remove an object that was deleted. `uid`: of the one that is meant, as a pod of the same name may exist
+        already.
+        """
         cluster = self.cluster
         match kind:
             case "Pod":
@@ -337,7 +339,7 @@ class World:
 
 
 class _Named(Struct):
-    """The little that says which object could not be read."""
+    """The few fields that identify an object which could not be read."""
 
     metadata: dict[str, Any] = {}
 

@@ -107,19 +107,19 @@ def _spelt_nearly(inquiry: Inquiry, term: AffinityTerm) -> RespellPodTerm | None
 
 
 def _then(inquiry: Inquiry, change: RespellPodTerm, term: AffinityTerm) -> tuple[Domains, AffinityTerm]:
-    """Return where the pods are that the term would select."""
+    """Return the places of the pods that the corrected term would select."""
     respelt = change.respelt(term)
     return _selected(inquiry, respelt), respelt
 
 
 def _selected(inquiry: Inquiry, term: AffinityTerm) -> Domains:
-    """Return where the pods are that a term of the incoming pod selects."""
+    """Return the places of the pods that a term of the incoming pod selects."""
     selects = inquiry.cluster.affinity.selects
     return _domains(inquiry, term, "selected", lambda pod: selects(term, pod))
 
 
 def _carriers(inquiry: Inquiry, term: AffinityTerm) -> Domains:
-    """Return where the pods are that carry a required anti-affinity term."""
+    """Return the places of the pods that carry a required anti-affinity term."""
     return _domains(inquiry, term, "carriers", lambda pod: term in pod.shape.anti_affinity_terms)
 
 
@@ -147,7 +147,7 @@ def _elsewhere(domains: Domains) -> str:
 
 
 def _crowded(node: Node, terms: Iterable[tuple[AffinityTerm, Domains]], say: str) -> Detail:
-    """Return domains that hold pods which must not be there."""
+    """Return the domains that hold pods which must not be there."""
     parts, data = [], []
     for term, domains in terms:
         key, value = term.topology_key, node.labels.get(term.topology_key)
@@ -166,7 +166,7 @@ def _drop(term: AffinityTerm, *, anti: bool) -> Change:
 
 
 def _moves(inquiry: Inquiry, pods: set[str]) -> Fix:
-    """Return moves of these pods; none when they are too many to ask for."""
+    """Return moves of these pods; none if they are too many."""
     if len(pods) > _MOST_MOVES:
         return ()
 

@@ -21,7 +21,7 @@ from podberth.plugins.node_affinity import NodeAffinity
 
 _TERMS = 8
 _FIXED_LABELS = ("kubernetes.io/", "topology.kubernetes.io/", "node.kubernetes.io/", "beta.kubernetes.io/")
-"""Labels that are not people's to choose."""
+"""Prefixes of labels that people do not choose."""
 
 
 class NodeAffinityExplainer(Explainer):
@@ -64,7 +64,7 @@ class NodeAffinityExplainer(Explainer):
 def missed_requirements(
     node: Node, selector: tuple[Requirement, ...], required: NodeSelector | None, by: str = ""
 ) -> Detail:
-    """Return the requirements that failed, and what the node has instead. `by`: who requires it, if not the pod."""
+    """Return the requirements that failed, and the node's labels instead. `by`: who requires it, if not the pod."""
     own = [r for r in selector if not r.accepts(node.labels.get(r.key))]
     _, of_labels, of_fields = required.missed(node.name, node.labels) if required is not None else NOTHING_MISSED
     terms = len(required.terms) if required is not None else 0

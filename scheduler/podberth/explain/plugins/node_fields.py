@@ -35,7 +35,7 @@ class NodePortsExplainer(Explainer):
         return text, {"ports": ports}
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Do without the ports, or have the pods that hold them leave."""
+        """Return the fixes: without the ports, or without the pods that hold them."""
         taken, node = _holders(inquiry, row), inquiry.node(row).name
         ports = tuple(dict.fromkeys(DropHostPort(*port) for port, _ in taken))
         pods = tuple(dict.fromkeys(MovePod(pod.key, node) for _, pod in taken))

@@ -46,11 +46,11 @@ _CLASSES = 2
 _FIXES = 4
 _CLAIMS = 8
 _HOLDERS = 2
-"""Pods that are offered to be deleted for one claim, at most."""
+"""The largest number of pods that are offered to be deleted for one claim."""
 
 
 class Fault(NamedTuple):
-    """The fault of a claim, and what would help; each of `fixes` is an alternative."""
+    """A fault of a claim, and its alternative fixes."""
 
     claim: str
     text: str
@@ -67,7 +67,7 @@ class ClaimsExplainer(Explainer):
         return text, {"claims": [{"claim": fault.claim, "problem": fault.text} for fault in faults]}
 
     def fixes_of_pod(self, inquiry: Inquiry, reason: Reason) -> list[Fix]:
-        """Return what would help all of them together."""
+        """Return the fixes that help against the faults of all claims together."""
         faults = _faults(inquiry)
         if not faults or len(faults) == _CLAIMS:
             return []
@@ -342,7 +342,7 @@ def _released(inquiry: Inquiry, row: int, claim: PersistentVolumeClaim) -> Itera
 
 
 def _say_full(inquiry: Inquiry, row: int, found: Found) -> Detail:
-    """Return how much room a driver has published for the node, against what the claims ask for."""
+    """Return the capacity that a driver has published for the node, and the amounts that the claims ask for."""
     parts, data = [], []
     needed = free = 0
     for claim, room in _full(inquiry, row, found):
@@ -418,7 +418,7 @@ def _domains(requirement: Requirement) -> str:
 
 
 def _volumes(storage: Storage, claim: PersistentVolumeClaim) -> str:
-    """Return how many volumes of the claim's class there are, and what keeps them from serving it."""
+    """Return the number of volumes of the claim's class, and what keeps them from serving it."""
     of_class = storage.volumes_of_class(claim.storage_class)
     if not of_class:
         return "there is none"
@@ -559,7 +559,7 @@ class VolumeZoneExplainer(ClaimsExplainer):
 
 
 _MOVES = 4
-"""Pods that are offered to leave, of which the first that helps is told."""
+"""The number of pods whose move is offered; the first one that helps is shown."""
 
 
 class NodeVolumeLimitsExplainer(Explainer):

@@ -60,6 +60,6 @@ class AsItIs:
 
 
 def to_copy(command: str, width: int) -> Iterator[AsItIs]:
-    """Yield a shell command below a heading, on as many lines as the width of the terminal asks for."""
+    """Yield a shell command below a heading, on as many lines as the width of the terminal needs."""
     for line in folded(printable(command), width - INDENT):
         yield AsItIs(f"{' ' * INDENT}{line}", "dim")

@@ -93,7 +93,7 @@ _MANY, _OPEN = 500, 25
 
 
 def outcome_page(outcome: Outcome, *, only_mine: bool = True) -> str:
-    """Return what would happen on a cluster."""
+    """Return the page about a simulation of a cluster."""
     moved = [each for each in outcome.placed if each.was is not None]
     stuck = [each for each in outcome.waiting if each.was is not None]
     return render(
@@ -125,7 +125,7 @@ def _in_two(rows: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
 
 
 def study_page(study: Study) -> str:
-    """Return what a trace showed, for each profile."""
+    """Return the page about a trace, for each profile."""
     return render(
         "trace.html",
         title=f"{study.pods:,} pods on {study.nodes:,} nodes",
@@ -157,7 +157,7 @@ def _saturation(study: Study, what: str, value: Callable[[Point], float], *, cou
 
 
 def _departures(study: Study, what: str, value: Callable[[Point], float]) -> Chart:
-    """By the part of the events gone by: arrivals crowd at the end of the published time."""
+    """Return the x values of events by their share in all: arrivals crowd at the end of the published time."""
     lines = []
     for each in study.profiles:
         if each.departures is not None:

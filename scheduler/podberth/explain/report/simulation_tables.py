@@ -149,7 +149,7 @@ def summary(found: Outcome) -> str:
 
 
 def group_then(each: GroupOutcome) -> str:
-    """Return what became of a pod group."""
+    """Return the outcome for a pod group, in words."""
     if not each.pods:
         return "has no pods"
     return "starts" if each.starts else f"waits: {each.message}"

@@ -9,7 +9,7 @@ from podberth.explain.explanation import Explanation, FeasibleNode, Remedy
 
 _SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
 _JSON_PIECE = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^",])*(?:,|$)')
-"""As far as a comma that is not in a text."""
+"""The text as far as a comma that is not within a JSON string."""
 _QUOTE = "'\"'\"'"
 """A single quote in a text in single quotes."""
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
@@ -66,7 +66,7 @@ def count(number: int, what: str) -> str:
 
 
 def some(names: Sequence[str], most: int) -> str:
-    """Return the first few names, and how many more there are."""
+    """Return the first few names, and the number of others."""
     shown = ", ".join(names[:most])
     return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
 
@@ -77,7 +77,7 @@ def spaced(plugin: str) -> str:
 
 
 def asks(answer: Explanation) -> str:
-    """Return what the pod asks for."""
+    """Return the requests of the pod, in words."""
     return f"asks for {asked(answer.pod.requests)}"
 
 
@@ -118,7 +118,7 @@ def headline(answer: Explanation) -> str:
 
 
 def possible(answer: Explanation) -> str:
-    """Under what condition the nodes of the answer are possible."""
+    """Return the condition under which the nodes of the answer are possible."""
     if answer.outcome == "gated":
         return "could go once it is tried" if answer.cause else "could go without its gates"
     return "could go if its scheduler ran" if answer.outcome == "unclaimed" else "can go"
@@ -159,7 +159,7 @@ def leads_to(remedy: Remedy) -> str:
 
 
 def besides(remedy: Remedy) -> str:
-    """Return what a change does to other pods; empty when it does nothing."""
+    """Return the effects of a change on other pods, in words; empty: none."""
     effects = remedy.effects
     if effects is None:
         return ""
@@ -193,6 +193,6 @@ def telling(answer: Explanation) -> tuple[list[str], list[str]]:
 
 
 def same_for_all(answer: Explanation, plugins: Sequence[str]) -> str:
-    """Return points that every node gets."""
+    """Return the points that every node gets, in words."""
     first: FeasibleNode = answer.feasible[0]
     return ", ".join(f"{plugin} {first.scores[plugin].weighted}" for plugin in plugins)

@@ -44,7 +44,7 @@ class Change(Struct, kw_only=True, omit_defaults=True):
 
     @property
     def is_put(self) -> bool:
-        """Return whether an object came or changed."""
+        """Return whether an object was added or changed."""
         return self.gone is None and not self.synced
 
 
@@ -58,7 +58,7 @@ def first_line(of: str, began: float, *, masked: bool) -> bytes:
 
 
 def read_first(line: bytes) -> Recording:
-    """Return what the first line says. Raises ObjectError if this is no recording."""
+    """Return the header in the first line. Raises ObjectError if this is no recording."""
     try:
         found = _recording.decode(line)
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -29,11 +29,11 @@ from podberth.model.pod import Pod
 from podberth.plugins.dynamic_resources.claims import ClaimError, keys_of
 
 EARLIER, LATER = 16, 8
-"""Placements that are left out, and waited for, until an answer that differs stands."""
+"""The number of placements that are left out, or waited for, until a different answer is final."""
 SETTLE_SECONDS = 2.0
 """So long an answer that differs waits for Bindings that were overtaken."""
 _LOOKED = 100
-"""Pods that wait at the end and are tried."""
+"""The number of waiting pods that are tried at the end."""
 
 
 class _Wait(NamedTuple):
@@ -44,7 +44,7 @@ class _Wait(NamedTuple):
 
 
 class _Open:
-    """An answer that differs, until later placements have been tried."""
+    """A different answer that is not final until later placements have been tried."""
 
     def __init__(self, pod: Pod, found: Compared, number: int) -> None:
         self.pod = pod
@@ -114,7 +114,7 @@ class Shadow:
         return self._told(found)
 
     def tick(self, at: float) -> list[Compared]:
-        """Nothing changed until `at`; answers that need not wait any longer."""
+        """Advance the time to `at` without a change; return the answers that need not wait any longer."""
         return self._told(self._settled(at))
 
     def finish(self) -> list[Compared]:
@@ -123,7 +123,7 @@ class Shadow:
         return self._told(left)
 
     def summary(self) -> Summary:
-        """All answers together."""
+        """Return the summary of all answers."""
         tally = self.tally
         return Summary(
             of=self._of,
@@ -184,7 +184,7 @@ class Shadow:
         return pod.scheduler_name == self._of
 
     def _given(self, pod: Pod) -> int:
-        """Return how many of a pod's claims name a place: a volume, the node that it is made for, or devices."""
+        """Return how many of a pod's claims have a place: a volume, the node that it is made for, or devices."""
         storage, devices = self.world.cluster.storage, self.world.cluster.devices
         found = 0
         for volume in pod.shape.volumes.claims:
@@ -199,7 +199,7 @@ class Shadow:
     # -- what would have been done -------------------------------------------------------------------------------
 
     def _bound(self, before: Pod | None, pod: Pod, *, listed: bool) -> Compared | None:
-        """Return what is to be said of a pod that has got a node, None if somebody else has bound it."""
+        """Return the answer about a pod that got a node; None if another scheduler than the compared one bound it."""
         if not self._is_theirs(pod) or pod.mirror:
             return None
         wait = self._waits.get(pod.uid)
@@ -265,7 +265,7 @@ class Shadow:
             return None
 
     def _earlier(self, pod: Pod, found: Compared, since: int) -> Compared:
-        """Return the answer in an older state that agrees, if there is one: without the last placements."""
+        """Return the answer in an older state, without the last placements, that agrees; None: none does."""
         cluster = self.world.cluster
         left_out: list[Pod] = []
         verdict = None
@@ -286,7 +286,7 @@ class Shadow:
         return found if verdict is None else _agreeing(found, verdict, said.OLDER, len(left_out))
 
     def _overtaken(self, since: int | None) -> list[Compared]:
-        """Return answers that a newer state settles. `since`: from when the pod that was just placed has waited."""
+        """Return the answers that a newer state settles. `since`: when the pod that was just placed began to wait."""
         done: list[Compared] = []
         left: list[_Open] = []
         for each in self._open:

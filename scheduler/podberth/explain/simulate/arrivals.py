@@ -33,7 +33,7 @@ from podberth.model.taints import untolerated
 
 _WAITS = "WaitForFirstConsumer"
 _DIGITS = 12
-"""A name that ends in more digits is not that of a numbered pod."""
+"""The most digits at the end of a name that count as a pod's number."""
 
 Object = Mapping[str, Any]
 
@@ -42,7 +42,7 @@ Object = Mapping[str, Any]
 
 
 class Batch:
-    """The pods of one workload. `made`: how many of them came so far."""
+    """The pods of one workload, made one by one. `made`: the number of pods made so far."""
 
     def __init__(
         self, workload: Workload, world: World, namespace: str | None, usual: str, profile: str | None = None
@@ -57,7 +57,7 @@ class Batch:
         self.singly = 0
         """The number of its pods that were decided one by one."""
         self.stopped = False
-        """The rest of its pods is not tried."""
+        """True if the rest of its pods is not tried."""
         self._world = world
         self.workload = workload
         """The template of its pods, and how many are wanted."""
@@ -71,7 +71,7 @@ class Batch:
             asked = {**asked, "spec": {**asked["spec"], "schedulerName": profile}}
         self._asked, self._namespace, self._usual = asked, namespace, usual
         self.whole = self._created(self._asked, 0, self.notes)
-        """One of its pods as the API server would store it."""
+        """The first of its pods as the API server would store it."""
         self._varying = frozenset(workload.numbered(0, "") if workload.numbered else ())
         """Keys of labels that each of its pods has its own value of."""
         world.selected |= _named_in(self.whole["spec"])
@@ -89,7 +89,7 @@ class Batch:
             self.notes.append(f"{self.owner}: {workload.note}")
 
     def relabelled(self, labels: Mapping[str, str]) -> "Batch":
-        """The same, if all that its controller gives its pods were these labels. Raises ObjectError."""
+        """Return the batch as it would be with these labels from its controller on all pods. Raises ObjectError."""
         workload = self.workload._replace(labels=labels, numbered=None, pod=self._asked)
         return Batch(workload, self._world, self._namespace, self._usual)
 
@@ -119,27 +119,25 @@ class Batch:
 
     @property
     def _varies(self) -> bool:
-        """Return whether a label that differs from pod to pod counts, as somebody selects by it."""
+        """Return whether a label that differs from pod to pod matters, as a selector uses it."""
         if not self._varying or not self._varying.isdisjoint(self._world.selected):
             return bool(self._varying)
         return self._selected_there
 
     @cached_property
     def _selected_there(self) -> bool:
-        """Return whether anything in the cluster selects by such a label; looked up once, as all its pods are gone
-        through.
-        """
+        """Return whether any selector in the cluster uses such a label; it is looked up once."""
         return self._world.selects(self._varying)
 
     @property
     def equal(self) -> bool:
-        """Return whether all pods share a shape, so that what is true of one is true of all."""
+        """Return whether all pods share a shape, so that the answer for one holds for all."""
         own = self._claims or self._ephemeral or self._templated or self._varies
         return self.workload.kind != "DaemonSet" and not own
 
     @property
     def differs_by_claims(self) -> bool:
-        """Return whether pods are equal but for claims that are made for each, all of whose templates are there."""
+        """Return whether pods are equal but for claims that are made for each, all of whose templates exist."""
         namespace, known = self.whole["metadata"]["namespace"], self._world.claim_templates
         there = all((namespace, each.template) in known for each in self._templated)
         return there and self.workload.kind != "DaemonSet" and not self._varies
@@ -150,7 +148,7 @@ class Batch:
 
     @property
     def claims(self) -> dict[str, str]:
-        """Return what is claimed for each pod from templates, in words."""
+        """Return the claims that templates make for each pod, in words."""
         namespace, known = self.whole["metadata"]["namespace"], self._world.claim_templates
         return {
             each.name: resource_claims.described(known[namespace, each.template])
@@ -194,7 +192,7 @@ class Batch:
         return (f"{stem}{number}" for number in range(start, start + self.made))
 
     def alike(self, number: int) -> bool:
-        """Return whether a pod finds what its successors find: none of its claims was there before."""
+        """Return whether a pod finds what its successors find: none of its claims existed before."""
         if self.workload.kind == "DaemonSet":
             return False
         storage, devices = self._world.cluster.storage.claims, self._world.cluster.devices.claims
@@ -216,9 +214,7 @@ class Batch:
         return [*found, *self._device_claims(number)]
 
     def _replica_set(self) -> list[Modelled]:
-        """Return what a Deployment makes its pods by: they are spread by its selector where they say nothing
-        themselves.
-        """
+        """Return the ReplicaSet of a Deployment: pods without spread constraints are spread by its selector."""
         by = self.workload.controller
         if by is None or by.selector is None:
             return []
@@ -256,7 +252,7 @@ class Batch:
             yield namespace, f"{name}-{each}", template
 
     def _claim(self, namespace: str, name: str, template: Object, number: int) -> list[Modelled]:
-        """A new claim; with the volume that its class would make at once, where it would."""
+        """Return a new claim, with its volume if the class makes volumes at once."""
         world = self._world
         spec = dict(template.get("spec") or {})
         if spec.get("storageClassName") is None and world.default_class:
@@ -301,7 +297,7 @@ class Batch:
             self.notes.append(said)
 
     def _created(self, pod: Mapping[str, Any], number: int, notes: list[str]) -> dict[str, Any]:
-        """Return a pod of this template, made by its controller and stored by the API server. Raises ObjectError."""
+        """Return a pod of this template as its controller makes it and the API server stores it. Raises ObjectError."""
         return manifest.completed(
             self.workload.made(pod, number), self._namespace, self._usual, self._world.admission, notes
         )
@@ -311,7 +307,9 @@ class Batch:
         return self._stored(number, own_labels=bool(self._varying))
 
     def _stored(self, number: int, *, own_labels: bool) -> dict[str, Any]:
-        """`own_labels`: with the labels that each pod has its own value of; else it may have those of the first."""
+        """Return a pod as stored. `own_labels`: with the labels whose values differ by pod; else it may have those of
+        the first.
+        """
         name = self._named(number)
         whole = self.whole
         if self._nodes:
@@ -372,7 +370,7 @@ def batches(
 
 
 def quota_notes(batches: Iterable[Batch], world: World, number: int | None = None) -> list[str]:
-    """Return what ResourceQuotas let be created of the batches, one after the other, where that is not all.
+    """Return notes on batches that ResourceQuotas let be created only in part, taken one after the other.
 
     `number`: how many of each; without it, as many as it has.
     """
@@ -418,7 +416,9 @@ def refuse_twins(batches: Iterable[Batch], earlier: Iterable[Batch], world: Worl
 
 
 def _twin(batch: Batch, singles: Mapping[str, Set[str]], numbered: Mapping[str, Batch]) -> str | None:
-    """Return a pod of a batch that is there already. `singles`, `numbered`: by what the names of pods begin with."""
+    """Return an existing pod that corresponds to one of a batch. `singles`, `numbered`: by the stem of the names of
+    pods.
+    """
     first = batch.key(0)
     alike, other = singles.get(_stem(first), frozenset()), numbered.get(_stem(first))
     if batch.workload.alone:
@@ -429,7 +429,7 @@ def _twin(batch: Batch, singles: Mapping[str, Set[str]], numbered: Mapping[str, 
 
 
 def _stem(key: str) -> str:
-    """Return what the name of a pod begins with, before a number."""
+    """Return the part of a pod's name before its number."""
     return key.rpartition("-")[0]
 
 
@@ -453,7 +453,7 @@ def _with_claims(volumes: list[Any], claims: Mapping[str, Object], pod: str) -> 
 
 
 def _daemon_nodes(pod: Object, world: World) -> list[str]:
-    """Return where a DaemonSet runs: nodes that its node affinity allows, and whose hard taints it tolerates.
+    """Return the nodes on which a DaemonSet runs: its affinity allows them, and it tolerates their hard taints.
 
     Its template may say Gt and Lt in a cluster with the gate for it only, so these count.
     """
@@ -493,7 +493,7 @@ _HASHES = {"Deployment": "pod-template-hash", "Rollout": "rollouts-pod-template-
 _NUMBERS = {"StatefulSet": "apps.kubernetes.io/pod-index", "Job": "batch.kubernetes.io/job-completion-index"}
 """Kinds whose pods have numbers → the label that says which."""
 _NEVER = ("Pod", "PodTemplate", "CronJob")
-"""Kinds of which nothing is matched here: a run of a CronJob is new."""
+"""Kinds whose pods are never matched with existing ones: a run of a CronJob is new."""
 _LASTING = ("ReplicaSet", "ReplicationController", "Job")
 """Kinds whose pods stay as they are when the template changes."""
 
@@ -515,7 +515,7 @@ def rolled_out(batch: Batch, world: World) -> str:
 
 
 def still_to_come(batch: Batch, world: World) -> tuple[list[Workload], list[str]]:
-    """Return the workload of a batch as far as its pods are not there yet, and what to say of it."""
+    """Return the workloads for the pods of a batch that do not exist yet, and notes on the others."""
     workload = batch.workload
     # The nodes of a DaemonSet are looked at later.
     there = [] if workload.kind in (*_NEVER, "DaemonSet") else list(_its(batch, world))
@@ -611,7 +611,7 @@ def _like(workload: Workload, pod: Pod) -> Workload:
 
 
 def _asks_the_same(pod: Pod, other: Pod) -> bool:
-    """Return whether two pods ask for the same room and the same places; images and labels are not compared."""
+    """Return whether two pods have the same requests and constraints; images and labels are not compared."""
     # A DaemonSet's controller gives each of its pods the name of its node.
     of_daemon = pod.owner is not None and pod.owner[0] == "DaemonSet"
     return _asked(pod, of_daemon) == _asked(other, of_daemon)

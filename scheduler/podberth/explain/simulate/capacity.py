@@ -33,13 +33,13 @@ from podberth.model.volumes import NO_VOLUMES
 
 API_VERSION, KIND = "podberth.dev/v1alpha1", "Capacity"
 MOST = 1_000_000
-"""Pods that are placed at most."""
+"""The largest number of pods that are placed."""
 _KINDS = 12
 Counting = Callable[[Pod, Framework, Cluster], Room | None]
 
 
 class NodeRoom(Struct, rename="camel", frozen=True):
-    """The number of pods that fit on a node, and what keeps the next one out there."""
+    """The number of pods that fit on a node, and the reasons for which the next one does not."""
 
     node: str
     pods: int
@@ -146,7 +146,7 @@ def _keep_nodes(pod: Pod, cluster: Cluster) -> dict[int, list[Pod]]:
 def _kept_out(
     kept: Mapping[int, list[Pod]], pod: Pod, framework: Framework, cluster: Cluster
 ) -> Iterator[tuple[int, str]]:
-    """Yield rows that would take one more if they were not kept for others, and for whom. Raises PluginError."""
+    """Yield the rows that would take one more pod if they were not reserved, and for whom. Raises PluginError."""
     if not kept:
         return
     full = set(kept) - set(framework.find(pod, cluster).feasible.tolist())
@@ -161,7 +161,7 @@ def _kept_out(
 
 
 class Placing:
-    """Pods placed one after the other until one fits nowhere."""
+    """Places pods one after the other until one fits nowhere."""
 
     def __init__(self, cluster: Cluster, framework: Framework, batch: Batch, most: int) -> None:
         self._cluster = cluster
@@ -192,7 +192,7 @@ class Placing:
                 yield OneMore(node.name, number, adds)
 
     def next(self) -> Pod:
-        """Return the first pod that was not created yet. Its claims are."""
+        """Return the first pod that was not created yet; its claims exist."""
         for thing in self._batch.objects(self._batch.made):
             self._simulation.put(thing)
         return replace(self._batch.pod(self._batch.made), preempts=False)
@@ -251,7 +251,7 @@ class Placing:
 
 
 def _counter(batch: Batch, cluster: Cluster) -> Counting | None:
-    """Return what counts pods of a batch by sums; None: nothing does. What the first one claims is there then."""
+    """Return a counter that places pods of a batch by sums; None: none can. The first pod's claims exist then."""
     first = batch.pod(0).shape
     if batch.equal and first.volumes is NO_VOLUMES and not (first.claims or first.containers):
         return room
@@ -271,7 +271,7 @@ def _counter(batch: Batch, cluster: Cluster) -> Counting | None:
 
 
 def _alike(batch: Batch, number: int) -> bool:
-    """Return whether so many pods find what the first one finds: no claim of theirs was there before."""
+    """Return whether this many pods find what the first one finds: none of their claims existed before."""
     return batch.equal or all(map(batch.alike, range(1, number + 1)))
 
 

@@ -101,5 +101,7 @@ def again(pod: Pod) -> Pod:
 
 
 def goes_anyway(pod: Pod) -> bool:
-    """Return whether a pod is being deleted and makes no new one by going: only a StatefulSet waits for that."""
+    """Return whether a pod is being deleted and no controller waits for that to make a new one, as a StatefulSet
+    does.
+    """
     return pod.terminating and (pod.owner is None or pod.owner[0] != "StatefulSet")

@@ -23,9 +23,9 @@ from podberth.model.node import Node
 from podberth.model.pod import Pod
 
 MOST = 60_000
-"""Pods that are placed in a dry run, for all nodes together."""
+"""The largest number of pods that are placed in a dry run, for all nodes together."""
 _NAMED = 20
-"""Pods of a node that are listed with where they would go."""
+"""The largest number of pods of a node that are listed with where they would go."""
 BARE = "no controller would create it again"
 GROUPED = "pods of a pod group are decided together"
 
@@ -39,7 +39,7 @@ class Movable(Shown, frozen=True):
 
 
 class Kept(Shown, frozen=True):
-    """A node that could not. `stops`: pod → why it can't leave, or does not land elsewhere."""
+    """A node that can't go. `stops`: pod → reason why it can't leave, or does not land elsewhere."""
 
     node: str
     pods: int
@@ -135,7 +135,7 @@ class _Search:
         self._choice = Choice(0)
         self._only_wait = only_wait
         self.left = most
-        """Pods that may still be placed."""
+        """The number of pods that may still be placed."""
         self.gone: list[int] = []
         """Rows of nodes that are taken away already."""
 
@@ -144,7 +144,7 @@ class _Search:
         return [pod for pod in self._cluster.pods_on(row) if not (pod.belongs_to_node or goes_anyway(pod))]
 
     def running(self, pods: Iterable[Pod]) -> list[Pod]:
-        """Of these pods, the ones that really are on their node, and not only in a dry run."""
+        """Return those of these pods that really are on their node, and not only in a dry run."""
         return [pod for pod in pods if pod.uid not in self._only_wait]
 
     def forbidden(self, pods: Sequence[Pod]) -> Iterator[tuple[str, str]]:

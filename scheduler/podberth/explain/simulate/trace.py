@@ -96,7 +96,7 @@ class _Row(NamedTuple):
     values: Mapping[str, str]
 
     def number(self, column: str, empty: float | None = None) -> float:
-        """A number that is not negative."""
+        """Return the text as a number of at least 0."""
         text = self.values[column].strip()
         if not text and empty is not None:
             return empty
@@ -109,11 +109,11 @@ class _Row(NamedTuple):
         return found
 
     def whole(self, column: str) -> int:
-        """A whole number; nothing is 0."""
+        """Return the text as a whole number; an empty text is 0."""
         return int(self.number(column, 0.0))
 
     def name(self, column: str) -> str:
-        """A name that is there."""
+        """Return a name that is not empty."""
         text = self.values[column].strip()
         if not text:
             raise ObjectError(f"{self.file}, line {self.line}: {column}: Required value")
@@ -193,11 +193,11 @@ TRACE_PROFILES = SchedulerConfiguration(
 
 
 POINTS = 160
-"""Moments at which a run is looked at."""
+"""The number of moments at which a run is measured."""
 _TOLERATED = 0.002
 """Part of the pods that may stay out when fewer nodes hold the rest; Verma et al. (EuroSys'15) use the same."""
 _LONGEST = 1e6
-"""Lifetimes are stretched by no more than this."""
+"""The largest factor by which lifetimes are stretched."""
 
 Progress = Callable[[str], None]
 Placement = tuple[str, str]
@@ -231,7 +231,7 @@ class Run(msgspec.Struct, rename="camel", frozen=True):
     end: Quality
     """The last look at a saturation; for arrivals and departures, the look at which there were most pods."""
     waits: Waits | None = None
-    """Of arrivals and departures."""
+    """The waiting times; None for a saturation."""
 
 
 class Regret(msgspec.Struct, rename="camel", frozen=True):
@@ -240,9 +240,9 @@ class Regret(msgspec.Struct, rename="camel", frozen=True):
     decisions: int
     total: int
     missed: int
-    """Decisions that did not take a best node."""
+    """The number of decisions that did not take a best node."""
     impossible: int
-    """Decisions for a node that the order in which we learned of them does not allow."""
+    """The number of decisions for a node that was full by the order in which we learned of them."""
 
 
 class Compaction(msgspec.Struct, rename="camel", frozen=True):
@@ -254,7 +254,7 @@ class Compaction(msgspec.Struct, rename="camel", frozen=True):
 
 
 def departures(trace: Trace, framework: Framework, progress: Progress) -> Run:
-    """Pods come and go when the trace says so; who finds no node waits for one."""
+    """Play the trace with arrivals and departures at its times; a pod that fits no node waits for one."""
     model = Model(framework.profile.name)
     simulation = _simulation(trace, framework, model)
     pods = [model.pod(arrival.pod) for arrival in trace.arrivals]
@@ -285,7 +285,8 @@ def departures(trace: Trace, framework: Framework, progress: Progress) -> Run:
 
 
 def saturation(trace: Trace, framework: Framework, load: float, progress: Progress) -> tuple[Run, list[Placement]]:
-    """Pods arrive in the trace's order, over and over, and stay, until they have asked for so much of `measure`.
+    """Play arrivals in the trace's order, repeated, without departures, until pods have asked for `load` times
+    `measure`.
 
     Returns the run, and who went where, in the order of the decisions.
     """
@@ -307,7 +308,7 @@ def saturation(trace: Trace, framework: Framework, load: float, progress: Progre
 def retrace(
     trace: Trace, framework: Framework, load: float, placements: Sequence[Placement], progress: Progress
 ) -> tuple[Run, Regret]:
-    """A saturation that somebody else decided: its run, and what each choice gave away by the profile's own scores.
+    """Measure a saturation that another scheduler decided, and the points that each choice gave away.
 
     Each pod is scored on all nodes, by the plain way, as the cluster was when its turn came; the regret is the best
     total minus that of the node that was chosen.
@@ -495,7 +496,7 @@ class Study(msgspec.Struct, rename="camel", frozen=True):
     nodes: int
     pods: int
     together: int
-    """Pods that are there at the trace's fullest moment, as it was published."""
+    """The number of pods at the trace's fullest moment, as it was published."""
     load: float
     """The end of the saturation: what was asked for of `measure`, over what is there."""
     stretch: float
@@ -532,7 +533,7 @@ def study(trace: Trace, frameworks: Mapping[str, Framework], load: float, fill: 
 
 
 def beside(trace: Trace, recorded: Iterable[Recorded], framework: Framework, progress: Progress) -> list[ProfileStudy]:
-    """Return what other schedulers did, in the same terms; their regret is by the framework's scores."""
+    """Return the results of other schedulers in the same terms; their regret is by the framework's scores."""
     found = []
     for each in recorded:
         run, regret = retrace(trace, framework, each.load, each.placements, progress)
