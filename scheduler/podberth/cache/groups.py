@@ -4,34 +4,12 @@ Mirrors kube-scheduler `backend/cache/podgroupstate.go`. A group is known from i
 come first: a pod may name a group that does not exist yet.
 """
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 
 from podberth.cache.kept_results import ChangeLog
 from podberth.model.pod import Pod
 from podberth.model.pod_group import NATIVE, GroupKey, PodGroup
-
-
-class Priorities:
-    """Counts of placed pods, or of groups, by priority, so that nobody looks through all for one of lower priority.
-
-    Priorities come from PriorityClasses, which are few and an administrator's.
-    """
-
-    def __init__(self) -> None:
-        self.pods: dict[int, int] = {}
-        """Priority → how many have it."""
-
-    def add(self, priority: int, amount: int) -> None:
-        """So many more of this priority, or fewer."""
-        left = self.pods[priority] = self.pods.get(priority, 0) + amount
-        if not left:
-            del self.pods[priority]
-
-    @property
-    def lowest(self) -> int | None:
-        """The lowest priority of any of them; None: there are none."""
-        return min(self.pods, default=None)
-
 
 Pods = dict[str, Pod]
 """UID → pod."""
@@ -104,8 +82,8 @@ class PodGroups:
         self.members: dict[str, GroupKey] = {}
         """UID of a pod → its group."""
         self._version = 0
-        self._priorities = Priorities()
-        """Priorities of the objects of Kubernetes' own API: a tenant may make thousands, too many to look through."""
+        self._priorities: Counter[int] = Counter()
+        """Priority → objects of Kubernetes' own API: a tenant may make thousands, too many to look through."""
         self.log: ChangeLog[GroupKey] = ChangeLog()
         """Groups that have another priority or disruption mode."""
         self.members_log: ChangeLog[GroupKey] = ChangeLog()
@@ -160,8 +138,7 @@ class PodGroups:
 
     def below(self, priority: int) -> bool:
         """Return whether there is a group with a lower priority: its pods may say another one."""
-        lowest = self._priorities.lowest
-        return lowest is not None and lowest < priority
+        return min(self._priorities, default=priority) < priority
 
     def state(self, key: GroupKey) -> GroupState | None:
         """Return what is known of a group; None: neither object nor pod."""
@@ -209,7 +186,10 @@ class PodGroups:
 
     def _count_priority(self, group: PodGroup | None, amount: int) -> None:
         if group is not None and group.key.api == NATIVE:
-            self._priorities.add(group.priority or 0, amount)
+            priority = group.priority or 0
+            self._priorities[priority] += amount
+            if not self._priorities[priority]:
+                del self._priorities[priority]
 
     # -- pods --------------------------------------------------------------------------------------------------------
 

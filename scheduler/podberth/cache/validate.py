@@ -98,7 +98,7 @@ def _rows(cluster: Cluster) -> Iterator[str]:
 def _placements(cluster: Cluster) -> Iterator[str]:
     by_row: dict[int, dict[str, Any]] = {}
     of_priority = Counter(placement.pod.priority for placement in cluster._placed.values())
-    yield from _differ("placed pods", "numbers by priority", cluster.priorities.pods, dict(of_priority))
+    yield from _differ("placed pods", "numbers by priority", +cluster.priorities, of_priority)
     for uid, placement in cluster._placed.items():
         where = f"pod {placement.pod.key}"
         yield from _differ(where, "uid it is placed under", uid, placement.pod.uid)

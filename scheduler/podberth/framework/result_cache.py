@@ -226,7 +226,8 @@ class EquivalenceClass(KeptByRow):
         if self.version == log.version and self.basis == (nodes, nodes.rows, static.computed, on_node.computed):
             return False
         rows = nodes, nodes.rows
-        static.renew(rows, nodes.object_log, nodes, pod, cluster)
+        if static.version != nodes.object_log.version or static.basis != rows:
+            static.renew(rows, nodes.object_log, nodes, pod, cluster)
         computed = on_node.renew(rows, log, nodes, pod, cluster)
         self.renew((*rows, static.computed, on_node.computed), log, nodes)
         return computed

@@ -101,8 +101,7 @@ class GroupPreemption(Planning[Plan]):
         nominated = self._nominated()
         if self._under_way(set(nominated.values())):
             return Plan("ongoing preemption on nominated nodes", True, nominated), True
-        lowest = cluster.priorities.lowest
-        if (lowest is None or lowest >= self.priority) and not cluster.pod_groups.below(self.priority):
+        if not cluster.has_below(self.priority):
             return Plan(_NOBODY), True
         return (yield from self._planned())
 

@@ -381,26 +381,24 @@ class SchedulingQueue:
             self._wake_more(now)
             if self._waking and not self._active_before(-self._waking[0][0]):
                 return False  # pods of higher priority are still being woken
-        if self.behind:
+        if self.unschedulable.behind:
             self._ask(now, _ASKED_BESIDE)
         return True
 
     def _next_active(self, now: float) -> Queued | None:
         """The first active pod whose namespace is within its share; else the first of others of that priority."""
-        fair_share = self.fair_share
+        fair_share, active = self.fair_share, self.places.active
         for _ in range(_HELD_AT_ONCE):
-            first = self.places.active.peek()
             if fair_share.holds:
+                first = active.peek()
                 behind_others = first is not None and first.pod.priority >= fair_share.highest
                 within = behind_others and first is not None and first.pod.priority == fair_share.highest
                 if not behind_others or within:
                     held = fair_share.pop(now, within_share=within)
                     if held is not None:
                         return held
-            if first is None:
-                return None
-            self.places.active.pop()
-            if not fair_share.seconds_beyond(first.pod.namespace, now):
+            first = active.pop()
+            if first is None or not fair_share.seconds_beyond(first.pod.namespace, now):
                 return first
             fair_share.hold(first)
         return None  # pods behind them in the queue may have to come first
@@ -414,7 +412,7 @@ class SchedulingQueue:
         if isinstance(queued, QueuedGroup):
             return queued if self.groups.begin(queued, self.events.number) else None
         del self._pods[queued.pod.uid]
-        self._leave(queued)
+        self.places.leave(queued)
         queued.attempts += 1
         queued.left_at = self.events.number
         return queued
@@ -433,7 +431,7 @@ class SchedulingQueue:
         """End backoffs that are over and flush pods that waited long. If there are many, the others follow later."""
         if not self.places.counts[Place.ACTIVE]:
             self.unschedulable.idle()
-        if self._idle:
+        if len(self.places.early_groups) and self._idle:
             self.groups.take_early(now)
         self.do_pending_work(now)
         left = AT_ONCE
@@ -558,12 +556,7 @@ class SchedulingQueue:
     @property
     def has_pending_work(self) -> bool:
         """Return whether pods are still being woken, or events are pending."""
-        return bool(self._waking or self._entering) or self.behind
-
-    @property
-    def behind(self) -> bool:
-        """Return whether events are pending."""
-        return bool(self.unschedulable.behind)
+        return bool(self._waking or self._entering or self.unschedulable.behind)
 
     def do_pending_work(self, now: float) -> None:
         """Do some of this work."""
@@ -571,13 +564,13 @@ class SchedulingQueue:
             self._reenter(now)
         elif self._waking:
             self._wake_more(now)
-        elif self.behind:
+        elif self.unschedulable.behind:
             self._ask(now, _ASKED_AT_ONCE)
 
     def _ask(self, now: float, steps: int) -> None:
         """Ask about pending events, until somebody is woken or for about so many steps; the namespaces take turns."""
         found = list[Woken]()
-        while steps > 0 and not found and self.behind:
+        while steps > 0 and not found and self.unschedulable.behind:
             found, namespace, taken = self.unschedulable.catch_up(steps)
             self.fair_share.charge(namespace, taken, now)
             self._wake_all(found, now)
