@@ -15,7 +15,6 @@ from podberth.cache.kept_results import FEW, ChangeLog
 from podberth.model.devices import (
     CLAIM,
     FINALIZER,
-    IMPLICIT_PREFIX,
     AllocatedDevice,
     Allocation,
     ClaimKey,
@@ -28,6 +27,7 @@ from podberth.model.devices import (
     ResourceSlice,
 )
 from podberth.model.pod_group import GroupKey
+from podberth.model.resources import IMPLICIT_PREFIX
 
 POOL_SECONDS = 300.0
 """Seconds for which another scheduler counts as active in a pool after it gave a device of it."""

@@ -19,9 +19,8 @@ import numpy as np
 
 from podberth.cache.column import Bools, Codes
 from podberth.cache.kept_results import Bounded
-from podberth.model.conditions import WITHOUT, Condition, Kind, hold
 from podberth.model.namespaced import SelectingObject
-from podberth.model.selectors import LabelSelector
+from podberth.model.selectors import WITHOUT, Condition, Kind, LabelSelector, hold
 from podberth.model.terms import AffinityTerm
 
 FEW = 64

@@ -15,9 +15,10 @@ from podberth.cache.groups import GroupState
 from podberth.cache.nodes import CPU, EPHEMERAL, MEMORY
 from podberth.cache.row_counts import ByTopology, RowCounts
 from podberth.cache.volumes import NOT_INSTALLED, UNLIMITED, of_translated
-from podberth.model.devices import IMPLICIT_PREFIX, Allocation, DeviceID
+from podberth.model.devices import Allocation, DeviceID
 from podberth.model.node import Node
 from podberth.model.pod import Pod
+from podberth.model.resources import IMPLICIT_PREFIX
 from podberth.model.shape import HostPort
 from podberth.model.terms import AffinityTerm
 

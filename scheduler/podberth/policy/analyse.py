@@ -23,7 +23,7 @@ from podberth.policy.words import cut
 TOTAL, EACH = 20_000_000, 2_000_000
 """Steps: half a minute at most for a whole analysis, three seconds for a question."""
 FINDING = 1000
-"""What a finding costs beside its question, in steps: it is kept, and told."""
+"""A finding costs so many steps beside its question: it is kept, and told."""
 TEXT = 400
 """Characters of a policy's own that a message shows in one place."""
 TOO_COMPLEX = "too complex to decide within the bound"

@@ -34,7 +34,7 @@ OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 class _Legal(NamedTuple):
-    """Which keys and values a field may have, and what to say of others."""
+    """Tests of the keys and values of a field, and the texts that are said of those that fail."""
 
     key: Callable[[str], bool]
     value: Callable[[str], bool]

@@ -23,7 +23,7 @@ Reach = tuple[frozenset[int], ...]
 
 
 class _Written(NamedTuple):
-    """What becomes of one axis. `untouched`: no rule that writes it matches; `last`: the value written last."""
+    """The writes to one axis. `untouched`: no rule that writes it matches; `last`: the value written last."""
 
     untouched: Literal
     last: Mapping[str, Literal]
@@ -230,6 +230,6 @@ class Questions:
         return self._sets[numbers]
 
     def _check(self) -> None:
-        """What was not built, for lack of room, can't be asked about."""
+        """Raise ExhaustedError if something was not built, for lack of room: it can't be asked about."""
         if self.exhausted:
             raise ExhaustedError

@@ -57,7 +57,7 @@ class Solver:
         self.learned: list[list[Literal]] = []
         """Clauses that follow from the others, and were found in a search."""
         self.learned_room = room // 2
-        """How many literals more of them may be kept."""
+        """So many literals more of them may be kept."""
         self._trail: list[Literal] = []
         self._ends: list[int] = []  # of the trail, where each level starts
         self._done = 0

@@ -24,7 +24,7 @@ Value = str | None
 """None: the key is absent."""
 
 AXIS = 40
-"""What an axis takes, where a value takes 1."""
+"""Room that an axis takes, where a value takes 1."""
 _AMOUNTS = {"cpu": "100m", "memory": "64Mi"}
 _RESOURCES: Mapping[str, Any] = {
     "Guaranteed": {"requests": _AMOUNTS, "limits": _AMOUNTS},

@@ -53,7 +53,7 @@ class Predicate(Struct, frozen=True):
 
 
 class Action(Struct, frozen=True):
-    """What happens to an object that the predicate holds for. With `reject`, the writes are void (as in the seed)."""
+    """The action on an object that the predicate holds for. With `reject`, the writes are void (as in the seed)."""
 
     reject: bool = False
     message: str = ""
@@ -72,7 +72,7 @@ class Write(NamedTuple):
     key: str
     value: str
     power: str = ""
-    """What the key decides that policies should not (`powers.of`)."""
+    """The power that the key gives, and policies should not (`powers.of`)."""
 
 
 class Rule(Struct, frozen=True, dict=True):

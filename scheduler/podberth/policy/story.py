@@ -1,4 +1,4 @@
-"""What happens to one object over several passes, in words: the analysis' counterexamples, run by the evaluator."""
+"""The story of one object over several passes, in words: the analysis' counterexamples, run by the evaluator."""
 
 from podberth.policy import keys, objects
 from podberth.policy.evaluate import evaluate

@@ -1,4 +1,4 @@
-"""What comes out of an evaluation, and the words for it."""
+"""The verdict of an evaluation, and the words for it."""
 
 from collections.abc import Iterable, Mapping
 
@@ -16,7 +16,7 @@ MOST_REASONS = 32
 
 
 class Effect(Struct, frozen=True):
-    """What one policy did, or (modes warn and observe) would have done; the admission server counts these."""
+    """The effect that one policy had, or (modes warn and observe) would have had; the admission server counts these."""
 
     policy: str
     namespace: str

@@ -1,4 +1,4 @@
-"""What policies say and no cluster does: writes to reserved keys (`powers`), and policies beyond a bound (`bounds`).
+"""Parts of policies that no cluster obeys: writes to reserved keys (`powers`), and policies beyond a bound (`bounds`).
 
 The analysis is asked about policies without the writes, and each of both is a finding.
 """

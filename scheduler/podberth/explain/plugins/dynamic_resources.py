@@ -3,6 +3,8 @@
 Changes of what a pod claims, and of who has devices, may give it its devices. Each is tried later.
 """
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import Any, NamedTuple
@@ -26,7 +28,7 @@ from podberth.explain.changes import (
 )
 from podberth.framework.explaining import Detail, Explainer, Inquiry
 from podberth.framework.status import Reason
-from podberth.model.devices import DeviceClass, DeviceID, DeviceTaint, ResourceClaim
+from podberth.model.devices import DeviceClass, DeviceID, DeviceTaint, DeviceTraits, ResourceClaim
 from podberth.model.node import Node
 from podberth.model.taints import taint_text
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
@@ -34,7 +36,6 @@ from podberth.plugins.dynamic_resources.pools import Pool, PoolDevice, available
 from podberth.plugins.dynamic_resources.requested import AllocationError, Alternative, CapacityError, RequestedClaim
 from podberth.plugins.dynamic_resources.results import PodDevices, named
 from podberth.plugins.dynamic_resources.search import Selects
-from podberth.plugins.dynamic_resources.values import attribute, values
 
 _SHOWN = 8
 """Devices of which the same is said that are named."""
@@ -48,6 +49,12 @@ _HOLDERS = 4
 _AT_ONCE = 3
 """Claims that are offered to be freed together."""
 _COMBINATIONS = 24
+_REFERENCE = re.compile(
+    r"""device\.(?P<kind>attributes|capacity)\[\??(?P<quote>["'])(?P<domain>[^"']+)(?P=quote)\]"""
+    r"""(?:\.\??(?P<name>[A-Za-z_]\w*)|\[\??["'](?P<quoted>[^"']+)["']\])"""
+)
+_VALUES = 3
+"""Values of one expression that are told."""
 
 
 class DynamicResourcesExplainer(Explainer):
@@ -203,7 +210,7 @@ def _together(asking: _Asking, wants: PodDevices, wanted: Sequence[RequestedClai
             free |= {entry.id: entry for entry, reason in asking.against(one).items() if reason == _FREE}
         for constraint in claim.spec.constraints:
             name = constraint.match or constraint.distinct or ""
-            has = {str(each): attribute(name, entry.device.traits) or "none" for each, entry in free.items()}
+            has = {str(each): _attribute(name, entry.device.traits) or "none" for each, entry in free.items()}
             of = f"{_claim(wants, number)} has the constraint {constraint}"
             why.append(f"{of} ({_grouped({device: f'has {value}' for device, value in has.items()})})")
     said = "; ".join(why) or "requests want the same devices, or their counters"
@@ -276,7 +283,7 @@ def _against(
         if not selected and of_class:
             return None
         if not selected:
-            has = values(expression, traits)
+            has = _values_named(expression, traits)
             return f"not selected by {expression}" + (f", as {has}" if has else "")
     if not entry.reached:
         return "reached from other nodes only"
@@ -285,6 +292,37 @@ def _against(
     if entry.taints and not tolerates_all(alternative, entry.taints):
         return f"tainted {', '.join(f'{taint.key}:{taint.effect}' for taint in entry.taints)}"
     return _short(alternative, entry, allocated, left) or _FREE
+
+
+def _values_named(expression: str, traits: DeviceTraits) -> str:
+    """The attributes and capacities that an expression names, as the device has them; empty: it names none."""
+    return ", ".join(list(dict.fromkeys(_each_value(expression, traits)))[:_VALUES])
+
+
+def _attribute(name: str, traits: DeviceTraits) -> str:
+    """The value of a fully qualified attribute; empty: the device has none."""
+    found = traits.attribute(name)
+    return "" if found is None else _text(found[1])
+
+
+def _each_value(expression: str, traits: DeviceTraits) -> Iterator[str]:
+    if "device.driver" in expression:
+        yield f"driver is {_text(traits.driver)}"
+    for found in _REFERENCE.finditer(expression):
+        name = found["name"] or found["quoted"]
+        whole = f"{found['domain']}/{name}"
+        if found["kind"] == "attributes":
+            value = _attribute(whole, traits)
+        else:
+            capacity = traits.capacity.get(whole)
+            if capacity is None and found["domain"] == traits.driver:
+                capacity = traits.capacity.get(name)
+            value = "" if capacity is None else capacity.text
+        yield f"{name} is {value}" if value else f"it has no {name}"
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool | int) else str(value)
 
 
 def _short(

@@ -47,7 +47,7 @@ class MalformedError(ValueError):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What was asked; `object` and `old` hold only what policies read."""
+    """The request of a review; `object` and `old` hold only what policies read."""
 
     uid: str
     operation: str
@@ -110,7 +110,7 @@ class _Container(TypedDict, total=False):
 
 
 class _Spec(TypedDict, total=False):
-    """What `qos` reads of a pod's spec, and its scheduler, as the plain dicts that everybody else has."""
+    """The fields of a pod's spec that `qos` reads, and its scheduler, as the plain dicts that everybody else has."""
 
     containers: list[_Container] | None
     initContainers: list[_Container] | None
@@ -171,7 +171,7 @@ HEAD_BYTES = 16 << 10
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """What the first bytes of a review seem to say: whose it is, before the rest is read. Never more than a hint."""
+    """A guess from the first bytes of a review: whose it is, before the rest is read. Never more than a hint."""
 
     uid: str = ""
     namespace: str = ""

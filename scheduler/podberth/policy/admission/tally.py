@@ -45,7 +45,7 @@ class Tally(msgspec.Struct):
 
 
 class Tallies:
-    """What this replica has counted since its start. `wall` is a clock: seconds since the epoch."""
+    """The counts of this replica since its start. `wall` is a clock: seconds since the epoch."""
 
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
         self.of: dict[Key, Tally] = {}
@@ -84,7 +84,7 @@ class _Sum(msgspec.Struct, rename="camel"):
 
 
 class Counted(msgspec.Struct):
-    """What `status` reads of the status of a policy."""
+    """The fields that `status` reads of the status of a policy."""
 
     counted: list[_Entry] | None = None
     matched: _Sum | None = None

@@ -51,7 +51,7 @@ class _Hook(msgspec.Struct, rename="camel"):
 
 
 class _Configuration(msgspec.Struct):
-    """What `repaired` reads of a configuration that was found."""
+    """The fields that `repaired` reads of a configuration that was found."""
 
     metadata: _Meta
     webhooks: list[_Hook] | None = None

@@ -1,4 +1,4 @@
-"""What has to be written for a policy's conditions and counts to be true in the API, and which Events go with it.
+"""Writes that make a policy's conditions and counts true in the API, and the Events that go with them.
 
 Pure: times are given. Nothing is written when nothing differs, and what others keep in the status stays.
 """
@@ -23,7 +23,7 @@ JsonObject = dict[str, Any]
 
 
 class Counts(msgspec.Struct):
-    """What a policy would do to the objects that exist."""
+    """Counts of what a policy would do to the objects that exist."""
 
     objects: int = 0
     rejected: int = 0
@@ -58,10 +58,13 @@ def change(
     before = {str(one.get("type")): one for one in listed}
     ours = [_dated(condition, before.get(condition.type), stored.generation, now) for condition in found]
     types = {condition.type for condition in found}
+    kept = [one for one in listed if one.get("type") not in types]
+    place = {str(one.get("type")): number for number, one in enumerate(listed)}
     wanted: JsonObject = {
         "observedGeneration": stored.generation,
         "rules": stored.rules,
-        "conditions": [*ours, *(one for one in listed if one.get("type") not in types)],
+        # In the order that they have: which of ours are found anew may differ from look to look.
+        "conditions": sorted([*ours, *kept], key=lambda one: place.get(str(one.get("type")), -1)),
     }
     if warnings or stored.status.get("warnings"):
         wanted["warnings"] = warnings
