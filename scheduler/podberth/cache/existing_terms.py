@@ -332,14 +332,14 @@ class ExistingTermSums(KeptResult[set[TermSet]]):
 
     def follow(self, sets: TermSets, nodes: Nodes, pods: PodClasses) -> None:
         """Bring the sums up to date."""
-        self.renew((sets.numbering, nodes.key_changes, pods.relabels), sets.placed, sets, nodes)
+        self.renew((sets.numbering, nodes.key_changes, pods.relabels), sets.placed, (sets, nodes))
 
-    def changes(self, log: RowCounts, *asked: Any) -> set[TermSet] | None:
+    def changes(self, log: RowCounts, asked: Any) -> set[TermSet] | None:
         """The sets that came, if what changed is worth following."""
         sets: TermSets = asked[0]
         return sets.sets_born.since(self._sets) if log.worth_following(self.version) else None
 
-    def apply(self, changes: set[TermSet], *asked: Any) -> None:
+    def apply(self, changes: set[TermSet], asked: Any) -> None:
         """Weigh the sets that came, and count the pods that came and went."""
         sets, nodes = asked
         which = unpack(self.by, len(sets.index)) if changes else _NO_TERMS
@@ -356,7 +356,7 @@ class ExistingTermSums(KeptResult[set[TermSet]]):
             for row, amount, weight in weights.since(sets.placed, self.version):
                 one.count(row, amount, weight)
 
-    def compute(self, *asked: Any) -> None:
+    def compute(self, asked: Any) -> None:
         """Weigh all sets, and add up all pods that are placed."""
         sets, nodes = asked
         self.repelled, self.hard, self.attracted, self.avoided = {}, {}, {}, {}
