@@ -240,7 +240,7 @@ class Scheduler:
             framework.guard.failed = self._reports.plugin_failed
 
     async def wait_synced(self) -> None:
-        """Return once the first lists are in and scheduling has begun."""
+        """Wait until the first lists are in and scheduling has begun."""
         await self._synced.wait()
 
     def receive(self, stimulus: Stimulus) -> None:

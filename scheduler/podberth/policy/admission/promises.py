@@ -9,7 +9,7 @@ from podberth.policy.objects import JsonObject
 
 
 def problem(request: Request) -> str | None:
-    """Return what is wrong with a pod's annotation; None when nothing is, or when it was so before this request."""
+    """Return the problem with a pod's annotation; None: there is none, or it was there before this request."""
     if (request.group, request.kind) != ("", "Pod") or request.sub_resource:
         return None
     text = _text(request.object)
