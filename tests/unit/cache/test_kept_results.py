@@ -25,7 +25,7 @@ class Copied(KeptByRow):
         (nodes,) = asked
         self.values = nodes.pods[: nodes.rows].tolist()
 
-    def apply(self, changes: set[int], *asked: Any) -> None:
+    def apply(self, changes: set[int], asked: Any) -> None:
         """Some rows."""
         (nodes,) = asked
         self.repaired.append(changes)
