@@ -126,7 +126,7 @@ def _flattened(args: Sequence[Value], result: Value) -> int:
 
 
 _ADDABLE: Final = frozenset({int, Uint, float, str, bytes, Duration, Timestamp})
-"""The types of a list's items with an Add method, which Go's error looks up by name before the others."""
+"""Types that have Add, the first of a list's methods by name. Go's error names the first method that is missing."""
 
 
 def _self_compared(index: int) -> Price:

@@ -542,9 +542,7 @@ class _Parser:
         raise self._mismatch(expecting, kind)
 
     def _mismatch(self, expecting: str, kind: str = "") -> SyntaxIssueError:
-        """Return the issue: a token is too many when the next one would do, or one is missing when this could come
-        after it.
-        """
+        """Return the error about a token: it is too many when the next one would do, or one is missing before it."""
         token = self._tokens[self._at]
         following = self._tokens[min(self._at + 1, len(self._tokens) - 1)]
         if kind and token.kind != END and following.kind == kind:
@@ -554,7 +552,7 @@ class _Parser:
         return _wrong(token, f"mismatched input '{token.text}' expecting {expecting}")
 
     def _unexpected(self, expecting: str, signed: bool = False) -> SyntaxIssueError:
-        """Return the issue about a token that begins no operand; it is too many when the next one would do."""
+        """Return the error about a token that begins no operand; it is too many when the next one would do."""
         token = self._tokens[self._at]
         if signed and token.kind == END:
             return _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")

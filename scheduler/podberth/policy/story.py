@@ -1,4 +1,4 @@
-"""The story of one object over several passes, in words: the analysis' counterexamples, run by the evaluator."""
+"""Runs counterexamples of the analysis through the evaluator for several passes, and tells in words what happens."""
 
 from podberth.policy import keys, objects
 from podberth.policy.evaluate import evaluate

@@ -65,7 +65,7 @@ def _slice(values: list[Value], start: int, end: int) -> list[Value]:
 
 
 def _flatten(values: Value, *depth: Value) -> list[Value]:
-    """Return the list with nested lists opened to a depth; the price has checked that the depth is a number."""
+    """Return the list with nested lists opened to a depth. The arguments are checked here."""
     if type(values) not in LISTS or (depth and type(depth[0]) is not int):
         given = ", ".join(map(_shown_type, depth))
         raise EvaluationError(f"no such overload: {_shown_type(values)}.flatten({given})")

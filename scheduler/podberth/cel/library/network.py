@@ -440,14 +440,14 @@ def _regex_error(text: str, regex: str, *examples: str) -> str:
 
 
 def _too_long(text: str, most: int, unit: str = "characters") -> list[str]:
-    """Return the error of a text that is too long. Its length is counted in bytes; newer functions of upstream say
-    so.
+    """Return an error if the text is too long in bytes. Newer functions of upstream name bytes as the unit, older ones
+    characters.
     """
     return [f"must be no more than {most} {unit}"] if len(text.encode()) > most else []
 
 
 def _format_prefix(text: str) -> str:
-    """Return the pattern for a name of which only the beginning is known."""
+    """Return a valid name in place of a prefix: its trailing dash becomes a letter."""
     return text[:-2] + "a" if len(text) > 1 and text.endswith("-") else text
 
 

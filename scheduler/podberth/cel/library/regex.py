@@ -542,7 +542,7 @@ class _Compiler:
         return len(self.program) - 1
 
     def emit(self, tree: Tree, onward: int) -> int:
-        """Append the instructions of a tree, which go on at `after`; return where they begin."""
+        """Append the instructions of a tree, after which `onward` follows; return where they begin."""
         if isinstance(tree, Chars):
             return self.add((_CHAR, onward, -1, tested(tree)))
         if isinstance(tree, Assert):

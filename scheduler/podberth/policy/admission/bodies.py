@@ -1,4 +1,4 @@
-"""Reads the bodies of large reviews: when there is room for them, and then a piece in each turn of the event loop.
+"""Reads the bodies of large reviews: each waits until it is admitted, and is then read piece by piece.
 
 Receiving a megabyte costs milliseconds of the loop, most of them for TLS. So the connection of a large review is
 paused as soon as its head is there. Its namespace, which the first bytes name, waits for room (`Lanes`). What is let in
@@ -20,14 +20,14 @@ from podberth.service.handshakes import ANSWER_TURNS, MOST_TURNS
 LIMIT = 8 << 20
 """The largest body in bytes: an object and its older self, each at most 3 MiB in the API server, and their wrapping."""
 UNREAD_BYTES = 32 << 10
-"""So much of a body that nobody reads yet is kept by TLS, and as much by the system. Each would keep half a megabyte
-otherwise, for every connection. What the system has is also what TLS takes at once: its buffer for that, and the one
-for what is not decrypted, grow to that size and stay so until the connection ends.
+"""The largest number of bytes of an unread body that TLS buffers, and as many that the kernel does. The default would
+be half a megabyte for every connection. TLS also decrypts as much as the kernel holds at once, so its two buffers grow
+to this size and stay so until the connection ends.
 """
 
 
 class TooLargeError(Exception):
-    """A body over the limit."""
+    """A body is over the limit."""
 
 
 class Turns:
@@ -111,12 +111,12 @@ class LargeBody:
 
 
 def pause(request: web.BaseRequest) -> None:
-    """Receive nothing more of this connection; what TLS has received by then is kept."""
+    """Stop receiving on this connection; what TLS has received by then is kept."""
     if request.transport is not None:
         request.transport.pause_reading()
 
 
 def resume(request: web.BaseRequest) -> None:
-    """Receive what comes."""
+    """Receive on this connection again."""
     if request.transport is not None:
         request.transport.resume_reading()

@@ -1,4 +1,4 @@
-"""The annotation by which a pod asks something of its node while it runs: refused at the API when it can't be read.
+"""Checks the annotation by which a pod requires things of its node while it runs; a mistake in it is refused.
 
 Without the webhook the scheduler leaves such a pod pending and the evictor says so in an Event; both are later.
 """
