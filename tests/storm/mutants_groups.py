@@ -49,12 +49,12 @@ def insists_on_preferences() -> Iterator[None]:
 
 @mutant("a claim of a group counts as reserved for it before it is")
 def trusts_its_group() -> Iterator[None]:
-    is_reserved = was(reservation, "is_reserved")
+    is_reserved = was(reservation, "_is_reserved")
 
     def trusting(one: Any, *given: Any) -> bool:
         return bool(one.of_group or is_reserved(one, *given))
 
-    with patch.object(reservation, "is_reserved", trusting):
+    with patch.object(reservation, "_is_reserved", trusting):
         yield
 
 

@@ -285,7 +285,7 @@ class _Posting(Struct):
 
     bind: Bind
     restores: int
-    """How often etcd had been restored when it was decided (`Freshness.restores`)."""
+    """etcd had been restored so many times when it was decided (`Freshness.restores`)."""
     sent: int = 0
     sent_at: float = 0.0
     objection: str = ""

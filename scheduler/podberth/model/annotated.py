@@ -22,10 +22,17 @@ MODE = "podberth.dev/affinity-mode"
 Mode = Literal["replace", "add"]
 MODES: tuple[Mode, ...] = ("replace", "add")
 _NONE: frozenset[str] = frozenset()
+_NOTHING: Mapping[str, str] = {}
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_ALSO_REQUIRED = "requiredDuringSchedulingRequiredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_MARK = AFFINITY.encode()
+_TERMS = 1000
+"""Bound on what two lists of ORed terms may multiply to."""
 
 
 class AnnotationsRead(Struct, frozen=True):
-    """Which annotations a decoder keeps; it drops all others."""
+    """The annotations that a decoder keeps; it drops all others."""
 
     affinity: Mapping[str, Mode] = {}
     """schedulerName → what affinity by annotation does to its pods, unless a pod says so itself."""
@@ -44,16 +51,6 @@ def kept(annotations: msgspec.Raw, keys: frozenset[str]) -> Mapping[str, str]:
     if not any(wire.mentions(text, key.rpartition("/")[2].encode()) for key in keys):
         return _NOTHING
     return {key: value for key, value in wire.texts_decoder.decode(text).items() if key in keys}
-
-
-_NOTHING: Mapping[str, str] = {}
-
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_ALSO_REQUIRED = "requiredDuringSchedulingRequiredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-_MARK = AFFINITY.encode()
-_TERMS = 1000
-"""Bound on what two lists of ORed terms may multiply to."""
 
 
 class _NodeAffinity(wire.NodeAffinity):

@@ -1,26 +1,34 @@
 """Devices, what offers them, and what claims them: the fields that a decision reads, and those that it writes back.
 
-They are made from bytes in `podberth.model.devices_parse`. Upstream: `k8s.io/api/resource/v1`.
+`PARSERS` make them from an object's JSON. Upstream: `k8s.io/api/resource/v1`.
 """
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
-from podberth.model.quantity import Quantity
-from podberth.model.selectors import NodeSelector
+from podberth.model import devices_wire, wire
+from podberth.model.pod import Interner
+from podberth.model.quantity import DECIMAL, Quantity, QuantityError, parse_quantity
+from podberth.model.selectors import NodeSelector, parse_node_selector
 
+CLAIM = "ResourceClaim"
+EVERY_CLAIM = (CLAIM, "", "")
+"""An object key that stands for all claims, for whoever waits until they are known."""
 FINALIZER = "resource.kubernetes.io/delete-protection"
 EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 """The annotation of a claim that the scheduler has made for a pod's extended resources."""
-IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
-"""Followed by the name of a device class: an extended resource that the class serves without naming it."""
 MOST_DEVICES = 32
 """Devices of one claim (AllocationResultsMaxSize)."""
 MOST_ALTERNATIVES = 8
 """Sub-requests of one request (FirstAvailableDeviceRequestMaxSize)."""
 EXACT_COUNT, ALL = "ExactCount", "All"
+_NOTHING = Quantity(0, DECIMAL)
+_TOO_MUCH = Quantity(1 << 200, DECIMAL)
+"""An amount that no device has. It stands for one that can't be read, so that its request is not served."""
 
 ClaimKey = tuple[str, str]
 """(namespace, name)."""
@@ -54,7 +62,7 @@ class CapacityRange(Struct, gc=False, frozen=True):
 
 
 class Capacity(Struct, gc=False, frozen=True):
-    """What a device has of something, and what of it a claim may ask for."""
+    """An amount that a device has of something, and the amounts of it that a claim may ask for."""
 
     value: Quantity
     text: str = "0"
@@ -74,7 +82,7 @@ class DeviceTaint(NamedTuple):
 
 
 class DeviceToleration(NamedTuple):
-    """What a request tolerates."""
+    """A request's permission to use devices that have a taint."""
 
     key: str
     operator: str
@@ -91,7 +99,7 @@ class DeviceToleration(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Which nodes reach a slice, or one device of it. `raw`: the selector as it was written."""
+    """The nodes that reach a slice, or one device of it. `raw`: the selector as it was written."""
 
     node: str
     everywhere: bool
@@ -105,7 +113,7 @@ class Place(NamedTuple):
 
 
 class DeviceTraits:
-    """What a selector can read of a device. Devices with equal traits share one object, and its kept results."""
+    """The part of a device that selectors can read. Devices with equal traits share one object and its kept results."""
 
     __slots__ = ("attributes", "capacity", "driver", "edition", "number", "shared")
 
@@ -161,7 +169,7 @@ class ResourceSlice(Struct, gc=False, frozen=True, eq=False):
     pool: str
     generation: int
     count: int
-    """How many slices its generation of the pool has."""
+    """Its generation of the pool has so many slices."""
     place: Place
     by_device: bool
     """Each device says itself which nodes reach it (perDeviceNodeSelection)."""
@@ -212,7 +220,7 @@ class DeviceTaintRule(Struct, gc=False, frozen=True, eq=False):
 
 
 class DeviceRequest(Struct, gc=False, frozen=True, eq=False):
-    """What one request, or one alternative of it, asks for."""
+    """One request for devices of a class, or one alternative of it."""
 
     name: str
     device_class: str
@@ -240,7 +248,7 @@ class Request(Struct, gc=False, frozen=True, eq=False):
 
 
 class Constraint(Struct, gc=False, frozen=True, eq=False):
-    """What the devices of some requests (none: of all) have to share, or differ in."""
+    """An attribute that the devices of some requests (none: of all) have to share, or to differ in."""
 
     requests: frozenset[str]
     match: str | None
@@ -252,7 +260,7 @@ class Constraint(Struct, gc=False, frozen=True, eq=False):
 
 
 class ClaimSpec(Struct, gc=False, frozen=True, eq=False):
-    """What a claim asks for. Compared by identity: equal bytes give the same object."""
+    """The requests of a claim. Compared by identity: equal bytes give the same object."""
 
     requests: tuple[Request, ...]
     constraints: tuple[Constraint, ...]
@@ -274,7 +282,7 @@ class AllocatedDevice(Struct, gc=False, frozen=True):
 
 
 class Allocation(Struct, gc=False, frozen=True):
-    """What a claim was given, and where that can be used (None: everywhere)."""
+    """The devices that a claim was given, and the nodes that can use them (None: all)."""
 
     devices: tuple[AllocatedDevice, ...]
     selector: NodeSelector | None
@@ -327,7 +335,276 @@ class ResourceClaim(Struct, gc=False, frozen=True, eq=False):
 
 
 DeviceKind = ResourceClaim | ResourceSlice | DeviceClass | DeviceTaintRule
-CLAIM = "ResourceClaim"
-EVERY_CLAIM = (CLAIM, "", "")
-"""For whoever waits until all claims are known."""
-DEVICE_KINDS = (CLAIM, "ResourceSlice", "DeviceClass", "DeviceTaintRule")
+_NOWHERE = Place("", False, None, None)
+
+
+def _quantity(text: devices_wire.Amount, otherwise: Quantity = _NOTHING) -> Quantity:
+    """An amount, as the API server has let it pass. `otherwise`: what counts where it can't be read."""
+    try:
+        return parse_quantity(text)
+    except QuantityError:
+        return otherwise
+
+
+def parse_slice(raw: bytes, interner: Interner) -> ResourceSlice:
+    """Raises msgspec.DecodeError when the bytes are not a ResourceSlice."""
+    wired = devices_wire.resource_slice.decode(raw)
+    meta, spec = wired.metadata, wired.spec
+    devices, uses_groups = _devices(wire.present(spec.devices), spec.driver, interner)
+    return ResourceSlice(
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        driver=spec.driver,
+        pool=spec.pool.name,
+        generation=spec.pool.generation,
+        count=spec.pool.resource_slice_count,
+        place=_place(spec),
+        by_device=bool(spec.per_device_node_selection),
+        devices=devices,
+        counters=tuple([(one.name, _counters(one.counters)) for one in spec.shared_counters or ()]),
+        uses_groups=uses_groups,
+    )
+
+
+def _devices(raw: bytes, driver: str, interner: Interner) -> tuple[tuple[Device, ...], bool]:
+    """The devices, and whether one uses compatibility groups: one object for all slices with the same bytes."""
+    if not raw:
+        return (), False
+    key = driver, hashlib.blake2b(raw, digest_size=16).digest()  # they may be long, and all different
+    found: tuple[tuple[Device, ...], bool] | None = interner.device_lists.get(key)
+    if found is None:
+        said = devices_wire.devices.decode(raw)
+        uses_groups = any(use.compatibility_groups for device in said for use in device.consumes_counters or ())
+        found = tuple([_device(device, driver, interner) for device in said]), uses_groups
+        interner.device_lists.put(key, found, len(raw))
+    return found
+
+
+def _place(said: devices_wire.SliceSpec | devices_wire.Device) -> Place:
+    if said.node_selector is None:
+        return (
+            Place(said.node_name or "", bool(said.all_nodes), None, None)
+            if said.node_name or said.all_nodes
+            else _NOWHERE
+        )
+    selector = parse_node_selector(said.node_selector, "spec.nodeSelector")
+    return Place(said.node_name or "", bool(said.all_nodes), selector, msgspec.to_builtins(said.node_selector))
+
+
+def _counters(counters: Mapping[str, devices_wire.Counter] | None) -> dict[str, int]:
+    return {name: _quantity(counter.value).nano for name, counter in (counters or {}).items()}
+
+
+def _device(device: devices_wire.Device, driver: str, interner: Interner) -> Device:
+    return Device(
+        name=device.name,
+        traits=_traits(device, driver, interner),
+        consumes=tuple(
+            [(use.counter_set, tuple(_counters(use.counters).items())) for use in device.consumes_counters or ()]
+        ),
+        place=_place(device),
+        taints=tuple([DeviceTaint(taint.key, taint.value, taint.effect) for taint in device.taints or ()]),
+        binds_to_node=bool(device.binds_to_node),
+        binding_conditions=tuple(device.binding_conditions or ()),
+        binding_failure_conditions=tuple(device.binding_failure_conditions or ()),
+    )
+
+
+def _traits(device: devices_wire.Device, driver: str, interner: Interner) -> DeviceTraits:
+    """Return what selectors see of the device: one object for all devices of which they see the same."""
+    said = (driver, device.allow_multiple_allocations, device.attributes or {}, device.capacity or {})
+    key = msgspec.json.encode(said)
+    found: DeviceTraits | None = interner.traits.get(key)
+    if found is None:
+        found = DeviceTraits(
+            driver,
+            {name: _attribute(value) for name, value in (device.attributes or {}).items()},
+            {name: _capacity(value) for name, value in (device.capacity or {}).items()},
+            shared=device.allow_multiple_allocations,
+        )
+        interner.traits.put(key, found, len(key))
+    return found
+
+
+def _attribute(said: devices_wire.Attribute) -> Attribute:
+    """Type and value, tried in the order of upstream's allocator. For lists, which are off by default: ("", any)."""
+    if said.string_value is not None:
+        return "string", said.string_value
+    if said.int_value is not None:
+        return "int", said.int_value
+    if said.bool_value is not None:
+        return "bool", said.bool_value
+    if said.version_value is not None:
+        return "version", said.version_value
+    return "", any(map(wire.present, (said.ints, said.bools, said.strings, said.versions)))
+
+
+def _capacity(said: devices_wire.Capacity) -> Capacity:
+    policy = said.request_policy
+    if policy is None:
+        return Capacity(_quantity(said.value), str(said.value))
+    span = policy.valid_range
+
+    def optional(text: devices_wire.Amount | None) -> Quantity | None:
+        return None if text is None else _quantity(text)
+
+    return Capacity(
+        _quantity(said.value),
+        str(said.value),
+        True,
+        optional(policy.default),
+        None if policy.valid_values is None else tuple(map(_quantity, policy.valid_values)),
+        None if span is None else CapacityRange(optional(span.min), optional(span.max), optional(span.step)),
+    )
+
+
+def parse_class(raw: bytes, interner: Interner) -> DeviceClass:
+    """Raises msgspec.DecodeError when the bytes are not a DeviceClass."""
+    wired = devices_wire.device_class.decode(raw)
+    meta, spec = wired.metadata, wired.spec
+    return DeviceClass(
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        created=meta.creation_timestamp or "",
+        selectors=_selectors(spec.selectors),
+        config=_raws(spec.config),
+        extended_resource=spec.extended_resource_name,
+    )
+
+
+def _selectors(selectors: Iterable[devices_wire.Selector] | None) -> tuple[str | None, ...]:
+    return tuple([selector.cel.expression if selector.cel is not None else None for selector in selectors or ()])
+
+
+def _raws(raws: Iterable[Raw] | None) -> tuple[bytes, ...]:
+    return tuple([bytes(raw) for raw in raws or ()])
+
+
+def parse_taint_rule(raw: bytes, interner: Interner) -> DeviceTaintRule:
+    """Raises msgspec.DecodeError when the bytes are not a DeviceTaintRule."""
+    wired = devices_wire.taint_rule.decode(raw)
+    meta, spec = wired.metadata, wired.spec
+    about = spec.device_selector or devices_wire.TaintSelector()
+    taint = DeviceTaint(spec.taint.key, spec.taint.value, spec.taint.effect)
+    return DeviceTaintRule(meta.name, meta.uid, meta.resource_version, about.driver, about.pool, about.device, taint)
+
+
+def parse_resource_claim(raw: bytes, interner: Interner) -> ResourceClaim:
+    """Raises msgspec.DecodeError when the bytes are not a ResourceClaim."""
+    wired = devices_wire.claim.decode(raw)
+    meta = wired.metadata
+    owners = meta.owner_references or ()
+    controller = next((owner for owner in owners if owner.controller), None)
+    notes = bytes(meta.annotations)
+    extended = False
+    if EXTENDED_RESOURCE_CLAIM.encode() in notes:
+        extended = interner.labels(meta.annotations).get(EXTENDED_RESOURCE_CLAIM) == "true"
+    raw_status = wire.present(wired.status)
+    status = devices_wire.claim_status.decode(raw_status) if raw_status else devices_wire.ClaimStatus()
+    reserved = _raws(status.reserved_for)
+    return ResourceClaim(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        terminating=meta.deletion_timestamp is not None,
+        controller=controller.uid if controller is not None else "",
+        owner=(controller.name, controller.uid) if controller is not None and extended else None,
+        finalizers=tuple(meta.finalizers or ()),
+        spec=parse_claim_spec(wire.present(wired.spec), interner),
+        allocation=None if status.allocation is None else _allocation(status.allocation),
+        reserved_for=tuple([devices_wire.consumer.decode(one).uid for one in reserved]),
+        raw_reserved_for=reserved,
+        conditions={
+            DeviceID(one.driver, one.pool, one.device): tuple(
+                [DeviceCondition(c.type, c.status, c.reason, c.message) for c in one.conditions or ()]
+            )
+            for one in reversed(status.devices or ())  # of two that name the same device, the first counts
+        },
+        raw_status=raw_status,
+    )
+
+
+def parse_claim_spec(raw: bytes, interner: Interner) -> ClaimSpec:
+    """Return what a claim asks for: one object for all claims that ask for the same in the same bytes."""
+    found: ClaimSpec | None = interner.claim_specs.get(raw)
+    if found is None:
+        said = devices_wire.claim_spec.decode(raw).devices if raw else devices_wire.ClaimDevices()
+        found = ClaimSpec(
+            requests=tuple(map(_request, said.requests or ())),
+            constraints=tuple(
+                [
+                    Constraint(frozenset(one.requests or ()), one.match_attribute, one.distinct_attribute)
+                    for one in said.constraints or ()
+                ]
+            ),
+            config=_raws(said.config),
+        )
+        interner.claim_specs.put(raw, found, len(raw))
+    return found
+
+
+def _request(said: devices_wire.Request) -> Request:
+    exactly = None if said.exactly is None else _device_request(said.exactly, said.name)
+    alternatives = tuple([_device_request(one, one.name) for one in said.first_available or ()])
+    return Request(said.name, exactly, alternatives)
+
+
+def _device_request(said: devices_wire.DeviceRequest, name: str) -> DeviceRequest:
+    """A request as the API server would keep it: a claim that comes from elsewhere has no defaults yet."""
+    mode = said.allocation_mode or EXACT_COUNT
+    raw_tolerations = _raws(said.tolerations)
+    asked = said.capacity.requests if said.capacity is not None else None
+    return DeviceRequest(
+        name=name,
+        device_class=said.device_class_name,
+        selectors=_selectors(said.selectors),
+        mode=mode,
+        count=0 if mode == ALL else said.count or 1,
+        admin_access=bool(said.admin_access),
+        tolerations=tuple(map(_toleration, raw_tolerations)),
+        raw_tolerations=raw_tolerations,
+        capacity=None if asked is None else {key: _quantity(value, _TOO_MUCH) for key, value in asked.items()},
+        derives_attributes=bool(said.derived_attributes),
+    )
+
+
+def _toleration(raw: bytes) -> DeviceToleration:
+    said = devices_wire.toleration.decode(raw)
+    return DeviceToleration(said.key, said.operator, said.value, said.effect)
+
+
+def _allocation(said: devices_wire.Allocation) -> Allocation:
+    selector = said.node_selector
+    return Allocation(
+        devices=tuple(map(_allocated, said.devices.results or ())),
+        selector=None if selector is None else parse_node_selector(selector, "status.allocation.nodeSelector"),
+        timestamp=said.allocation_timestamp,
+    )
+
+
+def _allocated(said: devices_wire.Result) -> AllocatedDevice:
+    consumed: Amounts | None = None
+    if said.consumed_capacity is not None:
+        consumed = {name: _quantity(amount) for name, amount in said.consumed_capacity.items()}
+    return AllocatedDevice(
+        request=said.request,
+        id=DeviceID(said.driver, said.pool, said.device),
+        admin_access=bool(said.admin_access),
+        share=said.share_id,
+        consumed=consumed,
+        binding_conditions=tuple(said.binding_conditions or ()),
+        binding_failure_conditions=tuple(said.binding_failure_conditions or ()),
+        skips_node=bool(said.skip_node_operations),
+    )
+
+
+PARSERS: dict[str, Callable[[bytes, Interner], DeviceKind]] = {
+    CLAIM: parse_resource_claim,
+    "ResourceSlice": parse_slice,
+    "DeviceClass": parse_class,
+    "DeviceTaintRule": parse_taint_rule,
+}
+DEVICE_KINDS = tuple(PARSERS)

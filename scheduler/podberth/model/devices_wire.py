@@ -143,7 +143,7 @@ class CapacityRequirements(Object, gc=False):
 
 
 class DeviceRequest(Object, gc=False):
-    """What `exactly` and each of `firstAvailable` hold; a sub-request has a name."""
+    """The object in `exactly` and each of those in `firstAvailable`; a sub-request has a name."""
 
     name: str = ""
     device_class_name: str = ""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from podberth.model import devices_parse, pod_group_parse, storage_parse, wire
+from podberth.model import devices, pod_group_parse, storage, wire
 from podberth.model.annotated import NOTHING_READ, AnnotationsRead
 from podberth.model.devices import DEVICE_KINDS, DeviceKind
 from podberth.model.limits import LIMITS, Limits
@@ -14,8 +14,8 @@ from podberth.model.storage import STORAGE_KINDS, StorageKind
 
 Modelled = Pod | Node | Namespace | SelectingObject | StorageKind | DeviceKind | PodGroup
 _PARSERS: Mapping[str, Callable[[bytes, Interner], "StorageKind | DeviceKind | PodGroup"]] = {
-    **storage_parse.PARSERS,
-    **devices_parse.PARSERS,
+    **storage.PARSERS,
+    **devices.PARSERS,
     **pod_group_parse.PARSERS,
 }
 

@@ -1,4 +1,4 @@
-"""What one object may ask for, at most. It is counted once, while the object is read.
+"""Limits on what one object may ask for. It is counted once, while the object is read.
 
 So whatever an object says, an attempt that has to do with it takes milliseconds (`make hostile`). A pod that asks for
 more is not tried. One that another scheduler has placed counts with all that it requests, and with those of its terms
@@ -16,7 +16,7 @@ from podberth.model import wire
 
 
 class Limits(Struct, forbid_unknown_fields=True, rename="camel", frozen=True, gc=False):
-    """How many of each a pod may have. A configuration may raise them (`limits`)."""
+    """A pod may have so many of each. A configuration may raise the numbers (`limits`)."""
 
     affinity_terms: int = 128
     """Terms of inter-pod affinity and anti-affinity, required and preferred, together."""
@@ -48,7 +48,7 @@ LIMITS = Limits()
 NAMES = {one.name: one.encode_name for one in fields(Limits)}
 """Limits by their fields, as a configuration names them."""
 TOO_LARGE = "Limits"
-"""What stands where a plugin is named that holds a pod out of the queue."""
+"""It stands where the plugin is named that holds a pod out of the queue."""
 
 
 class Excess(Struct, frozen=True, gc=False):

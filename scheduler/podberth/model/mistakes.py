@@ -1,6 +1,6 @@
-"""What is wrong with a document, in words that its author knows: no names of Python's types and exceptions.
+"""Mistakes in a document, in words that its author knows: no names of Python's types and exceptions.
 
-Which fields no type knows, and what was probably meant; and which values do not fit.
+Fields that no type knows, with the name that was probably meant; and values that do not fit.
 """
 
 import json
@@ -11,6 +11,24 @@ from functools import cache
 from typing import Any
 
 from msgspec import inspect
+
+SHOWN = 80
+"""Characters of a value that a message shows."""
+WORDS = {
+    "object": "a mapping",
+    "array": "a list",
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "null": "nothing",
+}
+"""The decoder's names of types."""
+_TEXT = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$(?P<path>[^`]*)`)?", re.DOTALL)
+_FIELD = re.compile(r"Object (missing required|contains unknown) field `([^`]*)`")
+_FIELDS = {"missing required": "missing the field", "contains unknown": "unknown field"}
+_CHOICE = re.compile(r"Invalid enum value (?:'(.*)'|(.*))", re.DOTALL)
+_DEEP = "it is nested too deeply"
 
 
 def unknown_fields(document: Any, expected: type, path: str = "") -> Iterator[tuple[str, str | None]]:
@@ -46,25 +64,6 @@ def _unknown(value: Any, kind: inspect.Type, path: str) -> Iterator[tuple[str, s
                     yield from _unknown(each, known[key], where)
                 else:
                     yield where, nearest(str(key), list(known))
-
-
-SHOWN = 80
-"""Characters of a value that a message shows."""
-WORDS = {
-    "object": "a mapping",
-    "array": "a list",
-    "str": "text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "null": "nothing",
-}
-"""The decoder's names of types."""
-_TEXT = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$(?P<path>[^`]*)`)?", re.DOTALL)
-_FIELD = re.compile(r"Object (missing required|contains unknown) field `([^`]*)`")
-_FIELDS = {"missing required": "missing the field", "contains unknown": "unknown field"}
-_CHOICE = re.compile(r"Invalid enum value (?:'(.*)'|(.*))", re.DOTALL)
-_DEEP = "it is nested too deeply"
 
 
 def kind_of(value: object) -> str:

@@ -38,7 +38,7 @@ class SelectingObject(Struct, gc=False):
     uid: str
     resource_version: str
     selector: LabelSelector
-    """What it selects. Of one that is beyond the limits only the first requirements count, so it selects more."""
+    """If it is beyond the limits, only its first requirements count, so that it selects more."""
     problem: str | None = None
     """Why its selector selects nothing, or more than it says."""
     allowed: int = 0
@@ -48,7 +48,7 @@ class SelectingObject(Struct, gc=False):
     desired: int = 0
     """So many of them there have to be."""
     seen: bool = True
-    """Whether its status is about the spec as it is now."""
+    """Its status is about the spec as it is now."""
     always_allow: bool = False
     """Pods that are not ready may always be evicted."""
     disrupted: Mapping[str, Any] = field(default_factory=dict)

@@ -32,9 +32,9 @@ class Node(Struct, gc=False):
     images: Mapping[str, int]
     """Name of an image → its size in bytes."""
     features: frozenset[str]
-    """What its kubelet says that it can do (status.declaredFeatures)."""
+    """The features that its kubelet declares (status.declaredFeatures)."""
     problems: tuple[str, ...]
-    """What of the object could not be read; the node takes part with the rest."""
+    """Parts of the object that could not be read; the node takes part with the rest."""
 
     namespace: ClassVar[str] = ""
     """Empty: nodes are cluster-scoped."""

@@ -1,4 +1,4 @@
-"""What is worked out once: of objects that may be large, since tenants write them, and are looked up often."""
+"""Values that are worked out once: of objects that may be large, since tenants write them, and are looked up often."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, overload

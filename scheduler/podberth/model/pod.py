@@ -33,7 +33,7 @@ _LONGEST = 32
 
 
 class Lasting(NamedTuple):
-    """What is known of the end of a pod that does not run for ever. Durations in seconds, from its start."""
+    """The known end of a pod that does not run for ever. Durations in seconds, from its start."""
 
     enforced: int | None
     """It is stopped after so long."""
@@ -129,9 +129,9 @@ class Pod(Struct, gc=False, weakref=False):
     scheduling_group: GroupKey | None = None
     """The pod group that it names, in its spec or by the label of scheduler-plugins. `PodGroups.of`: if it counts."""
     lasts: Lasting | None = None
-    """How long it runs; None: until somebody removes it."""
+    """The time for which it runs; None: until somebody removes it."""
     too_large: Excess | None = None
-    """Which limit it is beyond (`podberth/model/limits.py`), so that it is not tried; None: none."""
+    """The limit that it is beyond (`podberth/model/limits.py`), so that it is not tried; None: none."""
 
     @property
     def annotations(self) -> Mapping[str, str]:
@@ -221,11 +221,11 @@ class Interner:
         self._by_terms: dict[tuple[Any, ...], PodShape] = {}
         """Shapes that others may take parts over from: by containers and volumes, and by terms."""
         self.traits: Known[Any, Any] = Known(bound)
-        """What selectors see of devices, shared by devices of one look (`podberth.model.devices_parse`)."""
+        """The parts of devices that selectors read, shared by devices that are alike (`podberth.model.devices`)."""
         self.device_lists: Known[Any, Any] = Known(bound)
         """The devices of a slice, shared by slices that publish the same, as those of nodes of one make may."""
         self.claim_specs: Known[bytes, Any] = Known(bound)
-        """What resource claims ask for, shared by claims of one template."""
+        """The specs of resource claims, shared by claims of one template."""
 
     @property
     def lending(self) -> int:

@@ -31,7 +31,7 @@ CONDITIONS = (INITIALLY_SCHEDULED, DISRUPTION_TARGET)
 
 
 class GroupKey(NamedTuple):
-    """Which group. `api`: NATIVE or COSCHEDULING."""
+    """The identity of a pod group. `api`: NATIVE or COSCHEDULING."""
 
     namespace: str
     name: str
@@ -67,7 +67,7 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
     topology_key: str | None = None
     """All its pods have to be on nodes with the same value of this label."""
     disruption_mode: Literal["single", "all"] = "single"
-    """Whether its pods may be disrupted one by one, or only all together."""
+    """Its pods may be disrupted one by one (`single`), or only all together (`all`)."""
     priority: int | None = None
     """None: not said, as in groups of scheduler-plugins."""
     priority_class: str = ""
@@ -82,7 +82,7 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
     conditions: tuple[GroupCondition, ...] = ()
     """The conditions of its status that are named in `CONDITIONS`."""
     min_resources: Mapping[str, int] | None = None
-    """What has to be free for all its pods together, in the units of a pod's requests (scheduler-plugins only)."""
+    """So much has to be free for all its pods together, in the units of a pod's requests (scheduler-plugins only)."""
     timeout: int | None = None
     """Seconds for which its pods wait on Permit (scheduler-plugins only)."""
     phase: str = ""
@@ -94,7 +94,7 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
     problems: tuple[str, ...] = ()
     """Parts of it that can't be read, and are left out."""
     too_large: str | None = None
-    """Which limit it is beyond (`podberth/model/limits.py`), so that no pod of it is tried; None: none."""
+    """The limit that it is beyond (`podberth/model/limits.py`), so that no pod of it is tried; None: none."""
 
     @property
     def namespace(self) -> str:

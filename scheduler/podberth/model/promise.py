@@ -1,4 +1,4 @@
-"""What a pod asks of its node for as long as it runs (RequiredDuringSchedulingRequiredDuringExecution).
+"""Requirements on a pod's node for as long as the pod runs (RequiredDuringSchedulingRequiredDuringExecution).
 
 The API has no such field, so an annotation says it: a NodeSelector as JSON, `"true"` for the pod's own nodeSelector
 and required node affinity, `"false"` for neither, whatever a profile says. The scheduler filters by it, the evictor
@@ -62,7 +62,7 @@ DECLINED = Promise(declined=True)
 
 @dataclass(frozen=True)
 class NodeRequirement:
-    """What a node has to meet while the pod is on it: every one of `labels`, and `selector` where there is one.
+    """Requirements on a node while the pod is on it: every one of `labels`, and `selector` where there is one.
 
     Equal requirements are equal values, so that pods can be grouped by them.
     """
@@ -105,7 +105,7 @@ class NodeRequirement:
 
 
 NO_TERM = FieldRequirement("metadata.name", "In", "")
-"""What no node meets: a selector all of whose terms are empty or unreadable."""
+"""A requirement that no node meets. It stands for a selector all of whose terms are empty or unreadable."""
 
 
 def parse_promise(text: str | None) -> Promise | None:
@@ -141,7 +141,7 @@ def parse_promise(text: str | None) -> Promise | None:
 
 
 NOTHING_OF_NODES = NodeRequirement((), None)
-"""What each node meets."""
+"""A requirement that each node meets."""
 
 
 def _wired(expressions: list[_Expression] | None) -> list[wire.Requirement] | None:

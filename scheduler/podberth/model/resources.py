@@ -1,4 +1,4 @@
-"""What a pod asks for, summed exactly.
+"""The resources that a pod requests, summed exactly.
 
 Mirrors component-helpers `resource/helpers.go` (PodRequests, AggregateContainerRequests) and
 kube-scheduler `framework/types.go` (Resource, PodInfo.CalculateResource): requests are
@@ -34,6 +34,8 @@ _OF_A_VENDOR = re.compile(rf"(?!requests\.)(?=[^/]{{1,244}}/){SUBDOMAIN}/{NAME}"
 """Most names for which `_is_scalar` says yes, in one look: with `requests.` before them, they are legal label keys."""
 
 CORE = ("cpu", "memory", "ephemeral-storage")
+IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
+"""Followed by the name of a device class: an extended resource that the class serves without naming it."""
 
 _MANY = 64
 """From so many resources on, only those with defaults are looked at, where the other ones agree."""

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import msgspec
 
 from podberth.model import wire
-from podberth.model.devices import IMPLICIT_PREFIX
 from podberth.model.limits import LIMITS, Count, Excess, Limits
 from podberth.model.once import hashed_once
 from podberth.model.promise import DECLINED, OWN, NodeRequirement, Promise, parse_promise
 from podberth.model.quantity import NANO
 from podberth.model.resources import (
+    IMPLICIT_PREFIX,
     ContainerRequests,
     Nano,
     PodResources,
@@ -54,6 +54,59 @@ _claims_decoder = msgspec.json.Decoder(list[wire.PodClaim])
 _rules_decoder = msgspec.json.Decoder(list[wire.RestartRule])
 _mounts_decoder = msgspec.json.Decoder(list[wire.VolumeMount])
 
+HostPort = tuple[str, str, int]
+"""(host IP with 0.0.0.0 for any, protocol, port)."""
+HEAVY = 1 << 16
+"""Ordinary shapes are parsed from some hundred bytes, and a tenant's may be from more than a million."""
+ANY_IP = "0.0.0.0"
+OF_SPEC = frozenset(
+    (
+        "containers",
+        "features",
+        "host_ports",
+        "images",
+        "nonzero",
+        "requests",
+        "scoring",
+        "volumes",
+        "warnings",
+    )
+)
+"""The fields of a shape that are there once containers and volumes are read."""
+_resources_decoder = msgspec.json.Decoder(wire.ResourceRequirements)
+_amounts_decoder = msgspec.json.Decoder(wire.Amounts)
+_ports_decoder = msgspec.json.Decoder(list[wire.ContainerPort])
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_REQUIRED_NODES = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
+_PREFERRED_NODES = f"spec.affinity.nodeAffinity.{_PREFERRED}"
+_NEAR, _FAR = "spec.affinity.podAffinity", "spec.affinity.podAntiAffinity"
+_SPREAD = "spec.topologySpreadConstraints"
+_NO_TERMS = Terms()
+_NO_WEIGHTED_TERMS = WeightedTerms()
+_MAX_WEIGHT = 1 << 31
+OF_TERMS = frozenset(
+    (
+        "affinity_terms",
+        "anti_affinity_terms",
+        "has_preferred_node_affinity",
+        "preferred_error",
+        "preferred_node_terms",
+        "preferred_pod_terms",
+        "problem",
+        "required_node_affinity",
+        "spread",
+    )
+)
+"""The fields of a shape that are there once affinity and spread constraints are read."""
+_affinity_decoder = msgspec.json.Decoder(wire.Affinity)
+_spread_decoder = msgspec.json.Decoder(list[wire.TopologySpreadConstraint])
+_NO_AFFINITY = wire.Affinity()
+_OF_TERM, _OF_SMALL = 40, 5
+"""Steps of an attempt for a term, and for a toleration, a port, a resource or a label of the node selector."""
+_NO_ANNOTATIONS: Mapping[str, str] = {}
+_tolerations_decoder = msgspec.json.Decoder(list[wire.Toleration])
+
 
 class PodClaim(NamedTuple):
     """One of spec.resourceClaims: a claim by name, or one that is made for the pod from a template."""
@@ -72,7 +125,7 @@ class DeviceContainer(NamedTuple):
     requests: Mapping[str, int]
 
 
-def pod_claims(spec: wire.PodSpec, count: Count) -> tuple[PodClaim, ...]:
+def _pod_claims(spec: wire.PodSpec, count: Count) -> tuple[PodClaim, ...]:
     """Return the claims for devices that are within the limits."""
     text = wire.present(spec.resource_claims)
     if not text:
@@ -91,7 +144,7 @@ def may_be_devices(resource: str) -> bool:
     return is_extended(resource) or resource.startswith(IMPLICIT_PREFIX)
 
 
-def device_containers(resources: PodResources, spec: wire.PodSpec) -> tuple[DeviceContainer, ...]:
+def _device_containers(resources: PodResources, spec: wire.PodSpec) -> tuple[DeviceContainer, ...]:
     """The containers, init containers first, if any asks for a resource that devices may serve."""
     asked = (*resources.init_containers, *resources.containers)
     if not any(may_be_devices(name) for container in asked for name in container.spec):
@@ -145,14 +198,8 @@ def _has_mount_options(container: wire.Container) -> bool:
     return any(mount.bind_mount_options for mount in _mounts_decoder.decode(mounts))
 
 
-HostPort = tuple[str, str, int]
-"""(host IP with 0.0.0.0 for any, protocol, port)."""
-HEAVY = 1 << 16
-"""Ordinary shapes are parsed from some hundred bytes, and a tenant's may be from more than a million."""
-
-
 class PodShape:
-    """What of a pod's spec decides its placement. Compared by identity; never changed after parsing."""
+    """The part of a pod's spec that decides its placement. Compared by identity; never changed after parsing."""
 
     __slots__ = (
         "affinity_terms",
@@ -215,7 +262,7 @@ class PodShape:
     in_group: bool
     """The pod names a pod group. Which one is no part of the shape: members of all groups may share it."""
     features: frozenset[str]
-    """What the pod needs its node to declare (status.declaredFeatures)."""
+    """The features that the pod's node has to declare (status.declaredFeatures)."""
     annotation_problem: str | None
     """Why affinity that the pod asks for by annotation can't be honoured."""
     annotations: Mapping[str, str]
@@ -224,13 +271,13 @@ class PodShape:
     """Why the pod can't be scheduled at all (its terms don't parse)."""
     warnings: tuple[str, ...]
     too_large: Excess | None
-    """Which limit the pod is beyond (`podberth/model/limits.py`); None: none. What is left out of it, nobody sees."""
+    """The limit that the pod is beyond (`podberth/model/limits.py`); None: none. The shape lacks what is beyond it."""
     volumes: PodVolumes
     """Claims and disks."""
     steps: int
     """About how many steps (microseconds of a core) its terms, constraints, claims and the like add to an attempt."""
     promise: Promise | None
-    """What the pod asks of its node for as long as it runs; None: it says nothing."""
+    """Its annotation on what its node has to meet for as long as it runs; None: it has none."""
     weight: int
     """The bytes that it was parsed from: what keeping it costs is some ten times that."""
 
@@ -278,26 +325,6 @@ def required(shape: PodShape, *, by_profile: bool = False) -> NodeRequirement | 
     return NodeRequirement(shape.node_selector, shape.required_node_affinity)
 
 
-ANY_IP = "0.0.0.0"
-OF_SPEC = frozenset(
-    (
-        "containers",
-        "features",
-        "host_ports",
-        "images",
-        "nonzero",
-        "requests",
-        "scoring",
-        "volumes",
-        "warnings",
-    )
-)
-"""The fields of a shape that are there once containers and volumes are read."""
-_resources_decoder = msgspec.json.Decoder(wire.ResourceRequirements)
-_amounts_decoder = msgspec.json.Decoder(wire.Amounts)
-_ports_decoder = msgspec.json.Decoder(list[wire.ContainerPort])
-
-
 def read_spec(shape: PodShape, pod: wire.Pod, count: Count) -> None:
     """Read containers and volumes into a shape. All requests count, also those of containers beyond the limits.
 
@@ -318,9 +345,9 @@ def read_spec(shape: PodShape, pod: wire.Pod, count: Count) -> None:
     volumes = spec.volumes or []
     count.allows(len(volumes), "volumes", "volumes")
     images = [c.image for c in containers] + [v.image.reference for v in volumes if v.image is not None]
-    shape.images = tuple(map(normalised_image, images[: count.limits.containers + count.limits.volumes]))
+    shape.images = tuple(map(_normalised_image, images[: count.limits.containers + count.limits.volumes]))
     shape.volumes = read_volumes(volumes)
-    shape.containers = device_containers(resources, spec)
+    shape.containers = _device_containers(resources, spec)
     shape.features = required_features(spec)
     shape.warnings = tuple(warnings)
 
@@ -345,7 +372,7 @@ def resize_infeasible(status: wire.PodStatus) -> bool:
     return any(one.type == "PodResizePending" and one.reason == "Infeasible" for one in status.conditions or ())
 
 
-def normalised_image(name: str) -> str:
+def _normalised_image(name: str) -> str:
     """The name with `:latest` where it has no tag (imagelocality, normalizedImageName)."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
@@ -417,36 +444,6 @@ def _host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
                 if port.host_port > 0
             )
     return hashed_once(found)
-
-
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-_REQUIRED_NODES = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
-_PREFERRED_NODES = f"spec.affinity.nodeAffinity.{_PREFERRED}"
-_NEAR, _FAR = "spec.affinity.podAffinity", "spec.affinity.podAntiAffinity"
-_SPREAD = "spec.topologySpreadConstraints"
-_NO_TERMS = Terms()
-_NO_WEIGHTED_TERMS = WeightedTerms()
-_MAX_WEIGHT = 1 << 31
-
-OF_TERMS = frozenset(
-    (
-        "affinity_terms",
-        "anti_affinity_terms",
-        "has_preferred_node_affinity",
-        "preferred_error",
-        "preferred_node_terms",
-        "preferred_pod_terms",
-        "problem",
-        "required_node_affinity",
-        "spread",
-    )
-)
-"""The fields of a shape that are read here."""
-
-_affinity_decoder = msgspec.json.Decoder(wire.Affinity)
-_spread_decoder = msgspec.json.Decoder(list[wire.TopologySpreadConstraint])
-_NO_AFFINITY = wire.Affinity()
 
 
 def read_terms(shape: PodShape, affinity: bytes, spread: bytes, problem: str | None, count: Count) -> None:
@@ -572,12 +569,6 @@ class Alike(NamedTuple):
 NOTHING_ALIKE = Alike(None, None)
 
 
-_OF_TERM, _OF_SMALL = 40, 5
-"""Steps of an attempt for a term, and for a toleration, a port, a resource or a label of the node selector."""
-_NO_ANNOTATIONS: Mapping[str, str] = {}
-_tolerations_decoder = msgspec.json.Decoder(list[wire.Toleration])
-
-
 def _node_selector(labels: dict[str, str], count: Count) -> tuple[Requirement, ...]:
     most = count.limits.selector_requirements
     if not count.allows(len(labels), "selector_requirements", "labels in spec.nodeSelector"):
@@ -612,7 +603,7 @@ def parse_shape(
     selector = wire.present(spec.node_selector)
     shape.node_selector = _node_selector(wire.texts_decoder.decode(selector), count) if selector else ()
     shape.promise = parse_promise(promise)
-    shape.claims = pod_claims(spec, count)
+    shape.claims = _pod_claims(spec, count)
     shape.in_group = in_group
     shape.annotation_problem = None
     length = sum(map(len, annotations.values()))

@@ -1,21 +1,49 @@
-"""Volumes, claims, storage classes, and what CSI drivers say of nodes: the fields that the volume plugins read.
+"""Volumes, claims, storage classes, and facts about nodes from CSI drivers: the fields that the volume plugins read.
 
 Mirrors component-helpers `storage/volume/{helpers,pv_helpers}.go` where they derive something from one object.
-They are made from bytes in `podberth.model.storage_parse`.
+`PARSERS` make them from an object's JSON.
 """
 
-from collections.abc import Mapping
-from typing import ClassVar, get_args
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import ClassVar
 
+import msgspec
 from msgspec import Struct
 
-from podberth.model.quantity import units
-from podberth.model.selectors import LabelSelector, NodeSelector, Requirement
-from podberth.model.volumes import Translated
+from podberth.model import storage_wire, wire
+from podberth.model.limits import LIMITS, Count, Limits
+from podberth.model.pod import Interner
+from podberth.model.quantity import QuantityError, parse_nano, units
+from podberth.model.selectors import (
+    LabelSelector,
+    NodeSelector,
+    Requirement,
+    SelectorError,
+    parse_label_selector,
+    parse_node_selector,
+    parse_requirement,
+)
+from podberth.model.volumes import (
+    BETA_ZONE,
+    CINDER,
+    PORTWORX,
+    ZONE,
+    Translated,
+    aws_volume,
+    azure_disk,
+    csi_affinity,
+    gce_disk,
+)
 
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
+_FILESYSTEM = "Filesystem"
+_NO_ANNOTATIONS = storage_wire.Annotations()
+_REMEMBERED_BYTES = 4096
+"""Longer selectors are not worth remembering: whoever may write a volume may write a megabyte."""
+_selectors = msgspec.json.Decoder(wire.NodeSelector)
 
 ClaimKey = tuple[str, str]
 """(namespace, name)."""
@@ -56,9 +84,9 @@ class PersistentVolume(Struct, gc=False):
     driver: str
     """The CSI driver; empty for a volume of another kind."""
     handle: str
-    """What the CSI driver calls the volume."""
+    """The CSI driver's name of the volume."""
     translated: Translated | None
-    """What an in-tree volume is to its CSI driver."""
+    """The same volume as its CSI driver knows it, if it is an in-tree one."""
     translated_affinity: NodeSelector | None
 
     namespace: ClassVar[str] = ""
@@ -95,7 +123,7 @@ class PersistentVolumeClaim(Struct, gc=False):
     volume_name: str
     bind_completed: bool
     selected_node: str | None
-    """Where its volume is to be provisioned (annotation selected-node); None: not said."""
+    """The node for which its volume is to be provisioned (annotation selected-node); None: not said."""
     annotated: bool
     """Has any annotation."""
     lost: bool
@@ -139,7 +167,7 @@ class StorageClass(Struct, gc=False):
     provisioner: str
     binding_mode: str | None
     topologies: TopologyTerms | None
-    """Where volumes may be provisioned; None: anywhere. Terms that are empty or don't parse match no node."""
+    """Topologies in which volumes may be provisioned; None: all. Terms that are empty or don't parse match no node."""
     default: bool = False
     """For claims that name no class."""
 
@@ -167,7 +195,7 @@ class CSINode(Struct, gc=False):
 
 
 class CSIDriver(Struct, gc=False):
-    """What a CSI driver wants of schedulers."""
+    """A CSI driver's wishes to schedulers."""
 
     name: str
     uid: str
@@ -182,7 +210,7 @@ class CSIDriver(Struct, gc=False):
 
 
 class CSIStorageCapacity(Struct, gc=False):
-    """How much room there is for volumes of a class on the nodes that `topology` selects."""
+    """The room that there is for volumes of a class on the nodes that `topology` selects."""
 
     namespace: str
     name: str
@@ -220,4 +248,217 @@ StorageKind = (
     | CSIStorageCapacity
     | VolumeAttachment
 )
-STORAGE_KINDS = tuple(kind.__name__ for kind in get_args(StorageKind))
+
+
+def _annotations(meta: wire.ObjectMeta) -> storage_wire.Annotations:
+    text = wire.present(meta.annotations)
+    return storage_wire.annotations.decode(text) if text else _NO_ANNOTATIONS
+
+
+def _nano(quantity: storage_wire.Quantity | None) -> int | None:
+    """A quantity as the API server has let it pass; what is none counts as not said."""
+    if quantity is None:
+        return None
+    try:
+        return parse_nano(quantity)
+    except QuantityError:
+        return None
+
+
+def parse_volume(raw: bytes, interner: Interner) -> PersistentVolume:
+    """Raises msgspec.DecodeError when the bytes are not a PersistentVolume."""
+    wired = storage_wire.volume.decode(raw)
+    meta, spec = wired.metadata, wired.spec
+    notes = _annotations(meta)
+    labels = interner.labels(meta.labels)
+    required = spec.node_affinity.required if spec.node_affinity else None
+    translated = _translated(spec, labels)
+    ref = spec.claim_ref
+    affinity = _affinity(required)
+    moved = csi_affinity(translated.plugin, required, labels) if translated else required
+    return PersistentVolume(
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        labels=labels,
+        storage_class=spec.storage_class_name if notes.beta_class is None else notes.beta_class,
+        spec_class=spec.storage_class_name,
+        capacity=_nano((spec.capacity or {}).get("storage")) or 0,
+        access_modes=frozenset(spec.access_modes or ()),
+        volume_mode=spec.volume_mode or _FILESYSTEM,
+        attributes_class=spec.volume_attributes_class_name or "",
+        claim=None if ref is None else ClaimRef(ref.namespace, ref.name, ref.uid),
+        bound_by_controller=notes.bound_by_controller is not None,
+        available=wired.status.phase == "Available",
+        released=wired.status.phase == "Released",
+        terminating=meta.deletion_timestamp is not None,
+        affinity=affinity,
+        driver=spec.csi.driver if spec.csi else "",
+        handle=spec.csi.volume_handle if spec.csi else "",
+        translated=translated,
+        translated_affinity=affinity if moved is required else _affinity(moved),
+    )
+
+
+def _translated(spec: storage_wire.VolumeSpec, labels: Mapping[str, str]) -> Translated | None:
+    if spec.csi is not None:
+        return None
+    if spec.aws_elastic_block_store is not None:
+        return aws_volume(spec.aws_elastic_block_store.volume_id)
+    if spec.gce_persistent_disk is not None:
+        zones = labels.get(BETA_ZONE) or labels.get(ZONE, "")
+        return gce_disk(spec.gce_persistent_disk.pd_name, zones)
+    if spec.azure_disk is not None:
+        return azure_disk(spec.azure_disk.uri, spec.azure_disk.kind)
+    if spec.cinder is not None:
+        return Translated(CINDER, spec.cinder.volume_id)
+    if spec.portworx_volume is not None:
+        return Translated(PORTWORX, spec.portworx_volume.volume_id)
+    return None
+
+
+def _affinity(required: wire.NodeSelector | None) -> NodeSelector | None:
+    """The selector, one object for all volumes that share it."""
+    if required is None:
+        return None
+    text = msgspec.json.encode(required)
+    return _selector(text) if len(text) <= _REMEMBERED_BYTES else _selector.__wrapped__(text)
+
+
+@lru_cache(maxsize=16_384)
+def _selector(text: bytes) -> NodeSelector:
+    return parse_node_selector(_selectors.decode(text), "spec.nodeAffinity.required")
+
+
+def parse_claim(raw: bytes, interner: Interner) -> PersistentVolumeClaim:
+    """Raises msgspec.DecodeError when the bytes are not a PersistentVolumeClaim."""
+    wired = storage_wire.claim.decode(raw)
+    meta, spec = wired.metadata, wired.spec
+    notes = _annotations(meta)
+    selector, problem = _label_selector(spec.selector, "spec.selector", interner.limits)
+    requests = (spec.resources.requests if spec.resources else None) or {}
+    return PersistentVolumeClaim(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        storage_class=(spec.storage_class_name or "") if notes.beta_class is None else notes.beta_class,
+        spec_class=spec.storage_class_name or "",
+        volume_name=spec.volume_name,
+        bind_completed=notes.bind_completed is not None,
+        selected_node=notes.selected_node,
+        annotated=wire.present(meta.annotations) not in (b"", b"{}"),
+        lost=wired.status.phase == "Lost",
+        terminating=meta.deletion_timestamp is not None,
+        access_modes=tuple(spec.access_modes or ()),
+        requested=_nano(requests.get("storage")),
+        volume_mode=spec.volume_mode or _FILESYSTEM,
+        attributes_class=spec.volume_attributes_class_name or "",
+        selector=selector,
+        problem=problem,
+        owner=next((owner.uid for owner in meta.owner_references or () if owner.controller), ""),
+    )
+
+
+def _label_selector(
+    selector: wire.LabelSelector | None, path: str, limits: Limits = LIMITS
+) -> tuple[LabelSelector | None, str | None]:
+    if selector is None:
+        return None, None
+    count = Count(limits)
+    if not count.allows_selector(selector, path):
+        return None, str(count.excess)
+    try:
+        return parse_label_selector(selector, path), None
+    except SelectorError as error:
+        return None, str(error)
+
+
+def parse_storage_class(raw: bytes, interner: Interner) -> StorageClass:
+    """Raises msgspec.DecodeError when the bytes are not a StorageClass."""
+    wired = storage_wire.storage_class.decode(raw)
+    meta = wired.metadata
+    topologies = tuple(filter(None, map(_topology_term, wired.allowed_topologies or ())))
+    notes = _annotations(meta)
+    return StorageClass(
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        provisioner=wired.provisioner,
+        binding_mode=wired.volume_binding_mode,
+        topologies=topologies if wired.allowed_topologies else None,
+        default="true" in (notes.default_class, notes.beta_default_class),
+    )
+
+
+def _topology_term(term: storage_wire.TopologyTerm) -> tuple[Requirement, ...]:
+    """The requirements; none for a term that matches no node (MatchTopologySelectorTerms)."""
+    try:
+        return tuple(
+            parse_requirement(r.key, "In", r.values or (), "allowedTopologies")
+            for r in term.match_label_expressions or ()
+        )
+    except SelectorError:
+        return ()
+
+
+def parse_csi_node(raw: bytes, interner: Interner) -> CSINode:
+    """Raises msgspec.DecodeError when the bytes are not a CSINode."""
+    wired = storage_wire.csi_node.decode(raw)
+    meta = wired.metadata
+    drivers = {d.name: d.allocatable.count if d.allocatable else None for d in wired.spec.drivers or ()}
+    migrated = _annotations(meta).migrated_plugins
+    plugins = frozenset(migrated.split(",")) if migrated else frozenset()
+    return CSINode(meta.name, meta.uid, meta.resource_version, drivers, plugins)
+
+
+def parse_csi_driver(raw: bytes, interner: Interner) -> CSIDriver:
+    """Raises msgspec.DecodeError when the bytes are not a CSIDriver."""
+    wired = storage_wire.csi_driver.decode(raw)
+    meta, spec = wired.metadata, wired.spec
+    return CSIDriver(
+        meta.name,
+        meta.uid,
+        meta.resource_version,
+        storage_capacity=bool(spec.storage_capacity),
+        must_be_installed=bool(spec.prevent_pod_scheduling_if_missing),
+    )
+
+
+def parse_csi_capacity(raw: bytes, interner: Interner) -> CSIStorageCapacity:
+    """Raises msgspec.DecodeError when the bytes are not a CSIStorageCapacity."""
+    wired = storage_wire.csi_capacity.decode(raw)
+    meta = wired.metadata
+    capacity, maximum = _nano(wired.capacity), _nano(wired.maximum_volume_size)
+    limit = capacity if maximum is None else maximum
+    topology, _ = _label_selector(wired.node_topology, "nodeTopology")
+    return CSIStorageCapacity(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        storage_class=wired.storage_class_name,
+        limit=None if limit is None else units(limit),
+        capacity=units(capacity or 0),
+        topology=topology,
+    )
+
+
+def parse_attachment(raw: bytes, interner: Interner) -> VolumeAttachment:
+    """Raises msgspec.DecodeError when the bytes are not a VolumeAttachment."""
+    wired = storage_wire.attachment.decode(raw)
+    meta, spec = wired.metadata, wired.spec
+    volume = spec.source.persistent_volume_name or ""
+    return VolumeAttachment(meta.name, meta.uid, meta.resource_version, spec.attacher, spec.node_name, volume)
+
+
+PARSERS: dict[str, Callable[[bytes, Interner], StorageKind]] = {
+    "PersistentVolume": parse_volume,
+    "PersistentVolumeClaim": parse_claim,
+    "StorageClass": parse_storage_class,
+    "CSINode": parse_csi_node,
+    "CSIDriver": parse_csi_driver,
+    "CSIStorageCapacity": parse_csi_capacity,
+    "VolumeAttachment": parse_attachment,
+}
+STORAGE_KINDS = tuple(PARSERS)

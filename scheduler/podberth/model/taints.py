@@ -40,7 +40,7 @@ class Taint(Struct, frozen=True):
 
 
 class Toleration(Struct, frozen=True):
-    """What a pod accepts of a node's taints; empty key or effect means any."""
+    """A pod's permission to be on nodes that have a taint. An empty key or effect means any."""
 
     key: str = ""
     operator: str = ""

@@ -1,4 +1,4 @@
-"""What a pod's `spec.volumes` mean to a scheduler: claims, disks named in the pod itself, inline CSI drivers.
+"""The volumes of a pod that matter to a scheduler: claims, disks that the pod names itself, inline CSI drivers.
 
 Mirrors what kube-scheduler `plugins/volumerestrictions` and `plugins/nodevolumelimits` read of a pod. In-tree sources
 are seen as the CSI drivers that took over from them see them (csi-translation-lib `plugins/*.go`). That is complete for

@@ -24,7 +24,7 @@ from podberth.model.terms import AffinityTerm, Terms, WeightedTerms
 _WITHOUT_FAULTS = ("pre_filter",)
 
 _LOOKS = 10_000
-"""How many pairs of a term and a pod are looked at to find out whether they matter to each other."""
+"""At most so many pairs of a term and a pod are looked at to find out whether they matter to each other."""
 
 
 class InterPodAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):

@@ -20,10 +20,10 @@ from podberth.framework.decision import Rows
 from podberth.framework.events import ClusterEvent
 from podberth.framework.interface import MAX_SCORE, NODE, PODS_HERE, Assignment, OtherObject, Plugin
 from podberth.framework.status import Reason, Rejections, Unresolvable, Unschedulable
-from podberth.model.devices import IMPLICIT_PREFIX, Device, DeviceClass, DeviceID, ResourceSlice
+from podberth.model.devices import Device, DeviceClass, DeviceID, ResourceSlice
 from podberth.model.node import Node
 from podberth.model.pod import Pod
-from podberth.model.resources import is_extended, is_scalar
+from podberth.model.resources import IMPLICIT_PREFIX, is_extended, is_scalar
 from podberth.model.selectors import is_qualified_name
 from podberth.model.shape import PodShape, may_be_devices
 from podberth.plugins.dynamic_resources.pools import reaches
@@ -97,7 +97,7 @@ Amount = tuple[int, Any, Any, int]
 
 
 class Arithmetic(NamedTuple):
-    """What arrays and plain numbers do differently. A result is written over the first argument if that is an array."""
+    """Operations that differ for arrays and numbers. Results are written over a first argument that is an array."""
 
     quotient: Callable[[Any, Any], Any]
     """The floor of a division.
@@ -398,7 +398,7 @@ _PLENTY = 1 << 60
 
 
 class NodeResourcesFitArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
-    """Which extended resources to ignore, and how to score."""
+    """The extended resources that are ignored, and the way of scoring."""
 
     ignored_resources: list[str] = []
     ignored_resource_groups: list[str] = []

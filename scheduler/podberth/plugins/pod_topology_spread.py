@@ -137,7 +137,7 @@ class Domains(KeptResult[list[tuple[int, int]]]):
         self.missing: Bools = self.codes < 0
         alive = nodes.alive[: nodes.rows]
         self.everywhere = not (self.missing & alive).any()
-        """Whether all nodes have the label."""
+        """All nodes have the label."""
         self.eligible: Bools = included & ~self.missing
         here = self.codes[self.eligible]
         self.inhabited: Bools = np.bincount(here, minlength=len(column.values)) > 0
@@ -241,7 +241,7 @@ class Spread:
             for constraint in constraints:
                 self.labelled &= nodes.label(constraint.topology_key).codes[: nodes.rows] >= 0
         self.whole = int(np.count_nonzero(self.labelled)) == self.nodes
-        """Whether these are all nodes."""
+        """These are all nodes."""
         included: dict[tuple[bool, bool], Bools] = {}
         self.domains = []
         for constraint in constraints:
@@ -256,7 +256,7 @@ class Spread:
 
 
 class _Read:
-    """What constraints read of the nodes, as it was when they were read."""
+    """The parts of the nodes that constraints read, as they were at that time."""
 
     def __init__(self, nodes: Nodes, constraints: Sequence[SpreadConstraint], pod: Pod) -> None:
         self._nodes, self._rows, self._population = nodes, nodes.rows, nodes.population_changes
@@ -334,7 +334,7 @@ _SYSTEM_DEFAULTS = (
 )
 
 _LOOKS = 10_000
-"""How many pairs of a constraint and a pod are looked at to find out whether they matter to each other."""
+"""At most so many pairs of a constraint and a pod are looked at to find out whether they matter to each other."""
 
 
 _Owned = tuple[Mapping[str, str], list[SpreadConstraint]]

@@ -1,4 +1,4 @@
-"""What the policies of a namespace cost, known when they are read, and which of them apply when they cost too much.
+"""The cost of a namespace's policies, known when they are read, and the choice of those that apply when it is too high.
 
 A unit is about a microsecond of a review for which every rule matches and every write changes something; texts and
 values count for the memory that they take. One policy as large as the API allows is within the bound, whatever it
@@ -20,14 +20,14 @@ _VALUES_A_UNIT, _CHARACTERS_A_UNIT = 4, 256
 
 
 class Price(NamedTuple):
-    """What one policy costs, and its kind: 0 rejects, 1 writes, 2 warns, 3 observes."""
+    """The cost of one policy, and its kind: 0 rejects, 1 writes, 2 warns, 3 observes."""
 
     units: int
     kind: int
 
 
 class Place(NamedTuple):
-    """Where a policy stands in the order of its namespace. `created` is RFC 3339, as the API server writes it."""
+    """A policy's place in the order of its namespace. `created` is RFC 3339, as the API server writes it."""
 
     kind: int
     created: str
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 class Bounded(NamedTuple):
-    """How a namespace stands: who applies, what they cost, and whether one that rejects does not."""
+    """The policies of a namespace that apply, their cost, and whether one that rejects does not apply."""
 
     applied: tuple[Place, ...]
     units: int

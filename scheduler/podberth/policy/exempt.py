@@ -1,4 +1,4 @@
-"""What no policy applies to, so that policies can't deadlock a cluster.
+"""Objects that no policy applies to, so that policies can't deadlock a cluster.
 
 The webhook configuration leaves most of it out already (namespaceSelector, matchConditions); it is checked again here
 because a webhook configuration is edited by people.

@@ -1,4 +1,4 @@
-"""What the analysis has to say."""
+"""Findings of the analysis."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -38,10 +38,10 @@ class Report(Struct, frozen=True):
 
     findings: Sequence[Finding] = ()
     steps: int = 0
-    """What it took: of the solver, and of reading the rules."""
+    """Steps that it took: of the solver, and of reading the rules."""
 
     def of(self, *kinds: Kind) -> list[Finding]:
-        """The findings of some kinds."""
+        """Return the findings of some kinds."""
         return [finding for finding in self.findings if finding.kind in kinds]
 
     @property

@@ -1,4 +1,4 @@
-"""What policies would do to objects that exist, before anyone switches them on."""
+"""A preview of what policies would do to objects that exist, before anyone switches them on."""
 
 from collections import Counter
 from collections.abc import Iterable

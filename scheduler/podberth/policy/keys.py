@@ -1,4 +1,4 @@
-"""Which label and annotation keys mean something here, and which keys and values are legal.
+"""Label and annotation keys that mean something here, and the rules that make keys and values legal.
 
 The seed (metadata-policy.md of Kubernetes 1.2) names the first three keys. Legality follows apimachinery
 `pkg/api/validation/objectmeta.go`: annotation keys are checked in lower case, annotation values are free text.
@@ -12,7 +12,7 @@ QOS = "scheduler.alpha.kubernetes.io/qos"
 SCHEDULER_NAME = "scheduler.alpha.kubernetes.io/name"
 AFFINITY = "scheduler.alpha.kubernetes.io/affinity"
 VERDICT = "podberth.dev/verdict"
-"""Where policies without a webhook hold the reasons for a refusal, from the mutating to the validating pass."""
+"""Policies without a webhook keep the reasons for a refusal here, from the mutating to the validating pass."""
 SEED_KEYS = frozenset({QOS, SCHEDULER_NAME, AFFINITY})
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -22,7 +22,7 @@ RESERVED_DOMAINS = ("kubernetes.io", "k8s.io")
 ALLOWED_PREFIXES = ("app.kubernetes.io/",)
 """Kubernetes' own documentation hands this prefix to users (recommended labels)."""
 NEVER_WRITTEN = frozenset({f"kubernetes.io/config.{word}" for word in ("mirror", "source", "hash", "seen")})
-"""What the kubelet writes on mirror pods: a policy that set one would make pods exempt from policies."""
+"""Annotations that the kubelet writes on mirror pods: a policy that set one would make pods exempt from policies."""
 
 _DNS_SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 

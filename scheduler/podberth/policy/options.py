@@ -1,4 +1,4 @@
-"""What the evaluator may be told besides policies and object: who asks, where, and what else is known.
+"""Facts that the evaluator may be told besides policies and object: who asks, where, and what else is known.
 
 Everything is optional. `berth policy eval --cases` takes these names in camelCase (docs/policy.md lists them).
 """
@@ -22,7 +22,7 @@ class OptionsError(ValueError):
 
 
 class UserInfo(Struct, frozen=True):
-    """Who makes the request (AdmissionRequest.userInfo). Only tells real mirror pods from pretended ones."""
+    """The user who makes the request (AdmissionRequest.userInfo). Only tells real mirror pods from pretended ones."""
 
     username: str = ""
     groups: tuple[str, ...] = ()
@@ -49,9 +49,9 @@ class Options(Struct, frozen=True, rename="camel"):
     live_schedulers: frozenset[str] | None = None
     reserved_prefixes: tuple[str, ...] = ()
     reserve_known: bool = True
-    """Whether keys that are known to give rights (`powers`) are kept from policies."""
+    """Keys that are known to give rights (`powers`) are kept from policies."""
     stamp: bool = True
-    """Whether every pod gets its QoS class as an annotation; if not, only pods that bring the annotation along do."""
+    """Every pod gets its QoS class as an annotation; if not, only pods that bring the annotation along do."""
 
     @property
     def reserved(self) -> Reserved:
@@ -73,7 +73,7 @@ KNOWN = frozenset((*Options.__struct_encode_fields__, *_Selectors.__struct_encod
 
 
 def parse(document: Mapping[str, Any] | None) -> Options:
-    """Options from JSON; null is as good as absent, and unknown ones are ignored (`KNOWN` tells).
+    """Return options from JSON; null is as good as absent, and unknown ones are ignored (`KNOWN` tells).
 
     Raises OptionsError.
     """
@@ -97,7 +97,7 @@ def parse(document: Mapping[str, Any] | None) -> Options:
 
 
 def selector(document: Mapping[str, Any], path: str) -> LabelSelector:
-    """A LabelSelector, or the plain map of labels that Services and ReplicationControllers have.
+    """Return a LabelSelector, or the plain map of labels that Services and ReplicationControllers have.
 
     Raises OptionsError.
     """

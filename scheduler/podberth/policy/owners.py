@@ -1,4 +1,4 @@
-"""Which owners lose what they make, because a policy writes a label by which they find it. Pure.
+"""Owners that lose what they make, because a policy writes a label by which they find it. Pure.
 
 A ReplicaSet whose pods get another label than it selects by makes pods without end. The policies write all the same, as
 their author says (decision 32); an owner that suffers is found here, from its selector and its template, and told of by
@@ -46,7 +46,7 @@ class _Container(TypedDict, total=False):
 
 
 class _PodSpec(TypedDict, total=False):
-    """What the QoS class of a pod comes from."""
+    """The fields from which the QoS class of a pod follows."""
 
     containers: list[_Container] | None
     initContainers: list[_Container] | None
@@ -89,7 +89,7 @@ class Owner(Struct, frozen=True):
 
 
 def read(obj: JsonObject) -> Owner | None:
-    """The owner that an object is; None for all other objects, and for what the API would not take as one."""
+    """Return the owner that an object is; None for all other objects, and for what the API would not take as one."""
     group, kind = group_and_kind(obj)
     if (group, kind) not in KINDS:
         return None

@@ -34,7 +34,7 @@ OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 class _Legal(NamedTuple):
-    """Which keys and values a field may have, and what to say of others."""
+    """Tests of the keys and values of a field, and the texts that are said of those that fail."""
 
     key: Callable[[str], bool]
     value: Callable[[str], bool]
@@ -68,7 +68,7 @@ def parse(
     criteria: dict[Requirement, Requirement] | None = None,
     new: bool = False,
 ) -> Policy:
-    """The policy that a MetadataPolicy object holds; `name` stands in where metadata has none.
+    """Return the policy that a MetadataPolicy object holds; `name` stands in where metadata has none.
 
     `criteria`: those of policies that were read before and are kept: equal ones are kept once. `new`: whether it has to
     be what the API takes today; a rule without a predicate may be stored, and matches everything. Raises PolicyError.

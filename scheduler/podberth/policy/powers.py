@@ -89,7 +89,7 @@ PREFIXES = {
     "controller-uid": "a controller's own label",
     "job-name": "a controller's own label",
 }
-"""What keys without a domain begin with, and what such keys decide."""
+"""Beginnings of keys without a domain, and what such keys decide."""
 _PREFIXES = tuple(PREFIXES)
 ALLOWED = frozenset({"podberth.dev/required-during-execution"})
 """Made for policies to write: see docs/evictor.md."""
@@ -114,7 +114,7 @@ def of(key: str) -> str:
 
 
 class Reserved(Struct, frozen=True):
-    """Which keys are kept from policies here. `known` is whether those of this page are, `more` are the admin's own."""
+    """The keys that are kept from policies here. `known`: those of this page are; `more`: the admin's own."""
 
     known: bool = True
     more: tuple[str, ...] = ()

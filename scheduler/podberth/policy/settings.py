@@ -1,4 +1,4 @@
-"""What admission server and operator are told alike, checked. What one of them holds for true, the other has to."""
+"""Settings that admission server and operator share, checked. What one of them holds for true, the other has to."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class ServiceSettings:
     lease: str = ""
     scheduler_lease: str = "berth"
     profiles: tuple[str, ...] = ()
-    """What the scheduler's Lease stands for when it does not say itself; empty is its own name."""
+    """Profiles that the scheduler's Lease stands for when it does not say itself; empty is its own name."""
     exempt_namespaces: tuple[str, ...] = ()
     allowed_prefixes: tuple[str, ...] = ()
     reserved_prefixes: tuple[str, ...] = ()
     reserve_known: bool = True
-    """Whether the keys of `policy.powers` are kept from policies."""
+    """The keys of `policy.powers` are kept from policies."""
     stamp: bool = True
-    """Whether every pod gets its QoS class as an annotation. Rules know the class in any case."""
+    """Every pod gets its QoS class as an annotation. Rules know the class in any case."""
 
     def __post_init__(self) -> None:
         if not self.namespace:

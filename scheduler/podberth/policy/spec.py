@@ -53,7 +53,7 @@ class Predicate(Struct, frozen=True):
 
 
 class Action(Struct, frozen=True):
-    """What happens to an object that the predicate holds for. With `reject`, the writes are void (as in the seed)."""
+    """The action on an object that the predicate holds for. With `reject`, the writes are void (as in the seed)."""
 
     reject: bool = False
     message: str = ""
@@ -72,7 +72,7 @@ class Write(NamedTuple):
     key: str
     value: str
     power: str = ""
-    """What the key decides that policies should not (`powers.of`)."""
+    """The power that the key gives, and policies should not (`powers.of`)."""
 
 
 class Rule(Struct, frozen=True, dict=True):
@@ -145,7 +145,7 @@ class Policies:
         self._in: dict[str, Policies] = {}
 
     def of(self, namespace: str) -> "Policies":
-        """The policies that apply in a namespace. All do when it is not known which one it is ("")."""
+        """Return the policies that apply in a namespace. All do when it is not known which one it is ("")."""
         if not namespace or not self.policies:
             return self
         found = self._in.get(namespace)
@@ -155,7 +155,7 @@ class Policies:
         return found
 
     def enforced(self) -> "Policies":
-        """The same policies as they would be once all of them enforce."""
+        """Return the same policies as they would be once all of them enforce."""
         return Policies(structs.replace(policy, mode="enforce") for policy in self.policies)
 
     @cached_property

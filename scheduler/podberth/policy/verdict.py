@@ -1,4 +1,4 @@
-"""What comes out of an evaluation, and the words for it."""
+"""The verdict of an evaluation, and the words for it."""
 
 from collections.abc import Iterable, Mapping
 
@@ -16,7 +16,7 @@ MOST_REASONS = 32
 
 
 class Effect(Struct, frozen=True):
-    """What one policy did, or (modes warn and observe) would have done; the admission server counts these."""
+    """The effect that one policy had, or (modes warn and observe) would have had; the admission server counts these."""
 
     policy: str
     namespace: str
@@ -45,7 +45,7 @@ class Verdict(Struct, frozen=True):
 
 
 def warnings(texts: Iterable[str]) -> list[str]:
-    """Warnings as a response can carry them: short, each once, not too many."""
+    """Return warnings as a response can carry them: short, each once, not too many."""
     found = list(dict.fromkeys(map(warning, texts)))
     if len(found) <= MOST_WARNINGS:
         return found
@@ -53,7 +53,7 @@ def warnings(texts: Iterable[str]) -> list[str]:
 
 
 def denial(rules: list[Rule]) -> str:
-    """All reasons, one after the other."""
+    """Return all reasons, one after the other."""
     said = "; ".join(rule.rejection for rule in rules[:MOST_REASONS])
     return said if len(rules) <= MOST_REASONS else f"{said}; and {len(rules) - MOST_REASONS} more rules"
 

@@ -1,4 +1,4 @@
-"""What policies say and no cluster does: writes to reserved keys (`powers`), and policies beyond a bound (`bounds`).
+"""Parts of policies that no cluster obeys: writes to reserved keys (`powers`), and policies beyond a bound (`bounds`).
 
 The analysis is asked about policies without the writes, and each of both is a finding.
 """
@@ -30,8 +30,8 @@ def report(policies: Policies, ask: Callable[[Policies], Report], reserved: Rese
 
 
 def over(policies: Policies) -> list[Finding]:
-    """A finding for each policy of one namespace that is left out, as together they cost too much: by everybody, or by
-    the API server where it enforces policies by itself.
+    """Return a finding for each policy of one namespace that is left out, as together they cost too much: by everybody,
+    or by the API server where it enforces policies by itself.
 
     Files do not tell how old policies are: names decide.
     """

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from podberth.cache import label_index
 from podberth.cache.label_index import LabelIndex, SelectorIndex, Services, TermIndex
-from podberth.model.conditions import Condition, Kind, conditions_of
 from podberth.model.namespaced import SelectingObject
-from podberth.model.selectors import NOTHING, LabelSelector, Requirement
+from podberth.model.selectors import NOTHING, Condition, Kind, LabelSelector, Requirement, conditions_of
 from podberth.model.terms import AffinityTerm
 
 if TYPE_CHECKING:

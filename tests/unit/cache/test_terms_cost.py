@@ -13,11 +13,10 @@ from podberth.cache.row_counts import ByTopology, RowCounts
 from podberth.cache.selected_pods import Selected
 from podberth.cache.validate import validate
 from podberth.model import wire
-from podberth.model.conditions import Condition
 from podberth.model.kinds import Decoder
 from podberth.model.namespaced import Namespace
 from podberth.model.pod import Pod
-from podberth.model.selectors import LabelSelector
+from podberth.model.selectors import Condition, LabelSelector
 from podberth.model.terms import AffinityTerm
 from tests.builders import label, namespace, node, pod, term
 from tests.unit.work import calls

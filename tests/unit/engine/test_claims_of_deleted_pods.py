@@ -8,7 +8,7 @@ import pytest
 from podberth.engine.instructions import Bind, Instruction, PreBindWrite, UnreserveWrite
 from podberth.engine.stimuli import Gone
 from podberth.framework.binding import Patch
-from podberth.plugins.dynamic_resources.reserved import NOTHING
+from podberth.plugins.dynamic_resources.reservation import NOTHING
 from tests.builders import node, pod
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
 

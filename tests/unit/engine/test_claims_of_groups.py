@@ -12,8 +12,7 @@ from podberth.framework.binding import Patch
 from podberth.framework.config import ConfigError
 from podberth.model.devices import FINALIZER
 from podberth.model.pod_group import NATIVE, NATIVE_KIND
-from podberth.plugins.dynamic_resources.reservation import RESERVED_OVER
-from podberth.plugins.dynamic_resources.reserved import NOTHING
+from podberth.plugins.dynamic_resources.reservation import NOTHING, RESERVED_OVER
 from tests.builders import Object, configuration, node, profile
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
 

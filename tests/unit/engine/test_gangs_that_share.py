@@ -13,7 +13,7 @@ from podberth.engine.stimuli import Follows, Gone, PreBindWriteFailed
 from podberth.framework.binding import Patch
 from podberth.model.devices import FINALIZER
 from podberth.model.pod_group import NATIVE
-from podberth.plugins.dynamic_resources.reserved import NOTHING
+from podberth.plugins.dynamic_resources.reservation import NOTHING
 from tests.builders import Object, node
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
 

@@ -10,7 +10,7 @@ from podberth.engine.instructions import Bind, Failed, Instruction, PostFilterWr
 from podberth.engine.stimuli import Follows
 from podberth.model.devices import EXTENDED_RESOURCE_CLAIM
 from podberth.model.pod_group import NATIVE
-from podberth.plugins.dynamic_resources.reserved import NOTHING
+from podberth.plugins.dynamic_resources.reservation import NOTHING
 from tests.builders import configuration, node, pod, profile
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
 

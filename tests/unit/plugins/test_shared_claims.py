@@ -5,7 +5,7 @@ import pytest
 from podberth.explain.objects.world import World
 from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
 from podberth.model.quantity import parse_quantity
-from podberth.plugins.dynamic_resources.reserved import ReservedClaim, is_other
+from podberth.plugins.dynamic_resources.reservation import ReservedClaim, is_other
 from tests.devices import claim, request
 
 RESULT = {"request": "r", "driver": "gpu.test", "pool": "a", "device": "d0", "shareID": "s"}

@@ -3,6 +3,8 @@
 Changes of what a pod claims, and of who has devices, may give it its devices. Each is tried later.
 """
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import Any, NamedTuple
@@ -26,7 +28,7 @@ from podberth.explain.changes import (
 )
 from podberth.framework.explaining import Detail, Explainer, Inquiry
 from podberth.framework.status import Reason
-from podberth.model.devices import DeviceClass, DeviceID, DeviceTaint, ResourceClaim
+from podberth.model.devices import DeviceClass, DeviceID, DeviceTaint, DeviceTraits, ResourceClaim
 from podberth.model.node import Node
 from podberth.model.taints import taint_text
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
@@ -34,20 +36,25 @@ from podberth.plugins.dynamic_resources.pools import Pool, PoolDevice, available
 from podberth.plugins.dynamic_resources.requested import AllocationError, Alternative, CapacityError, RequestedClaim
 from podberth.plugins.dynamic_resources.results import PodDevices, named
 from podberth.plugins.dynamic_resources.search import Selects
-from podberth.plugins.dynamic_resources.values import attribute, values
 
 _SHOWN = 8
-"""Devices of which the same is said that are named."""
+"""The largest number of devices that are named with one reason."""
 _REASONS = 4
-"""Reasons against devices of a request that are told."""
+"""The largest number of reasons that are given against devices of a request."""
 _PODS = 3
-"""Pods of a claim that are named."""
+"""The largest number of pods that are named for a claim."""
 _FREE = "free"
 _HOLDERS = 4
-"""Claims of a node of which each is offered to be freed."""
+"""The number of claims of a node each of which is offered to be freed."""
 _AT_ONCE = 3
-"""Claims that are offered to be freed together."""
+"""The largest number of claims that are offered to be freed together."""
 _COMBINATIONS = 24
+_REFERENCE = re.compile(
+    r"""device\.(?P<kind>attributes|capacity)\[\??(?P<quote>["'])(?P<domain>[^"']+)(?P=quote)\]"""
+    r"""(?:\.\??(?P<name>[A-Za-z_]\w*)|\[\??["'](?P<quoted>[^"']+)["']\])"""
+)
+_VALUES = 3
+"""Values of one expression that are told."""
 
 
 class DynamicResourcesExplainer(Explainer):
@@ -94,12 +101,12 @@ class DynamicResourcesExplainer(Explainer):
         return inquiry.once((self.plugin.name, "wants"), lambda: self.plugin.wants(inquiry.pod, inquiry.cluster))
 
     def _unusable_on(self, row: int, wants: PodDevices, cluster: Cluster) -> list[ResourceClaim]:
-        """The pod's claims with devices that can't be used on a node."""
+        """Return the pod's claims with devices that can't be used on a node."""
         return [c for c in wants.claims if (where := self.plugin.unusable(c, cluster)) is not None and where[row]]
 
 
 class Holders:
-    """The holders of devices."""
+    """Finds the claims and pods that hold devices."""
 
     def __init__(self, devices: Devices) -> None:
         self._allocated = devices.allocated
@@ -111,11 +118,11 @@ class Holders:
         return inquiry.once(("DynamicResources", "holders"), lambda: Holders(inquiry.cluster.devices))
 
     def claims(self, device: DeviceID) -> list[ResourceClaim | None]:
-        """The claims that have a device, or a share of it; None for one that is not there yet."""
+        """Return the claims that have a device, or a share of it; None for one that is not there yet."""
         return [self._claims.get(uid) for uid in self._allocated.claims_holding(device)]
 
     def said(self, device: DeviceID) -> str:
-        """The claims that hold a device, in words."""
+        """Return the claims that hold a device, in words."""
         return ", ".join(map(_said, self.claims(device))) or "a claim"
 
 
@@ -128,7 +135,9 @@ def _said(claim: ResourceClaim | None) -> str:
 
 
 def _users(claim: ResourceClaim) -> list[str]:
-    """`pod namespace/name` of each pod that a claim is reserved for; of what is no pod, its resource and name."""
+    """Return `pod namespace/name` of each pod that a claim is reserved for; of what is no pod, its resource and
+    name.
+    """
     found = []
     for raw in claim.raw_reserved_for:
         said = msgspec.json.decode(raw)
@@ -145,7 +154,7 @@ def _unallocatable(
     wanted: Sequence[RequestedClaim],
     selects: Selects,
 ) -> Detail:
-    """The first request for which there are too few devices, and what is wrong with each of them."""
+    """Return the first request for which there are too few devices, and what is wrong with each of them."""
     asking = _Asking(inquiry, pools, selects)
     broken = [
         f"pool {pool}: {pool.invalid or 'its driver is still publishing it'}" for pool in pools if not pool.usable
@@ -160,7 +169,7 @@ def _unallocatable(
 
 
 class _Asking:
-    """The question that is asked of one node."""
+    """The question about one node: its devices, and the claims to allocate there."""
 
     def __init__(self, inquiry: Inquiry, pools: Sequence[Pool], selects: Selects) -> None:
         self.devices = inquiry.cluster.devices
@@ -203,7 +212,7 @@ def _together(asking: _Asking, wants: PodDevices, wanted: Sequence[RequestedClai
             free |= {entry.id: entry for entry, reason in asking.against(one).items() if reason == _FREE}
         for constraint in claim.spec.constraints:
             name = constraint.match or constraint.distinct or ""
-            has = {str(each): attribute(name, entry.device.traits) or "none" for each, entry in free.items()}
+            has = {str(each): _attribute(name, entry.device.traits) or "none" for each, entry in free.items()}
             of = f"{_claim(wants, number)} has the constraint {constraint}"
             why.append(f"{of} ({_grouped({device: f'has {value}' for device, value in has.items()})})")
     said = "; ".join(why) or "requests want the same devices, or their counters"
@@ -211,7 +220,7 @@ def _together(asking: _Asking, wants: PodDevices, wanted: Sequence[RequestedClai
 
 
 def _claim(wants: PodDevices, number: int) -> str:
-    """Return what asks for devices: a claim, or the extended resources for which one would be made."""
+    """Return the name of what asks for devices: a claim, or the extended resources for which one would be made."""
     return f"claim {wants.open[number]}" if number < len(wants.open) else ", ".join(sorted(wants.resources))
 
 
@@ -234,7 +243,7 @@ def _request(asking: _Asking, wants: PodDevices, number: int, alternative: Alter
 
 
 def _grouped(told: Mapping[str, str]) -> str:
-    """Devices of which the same is said, together: `gpu.test/n/d0, d1: tainted`."""
+    """Return the devices with the same reason together: `gpu.test/n/d0, d1: tainted`."""
     groups: dict[str, list[str]] = {}
     for device, reason in told.items():
         groups.setdefault(reason, []).append(device)
@@ -262,7 +271,7 @@ def _against(
     selects: Selects,
     holders: Holders,
 ) -> str | None:
-    """Return why a device can't be given; None for one that is of another class."""
+    """Return the reason for which a device can't be given; None for one of another class."""
     traits, asked, allocated = entry.device.traits, alternative.asked, devices.allocated
     is_taken = not asked.admin_access and allocated.is_taken(entry.id)
     for number, (expression, whose) in enumerate(alternative.selectors):
@@ -276,7 +285,7 @@ def _against(
         if not selected and of_class:
             return None
         if not selected:
-            has = values(expression, traits)
+            has = _values_named(expression, traits)
             return f"not selected by {expression}" + (f", as {has}" if has else "")
     if not entry.reached:
         return "reached from other nodes only"
@@ -287,10 +296,41 @@ def _against(
     return _short(alternative, entry, allocated, left) or _FREE
 
 
+def _values_named(expression: str, traits: DeviceTraits) -> str:
+    """The attributes and capacities that an expression names, as the device has them; empty: it names none."""
+    return ", ".join(list(dict.fromkeys(_each_value(expression, traits)))[:_VALUES])
+
+
+def _attribute(name: str, traits: DeviceTraits) -> str:
+    """The value of a fully qualified attribute; empty: the device has none."""
+    found = traits.attribute(name)
+    return "" if found is None else _text(found[1])
+
+
+def _each_value(expression: str, traits: DeviceTraits) -> Iterator[str]:
+    if "device.driver" in expression:
+        yield f"driver is {_text(traits.driver)}"
+    for found in _REFERENCE.finditer(expression):
+        name = found["name"] or found["quoted"]
+        whole = f"{found['domain']}/{name}"
+        if found["kind"] == "attributes":
+            value = _attribute(whole, traits)
+        else:
+            capacity = traits.capacity.get(whole)
+            if capacity is None and found["domain"] == traits.driver:
+                capacity = traits.capacity.get(name)
+            value = "" if capacity is None else capacity.text
+        yield f"{name} is {value}" if value else f"it has no {name}"
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool | int) else str(value)
+
+
 def _short(
     alternative: Alternative, entry: PoolDevice, holders: AllocatedDevices, left: Mapping[tuple[str, str], int]
 ) -> str | None:
-    """Return what a device has too little of."""
+    """Return the capacity of which a device has too little."""
     capacity = entry.device.traits.capacity
     try:
         takes = alternative.takes(capacity)
@@ -334,7 +374,7 @@ _TAKEN = _Against(taken=True)
 
 
 class _Fixes:
-    """The changes of one node that may help. `pools`: the ones that it reaches."""
+    """Searches the changes of one node that may help. `pools`: those that it reaches."""
 
     def __init__(self, inquiry: Inquiry, wants: PodDevices, pools: Sequence[Pool], selects: Selects) -> None:
         self._devices: Devices = inquiry.cluster.devices
@@ -457,7 +497,7 @@ class _Fixes:
                 yield (Request({resource: requests[resource] - less}, {resource: requests[resource]}),)
 
     def _freed(self, entries: Iterable[PoolDevice], missing: int) -> Iterator[Fix]:
-        """Claims that have devices: those that have most of them come first."""
+        """Yield the claims to free that have devices; those that have most of them come first."""
         held: dict[str, tuple[ResourceClaim, list[str]]] = {}
         for entry in entries:
             for claim in self._holders.claims(entry.id):
@@ -477,7 +517,7 @@ class _Fixes:
                 yield (_free(claim, devices),)
 
     def _at(self, claim: str, one: Alternative) -> str:
-        """Return where a claim's spec has a request."""
+        """Return the path of a request in a claim's spec."""
         place = next(i for i, each in enumerate(self._specs[claim].requests) if each.name == one.base)
         return f"/devices/requests/{place}/{f'firstAvailable/{one.place}' if one.parent else 'exactly'}"
 
@@ -540,7 +580,7 @@ def _free(claim: ResourceClaim, devices: Sequence[str]) -> FreeDevices:
 
 
 def _named_devices(claim: ResourceClaim) -> list[str]:
-    """Return what a claim has."""
+    """Return the devices of a claim, in words."""
     return [] if claim.allocation is None else [str(device.id) for device in claim.allocation.devices]
 
 
@@ -549,7 +589,7 @@ def _remove(*path: object) -> list[dict[str, Any]]:
 
 
 def _tolerated(at: str, taint: DeviceTaint, there: int) -> list[dict[str, Any]]:
-    """`there`: how many tolerations come before it."""
+    """Return the patch that adds a toleration. `there`: the number of tolerations before it."""
     made = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
     path = f"{at}/tolerations"
     return [
@@ -558,10 +598,10 @@ def _tolerated(at: str, taint: DeviceTaint, there: int) -> list[dict[str, Any]]:
 
 
 def _pointer(key: str) -> str:
-    """A key in a JSON pointer (RFC 6901)."""
+    """Return a key in a JSON pointer (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
 def _competitors(pool: Pool, counters: Sequence[tuple[str, str]]) -> list[PoolDevice]:
-    """Devices that use any of these counters of their pool."""
+    """Return devices that use any of these counters of their pool."""
     return [one for one in pool.consumers if any(counter in counters for counter, _ in uses(one.device))]

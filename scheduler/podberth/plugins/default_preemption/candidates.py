@@ -1,4 +1,4 @@
-"""What dry runs found: for each node the victims and what they cost, and which node to preempt on.
+"""Results of dry runs: for each node the victims and their cost, and the choice of the node to preempt on.
 
 Upstream: framework/preemption (preemption.go, util.go).
 """
@@ -30,7 +30,7 @@ class Candidate(Struct):
     violations: int = 0
     """Victims whose disruption budget would be overdrawn."""
     cost: tuple[int, int, int, int] = (0, 0, 0, 0)
-    """What is to be as low as possible: violations, highest priority, sum of priorities, number."""
+    """The lowest is preferred: violations, highest priority, sum of priorities, number of victims."""
     start: str = ""
     """When the first of the most important victims started."""
 

@@ -1,4 +1,4 @@
-"""Where preemption helps, and with whom.
+"""Dry runs of preemption: the nodes on which it helps, and the victims there.
 
 Upstream: framework/preemption and defaultpreemption (SelectVictimsOnNode).
 
@@ -38,9 +38,9 @@ from podberth.plugins.default_preemption.candidates import (
 from podberth.plugins.default_preemption.victims import Budgets, Drawn, Ranking, rows_of_groups
 
 AT_ONCE = 5_000
-"""How many victims are tried together by arrays: a batch costs 0.15 ms beside its rows."""
+"""So many victims are tried together by arrays: a batch costs 0.15 ms beside its rows."""
 _HELD_AT_ONCE = 100
-"""How many pods of a group are held against the budgets before the steps that this took are counted."""
+"""So many pods of a group are held against the budgets before the steps that this took are counted."""
 _ONE_BY_ONE = 2
 """Up to so many rows, plain integers are quicker than arrays."""
 _A_ROW, _A_VICTIM, _A_WHOLE, _A_CHANGE, _A_MOVE = 4, 1, 12, 4, 20
@@ -51,14 +51,14 @@ _ASKED, _ROWS_A_STEP = 40, 100
 
 
 class Known:
-    """What dry runs know of placed pods, whoever preempts."""
+    """The facts about placed pods that dry runs share, whoever preempts."""
 
     def __init__(self) -> None:
         self.ranking = Ranking()
         self.budgets = Budgets()
         self.whole_groups = WholeGroups()
         self.tried = 0
-        """How often a row was tried."""
+        """A row was tried so many times."""
 
     def renew(self, cluster: Cluster) -> None:
         """Be right for the cluster as it is."""
@@ -144,7 +144,7 @@ class NodeDryRun:
         self.victims: list[int] = []
         """The places in `lower` of those that have to go."""
         self.violations: list[int] = []
-        """How many pods of each of `lower` overdraw a budget."""
+        """For each of `lower`, the number of its pods that overdraw a budget."""
         self.failed = False
         self._order = list(range(len(lower)))
         if over is not None:
@@ -204,11 +204,11 @@ class DryRun:
         self._filters = filters
         self._lasting = lasting
         self._made: Spare | None = None
-        """What `_spare` returns, once it is made."""
+        """The value that `_spare` returns, once it is made."""
         self._codes: dict[PodShape, int] = {}
         """A number for each shape of placed pods."""
         self._takes: list[list[int]] = []
-        """What placed pods take, by the code of their shape."""
+        """The amounts that placed pods take, by the code of their shape."""
         self._ahead = ahead
 
     @property

@@ -12,11 +12,11 @@ from podberth.plugins.default_preemption.candidates import DryRunResults
 from podberth.plugins.default_preemption.dry_run import DryRuns
 
 _NAMED = 10
-"""How many nodes a message names on which the pod fits without victims."""
+"""A message names at most so many nodes on which the pod fits without victims."""
 
 
 class DefaultPreemptionArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
-    """How many nodes a dry run looks at where it has to take them one by one."""
+    """Limits on the nodes that a dry run looks at where it has to take them one by one."""
 
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100

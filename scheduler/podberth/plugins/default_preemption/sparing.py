@@ -1,4 +1,4 @@
-"""Which victims can stay, once a pod group has found its nodes in a cluster without any of them.
+"""Victims that can stay, once a pod group has found its nodes in a cluster without any of them.
 
 Mirrors kube-scheduler `framework/preemption`: podgrouppreemption.go (selectVictimsOnDomain), types.go and util.go
 (getCrossNodesVictims, FilterVictimsWithPDBViolation). One victim after the other is put back, and goes again if any
@@ -34,7 +34,7 @@ class Victim(Struct, eq=False):
     rank: int
     """As of `rank_of`."""
     violations: int = 0
-    """How many of its pods would overdraw a disruption budget."""
+    """So many of its pods would overdraw a disruption budget."""
 
     @property
     def importance(self) -> Importance:
@@ -201,7 +201,7 @@ class Sparing:
 
 
 class _Sums:
-    """What each node of a group has left beside the group, of all that its pods need."""
+    """The amounts that each node of a group has left beside the group, of all that its pods need."""
 
     def __init__(self, spares: Mapping[PodShape, Spare]) -> None:
         self._spares = spares

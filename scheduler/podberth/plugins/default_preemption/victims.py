@@ -159,7 +159,7 @@ def _lowness_among(groups: PodGroups, placement: Placement) -> int:
 
 _KIND = "PodDisruptionBudget"
 _REMEMBERED = 1 << 20
-"""How many pairs of label sets and budgets are remembered of one namespace. With one more, all are forgotten."""
+"""So many pairs of label sets and budgets are remembered of one namespace. With one more, all are forgotten."""
 
 Drawn = dict[tuple[str, str], int]
 """(namespace, name) of a budget → how often victims have drawn on it."""
@@ -212,7 +212,7 @@ class Budgets:
         self._selectors: dict[str, _Selectors] = {}
         """By namespace."""
         self.any = False
-        """Whether there are any."""
+        """There are budgets."""
         self.steps = 0
         """Steps that `overdrawing` has taken, about a microsecond each."""
 

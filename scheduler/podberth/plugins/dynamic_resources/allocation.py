@@ -22,6 +22,8 @@ from podberth.plugins.dynamic_resources.search import Chosen
 from podberth.plugins.node_affinity import matches
 
 EXTENDED_SUFFIX = "-extended-resources-"
+_SKIPPING = "DRAOptionalNodeOperations"
+"""The feature that a node declares whose kubelet may skip a driver."""
 
 
 def allocated(chosen: Sequence[Chosen], seed: str) -> Iterator[AllocatedDevice]:
@@ -137,9 +139,6 @@ def _config(wanted: RequestedClaim, chosen: Sequence[Chosen]) -> list[dict[str, 
         if not about or all(base in about or name in about for base, name in names):
             del config["requests"]  # it is about all of them, which goes without saying
     return found
-
-
-_SKIPPING = "DRAOptionalNodeOperations"
 
 
 def unusable_rows(claim: ResourceClaim, cluster: Cluster, seconds: float) -> Bools | None:

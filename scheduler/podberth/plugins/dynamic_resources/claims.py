@@ -10,7 +10,7 @@ IsForPod).
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -30,13 +30,21 @@ from podberth.model.devices import (
     ResourceClaim,
 )
 from podberth.model.pod import Pod
-from podberth.model.pod_group import NATIVE, NATIVE_KIND, PodGroup
+from podberth.model.pod_group import NATIVE, PodGroup
 from podberth.model.quantity import NANO
 from podberth.model.shape import DeviceContainer, PodClaim, may_be_devices
 
 
+class ClaimError(Exception):
+    """A pod can't be scheduled as long as its claims are as they are; the text says why."""
+
+
+class RequestError(Exception):
+    """A request of a kind that is not known: it fails the pod's attempt."""
+
+
 class Served(NamedTuple):
-    """Which request of the claim serves which container's request for which resource."""
+    """A request of the claim that serves a container's request for a resource."""
 
     container: str
     resource: str
@@ -44,7 +52,7 @@ class Served(NamedTuple):
 
 
 class ExtendedClaim(NamedTuple):
-    """What the claim asks for, and for whom."""
+    """The claim that is to be made for a pod's extended resources, and the containers that it serves."""
 
     spec: ClaimSpec
     mappings: tuple[Served, ...]
@@ -123,21 +131,6 @@ def is_of_group(one: PodClaim, group: PodGroup | None) -> bool:
     return group is not None and one in group.resource_claims
 
 
-def consumer(group: PodGroup) -> dict[str, Any]:
-    """The group in `reservedFor`."""
-    return {"apiGroup": NATIVE, "resource": "podgroups", "name": group.name, "uid": group.uid}
-
-
-def confirmed(group: PodGroup) -> Patch:
-    """Change nothing of the group, which is refused if the group of its name is another one by now.
-
-    The watch of groups may be behind. A claim that is reserved for a group that is gone loses its devices, and pods
-    that are bound by then have none. While a pod names a group, it stays; so what is confirmed holds until the pod is
-    bound or gone.
-    """
-    return Patch((NATIVE_KIND, group.namespace, group.name), group.uid, "", {}, "status")
-
-
 def is_idle(group: PodGroup, cluster: Cluster) -> bool:
     """Return whether no pod of the group has a node."""
     return cluster.pod_groups.scheduled(group.key) == 0
@@ -174,14 +167,6 @@ def unreserved(group: PodGroup, devices: Devices) -> Patch | None:
             change = {"status": {"reservedFor": others or None}}
             return Patch((CLAIM, *claim.key), claim.uid, claim.resource_version, change, "status")
     return None
-
-
-class ClaimError(Exception):
-    """Why a pod can't be scheduled as long as its claims are as they are."""
-
-
-class RequestError(Exception):
-    """A request of a kind that is not known: it fails the pod's attempt."""
 
 
 def keys_of(pod: Pod) -> Iterator[tuple[ClaimKey, bool]]:
@@ -281,11 +266,15 @@ def device_resources(pod: Pod, devices: Devices) -> dict[str, DeviceClass]:
 
 
 class Readiness(Struct, frozen=True):
-    """Whether the devices of an allocated claim are ready for a pod to be bound (isClaimReadyForBinding)."""
+    """The state of an allocated claim's devices: are they ready for a pod to be bound? (isClaimReadyForBinding)"""
 
     ready: bool
     failed: str = ""
     """Why they will not be."""
+
+
+READY = Readiness(True)
+NOT_YET = Readiness(False)
 
 
 def late_at(claim: ResourceClaim, seconds: float) -> float | None:
@@ -301,10 +290,6 @@ def late_at(claim: ResourceClaim, seconds: float) -> float | None:
         return datetime.fromisoformat(allocation.timestamp).timestamp() + seconds
     except ValueError:
         return None
-
-
-READY = Readiness(True)
-NOT_YET = Readiness(False)
 
 
 def readiness(claim: ResourceClaim) -> Readiness:

@@ -46,6 +46,8 @@ from podberth.plugins.dynamic_resources.claims import (
 )
 from podberth.plugins.dynamic_resources.requested import AllocationError
 from podberth.plugins.dynamic_resources.reservation import (
+    Reservation,
+    ReservationError,
     freed,
     give_back,
     may_be_used,
@@ -54,7 +56,6 @@ from podberth.plugins.dynamic_resources.reservation import (
     removed,
     reserve,
 )
-from podberth.plugins.dynamic_resources.reserved import Reservation, ReservationError
 from podberth.plugins.dynamic_resources.results import (
     FAILED,
     FITS,
@@ -73,8 +74,12 @@ from podberth.plugins.dynamic_resources.results import (
 from podberth.plugins.dynamic_resources.search import INVALID_POOLS
 from podberth.plugins.dynamic_resources.selecting import Programs
 
-_USUAL = 600.0
-_MOST_STEPS = 1_000_000
+MOST_STEPS = 200_000
+"""Steps that one search for devices may take, on all nodes together. The first look at each node does not count."""
+_GIVEN_BACK = "deallocation and deletion of ResourceClaims completed"
+_MAY_BE_USED = "ResourceClaim not freed yet: an earlier leader may have bound the pod"
+_BINDING_SECONDS = 600.0
+_MOST_FURTHER = 1_000_000
 GROUP_CLAIMS = "DRAWorkloadResourceClaims"
 """spec.resourceClaims of PodGroups."""
 THOUSANDTHS = "DRAFractionalCapacityRange"
@@ -82,7 +87,7 @@ THOUSANDTHS = "DRAFractionalCapacityRange"
 
 
 class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
-    """How long allocation and binding may take.
+    """Limits on the time of allocation and binding.
 
     `filterTimeout` has no effect: a search ends after so many steps, on all nodes together (`plugin.MOST_STEPS`).
     """
@@ -90,7 +95,7 @@ class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     filter_timeout: str | None = None
     binding_timeout: str | None = None
     further_search_steps: int | None = None
-    """Where kube-scheduler's search finds nothing on a node, look further for so many steps; kube-scheduler has none
+    """Look further for so many steps if kube-scheduler's search finds nothing on a node; kube-scheduler has none
     of this."""
     feature_gates: FeatureGates = None
 
@@ -104,7 +109,7 @@ class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     def binding_seconds(self) -> float:
         """Seconds that the devices of a claim may take to get ready for binding."""
         found = None if self.binding_timeout is None else parse_duration(self.binding_timeout)
-        return _USUAL if found is None else found
+        return _BINDING_SECONDS if found is None else found
 
     @property
     def group_claims(self) -> bool:
@@ -119,8 +124,8 @@ class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     def check(self, path: str) -> list[str]:
         """Error lines."""
         errors = gate_errors(self.feature_gates, path, GROUP_CLAIMS, THOUSANDTHS)
-        if self.further_search_steps is not None and not 0 <= self.further_search_steps <= _MOST_STEPS:
-            wanted = f"must be between 0 and {_MOST_STEPS:,}"
+        if self.further_search_steps is not None and not 0 <= self.further_search_steps <= _MOST_FURTHER:
+            wanted = f"must be between 0 and {_MOST_FURTHER:,}"
             errors.append(f"{path}.furtherSearchSteps: Invalid value: {self.further_search_steps}: {wanted}")
         for name, text, least, wanted in (
             ("filterTimeout", self.filter_timeout, 0.0, "must be zero or positive"),
@@ -134,12 +139,6 @@ class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", f
             elif found < least:
                 errors.append(f'{path}.{name}: Invalid value: "{text}": {wanted}')
         return errors
-
-
-MOST_STEPS = 200_000
-"""Steps that one search for devices may take, on all nodes together. The first look at each node does not count."""
-_GIVEN_BACK = "deallocation and deletion of ResourceClaims completed"
-_MAY_BE_USED = "ResourceClaim not freed yet: an earlier leader may have bound the pod"
 
 
 class DynamicResources(Plugin):
@@ -434,6 +433,7 @@ class DynamicResources(Plugin):
         return group_of(pod, cluster) if self._group_claims and pod.scheduling_group is not None else None
 
     def unusable(self, claim: ResourceClaim, cluster: Cluster) -> Bools | None:
+        """bool[rows] of the nodes that can't use what a claim was given; None: all can."""
         return unusable_rows(claim, cluster, self._timeout)
 
     def _broken(self, pod: Pod, wants: PodDevices, results: AllocationsByNode) -> tuple[Reason, Bools]:

@@ -17,6 +17,12 @@ from podberth.plugins.dynamic_resources.requested import Alternative
 from podberth.plugins.node_affinity import node_matches
 
 _HARD = ("NoSchedule", "NoExecute")
+LARGE = 64
+"""Pools with fewer devices are looked through one by one."""
+_SELECTORS = 16
+"""So many lists of selectors are remembered. With one more, all are forgotten."""
+_TAKEN, _NOT_SELECTED = 1, 2
+Selectors = tuple[tuple[str, str], ...]
 
 
 class PoolDevice(Struct, gc=False, frozen=True, eq=False):
@@ -44,7 +50,7 @@ class Pool(Struct, gc=False, eq=False):
     incomplete: bool = False
     """Its driver is still publishing it."""
     invalid: str = ""
-    """What is wrong with it."""
+    """The reason why it can't be used, as a text; empty: it can."""
     binds_later: bool = False
     """Some of its devices have conditions that have to come true before a pod is bound."""
     source: ResourceSlice | None = None
@@ -135,7 +141,7 @@ def pools_of(
     `made`: makes a pool, or knows it.
     """
     found: dict[PoolID, list[ResourceSlice]] = {}
-    for one in _slices_for(node, devices):
+    for one in (*devices.slices_on(node.name), *devices.shared_slices):
         if one.uses_groups or not _is_relevant(node, one):
             continue
         known = found.get(one.pool_id)
@@ -144,16 +150,7 @@ def pools_of(
         elif one.generation == known[0].generation:
             known.append(one)
     pools = [made(node, slices, devices) for slices in found.values()]
-    return sorted([pool for pool in pools if pool is not None], key=_order)
-
-
-def _order(pool: Pool) -> tuple[bool, PoolID]:
-    return pool.binds_later, pool.id
-
-
-def _slices_for(node: Node, devices: Devices) -> Iterator[ResourceSlice]:
-    yield from devices.slices_on(node.name)
-    yield from devices.shared_slices
+    return sorted([pool for pool in pools if pool is not None], key=lambda pool: (pool.binds_later, pool.id))
 
 
 def _is_relevant(node: Node, one: ResourceSlice) -> bool:
@@ -237,17 +234,8 @@ def tolerates_all(alternative: Alternative, taints: Iterable[DeviceTaint]) -> bo
     return all(any(toleration.tolerates(taint) for toleration in tolerations) for taint in taints)
 
 
-LARGE = 64
-"""Pools with fewer devices are looked through one by one."""
-_SELECTORS = 16
-"""How many lists of selectors are remembered. With one more, all are forgotten."""
-_TAKEN, _NOT_SELECTED = 1, 2
-
-Selectors = tuple[tuple[str, str], ...]
-
-
 class TakenPlaces:
-    """The devices of one pool."""
+    """The places of one pool's devices that a search passes over: taken ones, and those that it never selects."""
 
     def __init__(self, pool: Pool, allocated: AllocatedDevices) -> None:
         self._places = {entry.id: i for i, entry in enumerate(pool.devices)}

@@ -30,9 +30,18 @@ from podberth.plugins.dynamic_resources.pools import (
 from podberth.plugins.dynamic_resources.requested import RequestedClaim
 
 _MOST_READ = 1 << 12
-"""How many devices, and lists of names, are known. With one more, all are forgotten."""
+"""So many devices, and lists of names, are remembered. With one more, all are forgotten."""
 _JUDGED = ("", "version")
 """Kinds of values of which some break every expression, whatever it reads."""
+_MOST = 1 << 16
+"""So many states, and devices of different kinds, are remembered. With one more, all are forgotten."""
+_READINGS = 8
+"""So many readings of a pool are remembered. With one more, all are forgotten."""
+_LISTS = 1 << 12
+"""So many lists of devices are remembered. With one more, all are forgotten."""
+_FREE = 0
+PoolState = tuple[int, int]
+"""The number of what is read of a pool's devices, and that of what is taken of them."""
 
 
 class Reading:
@@ -96,20 +105,8 @@ def reading_of(wanted: Sequence[RequestedClaim], reads: Mapping[str, frozenset[s
     return Reading(frozenset(names))
 
 
-_MOST = 1 << 16
-"""How many states, and devices of different kinds, are remembered. With one more, all are forgotten."""
-_READINGS = 8
-"""How many readings of a pool are remembered. With one more, all are forgotten."""
-_LISTS = 1 << 12
-"""How many lists of devices are remembered. With one more, all are forgotten."""
-_FREE = 0
-
-PoolState = tuple[int, int]
-"""The number of what is read of a pool's devices, and that of what is taken of them."""
-
-
 class _Known(Struct, gc=False, eq=False):
-    """What is known of a pool. `version`: how often its devices were taken or given back by then."""
+    """A pool, and results that hold for it. `version`: devices had been taken or given back so many times by then."""
 
     pool: Pool
     version: int
@@ -117,7 +114,7 @@ class _Known(Struct, gc=False, eq=False):
     makes: dict[frozenset[str] | None, int]
     """The names of the attributes that are read → the number of what is seen then."""
     places: TakenPlaces | None = None
-    """Which places of a large pool are taken, once it was searched."""
+    """The places of a large pool that are taken, once it was searched."""
 
 
 class _Numbers:
@@ -274,7 +271,7 @@ class PoolsByNode:
         self.log: ChangeLog[int | PoolID] = ChangeLog(kept=FEW)
         """Rows whose node or pools changed, and pools whose devices were allocated or freed."""
         self.epoch = 0
-        """How often everything was dropped."""
+        """Everything was dropped so many times."""
         self._devices: Devices | None = None
         self._nodes: Nodes | None = None
         self._seen = (-1, -1)

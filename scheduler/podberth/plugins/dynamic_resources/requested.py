@@ -1,4 +1,4 @@
-"""What claims ask for, made ready for the allocator: requests with their classes, alternatives and capacities.
+"""Claims made ready for the allocator: requests with their classes, alternatives and capacities.
 
 Upstream: `structured/internal/incubating`, allocator_incubating.go (validateDeviceRequest) and consumable_capacity.go.
 """
@@ -21,6 +21,10 @@ from podberth.model.devices import Request as ModelRequest
 from podberth.model.quantity import NANO, Quantity, of_milli, of_whole
 
 _MOST = (1 << 63) - 1
+
+
+class AllocationError(Exception):
+    """Something is wrong with a claim, a class or what drivers publish: it fails the pod, whatever other nodes have."""
 
 
 class CapacityError(ValueError):
@@ -112,10 +116,6 @@ def _violates(amount: Quantity, capacity: Capacity, thousandths: bool) -> bool:
     if thousandths and _in_milli(span):
         return amount.milli is None or (amount.milli - (least.milli or 0)) % (span.step.milli or 1) != 0
     return (amount.whole - least.whole) % max(span.step.whole, 1) != 0
-
-
-class AllocationError(Exception):
-    """Something is wrong with a claim, a class or what drivers publish: it fails the pod, whatever other nodes have."""
 
 
 class Alternative(Struct, frozen=True, eq=False):

@@ -3,26 +3,42 @@
 They are given back when the pod does not get to its node: they are free again, and its claims are reserved for it no
 longer.
 
+Pods of a group may share a claim: one of them writes what all of them were promised, and the others wait for that.
+Upstream lets each of them write the allocation: those that come second fail with "got allocated elsewhere in the
+meantime" (kubernetes/kubernetes#140053), and are tried again one by one.
+
+Beside another scheduler, what was given here and there at the same moment is taken back before the pod is bound.
+
 Upstream: `dynamicresources.go` (Reserve, Unreserve, bindClaim, isPodReadyForBinding) and `extendeddynamicresources.go`
 (createExtendedResourceClaimInAPI, patchPodExtendedResourceClaimStatus, unreserveExtendedResourceClaim).
 """
 
 import hashlib
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from podberth.cache.devices import Devices, older
+from podberth.cache.devices import MOST, ClaimUser, Devices, held, older
 from podberth.framework.binding import NOW, AssumedPod, Create, Delete, ObjectKey, Patch, Wait, Write
-from podberth.model.devices import CLAIM, EVERY_CLAIM, EXTENDED_RESOURCE_CLAIM, FINALIZER, ResourceClaim
+from podberth.model.devices import (
+    CLAIM,
+    EVERY_CLAIM,
+    EXTENDED_RESOURCE_CLAIM,
+    FINALIZER,
+    AllocatedDevice,
+    Allocation,
+    ClaimKey,
+    ResourceClaim,
+)
 from podberth.model.node import Node
 from podberth.model.pod import Pod
-from podberth.model.pod_group import GroupKey, PodGroup
+from podberth.model.pod_group import NATIVE, NATIVE_KIND, GroupKey, PodGroup
 from podberth.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX, allocation_of, written
 from podberth.plugins.dynamic_resources.claims import (
     ExtendedClaim,
-    confirmed,
     is_of_group,
     keys_of,
     late_at,
@@ -30,34 +46,86 @@ from podberth.plugins.dynamic_resources.claims import (
     readiness,
 )
 from podberth.plugins.dynamic_resources.requested import RequestedClaim
-from podberth.plugins.dynamic_resources.reserved import (
-    LATE,
-    NOTHING,
-    ROUNDS,
-    Reservation,
-    ReservationError,
-    ReservedClaim,
-    consumers,
-    give_way,
-    is_other,
-    is_reserved,
-    latest,
-    part,
-    pause,
-    share,
-    turn,
-)
 from podberth.plugins.dynamic_resources.results import PodDevices
 
 FURTHER = "kube-scheduler's search finds no devices there, looking further did"
 UNSHOWN = "the watch does not show what was written to claims"
 UNCOMPARED = "it is not known yet which devices the last leader has given"
+LATE = "another pod of the group did not write the claim that they share"
 PENDING = "BindingConditionsPending"
 """The reason of the event that says what the pod waits for."""
 RESERVED_OVER = "podberth.dev/reserved-over"
 """The annotation that makes a version of a claim another one; its value is the version over which it was written."""
+NOTHING = {"allocation": None, "reservedFor": None, "devices": None}
+"""Status of a claim that has no device."""
+ROUNDS = 4
+"""A reservation asks for so many rounds of writes: claims to create, finalizers, statuses, the pod's status."""
+TELLS_SECONDS = 1.0
+"""After a write was refused, the watch has so long to tell why, before the claim is written once more."""
+PAUSE_SECONDS = 1.0
+"""The pause between a written claim and its pod's Binding, in pools where another scheduler is active."""
+_NUMBER = "\0"
+"""Begins the number of a claim that has no UID yet."""
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST = 253
+_CONFLICT = 409
+
+
+class ReservationError(Exception):
+    """The reserved devices are not to be had any more."""
+
+
+class ReservedClaim(Struct):
+    """One claim of the pod. `allocation`: the reserved devices; None: the claim was allocated before."""
+
+    key: ClaimKey
+    uid: str
+    allocation: Allocation | None
+    document: dict[str, Any] | None
+    """The allocation, as it will be written."""
+    extended: ExtendedClaim | None = None
+    """The claim, if it has to be created first."""
+    over: str | None = None
+    """The resourceVersion on which the allocation is being written; None: no write was asked for yet."""
+    asked_for: tuple[str, ...] = ()
+    """UIDs of those for whom that write reserves the claim, and for whom it was not reserved before."""
+    is_written: bool = False
+    """The API has the allocation."""
+    shared: bool = False
+    """Other pods of the group may use the claim as well: one of them writes it, and the others wait for that."""
+    of_group: bool = False
+    """It is a claim of the pod's group, and reserved for that."""
+    found: bool = False
+    """It was reserved for the pod before this attempt."""
+    joined: bool = False
+    """The devices were reserved for another pod of the group."""
+
+    @property
+    def object_key(self) -> ObjectKey:
+        """The claim, as writes and waits name it."""
+        return (CLAIM, *self.key)
+
+
+class Reservation(Struct):
+    """All claims of a pod."""
+
+    claims: list[ReservedClaim] = field(default_factory=list)
+    asked: int = 0
+    """So many of the `ROUNDS` of writes were asked for."""
+    announced: bool = False
+    """It was said that the pod waits for devices to get ready."""
+    further: bool = False
+    """kube-scheduler's search finds no devices on the node: looking further did."""
+    shown: bool = False
+    """The watch has shown a write of a claim, and another one was asked for."""
+    paused: bool = False
+    """Other schedulers have had time to see what was written."""
+    lost: str = ""
+    """Why the written allocations are being taken back; empty: they are not."""
+    group: GroupKey | None = None
+    """The pod group with which the pod is bound."""
+    claiming: PodGroup | None = None
+    """The object of that group, if claims of groups are heeded and it has some."""
 
 
 def reserve(
@@ -98,7 +166,10 @@ def reserve(
         _as_allocated(claim, pod, devices, group) for claim in wants.claims if claim.allocation is not None
     ]
     if group is not None:
-        share(found, pod, devices, group)
+        for given in found.claims:
+            if given.extended is None:
+                given.shared = True
+                devices.users.add(given.uid, pod.uid, ClaimUser(pod.name, group))
     if claiming is not None:
         own = {key for (key, _), one in zip(keys_of(pod), named_claims(pod), strict=True) if is_of_group(one, claiming)}
         for given in found.claims:
@@ -113,10 +184,6 @@ def _as_allocated(claim: ResourceClaim, pod: Pod, devices: Devices, group: Group
         found = pod.uid in claim.reserved_for and (claim.key, pod.uid) not in devices.reserved_here
         return ReservedClaim(claim.key, claim.uid, None, None, found=found)
     return ReservedClaim(claim.key, claim.uid, flight.allocation, flight.document, joined=True)
-
-
-_NUMBER = "\0"
-"""Begins the number of a claim that has no UID yet."""
 
 
 def _to_be_made(pod: Pod, extended: ExtendedClaim, devices: Devices) -> ResourceClaim:
@@ -138,6 +205,13 @@ def _to_be_made(pod: Pod, extended: ExtendedClaim, devices: Devices) -> Resource
     )
 
 
+def _latest(stored: str, written: str | None) -> str:
+    """The later of two versions of one object."""
+    if written is None or (stored.isdigit() and written.isdigit() and int(stored) > int(written)):
+        return stored
+    return written
+
+
 def next_step(
     reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float, peers: Container[str]
 ) -> Wait | None:
@@ -147,7 +221,7 @@ def next_step(
     """
     if (wait := _taken_out(reservation, assumed, devices, seconds)) is not None:
         return wait
-    if (wait := turn(reservation, assumed, devices, seconds)) is not None:
+    if (wait := _turn(reservation, assumed, devices, seconds)) is not None:
         return wait
     if (wait := _settled(reservation, assumed, devices, seconds)) is not None:
         return wait
@@ -157,7 +231,7 @@ def next_step(
     while reservation.asked < ROUNDS:
         current = rounds[reservation.asked]
         if current is _statuses:
-            wait = give_way(reservation, assumed, devices, seconds, peers)
+            wait = _give_way(reservation, assumed, devices, seconds, peers)
             wait = wait or _caught_up(reservation, assumed, devices, seconds)
             if wait is not None:
                 return wait
@@ -165,10 +239,10 @@ def next_step(
         reservation.asked += 1
         if reservation.asked == ROUNDS:
             _note_written(reservation, assumed, devices)
-            part(reservation, assumed, devices)
+            _part(reservation, assumed, devices)
         if writes:
             return Wait(seconds, writes, note=FURTHER if reservation.further and current is _statuses else "")
-    wait = pause(reservation, assumed, devices, seconds) or give_way(reservation, assumed, devices, seconds, peers)
+    wait = _pause(reservation, assumed, devices, seconds) or _give_way(reservation, assumed, devices, seconds, peers)
     return _wait_for_devices(reservation, assumed, devices, seconds) if wait is None else wait
 
 
@@ -186,6 +260,32 @@ def _taken_out(reservation: Reservation, assumed: AssumedPod, devices: Devices, 
     if not busy:
         return None
     return Wait(seconds, on=frozenset(one.object_key for one in busy), expired="the pod is not taken out of its claims")
+
+
+def _turn(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+    """Wait until no other pod writes one of the claims, and the watch shows what was written; then it is our turn.
+
+    So it is when a write was refused and the watch does not tell why. All claims are taken at once, so that no two pods
+    wait for each other.
+    """
+    me = assumed.pod.uid
+    shared = [one for one in reservation.claims if one.shared]
+    if not shared or reservation.asked >= ROUNDS or all(devices.users.writer(one.uid) == me for one in shared):
+        return None
+    waited, assumed.expired = assumed.expired, False
+    refused = [one for one in shared if devices.is_refused(one.uid)]
+    busy = [
+        one
+        for one in shared
+        if devices.users.writer(one.uid) not in ("", me) or not (one in refused or devices.may_be_written(one.uid))
+    ]
+    if busy:
+        return Wait(seconds, on=frozenset(one.object_key for one in busy), expired=LATE)
+    if refused and not waited:
+        return Wait(TELLS_SECONDS, on=frozenset(one.object_key for one in refused), pause=True)
+    for one in shared:
+        devices.users.write(one.uid, me)
+    return None
 
 
 def _settled(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
@@ -211,11 +311,55 @@ def _same_group(reservation: Reservation, assumed: AssumedPod, devices: Devices,
         return None
     own = [(one, _there(one, devices)) for one in reservation.claims if one.of_group]
     due = any(
-        not is_reserved(one, reservation, assumed.pod, claim) or one.uid not in devices.users.moved_on
+        not _is_reserved(one, reservation, assumed.pod, claim) or one.uid not in devices.users.moved_on
         for one, claim in own
     )
-    patch = confirmed(group)
+    patch = _confirmed(group)
     return Wait(seconds, (patch,)) if due and patch.key not in assumed.written else None
+
+
+def _confirmed(group: PodGroup) -> Patch:
+    """Change nothing of the group, which is refused if the group of its name is another one by now.
+
+    The watch of groups may be behind. A claim that is reserved for a group that is gone loses its devices, and pods
+    that are bound by then have none. While a pod names a group, it stays; so what is confirmed holds until the pod is
+    bound or gone.
+    """
+    return Patch((NATIVE_KIND, group.namespace, group.name), group.uid, "", {}, "status")
+
+
+def _give_way(
+    reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float, peers: Container[str]
+) -> Wait | None:
+    """Take the pod's allocations back if another claim has one of the devices as well. None: none has.
+
+    `peers`: UIDs of pods of its group that are not bound either: they give way with it.
+    Raises ReservationError, once nothing is left to be taken back.
+    """
+    pod = assumed.pod
+    if reservation.lost:
+        raise ReservationError(reservation.lost)
+    writes: list[Write] = []
+    for one in reservation.claims:
+        claim = devices.claim(one.key)
+        allocation = one.allocation if claim is None or claim.allocation is None else claim.allocation
+        used = () if claim is None else claim.reserved_for
+        if allocation is None or any(other != pod.uid and other not in peers for other in used):
+            continue
+        uid = one.uid if claim is None or claim.allocation is None else claim.uid
+        rival = devices.rival_of(one.uid if devices.is_unseen(one.uid) else uid, allocation)
+        if rival is None:
+            continue
+        device, other = rival
+        mine, theirs = "/".join(one.key), devices.name_of(other)
+        reservation.lost = f"device {device} of claim {mine} was given to claim {theirs} by another scheduler"
+        version = _latest(claim.resource_version if claim is not None else "", assumed.written.get(one.object_key))
+        if one.is_written or one.allocation is None:
+            uid = one.uid if one.extended is None else ""
+            writes.append(Patch(one.object_key, uid, version, {"status": NOTHING}, "status"))
+    if reservation.lost and not writes:
+        raise ReservationError(reservation.lost)
+    return Wait(seconds, tuple(writes)) if writes else None
 
 
 def _caught_up(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
@@ -292,16 +436,16 @@ def _statuses(reservation: Reservation, assumed: AssumedPod, devices: Devices) -
         claim = None if one.extended is not None else _there(one, devices)
         if claim is not None and is_other(one, claim):
             raise ReservationError(f"claim {claim} got allocated elsewhere in the meantime")
-        if claim is not None and is_reserved(one, reservation, pod, claim):
+        if claim is not None and _is_reserved(one, reservation, pod, claim):
             if one.uid not in devices.users.moved_on and one.object_key not in assumed.written:
                 yield moved_on(claim)
             continue
         reserved = [] if claim is None else [msgspec.json.decode(raw) for raw in claim.raw_reserved_for]
         there = () if claim is None else claim.reserved_for
-        added = list(consumers(one, reservation, pod, devices, there))
+        added = list(_consumers(one, reservation, pod, devices, there))
         status: dict[str, Any] = {"reservedFor": [*reserved, *added]}
         one.asked_for = tuple(consumer["uid"] for consumer in added)
-        version = latest(claim.resource_version if claim is not None else "", assumed.written.get(one.object_key))
+        version = _latest(claim.resource_version if claim is not None else "", assumed.written.get(one.object_key))
         one.over = version
         if one.document is not None and (claim is None or claim.allocation is None):
             if one.shared and not devices.is_unseen(one.uid):
@@ -317,12 +461,74 @@ def _statuses(reservation: Reservation, assumed: AssumedPod, devices: Devices) -
         yield Patch(one.object_key, uid, version, {"status": status}, "status", purpose=why)
 
 
+def is_other(one: ReservedClaim, claim: ResourceClaim) -> bool:
+    """Return whether the API shows another allocation than the one that was promised."""
+    if one.document is None or claim.allocation is None:
+        return False
+    if not one.shared or one.allocation is None:
+        return True
+    return list(map(_said, claim.allocation.devices)) != list(map(_said, one.allocation.devices))
+
+
+def _said(device: AllocatedDevice) -> tuple[AllocatedDevice, dict[str, int]]:
+    """Return what is said of a device. An amount may come back in another notation: 0.5Ki as 512."""
+    amounts = {name: amount.nano for name, amount in (device.consumed or {}).items()}
+    return replace(device, consumed=None), amounts
+
+
+def _is_reserved(one: ReservedClaim, reservation: Reservation, pod: Pod, claim: ResourceClaim) -> bool:
+    """Return whether the API shows the claim as reserved for whom it is to be."""
+    group = reservation.claiming
+    return pod.uid in claim.reserved_for or (one.of_group and group is not None and group.uid in claim.reserved_for)
+
+
+def _consumers(
+    one: ReservedClaim, reservation: Reservation, pod: Pod, devices: Devices, there: Collection[str]
+) -> Iterator[dict[str, Any]]:
+    """The entries to add to `reservedFor`: the group, if the claim is one of its own; else the pods that share it."""
+    if one.of_group and reservation.claiming is not None:
+        yield _group_consumer(reservation.claiming)
+        return
+    yield _pod_consumer(pod.uid, pod.name)
+    if reservation.group is None or not one.shared:
+        return
+    room = MOST - len(there) - 1
+    for uid, user in devices.users.of(one.uid, reservation.group):
+        if uid != pod.uid and uid not in there and room > 0:
+            room -= 1
+            yield _pod_consumer(uid, user.name)
+
+
+def _group_consumer(group: PodGroup) -> dict[str, Any]:
+    """The group in `reservedFor`."""
+    return {"apiGroup": NATIVE, "resource": "podgroups", "name": group.name, "uid": group.uid}
+
+
+def _pod_consumer(uid: str, name: str) -> dict[str, Any]:
+    return {"resource": "pods", "name": name, "uid": uid}
+
+
 def _note_written(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> None:
     for one in reservation.claims:
         version = assumed.written.get(one.object_key)
         if one.allocation is not None and version is not None and one.over is not None:
             devices.written(one.uid, version)
             one.is_written = True
+
+
+def _part(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> None:
+    """The claims are written, or the pod does not need them any more: it neither writes nor counts on them."""
+    for one in reservation.claims:
+        version = assumed.written.get(one.object_key)
+        if version is not None and one.extended is None:
+            devices.users.moved_on.add(one.uid)
+        reserved = version is not None and one.over is not None and _latest(one.over, version) != one.over
+        if devices.late_bindings and reserved and not one.found:
+            devices.reserved_here.update((one.key, uid) for uid in one.asked_for)
+        if one.shared:
+            if version is not None:
+                devices.note_written(one.key, one.uid, version)
+            devices.users.remove(one.uid, one.key, assumed.pod.uid)
 
 
 def _pod_status(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
@@ -336,6 +542,35 @@ def _pod_status(reservation: Reservation, assumed: AssumedPod, devices: Devices)
             said = {"resourceClaimName": one.key[1], "requestMappings": mappings}
             change = {"status": {"extendedResourceClaimStatus": said}}
             yield Patch(("Pod", pod.namespace, pod.name), pod.uid, "", change, "status")
+
+
+def _pause(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+    """Wait until the watch shows the written claims, and then for `PAUSE_SECONDS`. None: the pod may be bound.
+
+    It is needed only in pools where another scheduler is active: that one may have given the same device to another
+    claim, and the API server refuses neither write. Once the watch shows what was written here, it has shown all that
+    was written before. What another scheduler decided before it saw our write comes a moment later.
+    Conflicts that come later than that are found by `Devices.take_conflicts`.
+    """
+    given = [one for one in reservation.claims if one.allocation is not None]
+    pools = {
+        (device.id.driver, device.id.pool)
+        for one in given
+        if one.allocation is not None
+        for device in held(one.allocation.devices)
+    }
+    if not given or not devices.rivals.near(pools, devices.wall):
+        return None
+    unseen = frozenset(one.object_key for one in given if devices.is_unseen(one.uid))
+    if unseen:
+        return Wait(seconds, on=unseen, expired="the watch does not show what claims were given")
+    if reservation.paused:
+        return None
+    if not assumed.expired:
+        on: frozenset[ObjectKey] = frozenset(one.object_key for one in given)
+        return Wait(PAUSE_SECONDS, on=on, pause=True)
+    reservation.paused, assumed.expired = True, False
+    return None
 
 
 def _wait_for_devices(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
@@ -431,16 +666,13 @@ def _there(one: ReservedClaim, devices: Devices) -> ResourceClaim:
     return claim
 
 
-_CONFLICT = 409
-
-
 def give_back(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> tuple[Write, ...]:
     """Free the devices, except those whose allocation is written, or may be. Returns what is to be written.
 
     What was written stays allocated, and the next attempt goes where the devices are; if that is impossible,
     PostFilter frees it. A claim that was made for the pod is deleted.
     """
-    part(reservation, assumed, devices)
+    _part(reservation, assumed, devices)
     writes: list[Write] = [] if reservation.lost else list(_out_of_reserved_for(reservation, assumed, devices))
     for one in reservation.claims:
         if one.allocation is None or one.is_written:
@@ -449,7 +681,7 @@ def give_back(reservation: Reservation, assumed: AssumedPod, devices: Devices) -
         if over is None:
             if not devices.is_unsettled(one.uid):  # else another pod of the group has written it, or may have
                 devices.restore(one.uid)
-        elif version is not None and latest(over, version) != over:
+        elif version is not None and _latest(over, version) != over:
             devices.written(one.uid, version)
         elif assumed.refused is None:
             devices.doubt(one.uid, over, assumed.pod.uid)
@@ -489,15 +721,15 @@ def _out_of_reserved_for(reservation: Reservation, assumed: AssumedPod, devices:
             continue
         claim = devices.claims.get(one.key)
         there = claim is not None and claim.uid == one.uid and uid in claim.reserved_for
-        if (there and assumed.refused != _CONFLICT) or _is_reserved(one, assumed, devices):
+        if (there and assumed.refused != _CONFLICT) or _may_be_reserved(one, assumed, devices):
             change = {"status": {"reservedFor": [{"$patch": "delete", "uid": uid}]}}
-            version = latest("" if claim is None else claim.resource_version, assumed.written.get(one.object_key))
+            version = _latest("" if claim is None else claim.resource_version, assumed.written.get(one.object_key))
             yield Patch(one.object_key, one.uid, version, change, "status", strategic=True)
 
 
-def _is_reserved(one: ReservedClaim, assumed: AssumedPod, devices: Devices) -> bool:
+def _may_be_reserved(one: ReservedClaim, assumed: AssumedPod, devices: Devices) -> bool:
     """Return whether the API has stored that the claim is reserved for the pod, or may be told so by another one."""
     if one.joined and devices.is_unsettled(one.uid):
         return True
     written = assumed.written.get(one.object_key)
-    return one.is_written or (one.over is not None and latest(one.over, written) != one.over)
+    return one.is_written or (one.over is not None and _latest(one.over, written) != one.over)

@@ -1,4 +1,4 @@
-"""What a pod asks for, and what the allocator found for it on each node, kept until something changes.
+"""Devices that a pod asks for, and the allocator's result for it on each node, kept until something changes.
 
 A pod asks for claims without an allocation, and for extended resources. Pods that ask for the same share results. What
 happens to pools that several nodes reach and that the request does not care for changes no result.
@@ -27,9 +27,25 @@ from podberth.plugins.dynamic_resources.pools_by_node import PoolsByNode, Readin
 from podberth.plugins.dynamic_resources.requested import AllocationError, RequestedClaim, wanted
 from podberth.plugins.dynamic_resources.search import Chosen, Search, Selects
 
+OPEN, FITS, NO_SOLUTION, INVALID, FAILED, REFUSED, NO_OTHER, GIVEN_UP = range(8)
+"""The outcome for a row; OPEN: not known yet. The last two: of looking further than kube-scheduler."""
+_MOST_KNOWN = 1 << 14
+"""So many outcomes of different pools are remembered, for one request. With one more, all are forgotten."""
+_NO_OTHER = "looking further found no other way"
+_GIVEN_UP = "looking further was given up, as it took too many steps"
+NO_OTHER_TEXT = f"cannot allocate all claims: {_NO_OTHER}"
+GIVEN_UP_TEXT = f"cannot allocate all claims: {_GIVEN_UP}"
+Ask = Callable[[Node], "Sequence[RequestedClaim] | None"]
+"""The claims to allocate on a node; None: it can't serve the pod for another reason."""
+_ROWS = 200_000
+"""Rows whose results are kept, for all requests together."""
+_FEWEST = 4
+"""Requests that are kept even in the largest clusters."""
+_NO_RESOURCES: frozenset[str] = frozenset()
+
 
 class _Judged(Struct, eq=False):
-    """Whether no claim can use a device of a pool. Keeps both alive, as they are known by identity."""
+    """A judgement if no claim can use a device of a pool. It keeps both alive: they are known by identity."""
 
     pool: Pool
     wanted: Sequence[RequestedClaim]
@@ -37,7 +53,7 @@ class _Judged(Struct, eq=False):
 
 
 class IdlePools:
-    """For one request."""
+    """The pools of which no claim of one request can use a device."""
 
     def __init__(self, selects: Selects) -> None:
         self._selects = selects
@@ -76,20 +92,6 @@ class IdlePools:
         return False
 
 
-OPEN, FITS, NO_SOLUTION, INVALID, FAILED, REFUSED, NO_OTHER, GIVEN_UP = range(8)
-"""The outcome for a row; OPEN: not known yet. The last two: of looking further than kube-scheduler."""
-_MOST_KNOWN = 1 << 14
-"""How many outcomes of different pools are remembered, for one request. With one more, all are forgotten."""
-
-_NO_OTHER = "looking further found no other way"
-_GIVEN_UP = "looking further was given up, as it took too many steps"
-NO_OTHER_TEXT = f"cannot allocate all claims: {_NO_OTHER}"
-GIVEN_UP_TEXT = f"cannot allocate all claims: {_GIVEN_UP}"
-
-Ask = Callable[[Node], "Sequence[RequestedClaim] | None"]
-"""The claims to allocate on a node; None: it can't serve the pod for another reason."""
-
-
 class NodeAllocation(Struct, gc=False, eq=False):
     """The outcome for one node, with the chosen devices of each claim."""
 
@@ -102,7 +104,7 @@ class NodeAllocation(Struct, gc=False, eq=False):
 
 
 class _Outcome(Struct, gc=False, eq=False):
-    """What a search of these pools has found; true of all that differ from them in names, and in what is not read."""
+    """The result of a search of some pools. It holds for all that differ in names, and in what is not read."""
 
     answer: NodeAllocation
     pools: Sequence[Pool]
@@ -368,14 +370,8 @@ _REFUSED = _Outcome(NodeAllocation(REFUSED), ())
 _FITS = _Outcome(NodeAllocation(FITS), ())
 
 
-_ROWS = 200_000
-"""Rows whose results are kept, for all requests together."""
-_FEWEST = 4
-"""Requests that are kept even in the largest clusters."""
-
-
 class PodDevices(Struct, eq=False):
-    """What one pod asks for. `open`: its claims without an allocation."""
+    """The devices that one pod asks for. `open`: its claims without an allocation."""
 
     claims: list[ResourceClaim]
     open: list[ResourceClaim]
@@ -387,7 +383,7 @@ class PodDevices(Struct, eq=False):
 
 
 class AllocationRequest:
-    """What is asked for, whichever pod asks: specs of claims, and extended resources of containers."""
+    """Devices that are asked for, whichever pod asks: specs of claims, and extended resources of containers."""
 
     def __init__(
         self,
@@ -455,9 +451,6 @@ class AllocationRequest:
             elif name not in node.allocatable:
                 return None
         return frozenset(found)
-
-
-_NO_RESOURCES: frozenset[str] = frozenset()
 
 
 def whose(number: int) -> str:

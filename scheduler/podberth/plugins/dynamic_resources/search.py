@@ -25,6 +25,19 @@ from podberth.plugins.dynamic_resources.pools import (
 from podberth.plugins.dynamic_resources.requested import AllocationError, Alternative, CapacityError, RequestedClaim
 from podberth.plugins.dynamic_resources.selecting import known
 
+Selects = Callable[[str, str, DeviceTraits, DeviceID], bool]
+"""(CEL expression, whose it is, traits, device) → whether it selects the device.
+
+Raises AllocationError, and SearchCapError.
+"""
+PlacesOf = Callable[[Pool], TakenPlaces | None]
+"""The places of a large pool that need not be looked at; None: all have to be."""
+INVALID_POOLS = "invalid resource pools were encountered"
+_STEPS = 3
+"""Steps of going on with one generator, roughly."""
+_CHOICE, _CONSTRAINT, _CAPACITY = 4, 2, 4
+"""Steps of choosing a device, and for each constraint of its claim and each of its own capacities."""
+
 
 class Tracked:
     """One constraint of a claim, with the values of the devices that were chosen so far."""
@@ -68,7 +81,7 @@ class Chosen(Struct, gc=False, eq=False):
     entry: PoolDevice
     alternative: Alternative
     consumed: dict[str, Quantity] | None
-    """What is taken of its capacities, if the device may be shared."""
+    """The amounts that are taken of its capacities, if the device may be shared."""
 
     @property
     def is_shared(self) -> bool:
@@ -77,7 +90,7 @@ class Chosen(Struct, gc=False, eq=False):
 
 
 class Undo(Struct, gc=False, eq=False):
-    """What choosing a device changed."""
+    """The changes that were made when a device was chosen."""
 
     entry: PoolDevice
     alternative: Alternative
@@ -230,23 +243,8 @@ class Choices:
             counted[counter] = counted.get(counter, 0) + sign * amount
 
 
-Selects = Callable[[str, str, DeviceTraits, DeviceID], bool]
-"""(CEL expression, whose it is, traits, device) → whether it selects the device.
-
-Raises AllocationError, and SearchCapError."""
-
-PlacesOf = Callable[[Pool], TakenPlaces | None]
-"""What of a large pool need not be looked at; None: all of it has to be."""
-
-INVALID_POOLS = "invalid resource pools were encountered"
-_STEPS = 3
-"""What going on with one generator takes, roughly."""
-_CHOICE, _CONSTRAINT, _CAPACITY = 4, 2, 4
-"""Steps of choosing a device, and for each constraint of its claim and each of its own capacities."""
-
-
 class Found(Enum):
-    """What became of a part of a search."""
+    """The outcome of a part of a search."""
 
     YES = auto()
     NO = auto()

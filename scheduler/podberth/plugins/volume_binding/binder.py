@@ -47,7 +47,7 @@ class Claims(Struct):
 
 
 class Choice(Struct):
-    """Which of some volumes a claim would get on each row; NONE: it gets none of them."""
+    """The one of some volumes that a claim would get on each row; NONE: it gets none of them."""
 
     claim: PersistentVolumeClaim
     volumes: list[PersistentVolume]
@@ -69,7 +69,7 @@ class Provision(Struct):
 
 
 class Found(Struct):
-    """What would serve the pod on each row, and which rows can't for which of four reasons."""
+    """The volumes that would serve the pod on each row, and the rows that can't for each of four reasons."""
 
     unreachable: Bools
     """A bound volume's node affinity does not match."""
@@ -341,7 +341,7 @@ _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
 
 class AssumedVolumes(Struct):
-    """What a pod is to get on its node. `volumes`: (volume with its claimRef, claim); `claims`: to be provisioned."""
+    """A pod's volumes on its node. `volumes`: (volume with its claimRef, claim); `claims`: to be provisioned."""
 
     volumes: list[tuple[PersistentVolume, PersistentVolumeClaim]] = field(default_factory=list)
     claims: list[PersistentVolumeClaim] = field(default_factory=list)

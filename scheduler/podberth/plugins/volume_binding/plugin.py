@@ -41,7 +41,7 @@ from podberth.plugins.volume_binding.binder import (
 
 
 class VolumeBindingArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
-    """How long binding may take, and how the share of storage that is asked for becomes a score."""
+    """A limit on the time of binding, and a shape that makes a score of the share of storage that is asked for."""
 
     bind_timeout_seconds: int = 600
     shape: list[ShapePoint] = []

@@ -34,7 +34,7 @@ START_SECONDS = 60.0
 """So long a worker may take to begin. It takes half a second of a processor, and where there is little of that, a
 worker which is replaced for being slow would never begin."""
 KEPT_UNITS = bounds.MOST
-"""What the policies that one worker remembers may cost; the namespace that it judged longest ago is forgotten first."""
+"""The policies that one worker remembers may cost so much. The namespace judged longest ago is forgotten first."""
 MOST_KNOWN = 64
 BYTES_A_UNIT = 256
 """Decoding so many bytes of a review costs a unit (`bounds`)."""
@@ -87,7 +87,7 @@ class Aside:
     async def review(
         self, namespace: str, held: KnownPolicies, question: Question, body: Bytes, until: float
     ) -> Ruling:
-        """The ruling on a review of this namespace, as far as is known.
+        """Return the ruling on a review of this namespace, as far as is known.
 
         Raises OverloadedError, WorkError.
         """
@@ -189,7 +189,7 @@ class _Worker:
         """Namespace → version and size of the policies that it has been sent."""
         self._terms = terms
         self.has_begun = False
-        """Whether it reads jobs."""
+        """It reads jobs."""
 
     @property
     def pid(self) -> int:

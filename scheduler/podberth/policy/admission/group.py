@@ -35,11 +35,11 @@ class Stored(msgspec.Struct):
     units: int = 0
     kind: int = 0
     native: bool = False
-    """Whether the status says of this generation that the API server enforces it."""
+    """The status says of this generation that the API server enforces it."""
     left: bool = False
-    """Whether it is not judged here: that is so in truth, or the status says that nobody enforces it."""
+    """It is not judged here: the API server enforces it in truth, or the status says that nobody enforces it."""
     ours: bool = False
-    """Whether the status says of this generation that the webhook enforces it."""
+    """The status says of this generation that the webhook enforces it."""
     seen: float = 0.0
     """When this generation was first seen."""
 

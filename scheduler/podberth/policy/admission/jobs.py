@@ -1,4 +1,4 @@
-"""What the server and its workers say to each other: a header in msgpack, then the bytes that it is about.
+"""Messages between the server and its workers: a header in msgpack, then the bytes that it is about.
 
 Both ends are of one process image, so nothing here is a format that anybody else relies on.
 """
@@ -63,7 +63,7 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What came of a job. `failed` is a traceback; `tired` says that the worker holds more memory than it should."""
+    """The result of a job. `failed` is a traceback; `tired` says that the worker holds more memory than it should."""
 
     ruling: Ruling | None = None
     parsed: Parsed | None = None
@@ -74,7 +74,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 def parsed(raw: Bytes | msgspec.Raw, allowed_prefixes: tuple[str, ...]) -> Parsed:
-    """A policy object's bytes as a policy with its price, or what is wrong with it."""
+    """Return a policy object's bytes as a policy with its price, or what is wrong with it."""
     try:
         policy = parse(msgspec.json.decode(raw), allowed_prefixes)
     except PolicyError as error:
@@ -99,7 +99,7 @@ def ruled(body: Bytes, namespace: str, held: KnownPolicies, terms: Terms, questi
 
 
 class Desk:
-    """What one worker has before it: the terms, and the rules of the namespaces that it was told of."""
+    """The state of one worker: the terms, and the rules of the namespaces that it was told of."""
 
     def __init__(self) -> None:
         self._terms = Terms("")

@@ -32,7 +32,7 @@ class ReviewReply(msgspec.Struct, frozen=True):
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What holds for all reviews of a server. `own_namespace` and `exempt` are namespaces without policies."""
+    """Terms that hold for all reviews of a server. `own_namespace` and `exempt` are namespaces without policies."""
 
     own_namespace: str
     exempt: frozenset[str] = frozenset()
@@ -43,7 +43,7 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 class KnownPolicies(msgspec.Struct, frozen=True, dict=True):
-    """What applies in a namespace, and the names of the policies that should and can't.
+    """The policies that apply in a namespace, and the names of those that should and can't.
 
     Policies are kept as bytes (`encoded`), a tenth of what they are as objects, and made of them where they are asked:
     here if they cost little, else in a worker. `version` differs whenever the policies do. `closed`: one that rejects
@@ -76,7 +76,7 @@ class KnownPolicies(msgspec.Struct, frozen=True, dict=True):
 
 
 def encoded(policy: Policy) -> bytes:
-    """A policy as `KnownPolicies` keeps it."""
+    """Return a policy as `KnownPolicies` keeps it."""
     return msgspec.msgpack.encode(policy)
 
 
@@ -84,7 +84,7 @@ _decoded = msgspec.msgpack.Decoder(Policy).decode
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What one review is asked under. `live_schedulers` None: not known."""
+    """The conditions of one review. `live_schedulers` None: not known."""
 
     pass_: Pass
     live_schedulers: frozenset[str] | None = None
@@ -100,13 +100,13 @@ class Ruling(msgspec.Struct):
     namespace: str = ""
     effects: tuple[Effect, ...] = ()
     denied: dict[str, str | bool] | None = None
-    """Who was refused by which rules; no label or annotation of the object, those may hold secrets."""
+    """A refusal for the log: the user and the rules. It has no labels or annotations: those may hold secrets."""
     elsewhere: bool = False
     """The review is of `namespace`, and the policies of another one were at hand: not judged yet."""
 
 
 def read(body: Bytes) -> Request | Ruling:
-    """The request in a review, or the answer to what is none."""
+    """Return the request in a review, or the answer to what is none."""
     try:
         request = review.read(body)
     except ReviewError as error:

@@ -1,4 +1,4 @@
-"""Which policies the API server enforces in truth: whether the objects are there that the operator has written.
+"""The policies that the API server enforces in truth, because the objects are there that the operator has written.
 
 A policy's status says `Native`, and goes on to say so when the operator is removed, whose objects then go as well. So a
 replica leaves a policy out only while both say so. All four objects of a namespace have to be there (the policy and the

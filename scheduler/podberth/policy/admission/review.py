@@ -47,7 +47,7 @@ class MalformedError(ValueError):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What was asked; `object` and `old` hold only what policies read."""
+    """The request of a review; `object` and `old` hold only what policies read."""
 
     uid: str
     operation: str
@@ -110,7 +110,7 @@ class _Container(TypedDict, total=False):
 
 
 class _Spec(TypedDict, total=False):
-    """What `qos` reads of a pod's spec, and its scheduler, as the plain dicts that everybody else has."""
+    """The fields of a pod's spec that `qos` reads, and its scheduler, as the plain dicts that everybody else has."""
 
     containers: list[_Container] | None
     initContainers: list[_Container] | None
@@ -171,7 +171,7 @@ HEAD_BYTES = 16 << 10
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """What the first bytes of a review seem to say: whose it is, before the rest is read. Never more than a hint."""
+    """A guess from the first bytes of a review: whose it is, before the rest is read. Never more than a hint."""
 
     uid: str = ""
     namespace: str = ""
@@ -188,7 +188,7 @@ def hint(head: Bytes) -> Hint:
 
 
 def read(body: Bytes) -> Request:
-    """The request in a review.
+    """Return the request in a review.
 
     Raises ReviewError when there is no uid to answer, MalformedError when there is.
     """
@@ -224,7 +224,7 @@ def read(body: Bytes) -> Request:
 
 
 def _by_level(body: Bytes) -> tuple[str, _Request]:
-    """The request of a review that has something wrong with it: said as far as the uid is readable."""
+    """Return the request of a review that has something wrong with it: said as far as the uid is readable."""
     try:
         envelope = _envelope(body)
         if (envelope.api_version, envelope.kind) != (API_VERSION, KIND):
@@ -250,7 +250,7 @@ def answer(
     warnings: Sequence[str] = (),
     audit: Mapping[str, str] | None = None,
 ) -> bytes:
-    """A review with the response to it."""
+    """Return a review with the response to it."""
     response: dict[str, Any] = {"uid": uid, "allowed": allowed}
     if not allowed:
         response["status"] = {"code": code, "reason": REASONS.get(code, "Forbidden"), "message": message}

@@ -35,7 +35,7 @@ ROTATE = "podberth.dev/rotate-before"
 """Annotation (RFC 3339): a CA made before this moment is replaced, with the same overlap as ever."""
 
 CHECK_SECONDS = 60.0
-"""How often what is known of the Secret is compared with what there is: a lost event may be that of a new CA."""
+"""The Secret that is known is compared with the one that there is so often: a lost event may be that of a new CA."""
 
 log = structlog.get_logger("certificates")
 

@@ -1,4 +1,4 @@
-"""What `berth admission` is told, checked: where it serves, under which names, and what it registers."""
+"""The settings of `berth admission`, checked: its address, its names, and what it registers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Settings(ServiceSettings):
     """A ClusterRole that owns them: they go when it goes. Empty: they stay."""
     register: bool = True
     leave_native: bool = False
-    """Whether policies are left to the API server where their status says that it enforces them."""
+    """Policies are left to the API server where their status says that it enforces them."""
     secret: str = "berth-admission-tls"
     cert_file: Path | None = None
     key_file: Path | None = None

@@ -1,4 +1,4 @@
-"""Which policies of a namespace the API server enforces: those that it can afford, the ones that reject first.
+"""The policies of a namespace that the API server enforces: those that it can afford, the ones that reject first.
 
 The API server evaluates them in every create and update of the namespace, with CPU time that all tenants share. What
 does not fit is enforced by nobody, and its status has the number.
@@ -15,7 +15,7 @@ from podberth.policy.spec import Policies, Policy, Rule
 LARGEST = 128 * 1024
 """Bytes of the texts that one namespace's policies hold together; etcd takes objects of 1.5 MB."""
 MOST_UNITS = 512
-"""What the policies of a namespace may cost together (`bounds`)."""
+"""The policies of a namespace may cost so much together (`bounds`)."""
 CLOSED = (
     "a policy of this namespace that rejects costs more than the API server may spend on it, and is not enforced: "
     "nothing is let in until policies are deleted or made smaller (kubectl get mdp shows which are enforced by nobody)"
@@ -29,7 +29,7 @@ class Fitted(Struct, frozen=True):
     native: Policies
     left: Mapping[str, str]
     closed: bool = False
-    """Whether one that rejects does not fit: nobody knows what it would have rejected, so nothing may be let in."""
+    """One that rejects does not fit: nobody knows what it would have rejected, so nothing may be let in."""
 
 
 def fit(policies: Policies, refused: Mapping[str, str] | None = None) -> Fitted:

@@ -34,7 +34,7 @@ RELEASE_LABEL, NAMESPACE_LABEL = f"{GROUP}/release", f"{GROUP}/policies-of"
 POLICIES = "podberth.dev/policies"
 """On each object that the operator writes: the names of the policies that it enforces."""
 MOST_BYTES = 5120
-"""How long the message of a refusal may be; the API server shows another message in place of a longer one."""
+"""The message of a refusal may have so many bytes; the API server shows another message in place of a longer one."""
 _CUT = MOST_BYTES // 4 - 1
 """Characters of what is left of a longer one, whatever its alphabet."""
 
@@ -42,7 +42,7 @@ Object = dict[str, Any]
 
 
 class Compiled(Struct, frozen=True):
-    """What to apply, what each variable stands for, and which policies are left out, each with the reason."""
+    """Objects to apply, the meaning of each variable, and the policies that are left out, each with the reason."""
 
     objects: tuple[Object, ...]
     comments: Mapping[str, str]

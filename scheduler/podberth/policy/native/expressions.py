@@ -17,7 +17,7 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class Scope(NamedTuple):
-    """What an expression calls the object's labels and annotations, whether it is a pod, and a pod's QoS class.
+    """An expression's names of the object's labels, its annotations, its being a pod, and a pod's QoS class.
 
     Where nobody knows the class yet (`qos` is empty), what is asked about it holds for every pod.
     """

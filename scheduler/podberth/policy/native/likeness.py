@@ -1,4 +1,4 @@
-"""Whether an object of `admissionregistration.k8s.io/v1` on the API server is what we want it to be.
+"""Comparison of an object of `admissionregistration.k8s.io/v1` on the API server with the one that we want.
 
 The API server fills in defaults, and others may add to lists that are merged by name. So two objects are compared
 without what is a default, and otherwise have to be equal.

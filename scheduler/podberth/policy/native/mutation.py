@@ -1,4 +1,4 @@
-"""What the mutating policy of a namespace writes: one JSON patch, which is worked out from the object as it came in.
+"""The mutating policy of a namespace: it writes one JSON patch, which is worked out from the object as it came in.
 
 Writes are pairs of a path and a value, in the order of the rules: of two with one path, the later one holds.
 """

@@ -1,4 +1,4 @@
-"""Which requests policies never apply to, in CEL: match conditions of webhooks and of admission policies.
+"""Requests that policies never apply to, in CEL: match conditions of webhooks and of admission policies.
 
 `podberth.policy.exempt` says the same of one request at hand. Namespaces are left to the selectors of whoever uses
 these; subresources are left out by rules that name none.
@@ -63,7 +63,7 @@ def excluded() -> list[dict[str, Any]]:
 
 
 HERE = Scope("labels", "annotations", "pod", "qos")
-"""What a match condition calls things: it can't have variables, so they are named by `exists` of one value."""
+"""A match condition's names of things: it can't have variables, so they are named by `exists` of one value."""
 NO_POD = Scope("labels", "annotations", "false", '""')
 OF_ANY_CLASS = Scope("labels", "annotations", "pod", "")
 """Before the class of a pod is worked out, which takes named expressions: a criterion on it holds for every pod."""

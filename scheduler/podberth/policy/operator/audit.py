@@ -145,10 +145,10 @@ class Tally:
         self._options = options
         self._enforced = policies.enforced()
         self.writes_labels = any(rule.action.labels for rule in self._enforced.enforcing)
-        """Whether owners can lose anything."""
+        """Some policy writes labels, so owners may lose what they select by them."""
         counts = {policy.name: Counts() for policy in policies.policies}
         self.each = weight(self._enforced)
-        """What it takes to judge one object."""
+        """The steps that it takes to judge one object."""
         self.result = Result(Total(), counts, {}, [])
         self._enforcing = {policy.name for policy in policies.policies if policy.mode == "enforce"}
 

@@ -28,7 +28,7 @@ HEAVY = 4_000
 
 log = structlog.get_logger("reconciler")
 Revision = frozenset[tuple[str, int]]
-"""Which specs were looked at: uid and generation of each policy."""
+"""The specs that were looked at: uid and generation of each policy."""
 
 
 class Counting:

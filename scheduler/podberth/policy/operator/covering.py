@@ -1,4 +1,4 @@
-"""Whether the webhook is asked about a namespace, as the webhook configurations say, and for how long it has been."""
+"""The namespaces that the webhook is asked about, as the webhook configurations say, and since when."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = "/apis/admissionregistration.k8s.io/v1"
 PATHS = (f"{ROOT}/mutatingwebhookconfigurations", f"{ROOT}/validatingwebhookconfigurations")
 NAME_LABEL = "kubernetes.io/metadata.name"
 OF_POLICIES = f".metadatapolicy.{GROUP}"
-"""How the names of those entries of a webhook configuration end that enforce policies (`admission.webhooks`)."""
+"""The end of the names of those entries of a webhook configuration that enforce policies (`admission.webhooks`)."""
 
 log = structlog.get_logger("enforcer")
 
@@ -37,7 +37,7 @@ class _Hook(msgspec.Struct, rename="camel"):
 
 
 class Configuration(msgspec.Struct):
-    """What is read of a webhook configuration."""
+    """The fields that are read of a webhook configuration."""
 
     webhooks: list[_Hook] | None = None
 

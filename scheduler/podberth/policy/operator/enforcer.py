@@ -38,7 +38,7 @@ UNSEEN_SECONDS = 10.0
 """After a write; then what the API server answers instead is said, and it is asked less often."""
 HANDOVER_SECONDS = 3.0
 MOST_NAMESPACES = 100
-"""Where policies are enforced natively at a time. The API server asks each namespace's objects in every request whether
+"""So many namespaces may have natively enforced policies. The API server asks their objects in every request whether
 they are meant, so they cost all tenants something."""
 OWNER_SECONDS = 60.0
 AGAIN_SECONDS = 1.0
@@ -51,7 +51,7 @@ Object = dict[str, Any]
 
 
 class Enforced(msgspec.Struct, frozen=True):
-    """Who enforces each policy, and after how many seconds to look again (0: when something changes)."""
+    """The enforcement of each policy, and the seconds after which to look again (0: when something changes)."""
 
     ways: Mapping[str, Enforcement]
     again: float = 0.0
@@ -60,7 +60,7 @@ class Enforced(msgspec.Struct, frozen=True):
 
 
 class _Split(msgspec.Struct, frozen=True):
-    """What came of compiling a namespace's policies, less the objects themselves."""
+    """The result of compiling a namespace's policies, without the objects themselves."""
 
     basis: object
     native: frozenset[str]

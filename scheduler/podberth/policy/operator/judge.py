@@ -61,9 +61,9 @@ class Stored(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
     created: str = ""
     over: int = 0
-    """What it costs, when it is left out because the policies of its namespace cost too much."""
+    """Its cost, when it is left out because the policies of its namespace cost too much."""
     closes: bool = False
-    """Whether nothing is let into the namespace, since a policy that rejects is left out."""
+    """Nothing is let into the namespace, since a policy that rejects is left out."""
     unread: str = ""
     """Why nobody looked at the spec."""
 
@@ -118,7 +118,7 @@ def bounded(stored: Iterable[Stored]) -> list[Stored]:
 
 
 class Metadata(msgspec.Struct, rename="camel"):
-    """Which object it is."""
+    """The identity of an object."""
 
     name: str
     namespace: str = ""
@@ -150,7 +150,7 @@ def unread(document: Unread, why: str) -> Stored:
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What the analysis says of a policy, as its conditions tell it: a few lines, however much was found."""
+    """The analysis of a policy, as its conditions tell it: a few lines, however much was found."""
 
     remarks: str = ""
     conflicts: str = ""
@@ -161,7 +161,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """What is said of the policies of a namespace, by name; what that took; whether every question was answered."""
+    """The analysis of a namespace's policies, by name; the steps that it took; whether every question was answered."""
 
     told: Mapping[str, Told] = {}
     steps: int = 0

@@ -1,4 +1,4 @@
-"""Which kinds an audit or an impact preview counts, and where they live.
+"""The kinds that an audit or an impact preview counts, and the paths of their lists.
 
 They are called as for kubectl: `pods`, `deployments.apps`, `widgets.v1.example.com`.
 """

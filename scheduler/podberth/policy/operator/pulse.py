@@ -1,4 +1,4 @@
-"""Whether the watch is alive: when each of its streams was last answered, and last tried.
+"""Signs that the watch is alive: when each of its streams was last answered, and last tried.
 
 kopf keeps bookmarks to itself, so its streams are made to end every `STREAM_SECONDS`: each new one that is answered
 proves the path, the credentials and kopf's own loop. An event proves it too.
@@ -28,7 +28,7 @@ class Pulse:
         self._answered: dict[str, float | None] = dict.fromkeys(self._tried)
         self._started = now
         self.absent = False
-        """Whether the API server says that there are no MetadataPolicies: as good an answer as any, but not ready."""
+        """The API server says that there are no MetadataPolicies: as good an answer as any, but not ready."""
 
     def tried(self, stream: str) -> None:
         """A request for this stream went out, or failed."""

@@ -24,7 +24,7 @@ MOST_TEXTS = 80_000
 
 
 class Read(msgspec.Struct, frozen=True):
-    """What was read of a namespace, and how many bytes that was."""
+    """The policies that were read of a namespace, and their size in bytes."""
 
     policies: Sequence[Stored]
     size: int

@@ -81,12 +81,12 @@ class Reconciler:
         self._quick, self._slow = asyncio.Lock(), asyncio.Lock()
         self._everything = asyncio.Event()
         self._absent = 0
-        """How often in a row the API server has said that there is no such kind as MetadataPolicies."""
+        """The API server has said so many times in a row that there is no such kind as MetadataPolicies."""
         self._judged: dict[str, tuple[Revision, Judged]] = {}
         self._refused: set[tuple[str, int]] = set()
         """Uid and generation of the policies whose status the API server refuses."""
         self._pending: dict[str, Revision] = {}
-        """What the second queue is to analyse."""
+        """Namespaces that the second queue is to analyse."""
         self._counting = Counting(audit, self.read, self.turns.want, settings.audit_seconds, monotonic)
 
     def mark(self, namespace: str | None) -> None:

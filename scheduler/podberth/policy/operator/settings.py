@@ -1,4 +1,4 @@
-"""What `berth operator` is told, checked."""
+"""The settings of `berth operator`, checked."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Settings(ServiceSettings):
     watched: tuple[str, ...] = ()
     """Namespaces whose policies are looked at; empty is all."""
     release: str = "berth"
-    """How the names of our admission policies begin: no two operators of a cluster may share it."""
+    """The names of our admission policies begin with it: no two operators of a cluster may share it."""
     enforcement: Enforce = "webhook"
-    """Who enforces policies: the one switch of a release."""
+    """The way in which policies are enforced: the one switch of a release."""
     webhook: str = "zz-berth-admission"
     """The name of the webhook configurations; empty where there is no admission server."""
     owner: str = ""

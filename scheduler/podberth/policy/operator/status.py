@@ -1,4 +1,4 @@
-"""What has to be written for a policy's conditions and counts to be true in the API, and which Events go with it.
+"""Writes that make a policy's conditions and counts true in the API, and the Events that go with them.
 
 Pure: times are given. Nothing is written when nothing differs, and what others keep in the status stays.
 """
@@ -23,7 +23,7 @@ JsonObject = dict[str, Any]
 
 
 class Counts(msgspec.Struct):
-    """What a policy would do to the objects that exist."""
+    """Counts of what a policy would do to the objects that exist."""
 
     objects: int = 0
     rejected: int = 0

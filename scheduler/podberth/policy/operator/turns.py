@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 CREDIT = 30.0
 STEPS, BYTES, WRITES = 200_000.0, 1_000_000.0, 5.0
-"""What a second of a namespace's share pays for: steps of the analysis, bytes that are read, statuses written."""
+"""A second of a namespace's share pays for so much: steps of the analysis, bytes that are read, statuses written."""
 
 
 class Turns:
@@ -50,7 +50,7 @@ class Turns:
         self._awake.set()
 
     def charge(self, namespace: str, *, steps: float = 0.0, size: float = 0.0, writes: float = 0.0) -> None:
-        """What the last turn of a namespace cost."""
+        """Charge a namespace for its last turn."""
         now = self._clock()
         seconds = steps / STEPS + size / BYTES + writes / WRITES
         self._paid[namespace] = max(self._paid.get(namespace, now), now) + seconds

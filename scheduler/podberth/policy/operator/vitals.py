@@ -1,4 +1,4 @@
-"""What `berth operator` serves over HTTPS: health, metrics of its watch and its role, and the live schedulers."""
+"""Pages that `berth operator` serves over HTTPS: health, metrics of its watch and its role, and the live schedulers."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Watch:
         self._version: Version = ""
         """The resourceVersion of the latest list."""
         self.runs = 0
-        """How often kopf was started: once, and once more each time that the CRD was gone or a backup was restored."""
+        """kopf was started so many times: once, and again each time that the CRD was gone or a backup was restored."""
 
     async def run(self) -> None:
         """Watch until cancelled."""

@@ -1,4 +1,4 @@
-"""Who enforces each policy of a namespace: the API server by itself, the webhook, or nobody. Pure.
+"""The enforcement of each policy of a namespace: by the API server itself, by the webhook, or by nobody. Pure.
 
 `enforcer` asks this before it writes anything, and again for what is said in the statuses.
 """
@@ -19,13 +19,13 @@ Way = Literal["Native", "Webhook", "None"]
 
 
 class Enforcement(msgspec.Struct, frozen=True):
-    """Who enforces a policy, one word for why, and a sentence."""
+    """The one who enforces a policy, the reason in one word, and a sentence."""
 
     way: Way
     reason: str
     message: str
     older: bool = False
-    """Whether it is an older version of the policy that is in force."""
+    """An older version of the policy is in force."""
 
     @property
     def condition(self) -> Condition:
@@ -61,7 +61,7 @@ def block(found: Enforcement, stored: Stored, now: str) -> dict[str, Any]:
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What holds for a release. `webhook`: whether it has one that could enforce."""
+    """The settings of a release. `webhook`: whether it has one that could enforce."""
 
     enforcement: Enforce
     webhook: bool
