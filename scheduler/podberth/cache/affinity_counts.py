@@ -24,45 +24,47 @@ SumKey = tuple[Terms, tuple[int, ...] | None, str]
 
 
 class AffinityCounts:
-    """All sums of one cluster."""
+    """Counts placed pods and their affinity terms per topology value, and keeps the sums that plugins ask for."""
 
     def __init__(self, nodes: Nodes, namespaces: Mapping[str, Mapping[str, str]]) -> None:
         self.pods = PodClasses(namespaces)
         self.terms = ExistingTerms(nodes)
         self._nodes = nodes
         self.sums: BoundedBytes[SumKey, Selected] = BoundedBytes(_SUMS, KEPT_BYTES)
-        """The sums that are kept, the one that was asked for last comes last."""
+        """The sums that are kept, least recently used first."""
         self._on_rows: BoundedBytes[tuple[str | None, LabelSelector, bool], OnRows] = BoundedBytes(_ON_ROWS, KEPT_BYTES)
         self._members: WeakValueDictionary[tuple[Terms, tuple[int, ...] | None], Members] = WeakValueDictionary()
-        """The pods that terms select: shared by the sums for all topology keys."""
+        """The classes of pods that terms select; the sums for all topology keys share them."""
 
     def add(self, pod: Pod, row: int) -> None:
-        """A pod was placed on a row."""
+        """Count a pod that was placed on a row."""
         self.pods.add(pod, row, 1)
         self.terms.sets.add(pod.shape, row, 1)
 
     def add_many(self, pod: Pod, rows: Mapping[int, int]) -> None:
-        """Pods that are all like this one in shape and labels were placed: row → how many."""
+        """Count placed pods that are equal in shape and labels; `rows` gives how many are on each row."""
         for row, amount in rows.items():
             self.pods.add(pod, row, amount)
             self.terms.sets.add(pod.shape, row, amount)
 
     def remove(self, pod: Pod, row: int) -> None:
-        """A placed pod is gone from a row."""
+        """Take back the count of a placed pod that is gone from a row."""
         self.pods.add(pod, row, -1)
         self.terms.sets.add(pod.shape, row, -1)
 
     def relabel(self, row: int, keys: Sequence[str], *, inhabited: bool) -> None:
-        """Some labels of a node changed. `inhabited`: it has pods."""
+        """Note that labels of a node changed. `inhabited`: the node has pods."""
         if inhabited or self.pods.placed.changed_lately(row) or self.terms.sets.placed.changed_lately(row):
             self.pods.relabel(keys)
 
     def selected(self, terms: Terms, topology_key: str) -> Selected:
-        """Placed pods that all of the terms select, per value of the topology key."""
+        """Return the placed pods that all of the terms select, summed per value of the topology key."""
         return self._sum((terms, None, topology_key))
 
     def any_selected(self, terms: Terms, topology_key: str) -> Selected:
-        """Placed pods, each counted once for each term that selects it, per value of the topology key."""
+        """Return the placed pods, each counted once for each term that selects it, summed per value of the topology
+        key.
+        """
         return self._sum((terms, None if len(terms) == 1 else (1,) * len(terms), topology_key))
 
     def share(self, pod: Pod, of: Selected) -> int:
@@ -70,14 +72,15 @@ class AffinityCounts:
         return of.of_class(self.pods.number_of(pod))
 
     def preferred(self, terms: WeightedTerms, topology_key: str) -> Selected:
-        """Placed pods, each with the weights of the terms that select it, per value of the topology key.
+        """Return the placed pods, each with the weights of the terms that select it, summed per value of the topology
+        key.
 
         The weights have one sign.
         """
         return self._sum((terms.terms, terms.weights, topology_key))
 
     def on_rows(self, namespace: str | None, selector: LabelSelector, *, leaving: bool = False) -> OnRows:
-        """Placed pods of a namespace (None: of all) that a selector selects, by row.
+        """Return the placed pods that a selector selects, by row. `namespace` None: in all.
 
         `leaving`: terminating ones too.
         """
@@ -89,11 +92,11 @@ class AffinityCounts:
         return found
 
     def existing_terms(self, pod: Pod) -> ExistingTermSums:
-        """The sums of the placed pods' terms that select this pod."""
+        """Return the sums of the placed pods' terms that select this pod."""
         return self.terms.sums_for(pod, self.pods)
 
     def repelling(self, pod: Pod) -> list[AffinityTerm]:
-        """Required anti-affinity terms of placed pods that keep this one away from some node."""
+        """Return the required anti-affinity terms by which placed pods keep this one away from some node."""
         return self.terms.named_by(self.existing_terms(pod))
 
     def repulsion(self, other: Pod, row: int, existing: ExistingTermSums) -> int:
@@ -110,7 +113,7 @@ class AffinityCounts:
         return self.pods.selects(term, pod.namespace, pod.labels)
 
     def namespace_changed(self, name: str) -> None:
-        """A namespace was added, relabelled or deleted."""
+        """Note that a namespace was added, relabelled or deleted."""
         self.pods.namespace_changed(name)
 
     def _sum(self, question: SumKey) -> Selected:

@@ -38,7 +38,7 @@ class Placement(Struct):
 
 
 class Cluster:
-    """Everything a decision may look at."""
+    """The cluster state that decisions read: nodes, placed pods, namespaces, and the other objects."""
 
     def __init__(self) -> None:
         self.search_steps = SearchSteps()
@@ -53,7 +53,7 @@ class Cluster:
         self.nodes.served = self.devices.served
         self._devices_seen = 0
         self._changes = 0
-        """Changes of what has no version of its own: namespaces, and placed pods that count as before."""
+        """Counts changes that have no version of their own: of namespaces, and of placed pods that count as before."""
         self.selecting: dict[str, dict[str, dict[str, SelectingObject]]] = {}
         """Kind → namespace → name → the object."""
         self.services = Services()
@@ -62,7 +62,9 @@ class Cluster:
         self.supposed_leaving: dict[str, tuple[Pod, int, int]] = {}
         """The supposed pods that are on their way out."""
         self.selecting_changes: dict[str, int] = {}
-        """Namespace → another number after each change of `selecting` there; none where there are no such objects."""
+        """Namespace → a number that differs after each change of `selecting` there; missing where there are no such
+        objects.
+        """
         self._selecting_number = 0
         self.budget_log: ChangeLog[tuple[str, str]] = ChangeLog()
         """(namespace, name) of PodDisruptionBudgets that were added, changed or deleted."""
@@ -74,20 +76,20 @@ class Cluster:
         return len(self._placed)
 
     def placement(self, uid: str) -> Placement | None:
-        """Return where a pod is placed, None when it is not."""
+        """Return the placement of a pod, None when it is not placed."""
         return self._placed.get(uid)
 
     def placements(self) -> Iterator[Placement]:
-        """Every placed pod."""
+        """Return every placed pod with its placement."""
         return iter(self._placed.values())
 
     def pods_on(self, row: int) -> list[Pod]:
-        """The pods that are placed on a node."""
+        """Return the pods that are placed on a node."""
         return [placement.pod for placement in self._on_row.get(row, {}).values()]
 
     def count_pods(self, namespace: str | None = None, labels: Mapping[str, str] = NO_LABELS) -> Ints:
-        """int64[rows]: how many placed pods have these labels, of one namespace or (None) of all, without terminating
-        ones. `.sum()` is how many there are in the whole cluster, `nodes.label(key).total(…)` in each zone or rack.
+        """Return int64[rows]: the number of placed pods with these labels, of one namespace or (None) of all, without
+        terminating ones.
 
         The counts are kept, so asking again costs only what has changed. Do not change them.
         """
@@ -100,7 +102,7 @@ class Cluster:
         return placement is not None and not placement.assumed
 
     def assumed(self) -> int:
-        """Return how many placements the API has not confirmed."""
+        """Return the number of placements that the API has not confirmed."""
         return sum(placement.assumed for placement in self._placed.values())
 
     def put_node(self, node: Node) -> Node | None:
@@ -217,9 +219,9 @@ class Cluster:
         return placement
 
     def versions(self) -> tuple[object, ...]:
-        """Return what is different after anything has changed on which the outcome of an attempt may depend.
+        """Return a tuple that differs after any change on which the outcome of an attempt may depend.
 
-        What is only supposed, for a dry run, is no change, and nor are pods that wait without a nomination.
+        Dry runs do not change it, and nor do waiting pods without a nomination.
         """
         return (
             self.nodes,
@@ -235,7 +237,7 @@ class Cluster:
 
     @contextmanager
     def supposing(self, pods: Iterable[tuple[Pod, int]], *, usage_only: bool = False) -> Iterator[None]:
-        """Count (pod, row) pairs as placed while the block runs; afterwards everything is as before.
+        """Count (pod, row) pairs as placed while the block runs, and restore everything afterwards.
 
         A pod that is placed counts already, but not who stands in for it. `usage_only`: count them in `nodes`, and
         nowhere else.
@@ -265,7 +267,7 @@ class Cluster:
         self._suppose(placement.pod, placement.row, 1)
 
     def placements_on(self, row: int) -> list[Placement]:
-        """The placed pods of a node, each with its placement."""
+        """Return the pods that are placed on a row, each with its placement."""
         return list(self._on_row.get(row, {}).values())
 
     def put_namespace(self, namespace: Namespace) -> Mapping[str, str] | None:
@@ -286,7 +288,7 @@ class Cluster:
         return old
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """Labels of a namespace, empty when it is not known."""
+        """Return the labels of a namespace, empty when it is not known."""
         return self.namespaces.get(name, NO_LABELS)
 
     def put_selecting(self, selecting: SelectingObject) -> None:
@@ -329,7 +331,7 @@ class Cluster:
         return before
 
     def settle_devices(self) -> None:
-        """Have kept scores look again at nodes where devices were given or taken back, if they count devices."""
+        """Make kept scores look again at nodes where devices were given or taken back, if scores count devices."""
         log, seen = self.devices.log, self._devices_seen
         if seen == log.version:
             return
@@ -348,7 +350,7 @@ class Cluster:
             nodes.log.touch(row)
 
     def _resources_changed(self, changes: int) -> None:
-        """Have nodes looked at again if classes serve other extended resources than before."""
+        """Make nodes be looked at again if device classes serve other extended resources than before."""
         if self.devices.resource_changes != changes:
             for row in range(self.nodes.rows):
                 self.nodes.log.touch(row)
@@ -358,7 +360,8 @@ class Cluster:
         self.selecting_changes[namespace] = self._selecting_number
 
     def apart(self) -> None:
-        """This copy of a cluster is for a dry run: it knows no pod by name, and what happens to it shows nowhere else.
+        """Turn this copy of a cluster into one for a dry run: it knows no pod by name, and its changes show nowhere
+        else.
 
         Objects other than nodes and pods stay shared.
         """
@@ -385,7 +388,7 @@ class Cluster:
             self.storage.place(pod, row, 1)
 
     def _exchange(self, placement: Placement, pod: Pod) -> None:
-        """Have a pod that counts the same in all columns in the place of another one."""
+        """Exchange a placed pod for another one that counts the same in all columns."""
         self._changes += 1
         self.priorities.add(placement.pod.priority, -1)
         self.priorities.add(pod.priority, 1)
@@ -406,7 +409,7 @@ class Cluster:
         self.nodes.release_row(row)
 
     def _suppose(self, pod: Pod, row: int, sign: int) -> None:
-        """Count for a dry run only."""
+        """Count a pod (sign 1) or take it back (-1) for a dry run only."""
         for supposed in (self.supposed, self.supposed_leaving) if pod.terminating else (self.supposed,):
             net = sign
             if pod.uid in supposed:

@@ -23,7 +23,7 @@ Some = TypeVar("Some", Bools, Ints, NDArray[np.float64], Codes)
 
 
 def at(values: Some, rows: NDArray[np.intp]) -> Some:
-    """The values of some rows, given in ascending order; `values` itself when that is all of them."""
+    """Return the values of some rows, given in ascending order; `values` itself when that is all of them."""
     return values if len(rows) == len(values) else values.take(rows)
 
 
@@ -37,7 +37,7 @@ _nothing: dict[int, Codes] = {}
 
 
 def _absent(capacity: int) -> Codes:
-    """The codes of a column without values."""
+    """Return the codes of a column without values."""
     found = _nothing.get(capacity)
     if found is None:
         found = np.full(capacity, ABSENT, dtype=np.int32)
@@ -57,7 +57,7 @@ class _Memo:
 
 
 class KeptAnswers(NamedTuple):
-    """The number of questions of which a column has kept the answers, and the bytes of these."""
+    """The number of questions of which a column keeps the answers, and the bytes that these take."""
 
     questions: int
     size: int
@@ -68,7 +68,7 @@ class Column(Generic[Value]):
 
     def __init__(self, capacity: int) -> None:
         self.codes: Codes = _absent(capacity)
-        """Not to be written to while `blank`: all columns without a value share them."""
+        """The codes, which must not be written to while `blank`: all columns without a value share them."""
         self.values: list[Value | None] = []
         self._code: dict[Value, int] = {}
         self._rows_with: list[int] = []
@@ -77,11 +77,11 @@ class Column(Generic[Value]):
         self._kept_bytes = 0
         self._epoch = 0
         self._in_order = 0
-        """Rows whose code is their own number."""
+        """The number of rows whose code is their own number."""
         self.filled = 0
-        """Rows that have a value."""
+        """The number of rows that have a value."""
         self.version = 0
-        """Changes with the value of any row."""
+        """A number that changes with the value of any row."""
 
     def grow(self, capacity: int) -> None:
         """Make room for `capacity` rows."""
@@ -132,16 +132,18 @@ class Column(Generic[Value]):
             self.filled = len(rows)
 
     def get(self, row: int) -> Value | None:
-        """The value of one row, None where absent."""
+        """Return the value of one row, None where absent."""
         code = int(self.codes[row])
         return None if code == ABSENT else self.values[code]
 
     def gather(self, by_code: Some, rows: int) -> Some:
-        """Return what the codes of the first `rows` rows have; the last element is for rows without a value."""
+        """Return the elements at the codes of the first `rows` rows; the last element is that of rows without a
+        value.
+        """
         return by_code[:rows] if self._in_order == rows else by_code.take(self.codes[:rows])
 
     def total(self, by_row: Ints) -> Ints:
-        """int64[rows]: for each row, the sum over all rows with the same value; 0 for rows without a value."""
+        """Return int64[rows]: for each row, the sum over all rows with the same value; 0 for rows without a value."""
         codes = self.codes[: len(by_row)]
         sums = np.zeros(len(self.values) + 1, dtype=np.int64)
         np.add.at(sums, codes, by_row)
@@ -149,50 +151,50 @@ class Column(Generic[Value]):
         return sums.take(codes)
 
     def kept(self) -> KeptAnswers:
-        """Return what is kept, counted from what is there."""
+        """Return the size of the kept answers, counted from what is there."""
         size = sum(memo.answers.nbytes for memo in self._memos.values())
         return KeptAnswers(len(self._memos), size)
 
     def in_order(self, rows: int) -> bool:
-        """Return whether each of the first rows has a value of its own, whose code is the row's number: nothing to look
-        up.
+        """Return whether each of the first rows has a value of its own, whose code is the row's number: no lookup is
+        needed.
         """
         return self._in_order == rows
 
     @property
     def blank(self) -> bool:
-        """No row has a value."""
+        """True if no row has a value."""
         return not self._code
 
     def code_of(self, value: Value) -> int:
-        """The code of a value, -1 when no row has it."""
+        """Return the code of a value, -1 when no row has it."""
         return self._code.get(value, ABSENT)
 
     def codes_of(self, values: Iterable[Value]) -> list[int]:
-        """The codes of those values that some row has."""
+        """Return the codes of those values that some row has."""
         code = self._code
         return [code[value] for value in values if value in code]
 
     def where(self, rows: int, question: Hashable, accepts: Callable[[Value | None], bool]) -> Bools:
-        """Return which of the first `rows` rows hold an accepted value. Absent rows ask `accepts(None)`.
+        """Return bool[rows]: which of the first `rows` rows hold an accepted value. Absent rows ask `accepts(None)`.
 
         `question` names the predicate: the same question is asked once per distinct value, ever.
         """
         return cast(Bools, self.answers(question, accepts, np.bool_).take(self.codes[:rows]))
 
     def map(self, rows: int, question: Hashable, number: Callable[[Value | None], int]) -> Ints:
-        """As `where`, for a number a value: int64[rows]."""
+        """Return int64[rows]: a number for each row's value, asked once per distinct value as in `where`."""
         return cast(Ints, self.answers(question, number, np.int64).take(self.codes[:rows]))
 
     def holds(self, rows: int, value: Value) -> Bools:
-        """Return which of the first `rows` rows hold this very value."""
+        """Return bool[rows]: which of the first `rows` rows hold exactly this value."""
         code = self.code_of(value)
         if code == ABSENT:
             return np.zeros(rows, dtype=np.bool_)
         return cast(Bools, self.codes[:rows] == code)
 
     def numbers(self) -> tuple[Ints, Bools]:
-        """(the values read as integers, by code; which of them are such) of a column of texts."""
+        """Return (the values read as integers, by code; which of them are integers) of a column of texts."""
         are = self.answers("is a number", _is_number, np.bool_)
         return cast(Ints, self.answers("number", _number, np.int64)[: len(self.values)]), are[: len(self.values)]
 
@@ -212,7 +214,7 @@ class Column(Generic[Value]):
         return code
 
     def answers(self, question: Hashable, ask: Callable[[Value | None], Any], dtype: type[np.generic]) -> NDArray[Any]:
-        """Answers by code; the last slot, which code -1 reads, is the answer for an absent value."""
+        """Return the answers by code; the last slot, which code -1 reads, is the answer for an absent value."""
         memo = self._memos.get(question)
         count = len(self.values)
         if memo is None or memo.epoch != self._epoch or count >= len(memo.answers):
@@ -229,7 +231,7 @@ class Column(Generic[Value]):
         return memo.answers
 
     def _make_room(self, question: Hashable, size: int) -> None:
-        """Forget the oldest answers: anybody may ask."""
+        """Drop the oldest answers until there is room: any pod may ask any question."""
         old = self._memos.pop(question, None)
         self._kept_bytes += size - (0 if old is None else old.answers.nbytes)
         while self._memos and (len(self._memos) >= MEMOS or self._kept_bytes > _KEPT_BYTES):

@@ -32,7 +32,9 @@ from podberth.model.resources import IMPLICIT_PREFIX
 POOL_SECONDS = 300.0
 """Seconds for which another scheduler counts as active in a pool after it gave a device of it."""
 POD_SECONDS = 30.0
-"""Seconds for which it counts as active in all pools after a waiting pod of its own that claims devices was seen."""
+"""Seconds for which another scheduler counts as active in all pools after a waiting pod of its own with claims was
+seen.
+"""
 _MANY = 256
 
 
@@ -76,7 +78,7 @@ class ClaimUser(NamedTuple):
 
 
 class ClaimUsers:
-    """Pods of groups that are about to use a claim, from Reserve until what they need is written, or they are reverted.
+    """Pods of groups that are about to use a claim, from Reserve until the writes that they need are done or undone.
 
     Pods of one group may share a claim before it is allocated: what one of them was promised is promised to all of
     them. One of them writes it, and the others wait for that. Upstream counts such pods in `dra_manager.go`
@@ -92,31 +94,32 @@ class ClaimUsers:
         self.taking_out: dict[str, int] = {}
         """UID of a pod → how many writes are under way that take it out of its claims."""
         self.moved_on: set[str] = set()
-        """UIDs of claims that this process has written, and over whose version of now it has sent nothing since that it
-        does not wait for: so nothing can take a pod out of them any more that somebody sent before."""
+        """UIDs of claims that this process has written, without having sent anything since over their present version
+        that it does not wait for. So no request that was sent before can take a pod out of them any more.
+        """
         self.overtaken: set[str] = set()
         """UIDs of claims without devices that this process has written, so that no allocation arrives any more that an
         earlier leader has sent."""
         self.released: list[ClaimKey] = []
-        """Claims that nobody writes any more: those that waited for that may go on."""
+        """Claims whose writer is done: the pods that waited for that may go on."""
 
     def __len__(self) -> int:
         return len(self._users)
 
     def of(self, claim: str, group: GroupKey) -> Iterator[tuple[str, ClaimUser]]:
-        """(UID, pod) of the users of one group, in the order in which they came."""
+        """Return (UID, pod) of the users of one group, in the order in which they came."""
         return ((uid, user) for uid, user in self._users.get(claim, _NOBODY).items() if user.group == group)
 
     def uids(self, claim: str) -> set[str]:
-        """UIDs of the pods that are about to use the claim."""
+        """Return the UIDs of the pods that are about to use the claim."""
         return set(self._users.get(claim, _NOBODY))
 
     def add(self, claim: str, pod: str, user: ClaimUser) -> None:
-        """A pod is about to use the claim."""
+        """Note that a pod is about to use the claim."""
         self._users.setdefault(claim, {})[pod] = user
 
     def remove(self, claim: str, key: ClaimKey, pod: str) -> None:
-        """A pod has what it needs of the claim, or does not need it any more."""
+        """Note that a pod has what it needs of the claim, or does not need it any more."""
         users = self._users.get(claim)
         if users is not None and users.pop(pod, None) is not None and not users:
             del self._users[claim]
@@ -125,21 +128,21 @@ class ClaimUsers:
             self.released.append(key)
 
     def writer(self, claim: str) -> str:
-        """UID of the pod for which the claim is being written; empty: it is not."""
+        """Return the UID of the pod for which the claim is being written; empty: none."""
         return self._writers.get(claim, "")
 
     def write(self, claim: str, pod: str) -> None:
-        """The claim is about to be written for this pod."""
+        """Note that the claim is about to be written for this pod."""
         self._writers[claim] = pod
 
     def forget(self, claim: str) -> None:
-        """The claim is gone."""
+        """Forget a claim that is gone."""
         self.unseen.pop(claim, None)
         self.moved_on.discard(claim)
         self.overtaken.discard(claim)
 
     def take_released(self) -> list[ClaimKey]:
-        """Claims that nobody writes any more, since this was last asked."""
+        """Return the claims whose writer is done, each once, and clear the list."""
         found, self.released = self.released, []
         return list(dict.fromkeys(found))
 
@@ -151,7 +154,7 @@ NOTHING_USED: Mapping[str, int] = {}
 
 
 class AllocatedDevices:
-    """Devices by the UIDs of the claims that hold them, and how much of them.
+    """The allocated devices by the UIDs of the claims that hold them, and the capacity that each takes of them.
 
     Each claim's part is kept apart: a claim that is freed, replaced or seen twice takes nothing away from another one.
     """
@@ -189,19 +192,19 @@ class AllocatedDevices:
         return device in self._shares
 
     def is_allocated(self, device: DeviceID) -> bool:
-        """Either of them."""
+        """Return whether a claim has the device for itself, or a share of it."""
         return device in self._exclusive or device in self._shares
 
     def used(self, device: DeviceID) -> Mapping[str, int]:
-        """Capacity → nano-units that shares have taken."""
+        """Return capacity → nano-units that shares have taken of a device."""
         return self._used.get(device, NOTHING_USED)
 
     def claims_holding(self, device: DeviceID) -> list[str]:
-        """UIDs of the claims that have the device, or a share of it."""
+        """Return the UIDs of the claims that have the device, or a share of it."""
         return [*self._exclusive.get(device, ()), *self._shares.get(device, ())]
 
     def put(self, uid: str, allocation: Allocation | None) -> set[PoolID]:
-        """Count this for a claim, and no longer what was counted before; the pools where that is a change."""
+        """Replace what is counted for a claim; return the pools in which that is a change."""
         before = self._of_claim.get(uid)
         if before is None and allocation is None:
             return set()
@@ -263,7 +266,9 @@ class AllocatedDevices:
 
 
 def held(devices: Iterable[AllocatedDevice]) -> Iterator[AllocatedDevice]:
-    """The devices that a claim holds: with admin access, a claim takes nothing from others (foreachAllocatedDevice)."""
+    """Return the devices that a claim holds: with admin access, a claim takes nothing from others
+    (foreachAllocatedDevice).
+    """
     return (device for device in devices if not device.admin_access)
 
 
@@ -295,7 +300,7 @@ class InFlight(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Something of a pool changed: what is allocated of it, or, `rebuilt`, its slices. No pool: all is another."""
+    """A change in a pool: of its allocations, or, if `rebuilt`, of its slices. Without a pool, everything changed."""
 
     pool: PoolID | None
     rebuilt: bool
@@ -305,7 +310,7 @@ EVERYTHING = Change(None, True)
 
 
 def older(one: str, other: str, *, unknown: bool = False) -> bool:
-    """Return whether a resourceVersion is older than another one; `unknown`: if that can't be told."""
+    """Return whether a resourceVersion is older than another one; `unknown` if they can't be compared."""
     return int(one) < int(other) if one.isdigit() and other.isdigit() else unknown
 
 
@@ -317,7 +322,7 @@ class Conflict(NamedTuple):
 
     device: DeviceID
     claims: tuple[str, ...]
-    """UIDs."""
+    """The UIDs of the two claims."""
 
 
 class Devices:
@@ -339,7 +344,7 @@ class Devices:
         self.classes: dict[str, DeviceClass] = {}
         self.rules: dict[str, DeviceTaintRule] = {}
         self.scored = False
-        """Nodes are scored by how many devices are left: who keeps scores has to hear of each change."""
+        """True if plugins score nodes by the devices that are left: then kept scores have to follow each change."""
         self.rivals = Rivals()
         """Other schedulers that give devices as well."""
         self.taken_over = False
@@ -356,12 +361,12 @@ class Devices:
         """Claims that this process has reserved, each with the UID of the pod, or of the group, for which it did so, as
         long as there are `late_bindings`."""
         self.salt = ""
-        """Tells the names that this process gives to claims from those of others."""
+        """A text that makes the names that this process gives to claims differ from those of others."""
         self.names_given = 0
         self.begun: dict[ClaimKey, None] = {}
-        """Claims with our finalizer, which is written first, and without devices: somebody may be allocating some."""
+        """Claims that have our finalizer, which is written first, but no devices: a process may be allocating some."""
         self.wall = 0.0
-        """Seconds since the epoch at the last stimulus, for what objects say of the time; 0: nobody has said."""
+        """Seconds since the epoch at the last stimulus, to compare with times in objects; 0: not known."""
         self._conflicts: list[Conflict] = []
         self._pools: dict[PoolID, dict[str, ResourceSlice]] = {}
         self._on_node: dict[str, dict[str, ResourceSlice]] = {}
@@ -374,23 +379,23 @@ class Devices:
         self.class_changes = 0
         """The number of times that a class came, changed or went."""
         self.resource_changes = 0
-        """The number of times that the class which stands for some resource became another one."""
+        """The number of times that another class came to stand for some resource."""
 
     def slices_on(self, node: str) -> Iterable[ResourceSlice]:
-        """Slices that name the node."""
+        """Return the slices that name the node."""
         return self._on_node.get(node, _NONE).values()
 
     @property
     def shared_slices(self) -> Iterable[ResourceSlice]:
-        """Slices that name no node, and may be reached from several."""
+        """Return the slices that name no node, and may be reached from several."""
         return self._shared.values()
 
     def slices_of(self, pool: PoolID) -> Mapping[str, ResourceSlice]:
-        """All slices of a pool, of all generations."""
+        """Return all slices of a pool, of all generations."""
         return self._pools.get(pool, _NONE)
 
     def class_of(self, resource: str) -> DeviceClass | None:
-        """The class whose devices serve requests for an extended resource: of several, the newest."""
+        """Return the newest class whose devices serve requests for an extended resource."""
         if resource.startswith(IMPLICIT_PREFIX):
             return self.classes.get(resource.removeprefix(IMPLICIT_PREFIX))
         found = self._by_resource.get(resource)
@@ -400,12 +405,12 @@ class Devices:
         return found[min(name for name, one in found.items() if one.created == newest)]
 
     def made_for(self, name: str, uid: str) -> ResourceClaim | None:
-        """The claim that was made for a pod's extended resources."""
+        """Return the claim that was made for a pod's extended resources."""
         keys = self._made.get((name, uid))
         return self.claims[next(iter(keys))] if keys else None
 
     def made_beside(self, key: ClaimKey, name: str, uid: str) -> ResourceClaim | None:
-        """Another claim that was made for a pod's extended resources."""
+        """Return a claim other than `key` that was made for a pod's extended resources."""
         return next((self.claims[one] for one in self._made.get((name, uid), ()) if one != key), None)
 
     def put(self, thing: DeviceKind) -> DeviceKind | None:
@@ -443,18 +448,20 @@ class Devices:
         return rule
 
     def pods_of(self, uid: str) -> set[str]:
-        """UIDs of the pods that a claim is reserved for, or is being allocated for."""
+        """Return the UIDs of the pods that a claim is reserved for, or is being allocated for."""
         found = {pod for claim in self.claims.values() if claim.uid == uid for pod in claim.reserved_for}
         found |= self.users.uids(uid)
         flight = self.in_flight.get(uid)
         return found if flight is None or not flight.pod else found | {flight.pod}
 
     def name_of(self, uid: str) -> str:
-        """The namespace and name of a claim, else its UID."""
+        """Return the namespace and name of a claim, else its UID."""
         return next((str(claim) for claim in self.claims.values() if claim.uid == uid), uid)
 
     def rival_of(self, uid: str, allocation: Allocation) -> tuple[DeviceID, str] | None:
-        """A device that a claim is given for itself and another claim has as well, and the UID of that one."""
+        """Return a device that a claim is given for itself while another claim has it as well, and the UID of that
+        claim.
+        """
         for device in held(allocation.devices):
             if device.share is None:
                 for other in self.allocated.claims_holding(device.id):
@@ -463,7 +470,7 @@ class Devices:
         return None
 
     def take_conflicts(self) -> list[Conflict]:
-        """Devices that turned out to be given twice since this was last asked."""
+        """Return the devices that turned out to be given twice, and clear the list."""
         found, self._conflicts = self._conflicts, []
         return found
 
@@ -508,7 +515,7 @@ class Devices:
         return before
 
     def _note_rivals(self, claim: ResourceClaim, before: ResourceClaim | None) -> None:
-        """A claim was given something, and not by us."""
+        """Note the pools of which another scheduler gave a claim something."""
         ours = claim.uid in self.in_flight or claim.key in self._to_be_made
         if claim.allocation is not None and not ours and before is not None and before.allocation is None:
             pools = {(one.id.driver, one.id.pool) for one in held(claim.allocation.devices)}
@@ -583,7 +590,7 @@ class Devices:
     # -- what claims are about to be given ---------------------------------------------------------------------------
 
     def claim(self, key: ClaimKey, group: GroupKey | None = None) -> ResourceClaim | None:
-        """A claim as the API has it; with its allocation as soon as that was written.
+        """Return a claim as the API has it, with its allocation as soon as that was written.
 
         For pods of the `group` for which it is allocated: as soon as it was decided.
         """
@@ -600,17 +607,21 @@ class Devices:
         return flight is not None and flight.version is None and (group is None or flight.group != group)
 
     def promised_to(self, key: ClaimKey) -> InFlight | None:
-        """Return what a claim is given, also one that is being made, and the API did not show yet."""
+        """Return the allocation that a claim is given and that the API does not show yet; also of a claim that is being
+        made.
+        """
         claim = self.claims.get(key)
         found = None if claim is None else self.in_flight.get(claim.uid)
         return found or self.in_flight.get(self._to_be_made.get(key, ""))
 
     def is_unseen(self, uid: str) -> bool:
-        """Return whether a claim is given something that the API did not show yet."""
+        """Return whether a claim is given something that the API does not show yet."""
         return uid in self.in_flight
 
     def unshown(self) -> dict[ClaimKey, str]:
-        """Claims that were written for a pod, or may be, and are not shown so, with the versions that were written."""
+        """Return the claims that were written for a pod, or may be, but are not shown so, with the versions that were
+        written.
+        """
         flights = ((one.key, one.version or one.doubt) for one in self.in_flight.values())
         return {key: version for key, version in flights if key is not None and version is not None}
 
@@ -623,12 +634,14 @@ class Devices:
         group: GroupKey | None = None,
         document: Any = None,
     ) -> None:
-        """A claim is about to be given this, for a pod of this UID: nobody else gets it but pods of its `group`."""
+        """Count an allocation for a claim before it is written, for a pod of this UID. Only pods of `group` may share
+        it.
+        """
         self.in_flight[uid] = InFlight(allocation, key, pod=pod, group=group, document=document)
         self._touch(self.allocated.put(uid, allocation))
 
     def restore(self, uid: str) -> None:
-        """It is not: what the API says of the claim counts again.
+        """Drop the assumed allocation of a claim: what the API says of it counts again.
 
         Unless other pods of the group were promised the same: then one of them may write it.
         """
@@ -649,21 +662,19 @@ class Devices:
             self._touch(self.allocated.put(uid, of_claim))
 
     def is_unsettled(self, uid: str) -> bool:
-        """Return whether what a claim is about to be given was written, or may be, and the watch
-        does not show it yet.
+        """Return whether the assumed allocation of a claim was written, or may be, and the watch does not show it
+        yet.
         """
         flight = self.in_flight.get(uid)
         return flight is not None and (flight.version is not None or flight.doubt is not None)
 
     def is_doubted(self, uid: str) -> bool:
-        """Return whether nobody knows if what a claim was about to be given was written, and nobody
-        needs it any more.
-        """
+        """Return whether it is unknown if an assumed allocation was written that no pod needs any more."""
         flight = self.in_flight.get(uid)
         return flight is not None and flight.version is None and flight.doubt is not None
 
     def is_refused(self, uid: str) -> bool:
-        """Return whether a write of what a claim was promised was refused (409), and nothing tells why.
+        """Return whether a write of an assumed allocation was refused (409) and no answer is due that tells why.
 
         Somebody has changed the claim, and its watch is about to tell; or nobody has, and then nothing ever tells.
         """
@@ -672,21 +683,23 @@ class Devices:
         return not any(uid in claims for claims in self._unanswered.values())
 
     def may_be_written(self, uid: str) -> bool:
-        """Return whether the watch shows all that was written of a claim for pods of groups."""
+        """Return whether the watch shows everything that was written of a claim for pods of groups."""
         return uid not in self.users.unseen and not self.is_unsettled(uid)
 
     def note_written(self, key: ClaimKey, uid: str, version: str) -> None:
-        """A claim was written for pods of a group: others write it once the watch shows that."""
+        """Note that a claim was written for pods of a group: others write it once the watch shows that."""
         claim = self.claims.get(key)
         if claim is not None and claim.uid == uid and older(claim.resource_version, version):
             self.users.unseen[uid] = version
 
     def take_out(self, pod: str) -> None:
-        """A pod is being taken out of its claims: until that is over, it can't count on being reserved in them."""
+        """Note that a pod is being taken out of its claims: until that is over, it can't count on being reserved in
+        them.
+        """
         self.users.taking_out[pod] = self.users.taking_out.get(pod, 0) + 1
 
     def taken_out(self, pod: str, written: Mapping[tuple[str, str, str], str]) -> None:
-        """A pod was taken out of its claims: these objects were written, with these versions."""
+        """Note that a pod was taken out of its claims, by writing these objects with these versions."""
         left = self.users.taking_out.pop(pod, 1) - 1
         if left > 0:
             self.users.taking_out[pod] = left
@@ -696,16 +709,20 @@ class Devices:
                 self.note_written(claim.key, claim.uid, version)
 
     def not_written(self, claims: Iterable[str]) -> None:
-        """Claims of these UIDs were not written after all, so an earlier leader's allocation may still arrive."""
+        """Note that claims of these UIDs were not written after all, so an earlier leader's allocation may still
+        arrive.
+        """
         self.users.overtaken.difference_update(claims)
 
     def _is_promised(self, uid: str) -> bool:
-        """Return whether pods of the group for which a claim is allocated still count on it."""
+        """Return whether pods of the group for which a claim is allocated still use it."""
         flight = self.in_flight.get(uid)
         return flight is not None and flight.group is not None and any(self.users.of(uid, flight.group))
 
     def written(self, uid: str, version: str) -> None:
-        """The API has it: the claim holds it until the API shows a later version of the claim."""
+        """Note that an assumed allocation was written: the claim holds it until the API shows a later version of the
+        claim.
+        """
         flight = self.in_flight.get(uid)
         if flight is not None:
             self.in_flight[uid] = flight._replace(version=version, doubt=None)
@@ -714,7 +731,7 @@ class Devices:
                 self._restore(uid)  # the watch was first
 
     def doubt(self, uid: str, version: str, pod: str = "") -> None:
-        """Nobody needs it any more, but it may be written: over this version of the claim.
+        """Note that an allocation which no pod needs any more may have been written over this version of the claim.
 
         `pod`: UID of the pod for which an answer may still come; without one, the claim has changed, and its watch
         will tell. So it will of a claim that was being made: that is deleted.
@@ -733,7 +750,7 @@ class Devices:
             self._unanswered.setdefault(pod, []).append(uid)
 
     def answered(self, pod: str, written: Mapping[ObjectKey, str]) -> None:
-        """Note that what was being written when a pod went has been written, as far as `written` says."""
+        """Settle the claims that were being written when a pod went, now that the answer tells which were `written`."""
         for uid in self._unanswered.pop(pod, ()):
             flight = self.in_flight.get(uid)
             if flight is None or flight.key is None:
@@ -745,14 +762,16 @@ class Devices:
                 self.written(uid, version)
 
     def name(self, uid: str, key: ClaimKey) -> None:
-        """A claim is made for what was assumed under a number of its own: it holds it once the API says so."""
+        """Note the key of a claim that is made for an allocation assumed under a number of its own."""
         flight = self.in_flight.get(uid)
         if flight is not None:
             self.in_flight[uid] = flight._replace(key=key)
             self._to_be_made[key] = uid
 
     def _hand_over(self, claim: ResourceClaim) -> bool:
-        """Return whether the API shows the claim that `name` has told of: it has what was assumed for it."""
+        """Hand an allocation over to the claim that was made for it, as the API shows that now; return False if it is
+        no such claim.
+        """
         uid = self._to_be_made.pop(claim.key, None)
         if uid is None:
             return False
@@ -788,9 +807,9 @@ def _take(index: dict, key: object, name: str) -> None:  # type: ignore[type-arg
 
 
 _AT_ONCE = 64
-"""So many claims are copied in one go."""
+"""The number of claims that are copied in one go."""
 _A_CLAIM = 6
-"""Steps of each."""
+"""Steps of copying a claim."""
 
 
 class SupposedDevices(Devices):
@@ -815,7 +834,7 @@ class SupposedDevices(Devices):
                 self._used_by.setdefault(uid, []).append(claim)
 
     def leave(self, uid: str) -> None:
-        """A pod leaves. A claim that is reserved for nobody else has no devices then."""
+        """Let a pod leave. A claim that is reserved for no other pod then has no devices."""
         self._left.add(uid)
         for claim in self._used_by.get(uid, ()):
             if self._left.issuperset(claim.reserved_for):
@@ -823,7 +842,7 @@ class SupposedDevices(Devices):
                 self._touch(self.allocated.put(claim.uid, None))
 
     def come_back(self, uid: str) -> None:
-        """A pod that had left stays after all."""
+        """Let a pod that had left come back."""
         self._left.discard(uid)
         for claim in self._used_by.get(uid, ()):
             self.claims[claim.key] = claim
@@ -831,7 +850,7 @@ class SupposedDevices(Devices):
 
 
 def supposed(devices: Devices, leaving: Collection[str]) -> Generator[int, None, SupposedDevices]:
-    """A copy in which the pods with these UIDs may leave; yields the steps that it took."""
+    """Return a copy in which the pods with these UIDs may leave; yields the steps that it took."""
     made = SupposedDevices(devices)
     allocated = iter(tuple(devices.allocated.claims.items()))
     while given := list(islice(allocated, _AT_ONCE)):

@@ -29,7 +29,7 @@ HARD = 1 << 20
 
 NONE = b""
 _FEW, _MANY = b"n", b"b"
-"""The ways in which the numbers of some terms are written: as they are, or as a bit for each term."""
+"""The encodings of the numbers of terms: the numbers themselves, or one bit for each term."""
 _NO_TERMS: Bools = np.zeros(0, dtype=np.bool_)
 _ASKED = 16_384
 _SUMS = 4096
@@ -40,7 +40,7 @@ DEAD = 4096
 """The number of removed terms or sets from which on their numbers are used again, and sums are made again."""
 _SHAPES = 4096
 _BORN = 64
-"""So many new sets are remembered: of more, sums are added up again."""
+"""The number of new sets that are remembered; after more of them, sums are added up again."""
 
 Terms = tuple[tuple[AffinityTerm, int], ...]
 Key = tuple[tuple[object, ...], ...]
@@ -64,7 +64,7 @@ class Kind(IntEnum):
 
 
 def kind_of(weight: int) -> Kind:
-    """The kind of a term with this weight."""
+    """Return the kind of a term with this weight."""
     if weight in (REPELS, HARD):
         return Kind.REPELS if weight == REPELS else Kind.HARD
     return Kind.ATTRACTS if weight > 0 else Kind.AVOIDS
@@ -74,7 +74,7 @@ class IndexedTerm(Struct, eq=False):
     """A term that sets have, as required anti-affinity or for scoring (`weight`)."""
 
     number: int
-    """In the index."""
+    """Its number in the index."""
     term: AffinityTerm
     weight: int
     sets: int = 0
@@ -82,7 +82,7 @@ class IndexedTerm(Struct, eq=False):
 
 
 class TermSet(Struct, eq=False):
-    """The terms of some placed pods."""
+    """The affinity terms that pods of some shapes carry."""
 
     number: int
     key: Key
@@ -93,7 +93,7 @@ class TermSet(Struct, eq=False):
 
 
 class TermSets:
-    """All sets, where the pods are that carry them, and the index of their terms."""
+    """All sets, the rows of the pods that carry them, and the index of their terms."""
 
     def __init__(self) -> None:
         self.placed = RowCounts()
@@ -106,7 +106,9 @@ class TermSets:
         self.sets_born: ChangeLog[TermSet] = ChangeLog(kept=_BORN)
         """Sets that came. Each comes with a pod, so `placed` has another version then, too."""
         self.numbering = 0
-        """Another one after numbers were used again: what numbers meant before is not true any more."""
+        """A number that differs after numbers of terms or sets were given to new ones: earlier numbers are invalid
+        then.
+        """
         self.weights: Ints = np.zeros(64, dtype=np.int64)
         self.keys: Codes = np.zeros(64, dtype=np.int32)
         """The code of each term's topology key."""
@@ -135,26 +137,26 @@ class TermSets:
         return list(self.known.values())
 
     def terms(self) -> list[IndexedTerm]:
-        """Every term that is in the index."""
+        """Return every term that is in the index."""
         return list(self._by_term.values())
 
     def term(self, number: int) -> IndexedTerm | None:
-        """The term of a number; None when it is gone."""
+        """Return the term of a number; None when it is gone."""
         return self._terms[number]
 
     def get(self, term: tuple[AffinityTerm, int]) -> IndexedTerm | None:
-        """A term that is in the index."""
+        """Return a term that is in the index."""
         return self._by_term.get(term)
 
     def find(self, shape: PodShape) -> TermSet | None:
-        """The set that pods of a shape carry, if any carries it."""
+        """Return the set that pods of a shape carry; None: no pod carries it."""
         of = self._by_shape.get(shape)
         return self.known.get(_key(shape)) if of is None or of.gone else of
 
     # -- pods that come and go -----------------------------------------------------------------------------------
 
     def add(self, shape: PodShape, row: int, amount: int) -> None:
-        """So many more pods of this shape on a row, or fewer."""
+        """Count this many more pods of a shape on a row, or fewer where negative."""
         if not (shape.anti_affinity_terms or shape.affinity_terms or shape.preferred_pod_terms):
             return
         of = self._of(shape)
@@ -196,7 +198,7 @@ class TermSets:
         return found
 
     def _keep_idle(self, of: TermSet) -> None:
-        """No pod has this set any more: keep it for a while, as it may be needed again."""
+        """Keep a set that no pod carries any more for a while, as it may be needed again."""
         self._idle[of] = None
         if len(self._idle) > IDLE:
             self._end(next(iter(self._idle)))
@@ -215,7 +217,7 @@ class TermSets:
     # -- their terms ---------------------------------------------------------------------------------------------
 
     def _carried(self, pair: tuple[AffinityTerm, int], of: int) -> IndexedTerm:
-        """The term of a new set, put into the index if no set has it yet."""
+        """Return the term of a new set, put into the index if no set has it yet."""
         carried = self._by_term.get(pair)
         if carried is None:
             term, weight = pair
@@ -238,7 +240,7 @@ class TermSets:
         return carried
 
     def _let_go(self, carried: IndexedTerm, of: int) -> None:
-        """A set that has the term is gone."""
+        """Note that a set which has the term is gone."""
         carried.sets -= 1
         self.in_sets.add(carried.number, of, -1)
         if carried.sets:
@@ -254,7 +256,7 @@ class TermSets:
             del self._key_users[key], self.key_codes[key]
 
     def _code(self, key: str) -> int:
-        """The code of a topology key that one more term has."""
+        """Return the code of a topology key that one more term has."""
         self._key_users[key] = self._key_users.get(key, 0) + 1
         code = self.key_codes.get(key)
         if code is None:
@@ -264,12 +266,12 @@ class TermSets:
 
 
 def _key(shape: PodShape) -> Key:
-    """Return what tells sets apart: tuples that are hashed once."""
+    """Return the key of a shape's set: tuples that are hashed once."""
     return shape.anti_affinity_terms, shape.affinity_terms, shape.preferred_pod_terms
 
 
 def _terms_of(shape: PodShape) -> Terms:
-    """Return what pods of a shape carry."""
+    """Return the terms that pods of a shape carry, with their weights."""
     return (
         *((term, REPELS) for term in shape.anti_affinity_terms),
         *((term, HARD) for term in shape.affinity_terms),
@@ -285,13 +287,13 @@ class ExistingTermSums(KeptResult[set[TermSet]]):
         self.by = by
         """The numbers of the terms that select the pods."""
         self.repelled: dict[str, ByTopology] = {}
-        """Topology key → pods that keep it away (required anti-affinity), each as often as its terms do."""
+        """Topology key → placed pods that keep the pod away (required anti-affinity), each as often as its terms do."""
         self.hard: dict[str, ByTopology] = {}
-        """Pods that must have it near (required affinity)."""
+        """Topology key → placed pods that must be near the pod (required affinity)."""
         self.attracted: dict[str, ByTopology] = {}
-        """Weights of pods that would rather have it near."""
+        """Topology key → weights of placed pods that prefer to be near the pod."""
         self.avoided: dict[str, ByTopology] = {}
-        """Weights, below 0, of pods that would rather have it away."""
+        """Topology key → weights, below 0, of placed pods that prefer to be away from the pod."""
         self._parts: list[tuple[Weights, ByTopology]] = []
         """The weight of each set, and the sum that it counts in."""
         self._by_sum: dict[int, Weights] = {}
@@ -300,7 +302,7 @@ class ExistingTermSums(KeptResult[set[TermSet]]):
 
     @property
     def preferred(self) -> list[ByTopology]:
-        """Weights of pods that would rather have it near, or away."""
+        """The sums of weights of placed pods that prefer to be near the pod, or away from it."""
         return [*self.attracted.values(), *self.avoided.values()]
 
     @property
@@ -315,7 +317,7 @@ class ExistingTermSums(KeptResult[set[TermSet]]):
 
     @property
     def size(self) -> int:
-        """Bytes, about."""
+        """The approximate size in bytes."""
         return len(self.by) + 400 + sum(w.size + s.counts.nbytes for w, s in self._parts)
 
     def repulsion(self, of: int, row: int) -> int:
@@ -335,7 +337,7 @@ class ExistingTermSums(KeptResult[set[TermSet]]):
         self.renew((sets.numbering, nodes.key_changes, pods.relabels), sets.placed, sets, nodes)
 
     def changes(self, log: RowCounts, *asked: Any) -> set[TermSet] | None:
-        """The sets that came, if what changed is worth following."""
+        """Return the sets that came; None if computing anew costs less than following the changes."""
         sets: TermSets = asked[0]
         return sets.sets_born.since(self._sets) if log.worth_following(self.version) else None
 
@@ -371,7 +373,7 @@ class ExistingTermSums(KeptResult[set[TermSet]]):
             one.add_all(found.rows, found.counts * each, int(found.counts.sum()))
 
     def _weigh_all(self, sets: TermSets, nodes: Nodes) -> None:
-        """Find what each set counts for, by node label."""
+        """Compute the weight of each set by node label."""
         in_sets = sets.in_sets.everywhere()
         selects = unpack(self.by, len(sets.index))
         terms, of, times = in_sets.at(selects[in_sets.numbers] & (in_sets.counts != 0))
@@ -406,23 +408,25 @@ class Asked(Struct, eq=False):
     namespace: str
     labels: Mapping[str, str]
     basis: tuple[int, int, int] | None = None
-    """For which terms and namespaces `by` is right."""
+    """The versions of terms and namespaces for which `by` is right."""
     by: bytes = NONE
     """The numbers of the terms (`pack`)."""
 
 
 class ExistingTerms:
-    """All affinity terms of placed pods."""
+    """The affinity terms of all placed pods, and the sums of those that select a pod."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.sets = TermSets()
         self._nodes = nodes
         self._asked: dict[tuple[str, int], Asked] = {}
         self.sums: BoundedBytes[bytes, ExistingTermSums] = BoundedBytes(_SUMS, _KEPT_BYTES)
-        """The numbers of the terms that select a pod → their sums, which all pods share that these terms select."""
+        """The sums that are kept, by the numbers of the terms that select a pod. Pods that the same terms select share
+        them.
+        """
 
     def sums_for(self, pod: Pod, pods: PodClasses) -> ExistingTermSums:
-        """The sums of the placed pods' terms that select a pod."""
+        """Return the sums of the placed pods' terms that select a pod."""
         sets = self.sets
         if not sets.known:
             return _NOTHING
@@ -443,13 +447,13 @@ class ExistingTerms:
         return sums
 
     def _selecting(self, asked: Asked, pods: PodClasses) -> bytes:
-        """The numbers of the terms that select the pods."""
+        """Return the numbers of the terms that select the pods."""
         of_namespace = pods.labels_of_namespace(asked.namespace) or NO_LABELS
         which = self.sets.index.select(asked.namespace, of_namespace, asked.labels)
         return pack(which & self.sets.counting[: len(which)])
 
     def named_by(self, sums: ExistingTermSums) -> list[AffinityTerm]:
-        """The required anti-affinity terms by which placed pods keep a pod away from some node."""
+        """Return the required anti-affinity terms by which placed pods keep a pod away from some node."""
         found = []
         for number in numbers(sums.by).tolist():
             carried = self.sets.term(number)
@@ -468,7 +472,7 @@ class ExistingTerms:
 
 
 def _of_kind(weights: Ints, kind: Kind) -> Bools:
-    """Return which terms are of this kind, by their weights (`kind_of`)."""
+    """Return bool[terms]: which terms are of this kind, by their weights (`kind_of`)."""
     which: Bools
     if kind is Kind.REPELS:
         which = weights == REPELS
@@ -480,11 +484,11 @@ def _of_kind(weights: Ints, kind: Kind) -> Bools:
 
 
 _NOTHING = ExistingTermSums(NONE)
-"""For pods that no term selects."""
+"""The sums of pods that no term selects."""
 
 
 def pack(which: Bools) -> bytes:
-    """The numbers of the terms that are marked, as bytes, which are the same for the same terms."""
+    """Return the numbers of the terms that are marked, as bytes, which are the same for the same terms."""
     count = int(np.count_nonzero(which))
     if not count:
         return NONE
@@ -495,7 +499,7 @@ def pack(which: Bools) -> bytes:
 
 
 def unpack(packed: bytes, size: int) -> Bools:
-    """bool[size]: which terms are marked, `size` of which there are at least."""
+    """Return bool[size]: which terms are marked. `size` is above every marked number."""
     which = np.zeros(size, dtype=np.bool_)
     if packed[:1] == _MANY:
         bits = _bits(packed)[:size]
@@ -506,7 +510,7 @@ def unpack(packed: bytes, size: int) -> Bools:
 
 
 def numbers(packed: bytes) -> Codes:
-    """The numbers of the terms, ascending."""
+    """Return the numbers of the terms, ascending."""
     if packed[:1] == _MANY:
         return np.flatnonzero(_bits(packed)).astype(np.int32)
     return np.frombuffer(packed, dtype=np.int32, offset=1) if packed else np.zeros(0, dtype=np.int32)

@@ -12,7 +12,7 @@ from podberth.model.pod_group import NATIVE, GroupKey, PodGroup
 
 
 class Priorities:
-    """Counts of placed pods, or of groups, by priority, so that nobody looks through all for one of lower priority.
+    """Counts placed pods, or groups, by priority, so that a lower priority is found without a look at all of them.
 
     Priorities come from PriorityClasses, which are few and an administrator's.
     """
@@ -22,7 +22,7 @@ class Priorities:
         """Priority → how many have it."""
 
     def add(self, priority: int, amount: int) -> None:
-        """So many more of this priority, or fewer."""
+        """Count this many more of a priority, or fewer where negative."""
         left = self.pods[priority] = self.pods.get(priority, 0) + amount
         if not left:
             del self.pods[priority]
@@ -38,23 +38,23 @@ Pods = dict[str, Pod]
 
 
 class GroupState:
-    """One group. Each of its `pods` is in one of `unscheduled`, `assumed` and `assigned`, in the order they came."""
+    """One group and its pods. Each pod is in one of `unscheduled`, `assumed` and `assigned`, in the order they came."""
 
     __slots__ = ("assigned", "assumed", "key", "object", "pods", "size", "unscheduled", "version")
 
     def __init__(self, key: GroupKey) -> None:
         self.key = key
         self.object: PodGroup | None = None
-        """None: there is none (yet)."""
+        """The object of the group; None: there is none (yet)."""
         self.pods: Pods = {}
         self.unscheduled: Pods = {}
-        """Waiting pods of ours. Those of other schedulers are not known before they have a node."""
+        """Our pods that wait. Those of other schedulers are not known before they have a node."""
         self.assumed: Pods = {}
-        """We chose their nodes, and the API has not confirmed it yet."""
+        """Pods whose nodes we chose and the API has not confirmed yet."""
         self.assigned: Pods = {}
-        """Its pods that have a node, whoever chose it."""
+        """Pods that have a node in the API, whoever chose it."""
         self.version = 0
-        """Another one after each change of the group, and of no other group."""
+        """A number that differs after each change of this group."""
         self.size = (-1, 0, "")
         """The last answer of `PodGroups.size_of`, after the version for which it was given."""
 
@@ -76,11 +76,11 @@ class GroupState:
 
     @property
     def empty(self) -> bool:
-        """Return whether nobody speaks of the group any more."""
+        """Return whether the group has neither an object nor pods."""
         return self.object is None and not self.pods
 
     def move(self, pod: Pod, there: Pods) -> None:
-        """Have a pod, as it is now, in one of the three."""
+        """Put a pod, as it is now, into one of the three."""
         uid = pod.uid
         self.pods[uid] = pod
         for some in (self.unscheduled, self.assumed, self.assigned):
@@ -89,17 +89,17 @@ class GroupState:
         there[uid] = pod
 
     def remove(self, uid: str) -> None:
-        """A pod is no member any more."""
+        """Remove a pod that is no member any more."""
         for some in (self.pods, self.unscheduled, self.assumed, self.assigned):
             some.pop(uid, None)
 
 
 class PodGroups:
-    """All groups. Whoever calls with a pod has looked that it names a group: pods without one cost nothing here."""
+    """The pod groups by key. Callers pass only pods that name a group, so that pods without one cost nothing here."""
 
     def __init__(self) -> None:
         self.followed: set[str] = set()
-        """API groups whose PodGroups can be read. A pod may name a group of an API that nobody serves."""
+        """API groups whose PodGroups are watched. A pod may name a group of an API that is not served."""
         self._groups: dict[GroupKey, GroupState] = {}
         self.members: dict[str, GroupKey] = {}
         """UID of a pod → its group."""
@@ -107,9 +107,9 @@ class PodGroups:
         self._priorities = Priorities()
         """Priorities of the objects of Kubernetes' own API: a tenant may make thousands, too many to look through."""
         self.log: ChangeLog[GroupKey] = ChangeLog()
-        """Groups that have another priority or disruption mode."""
+        """Groups whose priority or disruption mode changed."""
         self.members_log: ChangeLog[GroupKey] = ChangeLog()
-        """Groups that go as a whole of which a pod has changed."""
+        """Groups that are preempted as a whole and of which a pod changed."""
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -118,48 +118,50 @@ class PodGroups:
         return iter(self._groups.values())
 
     def of(self, pod: Pod) -> GroupKey | None:
-        """The group that counts for a pod; None: it names none, or one of an API group that is not followed."""
+        """Return the group that counts for a pod; None: it names none, or one of an API group that is not followed."""
         key = pod.scheduling_group
         return key if key is None or key.api in self.followed else None
 
     def get(self, key: GroupKey) -> PodGroup | None:
-        """The object of a group; None: there is none (yet)."""
+        """Return the object of a group; None: there is none (yet)."""
         state = self._groups.get(key)
         return None if state is None else state.object
 
     def priority_of(self, pod: Pod) -> int:
-        """The priority of a pod where preemption is meant: its group's, if that is known (GetPodPriority)."""
+        """Return the priority of a pod for preemption: its group's, if that is known (GetPodPriority)."""
         key = pod.scheduling_group
         group = self.get(key) if key is not None and key.api == NATIVE else None
         return pod.priority if group is None else group.priority or 0
 
     def whole(self, pod: Pod) -> GroupState | None:
-        """The group of a pod, if it is preempted as a whole; None: the pod goes alone."""
+        """Return the group of a pod that is preempted as a whole; None: the pod is preempted alone."""
         key = pod.scheduling_group
         state = self._groups.get(key) if key is not None and key.api == NATIVE else None
         return state if state is not None and state.goes_as_a_whole else None
 
     def size_of(self, whole: GroupState) -> tuple[int, str]:
-        """(how many pods of a group that goes as a whole have a node, when the first has started; empty: none has)."""
+        """Return (number of pods with a node of a group that is preempted as a whole, start of the first; empty: none
+        started).
+        """
         if whole.size[0] != whole.version:
             starts = [pod.started for pod in whole.with_node]
             whole.size = whole.version, len(starts), min((started for started in starts if started), default="")
         return whole.size[1:]
 
     def with_node(self, keys: Iterable[GroupKey]) -> Iterator[str]:
-        """The UIDs of the pods of these groups that have a node."""
+        """Yield the UIDs of the pods of these groups that have a node."""
         for key in keys:
             for pod in self.with_node_in(key):
                 yield pod.uid
 
     def with_node_in(self, key: GroupKey) -> Iterator[Pod]:
-        """The pods of a group that have a node."""
+        """Yield the pods of a group that have a node."""
         state = self._groups.get(key)
         if state is not None:
             yield from state.with_node
 
     def below(self, priority: int) -> bool:
-        """Return whether there is a group with a lower priority: its pods may say another one."""
+        """Return whether any group has a lower priority: its pods may have a higher one in their specs."""
         lowest = self._priorities.lowest
         return lowest is not None and lowest < priority
 
@@ -173,7 +175,7 @@ class PodGroups:
         return 0 if state is None else state.scheduled
 
     def follow(self, api: str, followed: bool) -> list[Pod]:
-        """From now on these groups count, or don't; returns the waiting pods for which that is another answer."""
+        """Follow the PodGroups of an API group, or no longer; return the waiting pods whose group changes by that."""
         if (api in self.followed) == followed:
             return []
         if followed:
@@ -214,40 +216,40 @@ class PodGroups:
     # -- pods --------------------------------------------------------------------------------------------------------
 
     def waits(self, pod: Pod) -> None:
-        """A pod of ours waits for a node, as far as the API says: it may be assumed all the same."""
+        """Note that a pod of ours waits for a node, as far as the API says; it may be assumed all the same."""
         state = self._joined(pod)
         if state is not None:
             uid = pod.uid
             state.move(pod, state.assumed if uid in state.assumed else state.unscheduled)
 
     def assume(self, pod: Pod) -> None:
-        """We chose a node for it."""
+        """Note that we chose a node for a pod."""
         state = self._joined(pod)
         if state is not None:
             state.move(pod, state.assumed)
 
     def assign(self, pod: Pod) -> None:
-        """The API says that it has a node."""
+        """Note that a pod has a node in the API."""
         state = self._joined(pod)
         if state is not None:
             state.move(pod, state.assigned)
 
     def forget(self, uid: str) -> None:
-        """The node that we chose for a pod is not its node."""
+        """Note that the node which we chose for a pod is not its node."""
         state = self._groups.get(self.members[uid]) if uid in self.members else None
         if state is not None and uid in state.assumed:
             state.move(state.pods[uid], state.unscheduled)
             self._changed(state)
 
     def renew(self, pod: Pod) -> None:
-        """A placed pod is another copy of itself."""
+        """Replace a placed pod by a newer copy of it."""
         state = self._groups.get(self.members[pod.uid]) if pod.uid in self.members else None
         if state is not None:
             state.move(pod, state.assumed if pod.uid in state.assumed else state.assigned)
             self._changed(state)
 
     def gone(self, uid: str) -> None:
-        """A pod is gone, or finished."""
+        """Remove a pod that is gone, or finished."""
         key = self.members.pop(uid, None)
         if key is not None:
             state = self._groups[key]
@@ -255,14 +257,14 @@ class PodGroups:
             self._changed(state)
 
     def keep(self, schedulers: Container[str]) -> None:
-        """These are our profiles now: waiting pods of others are no members any more."""
+        """Keep only waiting pods of these profiles as members."""
         waiting = [pod for state in self._groups.values() for pod in state.unscheduled.values()]
         for pod in waiting:
             if pod.scheduler_name not in schedulers:
                 self.gone(pod.uid)
 
     def _joined(self, pod: Pod) -> GroupState | None:
-        """The group of a pod, which it joins if it has not; None: it names none (any more)."""
+        """Return the group of a pod, which joins it if need be; None: it names none (any more)."""
         uid, key = pod.uid, pod.scheduling_group
         if uid in self.members and self.members[uid] != key:
             self.gone(uid)  # its label has changed
@@ -291,5 +293,5 @@ class PodGroups:
 
 
 def _as_victim(group: PodGroup) -> tuple[int | None, str]:
-    """Return what counts of a group where its pods are victims."""
+    """Return the fields of a group that matter where its pods are victims."""
     return group.priority, group.disruption_mode

@@ -1,8 +1,8 @@
-"""Results that are kept from question to question, keyed by the versions of what they were computed from.
+"""Results that are kept between questions, keyed by the versions of what they were computed from.
 
-Who changes something bumps its version, mostly by an entry in a `ChangeLog`, and calls nobody. Who keeps a result
-compares versions when the result is needed (`KeptResult`). So nobody has to know who keeps what, and a change costs the
-same however much is kept.
+Code that changes something bumps its version, mostly by an entry in a `ChangeLog`, and calls nothing. Code that keeps a
+result compares versions when the result is needed (`KeptResult`). So neither has to know the other, and a change costs
+the same however much is kept.
 """
 
 from abc import ABC, abstractmethod
@@ -10,14 +10,15 @@ from collections.abc import Hashable
 from typing import Any, Generic, Protocol, TypeVar
 
 KEPT = 8_192
-"""At least so many changes are remembered, and up to twice as many. Who is later computes everything, which costs less
-than as many changes one by one unless there are ten times as many nodes."""
+"""The least number of changes that a log remembers; it may hold twice as many. A reader that is further behind computes
+everything, which costs less than as many single changes unless there are ten times as many nodes.
+"""
 FEW = 1_024
-"""The same of changes that take their reader some microseconds each, in one turn."""
+"""The same for logs whose changes take their reader some microseconds each, in one turn."""
 _OFFERED = 10_000
 """The number of keys that were seen once and are remembered."""
 _LOOK = 64
-"""The number of things that are kept between two looks at how much memory all of them take."""
+"""The number of things that are kept between two checks of the memory that all of them take."""
 
 Entry = TypeVar("Entry", bound=Hashable)
 Changes = TypeVar("Changes")
@@ -40,7 +41,7 @@ class ChangeLog(Generic[Entry]):
         self._kept = KEPT if kept is None else kept
 
     def touch(self, entry: Entry) -> None:
-        """Something changed."""
+        """Append a change."""
         self.version += 1
         self._changed.append(entry)
         if len(self._changed) > 2 * self._kept:
@@ -48,17 +49,17 @@ class ChangeLog(Generic[Entry]):
             self._base += self._kept
 
     def since(self, version: int) -> set[Entry] | None:
-        """Return what changed after a version; None when that is too long ago to know."""
+        """Return the set of changes after a version; None when they are not remembered."""
         if version < self._base:
             return None
         return set(self._changed[version - self._base :])
 
     def entries_since(self, version: int) -> list[Entry] | None:
-        """As `since`, each change by itself and in order."""
+        """Return the changes after a version one by one and in order; None when they are not remembered."""
         return None if version < self._base else self._changed[version - self._base :]
 
     def begin_again(self) -> None:
-        """Everything changed: no version before this one is remembered."""
+        """Append a change of everything: no version before this one is remembered."""
         self.version += 1
         self._changed = []
         self._base = self.version
@@ -104,7 +105,7 @@ class KeptResult(ABC, Generic[Changes]):
 
     @abstractmethod
     def changes(self, log: Any, *asked: Any) -> Changes | None:
-        """Return what changed since `version`; None: compute everything."""
+        """Return the changes since `version`; None: compute everything."""
 
     @abstractmethod
     def apply(self, changes: Changes, *asked: Any) -> None:
@@ -133,14 +134,14 @@ class KeptByRow(KeptResult[set[int]]):
 
 
 class Bounded(dict[Key, Thing]):
-    """A dict with at most `most` things: the ones that were not asked for longest are dropped first."""
+    """A dict with at most `most` things, which drops the least recently used first."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self.most = most
 
     def recall(self, key: Key) -> Thing | None:
-        """The thing of a key, or None; it counts as asked for now."""
+        """Return the thing of a key, or None; it counts as used now."""
         found = self.pop(key, None)
         if found is not None:
             self[key] = found
@@ -154,23 +155,23 @@ class Bounded(dict[Key, Thing]):
         self[key] = thing
 
     def drop_oldest(self) -> Thing:
-        """Drop the thing that was not asked for longest, and return it."""
+        """Drop the least recently used thing, and return it."""
         return self.pop(next(iter(self)))
 
 
 class HasSize(Protocol):
-    """A thing that takes memory."""
+    """A thing that knows how much memory it takes."""
 
     @property
     def size(self) -> int:
-        """Bytes, about."""
+        """The approximate size in bytes."""
 
 
 Large = TypeVar("Large", bound=HasSize)
 
 
 class BoundedBytes(Bounded[Key, Large]):
-    """As `Bounded`, and besides, the oldest things go if all of them take more than `most_bytes`.
+    """A `Bounded` that also drops the oldest things while all of them take more than `most_bytes`.
 
     Things grow while they are kept, so now and then all are looked at.
     """
@@ -192,7 +193,7 @@ class BoundedBytes(Bounded[Key, Large]):
 
 
 class Recurring(Bounded[Key, Thing]):
-    """As `Bounded`, but a thing is kept only from the second time on: things used once would displace shared ones.
+    """A `Bounded` that keeps a thing only from its second use on: things used once would displace shared ones.
 
     Besides, the memory of a thing that is not kept is reused at once, while it is still in the processor's cache.
     """

@@ -31,11 +31,11 @@ _OLDEST = 32
 Numbers: TypeAlias = "array[int]"
 Key = TypeVar("Key", bound=Hashable)
 Found = list[int] | Bools
-"""The numbers themselves, or a bit for each number that there is."""
+"""The numbers themselves, or a bit for each number."""
 
 
 class LabelIndex:
-    """Each thing has labels and a place (a namespace). Numbers are used again only after `reuse`."""
+    """An index of things that have labels and a place (a namespace). Numbers are used again only after `reuse`."""
 
     def __init__(self) -> None:
         self._labels: list[Mapping[str, str] | None] = []
@@ -50,16 +50,16 @@ class LabelIndex:
         """Numbers of removed things, which sums may still refer to."""
 
     def __len__(self) -> int:
-        """Return how many numbers there are, those that were removed included."""
+        """Return the number of numbers, those that were removed included."""
         return len(self._labels)
 
     @property
     def alive(self) -> int:
-        """Return how many things there are."""
+        """Return the number of things."""
         return len(self._labels) - len(self.dead) - len(self._free)
 
     def add(self, labels: Mapping[str, str], place: str = "") -> int:
-        """Number a thing."""
+        """Add a thing, and return its number."""
         if self._free:
             number = self._free.pop()
             self._labels[number], self._places[number] = labels, place
@@ -105,7 +105,7 @@ class LabelIndex:
         self.dead = []
 
     def select(self, conditions: Iterable[Condition], places: frozenset[str] | None = None) -> Found:
-        """The things in these places (None: in all) for which all conditions hold."""
+        """Return the things in these places (None: in all) for which all conditions hold."""
         conditions = tuple(conditions)
         if places is None and not any(self._excludes(condition) for condition in conditions):
             return self.everything()
@@ -122,7 +122,9 @@ class LabelIndex:
         ]
 
     def everything(self) -> Bools:
-        """A bit for each number: whether there is such a thing. The same array until something comes or goes."""
+        """Return a bit for each number: whether there is such a thing. The array is the same until something comes or
+        goes.
+        """
         if self._all is None:
             self._all = self._there[: len(self._labels)].copy()
             self._all.flags.writeable = False
@@ -133,7 +135,7 @@ class LabelIndex:
         return condition.kind not in WITHOUT or bool(self._with_key.get(condition.key))
 
     def _candidates(self, conditions: tuple[Condition, ...], places: frozenset[str] | None) -> list[int] | None:
-        """All things that may be selected, if they are few; some may be there twice over, or be gone."""
+        """Return all things that may be selected, if they are few; some may be in it twice, or be gone."""
         if places is not None:
             found = self._few(self._in_place, places)
             if found is not None:
@@ -190,7 +192,7 @@ class LabelIndex:
         return marked
 
     def _values(self, key: str) -> "dict[str, Numbers]":
-        """The numbers of things with a key, by its value."""
+        """Return the numbers of things with a key, by its value."""
         numbers = self._with_key.get(key)
         if numbers is None:
             return {}
@@ -206,7 +208,7 @@ class LabelIndex:
         return kept.lists
 
     def _make_room(self) -> None:
-        """Of the keys that were not asked about for longest, drop the one that is soonest learnt again.
+        """Drop one of the least recently used keys: the one that is built again soonest.
 
         A tenant may name hundreds of keys that its own pods have. Everybody else's are those that most things have.
         """
@@ -247,11 +249,11 @@ _NEVER = -1
 """A number of conditions that is never met."""
 _PLACES_KEPT = 1024
 _MET_NO_MORE = 1 << 30
-"""The conditions that hold for a selector that is gone: so many that it never has the number that it wants."""
+"""A number of met conditions that no selector wants, for one that is gone."""
 
 
 class SelectorIndex:
-    """Selectors, numbered from 0. Numbers are used again only after `reuse`."""
+    """An index of selectors, numbered from 0. Numbers are used again only after `reuse`."""
 
     def __init__(self) -> None:
         self._asked: Codes = np.full(16, _NEVER, dtype=np.int32)
@@ -266,16 +268,16 @@ class SelectorIndex:
         self.dead: list[int] = []
 
     def __len__(self) -> int:
-        """Return how many numbers there are, those that were removed included."""
+        """Return the number of numbers, those that were removed included."""
         return self._size
 
     @property
     def alive(self) -> int:
-        """Return how many selectors there are."""
+        """Return the number of selectors."""
         return self._size - len(self.dead) - len(self._free)
 
     def add(self, selector: LabelSelector) -> int:
-        """Number a selector."""
+        """Add a selector, and return its number."""
         number = self._next()
         conditions = selector.conditions
         if conditions is None:
@@ -320,7 +322,7 @@ class SelectorIndex:
         self.dead = []
 
     def select(self, labels: Mapping[str, str]) -> Bools:
-        """bool[len]: which selectors select these labels."""
+        """Return bool[len]: which selectors select these labels."""
         met = self._met[: self._size].copy()
         for key, value in labels.items():
             of_key = self._keys.get(key)
@@ -342,7 +344,9 @@ class SelectorIndex:
 
 
 class _Key:
-    """Selectors that name one label key: by what a label with that key, or with one value, changes for them."""
+    """The selectors that name one label key, by how a label with that key, or with one value, changes their met
+    conditions.
+    """
 
     __slots__ = ("lists",)
 
@@ -356,7 +360,7 @@ class _Key:
             append_to(lists, change, number)
 
     def remove(self, condition: Condition, number: int) -> bool:
-        """Take a number out of short lists; returns whether it is in none any more."""
+        """Take a number out of short lists; return whether it is in no list any more."""
         out = True
         for change in _changes(condition):
             out &= _drop(self.lists, change, number)
@@ -375,7 +379,7 @@ class _Key:
                     del self.lists[change]
 
     def changes(self, value: str) -> list[tuple[int, Numbers]]:
-        """Return how many conditions more or less of which selectors are met by a label with this value."""
+        """Return (change of the number of met conditions, selectors that it applies to) for a label with this value."""
         found = []
         for change in ((1, None), (-1, None), (1, value), (-1, value)):
             numbers = self.lists.get(change)
@@ -396,16 +400,16 @@ def _changes(condition: Condition) -> list[tuple[int, str | None]]:
 
 
 class TermIndex:
-    """Affinity terms, numbered from 0: a selector of pods, and one of the places where they are."""
+    """An index of affinity terms, numbered from 0: each has a selector of pods, and the namespaces of the pods."""
 
     def __init__(self) -> None:
         self._selectors = SelectorIndex()
         self._terms: list[AffinityTerm | None] = []
         self._spaces: Codes = np.zeros(16, dtype=np.int32)
-        """The number of each term's namespaces."""
+        """The number of the namespaces of each term."""
         self._numbers: dict[tuple[frozenset[str], LabelSelector], int] = {}
         self._users: dict[int, int] = {}
-        """The number of some namespaces → how many terms have them."""
+        """Number of some namespaces → how many terms have them."""
         self._came = 0
         """Counts namespaces that were numbered."""
         self._by_labels = SelectorIndex()
@@ -413,26 +417,26 @@ class TermIndex:
         self._known: dict[str, tuple[int, Mapping[str, str], Bools]] = {}
 
     def __len__(self) -> int:
-        """Return how many numbers there are, those that were removed included."""
+        """Return the number of numbers, those that were removed included."""
         return len(self._selectors)
 
     @property
     def alive(self) -> int:
-        """Return how many terms there are."""
+        """Return the number of terms."""
         return self._selectors.alive
 
     @property
     def places(self) -> int:
-        """Return how many different namespaces and selectors of namespaces terms have."""
+        """Return the number of different namespaces and namespace selectors that terms have."""
         return len(self._numbers)
 
     @property
     def dead(self) -> int:
-        """Return how many numbers may still be known of terms that were removed."""
+        """Return the number of removed terms whose numbers may still be in lists."""
         return len(self._selectors.dead)
 
     def add(self, term: AffinityTerm) -> int:
-        """Number a term."""
+        """Add a term, and return its number."""
         number = self._selectors.add(term.selector)
         if number == len(self._terms):
             self._terms.append(term)
@@ -464,7 +468,9 @@ class TermIndex:
         self._known.clear()
 
     def select(self, namespace: str, of_namespace: Mapping[str, str], labels: Mapping[str, str]) -> Bools:
-        """bool[len]: which terms mean a pod with these labels there. `of_namespace`: the namespace's labels."""
+        """Return bool[len]: which terms select a pod with these labels in this namespace. `of_namespace`: its
+        labels.
+        """
         selected = self._selectors.select(labels)
         if selected.any():
             means = self._means(namespace, of_namespace)
@@ -485,7 +491,7 @@ class TermIndex:
         return number
 
     def _forget_space(self, number: int, term: AffinityTerm) -> None:
-        """No term has these namespaces any more."""
+        """Forget the namespaces of a term if no other term has them."""
         del self._users[number], self._numbers[term.namespaces, term.namespace_selector]
         self._by_labels.remove(number, term.namespace_selector)
         for name in term.namespaces:
@@ -495,7 +501,7 @@ class TermIndex:
                 del self._by_name[name]
 
     def _means(self, namespace: str, labels: Mapping[str, str]) -> Bools:
-        """bool[spaces]: which of the terms' namespaces this one is among."""
+        """Return bool[spaces]: which of the terms' namespaces include this one."""
         known = self._known.get(namespace)
         if known is None or known[0] != self._came or known[1] is not labels:
             means = self._by_labels.select(labels)
@@ -507,7 +513,7 @@ class TermIndex:
 
 
 class Services:
-    """All Services of a cluster."""
+    """An index of the Services of a cluster."""
 
     def __init__(self) -> None:
         self._by_namespace: dict[str, _OfNamespace] = {}
@@ -527,7 +533,7 @@ class Services:
                 del self._by_namespace[namespace]
 
     def selecting(self, namespace: str, labels: Mapping[str, str]) -> list[SelectingObject]:
-        """The Services of a namespace that select pods with these labels, by name."""
+        """Return the Services of a namespace that select pods with these labels, by name."""
         of = self._by_namespace.get(namespace)
         if of is None:
             return []

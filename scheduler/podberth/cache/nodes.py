@@ -20,13 +20,13 @@ Array = TypeVar("Array", Bools, Ints)
 CPU, MEMORY, EPHEMERAL = 0, 1, 2
 _FIRST_ROWS = 64
 _TOGETHER = 32
-"""From so many pods of one shape on, arrays over all rows cost less than one row after the other."""
+"""The number of pods of one shape from which on arrays over all rows cost less than one row after the other."""
 COLUMNS = 256
 _DERIVED = 64
-"""Questions whose derived numbers are kept: each takes a few numbers a node."""
+"""The number of questions whose derived numbers are kept: each takes a few numbers a node."""
 HOSTNAME = "kubernetes.io/hostname"
 _USUAL = (HOSTNAME, "topology.kubernetes.io/zone")
-"""Labels whose columns are there from the start: some pod will ask for them."""
+"""Labels whose columns exist from the start, as some pod will ask for them."""
 
 
 Ports = tuple[HostPort, ...]
@@ -45,18 +45,18 @@ class HostPorts:
             self._charge(row, port, sign)
 
     def users(self, wanted: Ports, rows: int) -> Ints:
-        """int64[rows]: pairs of a wanted port and a pod that holds it, or one like it."""
+        """Return int64[rows]: the number of pairs of a wanted port and a pod that holds it, or one that excludes it."""
         found = np.zeros(rows, dtype=np.int64)
         for by_row in self._like(wanted):
             found[list(by_row)] += list(by_row.values())
         return found
 
     def users_on(self, wanted: Ports, row: int) -> int:
-        """As `users`, on one row."""
+        """Return that number for one row."""
         return sum(by_row.get(row, 0) for by_row in self._like(wanted))
 
     def by_row(self) -> dict[int, dict[HostPort, int]]:
-        """Row → host port → number of pods that hold it (for validation)."""
+        """Return row → host port → number of pods that hold it (for validation)."""
         found: dict[int, dict[HostPort, int]] = {}
         for (protocol, port), by_ip in self._rows.items():
             for ip, rows in by_ip.items():
@@ -65,7 +65,7 @@ class HostPorts:
         return found
 
     def _like(self, wanted: Ports) -> Iterator[Mapping[int, int]]:
-        """Row → pods, of each port that excludes a wanted one, for each of these."""
+        """Yield row → pods for each port that excludes a wanted one, once per wanted port."""
         for ip, protocol, port in wanted:
             for used_ip, by_row in self._rows.get((protocol, port), {}).items():
                 if ip == used_ip or ANY_IP in (ip, used_ip):
@@ -87,7 +87,7 @@ class HostPorts:
 
 
 def conflicts(mine: Ports, theirs: Ports) -> int:
-    """Return how many pairs of host ports exclude each other."""
+    """Return the number of pairs of host ports that exclude each other."""
     if not mine or not theirs:
         return 0
     wanted: dict[tuple[str, int], list[str]] = {}
@@ -112,7 +112,7 @@ class Images:
         """The answers of `where` that are kept."""
 
     def put(self, row: int, before: Mapping[str, int], after: Mapping[str, int]) -> None:
-        """A row has these images now (name → size in bytes)."""
+        """Replace the images of a row (name → size in bytes)."""
         if before == after:
             return
         self.version += 1
@@ -127,7 +127,7 @@ class Images:
             self.arrays.pop(name, None)
 
     def where(self, name: str) -> tuple[NDArray[np.intp], Ints] | None:
-        """(rows that hold the image, its size there in bytes), None when no node has it."""
+        """Return (rows that hold the image, its size there in bytes), None when no node has it."""
         found = self.arrays.get(name)
         if found is None and name in self.by_name:
             sizes = self.by_name[name]
@@ -145,22 +145,22 @@ OfRow = Callable[["Nodes", int], float | Sequence[float]]
 
 
 class Derived(KeptByRow):
-    """Numbers that depend on each row alone."""
+    """Numbers that depend on each row alone, kept by row."""
 
     repair_at_most = 32  # one row after the other
 
     def __init__(self, of_all: OfAll, of_row: OfRow) -> None:
-        """`of_all` gives an array whose last axis is the rows, `of_row` the numbers of one of them."""
+        """`of_all` returns an array whose last axis is the rows, `of_row` the numbers of one of them."""
         self._of_all = of_all
         self._of_row = of_row
         self.values: Numbers = np.zeros(0)
 
     def compute(self, *asked: Any) -> None:
-        """All rows."""
+        """Compute the numbers of all rows."""
         self.values = self._of_all(asked[0])
 
     def apply(self, changes: set[int], *asked: Any) -> None:
-        """Some rows."""
+        """Compute the numbers of some rows."""
         for row in changes:
             self.values[..., row] = self._of_row(asked[0], row)
 
@@ -206,7 +206,7 @@ class Nodes:
         self.columns: dict[str, Column[str]] = {key: Column(_FIRST_ROWS) for key in _USUAL}
         """Label key → its column, for keys that pods have asked for."""
         self.annotation_columns: dict[str, Column[str]] = {}
-        """The same by annotation key. Only annotations that a plugin declares are known (`Reads` of the framework)."""
+        """Annotation key → its column. Only annotations that a plugin declares have one (`Reads` of the framework)."""
         self._keys: dict[str, int] = {}
         """Label key → nodes that have it."""
         self.key_changes = 0
@@ -217,28 +217,28 @@ class Nodes:
         self.ports = HostPorts()
 
     def row_of(self, name: str) -> int | None:
-        """The row of a name, with or without a node object."""
+        """Return the row of a name, with or without a node object."""
         return self._row.get(name)
 
     def live_row(self, name: str) -> int | None:
-        """The row of a node that exists."""
+        """Return the row of a node that exists."""
         row = self._row.get(name)
         return row if row is not None and self.alive[row] else None
 
     def named(self, names: Iterable[str]) -> Bools:
-        """bool[rows]: the nodes with these names that exist."""
+        """Return bool[rows]: the nodes with these names that exist."""
         found = np.zeros(self.rows, dtype=np.bool_)
         found[[row for row in map(self.live_row, names) if row is not None]] = True
         return found
 
     def live(self) -> Iterator[tuple[int, Node]]:
-        """Every node that exists, by row."""
+        """Yield every node that exists, with its row."""
         for row, node in enumerate(self.objects):
             if node is not None:
                 yield row, node
 
     def ensure_row(self, name: str) -> int:
-        """The row of a name, made if need be."""
+        """Return the row of a name, and make it if need be."""
         row = self._row.get(name)
         if row is None:
             if self._free:
@@ -264,11 +264,11 @@ class Nodes:
         self._free.append(row)
 
     def rename(self, like: "Nodes") -> None:
-        """Have the same names on the same rows, and the same rows free, as another set of as many rows."""
+        """Give the rows the names, and the free rows, of another set of as many rows."""
         self.names, self._row, self._free = list(like.names), dict(like._row), list(like._free)  # noqa: SLF001 (of another Nodes)
 
     def label(self, key: str) -> Column[str]:
-        """The column of one label key; made when first asked for, kept up to date afterwards."""
+        """Return the column of one label key; it is made when first asked for, and kept up to date afterwards."""
         column = self.columns.get(key)
         if column is None:
             if len(self.columns) >= self._most_columns:
@@ -279,7 +279,7 @@ class Nodes:
         return column
 
     def annotation(self, key: str) -> Column[str]:
-        """The column of one annotation, as `label` has one of a label."""
+        """Return the column of one annotation, as `label` does that of a label."""
         column = self.annotation_columns.get(key)
         if column is None:
             column = self.annotation_columns[key] = Column(self._capacity)
@@ -288,11 +288,11 @@ class Nodes:
 
     @property
     def label_keys(self) -> Mapping[str, int]:
-        """Label key → how many nodes have it."""
+        """Return label key → number of nodes that have it."""
         return self._keys
 
     def topology(self, key: str) -> Column[str] | None:
-        """The column of a label key; None when no node has it, until `key_changes` says that it may."""
+        """Return the column of a label key; None when no node has it, until `key_changes` says that it may."""
         if key not in self._keys:
             return None
         column = self.columns.get(key)
@@ -304,7 +304,7 @@ class Nodes:
         self._most_columns = max(COLUMNS, 2 * len(self.columns))
 
     def offer(self, name: str) -> int:
-        """The index of a resource that one more node offers, added if need be."""
+        """Return the index of a resource that one more node offers, and add it if need be."""
         self._offering[name] = self._offering.get(name, 0) + 1
         index = self.resources.get(name)
         if index is None:
@@ -318,7 +318,7 @@ class Nodes:
         return index
 
     def _withdraw(self, name: str) -> None:
-        """One node less offers a resource."""
+        """Note that one node less offers a resource."""
         self._offering[name] -= 1
         if self._offering[name]:
             return
@@ -398,7 +398,7 @@ class Nodes:
                 self._keys[key] = self._keys.get(key, 0) + 1
 
     def topology_changes(self, row: int, labels: Mapping[str, str]) -> list[str]:
-        """The keys in which these labels differ from the row's, of those that have a column."""
+        """Return the keys that have a column and whose values in these labels differ from the row's."""
         node = self.objects[row]
         old: Mapping[str, str] = {} if node is None else node.labels
         keys = (*old, *(key for key in labels if key not in old))
@@ -472,7 +472,7 @@ class Nodes:
         self.pods += times
 
     def _ask(self, name: str, row: int, amount: int) -> None:
-        """A pod asks for so much more of a resource that no node offers, or for less."""
+        """Count a request of a pod for a resource that no node offers; a negative amount takes it back."""
         rows = self.unoffered.setdefault(name, {})
         rows[row] = rows.get(row, 0) + amount
         if not rows[row]:
@@ -481,19 +481,21 @@ class Nodes:
                 del self.unoffered[name]
 
     def image(self, name: str) -> tuple[NDArray[np.intp], Ints] | None:
-        """(rows that hold the image, its size there in bytes), None when no node has it."""
+        """Return (rows that hold the image, its size there in bytes), None when no node has it."""
         return self.images.where(name)
 
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
-        """Rows on which any of the host ports is taken (HostPortInfo.CheckConflict)."""
+        """Return bool[rows]: the rows on which any of the host ports is taken (HostPortInfo.CheckConflict)."""
         return self.ports.users(ports, self.rows) > 0
 
     def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
-        """int64[rows]: how many pairs there are of one of these host ports and a pod that holds it, or one like it."""
+        """Return int64[rows]: the number of pairs of one of these host ports and a pod that holds it, or one that
+        excludes it.
+        """
         return self.ports.users(ports, self.rows)
 
     def port_users_on(self, ports: tuple[HostPort, ...], row: int) -> int:
-        """`port_users` of one row."""
+        """Return `port_users` of one row."""
         return self.ports.users_on(ports, row)
 
     def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:

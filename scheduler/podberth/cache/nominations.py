@@ -8,11 +8,11 @@ from podberth.cache.kept_results import ChangeLog
 from podberth.model.pod import Pod
 
 Instead = Callable[[Pod, str], Pod | None]
-"""Returns the pod of the same UID that keeps a node in place of one that is nominated for it; None: nobody does."""
+"""Returns the pod of the same UID that holds a node in place of the nominated one; None: no pod does."""
 
 
 class Nominations:
-    """Pod UID → node name, and back."""
+    """The nominated pods by UID, by node and by priority."""
 
     def __init__(self) -> None:
         self._node: dict[str, str] = {}
@@ -22,19 +22,19 @@ class Nominations:
         self._priorities: list[int] = []
         """The keys of it, ascending."""
         self._aside: dict[str, tuple[Pod, str]] = {}
-        """Nominations that do not count for now, and their nodes."""
+        """UID → pod and node, for nominations that do not count for now."""
         self._members: frozenset[str] = frozenset()
         """UIDs of the pods whose nominations do not count for now."""
         self._instead: Instead = _nobody
-        """Returns who keeps their nodes meanwhile."""
+        """The function that gives the stand-in of each of these pods."""
         self.log: ChangeLog[str] = ChangeLog()
-        """Nodes that are kept for other pods than before."""
+        """Nodes whose nominated pods changed."""
 
     def __len__(self) -> int:
         return len(self._node)
 
     def copied(self) -> "Nominations":
-        """A copy, for a dry run that changes it."""
+        """Return a copy, for a dry run that changes it."""
         made = Nominations()
         made._node = dict(self._node)
         made._pods = {node: dict(pods) for node, pods in self._pods.items()}
@@ -92,14 +92,14 @@ class Nominations:
         return node
 
     def node_of(self, uid: str) -> str | None:
-        """The node a pod is nominated for."""
+        """Return the node that a pod is nominated for."""
         aside = self._aside.get(uid)
         return self._node.get(uid) if aside is None else aside[1]
 
     def set_aside(self, pods: Iterable[Pod], instead: Instead) -> None:
-        """From now on these pods do not keep their nodes: they are a group that is being tried.
+        """Make the nominations of these pods, a group that is being tried, not count until `bring_back`.
 
-        `instead`: who keeps the node for which one of them is nominated.
+        `instead` returns the pod that holds the node of one of them meanwhile.
         """
         uids = [pod.uid for pod in pods]
         # By their own nodes: others may have thousands of nominated pods.
@@ -109,14 +109,14 @@ class Nominations:
             self.put(pod, node)
 
     def bring_back(self) -> None:
-        """They keep their nodes again."""
+        """Make the nominations that were set aside count again."""
         self._members, back, self._aside = frozenset(), self._aside, {}
         for pod, node in back.values():
             self.put(pod, node)
 
     @contextmanager
     def aside(self, pods: Iterable[Pod], instead: Instead) -> Iterator[None]:
-        """As `set_aside`, for a while."""
+        """Set the nominations of these pods aside while the block runs, as `set_aside` does."""
         self.set_aside(pods, instead)
         try:
             yield
@@ -124,32 +124,32 @@ class Nominations:
             self.bring_back()
 
     def counts(self, uid: str) -> bool:
-        """Return whether a node is kept by this pod, or by who stands in for it."""
+        """Return whether a node is held by this pod, or by its stand-in."""
         return uid in self._node
 
     def number_on(self, node: str) -> int:
-        """Return how many pods are nominated for a node."""
+        """Return the number of pods that are nominated for a node."""
         return len(self._pods.get(node, ()))
 
     def on(self, node: str) -> list[Pod]:
-        """The pods nominated for a node."""
+        """Return the pods nominated for a node."""
         return list(self._pods.get(node, {}).values())
 
     def nodes(self) -> Iterable[str]:
-        """The nodes that are kept for any pod."""
+        """Return the nodes for which any pod is nominated."""
         return self._pods
 
     def threshold(self, pod: Pod) -> int | None:
-        """The lowest priority of nominated pods that a pod has to yield to; None: there are none."""
+        """Return the lowest priority of nominated pods that a pod has to yield to; None: there are none."""
         lower = bisect_left(self._priorities, pod.priority)
         return self._priorities[lower] if lower < len(self._priorities) else None
 
     def above(self, node: str, threshold: int) -> list[Pod]:
-        """The pods that a node is kept for, of this priority or a higher one."""
+        """Return the pods nominated for a node that have this priority or a higher one."""
         return [pod for pod in self._pods.get(node, {}).values() if pod.priority >= threshold]
 
     def ahead_of(self, pod: Pod) -> Iterator[tuple[str, list[Pod]]]:
-        """(node, pods nominated for it) that a pod has to yield to: those of equal or higher priority."""
+        """Yield (node, pods nominated for it) that a pod has to yield to: those of equal or higher priority."""
         for node, pods in self._pods.items():
             ahead = [other for other in pods.values() if other.priority >= pod.priority and other.uid != pod.uid]
             if ahead:

@@ -26,7 +26,7 @@ _MANY = 16
 
 
 def rebuilt(cluster: Cluster) -> Cluster:
-    """The same nodes and pods on the same rows. Not to be called during a dry run.
+    """Return a cluster with the same nodes and pods on the same rows, rebuilt from their objects.
 
     Changes of one cluster's nodes and pods do not show in the other.
     """
@@ -59,7 +59,7 @@ class Rebuild:
         return kept is not self._kept or kept.log.since(self._version) is None
 
     def go_on(self, rows: int) -> bool:
-        """Copy this many rows. True once all rows are copied; that holds until the original changes."""
+        """Copy this many rows. Return True once all rows are copied; that holds until the original changes."""
         log = self._kept.log
         if log.version != self._version:
             self._left |= dict.fromkeys(log.since(self._version) or ())
@@ -98,16 +98,18 @@ class Rebuild:
             affinity.add_many(pod, Counter(of_pods))
 
     def end(self) -> Iterator[int]:
-        """Let go of what was rebuilt, in steps (`let_go`): to free all of it takes long. Nobody may ask afterwards."""
+        """Free what was rebuilt in steps (`let_go`): to free all of it at once takes long. It can't be used
+        afterwards.
+        """
         yield from let_go(self._counted)
         yield from self._affinity.pods.end()
 
     def _pods_on(self, row: int) -> list[Pod]:
-        """The pods that are counted on a row."""
+        """Return the pods that are counted on a row."""
         return self._cluster.pods_on(row)
 
     def cluster(self) -> Cluster:
-        """The rebuilt cluster, once `go_on` has returned True. To be called once."""
+        """Return the rebuilt cluster, once `go_on` has returned True. Call it once."""
         cluster, nodes, kept = self._cluster, self._nodes, self._kept
         nodes.rename(kept)
         self._affinity.pods.read_namespaces()
@@ -122,7 +124,7 @@ class Rebuild:
 
 
 def differing(kept: Nodes, anew: Nodes, rows: NDArray[np.intp]) -> Iterator[str]:
-    """One line for each number of these rows that differs between the kept columns and the objects."""
+    """Return one line for each number of these rows that differs between the kept columns and the objects."""
     for row in map(int, rows):
         where = f"node {anew.names[row]}"
         for what in ("alive", "unschedulable", "pods", "allowed_pods"):
@@ -143,7 +145,7 @@ def _told(where: str, what: str, has: object, should: object) -> Iterator[str]:
 
 
 def _nameless(row: int) -> str:
-    """The name of a row before its real name is known."""
+    """Return the name of a row before its real name is known."""
     return f"\0{row}"
 
 
@@ -166,7 +168,7 @@ class WithoutPods(Rebuild):
     def __init__(self, cluster: Cluster, leaves: Callable[[Pod], bool]) -> None:
         super().__init__(cluster)
         self._storage = cluster.storage.without_pods(self._nodes)
-        """It knows the volumes of the pods that were copied: each row's are counted with the row."""
+        """The storage objects, with the volumes of the copied pods: each row's are counted with the row."""
         self._leaves = leaves
         self.left_out: dict[int, list[Pod]] = {}
         """Row → the pods that leave it."""
@@ -174,7 +176,7 @@ class WithoutPods(Rebuild):
         """The number of pods that were on the rows that the last call of `go_on` has copied."""
 
     def go_on(self, rows: int) -> bool:
-        """Copy so many more rows, as `Rebuild.go_on` does; True when all are copied."""
+        """Copy this many more rows, as `Rebuild.go_on` does; return True when all are copied."""
         self.pods_copied = 0
         return super().go_on(rows)
 
@@ -204,7 +206,7 @@ class WithoutPods(Rebuild):
         return staying
 
     def cluster(self) -> Cluster:
-        """The cluster without those pods. Pods can be assumed in it, and forgotten."""
+        """Return the cluster without those pods. Pods can be assumed in it, and forgotten."""
         made = super().cluster()
         made.apart()
         made.storage = self._storage

@@ -1,4 +1,4 @@
-"""Room that is kept on nodes for pod groups that wait for long, and which other pods may use it until then.
+"""Reservations of room on nodes for pod groups that have waited long; other pods may use that room until then.
 
 As batch systems do (EASY backfill): a pod may go where room is kept if it ends in time, or if there is room for it
 beside all pods of the group once those have ended whose end is waited for.
@@ -16,9 +16,9 @@ from podberth.model.pod import Pod, since_epoch
 from podberth.model.pod_group import GroupKey
 
 _AT_ONCE = 64
-"""So many pods of the group, or rows, are gone through in one go."""
+"""The number of pods of the group, or of rows, that are gone through in one go."""
 _A_ROW = 4
-"""Steps of each, and one more for each pod on a row."""
+"""Steps for each of them, and one more for each pod on a row."""
 
 
 def _no_rows() -> Ints:
@@ -26,7 +26,7 @@ def _no_rows() -> Ints:
 
 
 def ends_at(pod: Pod, wall: float, *, trusting: bool) -> float | None:
-    """Return when a pod has ended at the latest (seconds since the epoch); None: nobody knows.
+    """Return the latest end of a pod (seconds since the epoch); None: not known.
 
     One that has not started yet starts now, at `wall`. `trusting`: what is only expected counts.
     """
@@ -47,15 +47,15 @@ class ReservedRoom(Struct, eq=False):
     planned: Mapping[str, str]
     """UID of a pod of the group → the node on which it would start."""
     until: float | None
-    """By then the group has room (seconds since the epoch); None: nobody knows when."""
+    """Seconds since the epoch by which the group has room; None: not known."""
     draining: Collection[str]
     """UIDs of the pods on these nodes that end before the group starts."""
     whole: bool
-    """Not only amounts decide about the group's pods: others stay away from these nodes unless they end in time."""
+    """True if more than amounts decides about the group's pods: others stay off these nodes unless they end in time."""
     trusting: bool
     """True if the expected duration of other pods counts like one that is enforced."""
     since: float
-    """Engine time."""
+    """Engine time at which the room was reserved."""
     found: float
     """Engine time at which it was looked for."""
     expires: float
@@ -67,22 +67,22 @@ class ReservedRoom(Struct, eq=False):
     at: dict[int, int] = field(default_factory=dict)
     """Row → its index in `rows`."""
     lost: bool = False
-    """One of its nodes is gone, or takes no pods any more."""
+    """True if one of its nodes is gone, or takes no pods any more."""
     seen: int = -1
     """The version of the nodes' log at which `ending` was added up."""
     ending_pods: Ints = field(default_factory=_no_rows)
     share_pods: Ints = field(default_factory=_no_rows)
     shares: dict[str, Ints] = field(default_factory=dict)
-    """Resource → what the group's pods take of each of the rows."""
+    """Resource → amount that the group's pods take of each of the rows."""
     ending: dict[str, Ints] = field(default_factory=dict)
-    """Resource → what those take that end in time."""
+    """Resource → amount that pods take which end in time."""
 
     def prepare(
         self, pods: Sequence[tuple[Pod, int]], nodes: Nodes, pods_on: Callable[[int], list[Pod]], wall: float
     ) -> Iterator[int]:
-        """Keep room for these pods of the group on these rows; yields about how many steps each part took.
+        """Reserve room for these pods of the group on these rows; yields about how many steps each part took.
 
-        What happens meanwhile is for `follow`.
+        Changes that happen meanwhile are applied by `follow`.
         """
         rows = sorted({row for _, row in pods})
         self.at = {row: i for i, row in enumerate(rows)}
@@ -109,7 +109,7 @@ class ReservedRoom(Struct, eq=False):
                     shares.setdefault(name, np.zeros(len(self.rows), dtype=np.int64))[at[row]] += amount
 
     def follow(self, nodes: Nodes, pods_on: Callable[[int], list[Pod]], wall: float) -> None:
-        """Add up anew what ends in time on the rows that have changed."""
+        """Add up again what ends in time on the rows that have changed."""
         log = nodes.log
         if self.seen == log.version:
             return
@@ -126,7 +126,7 @@ class ReservedRoom(Struct, eq=False):
         self.ending = {name: np.zeros(len(self.rows), dtype=np.int64) for name in self.shares}
 
     def _add_up(self, row: int, nodes: Nodes, there: list[Pod], wall: float) -> int:
-        """Add up what ends in time on a row; how many pods are there."""
+        """Add up what ends in time on a row; return the number of pods there."""
         i = self.at[row]
         if not nodes.alive[row] or nodes.unschedulable[row] or nodes.names[row] != self.names[i]:
             self.lost = True
@@ -149,18 +149,18 @@ class ReservedRoom(Struct, eq=False):
         return end is not None and end <= self.until
 
     def holds(self, nodes: Nodes) -> bool:
-        """Return whether the group's pods have room on their rows, once all have ended that do in time."""
+        """Return whether the group's pods have room on their rows once all pods that end in time have ended."""
         if self.lost or np.any(self._left_pods(nodes) < 0):
             return False
         return not any(np.any(left < 0) for _, left in self._left(nodes, self.shares))
 
     def _left_pods(self, nodes: Nodes) -> Ints:
-        """Return how many pods each row takes beside the group."""
+        """Return the number of pods that each row takes beside the group."""
         left: Ints = (nodes.allowed_pods - nodes.pods)[self.rows] + self.ending_pods - self.share_pods
         return left
 
     def _left(self, nodes: Nodes, names: Collection[str]) -> Iterator[tuple[str, Ints]]:
-        """Yield what is left beside the group of each resource of which it takes some."""
+        """Yield (resource, amount left beside the group) for each resource of which the group takes some."""
         for name, share in self.shares.items():
             index = nodes.resources.get(name)
             if name in names and index is not None:
@@ -168,7 +168,7 @@ class ReservedRoom(Struct, eq=False):
                 yield name, free + self.ending[name] - share
 
     def from_pod(self, pod: Pod, groups: PodGroups, nodes: Nodes, wall: float) -> Bools | None:
-        """bool[rows]: the nodes whose room is kept from a pod; None: it may go to all."""
+        """Return bool[rows]: the nodes that a pod may not use because of this reservation; None: it may use all."""
         if pod.priority > self.priority or (pod.scheduling_group is not None and groups.of(pod) == self.group):
             return None
         if self.until is not None:
@@ -191,23 +191,23 @@ class ReservedRoom(Struct, eq=False):
 
 
 class Reservations:
-    """All room that is kept, at most for one group of each profile."""
+    """The reservations, at most one for each profile."""
 
     def __init__(self) -> None:
         self.by_profile: dict[str, ReservedRoom] = {}
         self.version = 0
-        """Another one after each change."""
+        """A number that differs after each change."""
 
     def __bool__(self) -> bool:
         return bool(self.by_profile)
 
     def put(self, profile: str, room: ReservedRoom) -> None:
-        """Keep room for a group of a profile, instead of any other."""
+        """Reserve room for a group of a profile, instead of any other group."""
         self.by_profile[profile] = room
         self.version += 1
 
     def drop(self, profile: str) -> None:
-        """Keep none any more."""
+        """Drop the reservation of a profile."""
         del self.by_profile[profile]
         self.version += 1
 

@@ -14,12 +14,14 @@ from podberth.cache.column import Bools, Codes, Column, Ints
 from podberth.cache.label_index import Found
 
 _CATCH_UP = 512
-"""Up to this many changes are applied one by one; with more of them, adding up everything may cost less."""
+"""The largest number of changes that are applied one by one; with more of them, adding up everything may cost less."""
 REMEMBERED = 4096
-"""At least this many changes are remembered, and up to twice as many. Beyond that, adding up everything costs less."""
+"""The least number of changes that are remembered; there may be twice as many. With more of them, adding up everything
+costs less.
+"""
 
 LET_GO = 2_000
-"""So many entries are let go of in one go."""
+"""The number of entries that are freed in one go."""
 
 Change = tuple[int, int, int]
 """(thing, row, how many more, or fewer)."""
@@ -28,14 +30,14 @@ Moved = tuple[int, int, int]
 
 
 class Placed(NamedTuple):
-    """Parallel arrays: so many of a thing on a row."""
+    """Parallel arrays of things, their rows and their counts there."""
 
     numbers: Codes
     rows: Codes
     counts: Codes
 
     def at(self, which: Bools) -> "Placed":
-        """Some of them."""
+        """Return some of the entries."""
         return Placed(self.numbers[which], self.rows[which], self.counts[which])
 
 
@@ -75,7 +77,7 @@ class RowCounts:
         """Row → version of its latest remembered change."""
 
     def __len__(self) -> int:
-        """Return how many (thing, row) there are."""
+        """Return the number of (thing, row) pairs."""
         return self._used - len(self._free)
 
     def worth_following(self, version: int) -> bool:
@@ -87,11 +89,11 @@ class RowCounts:
         return version >= self._base and (behind <= _CATCH_UP or 20 * behind < len(self))
 
     def since(self, version: int) -> list[Change]:
-        """Return what changed after a version that is remembered."""
+        """Return the changes after a version that is remembered."""
         return self._changes[version - self._base :]
 
     def since_of(self, number: int, version: int) -> list[Change]:
-        """The changes of one thing after a version, the latest first: no other thing's changes are looked at."""
+        """Yield the changes of one thing after a version, the latest first, without a look at those of other things."""
         found = []
         base = self._base
         at = self._latest.get(number, -1)
@@ -105,7 +107,7 @@ class RowCounts:
         return self._last_on.get(row, -1) >= self._base
 
     def add(self, number: int, row: int, amount: int) -> None:
-        """So many more of a thing on a row; fewer where negative."""
+        """Count this many more of a thing on a row; fewer where negative."""
         slots = self._slots.get(number)
         if slots is None:
             slots = self._slots[number] = {}
@@ -133,7 +135,7 @@ class RowCounts:
             self._last_on = {row: last for row, last in self._last_on.items() if last >= self._base}
 
     def containers(self) -> tuple[dict[Any, Any] | list[Any], ...]:
-        """Return what grows with what is counted."""
+        """Return the containers that grow with what is counted."""
         return self._slots, self._latest, self._last_on, self._changes, self._before
 
     def has(self, number: int) -> bool:
@@ -141,12 +143,12 @@ class RowCounts:
         return number in self._slots
 
     def rows_of(self, number: int) -> Iterator[tuple[int, int]]:
-        """(row, count) of one thing."""
+        """Return (row, count) of one thing."""
         for row, slot in self._slots.get(number, {}).items():
             yield row, int(self._counts[slot])
 
     def spread_of(self, number: int) -> int:
-        """On how many rows a thing is."""
+        """Return the number of rows that a thing is on."""
         return len(self._slots.get(number, ()))
 
     def of(self, numbers: Iterable[int]) -> Placed:
@@ -183,7 +185,7 @@ class RowCounts:
 
 
 _MANY = 1024
-"""From so many things on, an array takes less room than a table."""
+"""The number of things from which on an array takes less room than a table."""
 
 
 class Weights:
@@ -197,11 +199,11 @@ class Weights:
 
     @property
     def size(self) -> int:
-        """Bytes, about."""
+        """The approximate size in bytes."""
         return 100 * len(self._few) if self._array is None else self._array.nbytes
 
     def get(self, number: int) -> int:
-        """The weight of a thing."""
+        """Return the weight of a thing."""
         if self._array is None:
             return self._few.get(number, 0)
         return int(self._array[number]) if number < len(self._array) else 0
@@ -260,7 +262,7 @@ class Weights:
             self._array[:there] *= found[:there]
 
     def settle(self) -> None:
-        """All are added: take the smaller form."""
+        """Take the smaller form after all weights were added."""
         if self._array is not None:
             which = np.flatnonzero(self._array)
             if len(which) <= _MANY:
@@ -278,7 +280,7 @@ class Weights:
         return placed, of_each[placed.numbers]
 
     def _spread(self, count: int) -> NDArray[np.int64]:
-        """Go over to an array of at least so many things; returns it."""
+        """Change to an array of at least this many things, and return it."""
         array = self._array
         if array is None:
             array = np.zeros(max(count, max(self._few, default=-1) + 1), dtype=np.int64)
@@ -307,11 +309,11 @@ class ByTopology:
         """The number of pods on nodes with the label."""
 
     def by_row(self, rows: int) -> Ints:
-        """int64[rows]: the number of each row's value, 0 where the row has none."""
+        """Return int64[rows]: the number of each row's value, 0 where the row has none."""
         return np.zeros(rows, dtype=np.int64) if self.column is None else self.column.gather(self.by_code(), rows)
 
     def anywhere(self, rows: int) -> Bools:
-        """bool[rows]: whether the number of each row's value is above 0. Do not change it."""
+        """Return bool[rows]: whether the number of each row's value is above 0. Do not change it."""
         if self.column is None or not self.total:
             return np.zeros(rows, dtype=np.bool_)
         return self.column.gather(self._where(), rows)
@@ -322,14 +324,14 @@ class ByTopology:
         return column is not None and column.filled == rows and np.count_nonzero(self._where()) == len(column.values)
 
     def _where(self) -> Bools:
-        """bool[values of the column + 1]: whether the number of each value is above 0."""
+        """Return bool[values of the column + 1]: whether the number of each value is above 0."""
         assert self.column is not None
         if self._above is None or len(self._above) != len(self.column.values) + 1:
             self._above = self.by_code() > 0
         return self._above
 
     def by_code(self) -> Ints:
-        """int64[values of the column + 1]; the last is 0, as no value has that code. Do not change it."""
+        """Return int64[values of the column + 1]; the last is 0, as no value has that code. Do not change it."""
         values = 0 if self.column is None else len(self.column.values)
         if values > len(self.counts) - 1:
             grown = self._room_for(values)
@@ -338,7 +340,7 @@ class ByTopology:
         return self.counts[: values + 1]
 
     def count(self, row: int, amount: int, weight: int) -> None:
-        """So many more pods on a row, each counting so much."""
+        """Count `amount` more pods on a row, each with this weight."""
         assert self.column is not None
         code = self.column.codes.item(row)
         if code >= 0:
@@ -350,7 +352,7 @@ class ByTopology:
                 self._above[code] = number > 0
 
     def times(self, weight: int) -> "ByTopology":
-        """These sums, each multiplied by a weight."""
+        """Return these sums, each multiplied by a weight."""
         if weight == 1:
             return self
         made = ByTopology(self.column)
@@ -358,14 +360,14 @@ class ByTopology:
         return made
 
     def start(self, column: Column[str] | None) -> None:
-        """Begin at 0, by a column."""
+        """Start at 0, with a column."""
         self.column = column
         self.counts = self._room_for(0 if column is None else len(column.values))
         self._above = None
         self.total = 0
 
     def add_all(self, rows: Codes, numbers: Any, pods: int) -> None:
-        """So many `pods` more, on these rows with the label; `numbers` are what each counts for."""
+        """Count `pods` more on these rows with the label; `numbers` are what each counts for."""
         if self.column is None:
             return
         size = len(self.column.values)
@@ -375,12 +377,12 @@ class ByTopology:
         self.total += pods
 
     def _room_for(self, values: int) -> Ints:
-        """Zeros for so many values, some more, and one for rows that have none."""
+        """Return zeros for this many values, some more, and one for rows that have none."""
         return np.zeros(values + values // 4 + 2, dtype=self._dtype)
 
 
 def summed(sums: Sequence[ByTopology], rows: int) -> Ints | None:
-    """int64[rows]: the sum of each row's numbers; None where there is nothing to sum."""
+    """Return int64[rows]: the sum of each row's numbers; None where there is nothing to sum."""
     by_column: dict[int, tuple[Column[str], Ints]] = {}
     for one in sums:
         if one.column is None or not one.total:

@@ -1,4 +1,4 @@
-"""Placed pods that terms select: how many of them are where, per topology value or by row.
+"""Counts the placed pods that terms select, per topology value or by row.
 
 The pods of one namespace with equal labels are one class, since selectors treat them alike. Indexes of labels say which
 classes a term selects (`Members`); the pods of each class are counted by row. Sums are kept, and caught up when needed.
@@ -29,16 +29,18 @@ _AT_HAND = 8192
 Terms = tuple[AffinityTerm, ...]
 
 _OF_A_TERM, _OF_A_VALUE = 800, 200
-"""Measured: a term with one requirement and one value takes 1.2 KB, and some more in the index."""
+"""Measured bytes of a term with one requirement, and of each value: 1.2 KB together, and some more in the index."""
 _ONE_BY_ONE = 32
-"""Up to this many new classes are compared with the terms; with more of them, matching all terms again costs less."""
+"""The largest number of new classes that are compared with the terms one by one; with more, matching all again costs
+less.
+"""
 
 Key = tuple[str, Hashable, bool]
 """Namespace, labels, and whether the pods are on their way out."""
 
 
 class PodClass(Struct, eq=False):
-    """Placed pods of one namespace with the same labels, all on their way out or none."""
+    """The placed pods of one namespace with the same labels, all terminating or none."""
 
     number: int
     namespace: str
@@ -49,7 +51,7 @@ class PodClass(Struct, eq=False):
 
 
 class PodClasses:
-    """All classes that have pods, by number."""
+    """The classes of placed pods, by number."""
 
     def __init__(self, namespaces: Mapping[str, Mapping[str, str]]) -> None:
         self.placed = RowCounts()
@@ -57,11 +59,11 @@ class PodClasses:
         self.born: ChangeLog[int] = ChangeLog(kept=_ONE_BY_ONE)
         """Numbers of the classes that came."""
         self.numbering = 0
-        """Another one after numbers were used again: what numbers meant before is not true any more."""
+        """A number that differs after numbers of classes were given to new ones: earlier numbers are invalid then."""
         self.relabelled: dict[str, int] = {}
-        """Label key of nodes → how often the value of a row changed under its pods."""
+        """Label key of nodes → number of times that its value changed on a row with pods."""
         self.relabels = 0
-        """Counts all of them."""
+        """The number of those changes for all keys."""
         self.namespace_changes = 0
         """Counts namespaces that came, changed or went."""
         self._namespaces = namespaces
@@ -74,7 +76,7 @@ class PodClasses:
         self.read_namespaces()
 
     def __len__(self) -> int:
-        """Return how many classes there are."""
+        """Return the number of classes."""
         return len(self._by_key)
 
     def all(self) -> list[PodClass]:
@@ -82,15 +84,15 @@ class PodClasses:
         return list(self._by_key.values())
 
     def end(self) -> Iterator[int]:
-        """Let go of all pods, in steps (`let_go`). Nobody may ask afterwards."""
+        """Free all pods in steps (`let_go`). It can't be used afterwards."""
         return let_go(self._at_hand, self._by_key, self._classes, *self.placed.containers())
 
     def get(self, number: int) -> PodClass | None:
-        """The class of a number; None when it is gone."""
+        """Return the class of a number; None when it is gone."""
         return self._classes[number]
 
     def add(self, pod: Pod, row: int, amount: int) -> None:
-        """So many more pods like this one on a row, or fewer."""
+        """Count this many more pods like this one on a row, or fewer where negative."""
         found = self._of(pod)
         self.placed.add(found.number, row, amount)
         if not found.pods:
@@ -102,17 +104,17 @@ class PodClasses:
                 self._end(next(iter(self._idle.values())))
 
     def number_of(self, pod: Pod) -> int:
-        """The number of the class of a placed pod."""
+        """Return the number of the class of a placed pod."""
         return self._of(pod).number
 
     def relabel(self, keys: Iterable[str]) -> None:
-        """The values of some label keys changed on a row that has pods, or had: sums that know them are wrong."""
+        """Note that the values of these label keys changed on a row that has or had pods: sums by them are wrong."""
         self.relabels += 1
         for key in keys:
             self.relabelled[key] = self.relabelled.get(key, 0) + 1
 
     def matching(self, term: AffinityTerm, *, leaving: bool = True) -> Found:
-        """The classes that an incoming pod's term selects.
+        """Return the classes that an incoming pod's term selects.
 
         `leaving`: terminating pods too. A namespace that is not known matches no namespace selector but `{}`.
         """
@@ -135,11 +137,11 @@ class PodClasses:
         return term.selector.matches(labels)
 
     def labels_of_namespace(self, namespace: str) -> Mapping[str, str] | None:
-        """The labels of a namespace; None when it is not known."""
+        """Return the labels of a namespace; None when it is not known."""
         return self._namespaces.get(namespace)
 
     def read_namespaces(self) -> None:
-        """Read all namespaces again: they may have changed without an event."""
+        """Read all namespaces again, as they may have changed without an event."""
         self.namespace_changes += 1
         self._names = LabelIndex()
         self._name_of: list[str] = []
@@ -149,7 +151,7 @@ class PodClasses:
             self._number_namespace(name)
 
     def namespace_changed(self, name: str) -> None:
-        """A namespace came, got other labels, or went."""
+        """Note that a namespace came, got other labels, or went."""
         self.namespace_changes += 1
         self._meant.clear()
         number = self._number_of.pop(name, None)
@@ -168,7 +170,7 @@ class PodClasses:
             self._name_of[number] = name
 
     def _places(self, term: AffinityTerm) -> frozenset[str] | None:
-        """The namespaces that a term means; None: all."""
+        """Return the namespaces that a term means; None: all."""
         selector = term.namespace_selector
         if selector.nothing:
             return term.namespaces
@@ -190,7 +192,7 @@ class PodClasses:
         return frozenset(self._name_of[number] for number in numbers)
 
     def _of(self, pod: Pod) -> PodClass:
-        """The class of a placed pod; a new one where it is the first. Pods of one template share their labels."""
+        """Return the class of a placed pod, and make it if it is the first. Pods of one template share their labels."""
         shared = (pod.namespace, id(pod.labels), pod.terminating)
         at_hand = self._at_hand.get(shared)
         if at_hand is not None and self._classes[at_hand[1].number] is at_hand[1]:
@@ -228,7 +230,7 @@ class PodClasses:
 
 
 class Members(KeptResult[set[int]]):
-    """Classes and what each counts for.
+    """The classes that terms select, each with a weight.
 
     `amounts`: what each term adds for the classes that it selects; None: a class that all terms select counts once.
     `leaving`: whether terminating pods count.
@@ -241,7 +243,7 @@ class Members(KeptResult[set[int]]):
         self._leaving = leaving
         self._by_namespace = any(not term.namespace_selector.nothing for term in terms)
         self.size = sum(_OF_A_TERM + _OF_A_VALUE * term.selector.size for term in terms)
-        """Bytes that the terms take, about."""
+        """The approximate bytes that the terms take."""
 
     @property
     def once(self) -> bool:
@@ -253,7 +255,7 @@ class Members(KeptResult[set[int]]):
         self.renew((pods.numbering, pods.namespace_changes if self._by_namespace else 0), pods.born, pods)
 
     def changes(self, log: ChangeLog[int], *asked: Any) -> set[int] | None:
-        """The classes that came, if they are few."""
+        """Return the classes that came, if they are few; None: too many."""
         came = log.since(self.version)
         return None if came is None or len(came) > _ONE_BY_ONE else came
 
@@ -288,7 +290,9 @@ class Members(KeptResult[set[int]]):
 
 
 class Selected(ByTopology, KeptResult[list[Moved]]):
-    """Placed pods per topology value: those that all terms select, or each with the amounts of the terms that do."""
+    """The placed pods that terms select, summed per topology value; each counts once or with the amounts of its
+    terms.
+    """
 
     def __init__(self, members: Members, topology_key: str) -> None:
         super().__init__(None, np.int32 if members.once else np.int64)
@@ -297,11 +301,11 @@ class Selected(ByTopology, KeptResult[list[Moved]]):
 
     @property
     def size(self) -> int:
-        """Bytes, about."""
+        """The approximate size in bytes."""
         return self.counts.nbytes + self._members.weights.size + self._members.size
 
     def of_class(self, number: int) -> int:
-        """Return what a placed pod of this class counts for."""
+        """Return the weight of a placed pod of this class."""
         return self._members.weights.get(number)
 
     def follow(self, pods: PodClasses, nodes: Nodes) -> None:
@@ -317,7 +321,7 @@ class Selected(ByTopology, KeptResult[list[Moved]]):
         self.renew((self._members.computed, column, relabelled), pods.placed, pods.placed, column)
 
     def changes(self, log: RowCounts, *asked: Any) -> list[Moved] | None:
-        """Pods that came and went, if that is worth following."""
+        """Return the pods that came and went; None if computing anew costs less."""
         return self._members.weights.since(log, self.version) if log.worth_following(self.version) else None
 
     def apply(self, changes: list[Moved], *asked: Any) -> None:
@@ -337,7 +341,7 @@ class Selected(ByTopology, KeptResult[list[Moved]]):
 
 
 class OnRows(KeptResult[list[Moved]]):
-    """Placed pods that a selector selects, by node row; terminating pods count only if `leaving`.
+    """The number of placed pods that a selector selects, by node row.
 
     `namespace`: where they are; None: anywhere.
     """
@@ -352,11 +356,11 @@ class OnRows(KeptResult[list[Moved]]):
 
     @property
     def size(self) -> int:
-        """Bytes, about."""
+        """The approximate size in bytes."""
         return self.counts.nbytes + self._members.weights.size
 
     def by_row(self, rows: int) -> Ints:
-        """int64[rows]; do not change it."""
+        """Return int64[rows]; do not change it."""
         self._grow(rows)
         return self.counts[:rows]
 
@@ -366,7 +370,7 @@ class OnRows(KeptResult[list[Moved]]):
         self.renew((self._members.computed,), pods.placed, pods.placed)
 
     def changes(self, log: RowCounts, *asked: Any) -> list[Moved] | None:
-        """Pods that came and went, if that is worth following."""
+        """Return the pods that came and went; None if computing anew costs less."""
         return self._members.weights.since(log, self.version) if log.worth_following(self.version) else None
 
     def apply(self, changes: list[Moved], *asked: Any) -> None:

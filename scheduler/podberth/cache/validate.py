@@ -24,7 +24,7 @@ from podberth.model.terms import AffinityTerm
 
 
 def validate(cluster: Cluster) -> list[str]:
-    """One line for each thing that differs from what the objects say: where, what it has, what it should be."""
+    """Return one line for each thing that differs from what the objects say: where, what it has, what it should be."""
     return [
         *_rows(cluster),
         *_placements(cluster),
@@ -218,7 +218,7 @@ PodKey = tuple[str, Hashable, bool]
 
 
 def _terms(cluster: Cluster) -> Iterator[str]:
-    """One line for each thing that differs from what the objects say."""
+    """Yield one line for each thing that differs from what the objects say."""
     placed = [(placement.pod, placement.row) for placement in cluster.placements()]
     yield from _classes(cluster, placed)
     yield from _matching(cluster)
@@ -229,7 +229,7 @@ def _terms(cluster: Cluster) -> Iterator[str]:
 
 
 def _counted(what: str, counts: RowCounts, should: Mapping[tuple[int, int], int]) -> Iterator[str]:
-    """Both forms of the counts, and the rows that changed lately."""
+    """Compare both forms of the counts, and the rows that changed lately."""
     listed = {(number, row): count for number in counts._slots for row, count in counts.rows_of(number)}
     yield from _differ(what, "counts", listed, dict(should))
     numbers, rows, amounts = counts.everywhere()
@@ -264,7 +264,7 @@ def _classes(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
 
 
 def _matching(cluster: Cluster) -> Iterator[str]:
-    """Yield what the indexes find is what a look at each class finds."""
+    """Compare what the indexes find with what a look at each class finds."""
     pods = cluster.affinity.pods
     for terms, _, _ in cluster.affinity.sums:
         for term in terms:
@@ -275,7 +275,9 @@ def _matching(cluster: Cluster) -> Iterator[str]:
 
 
 def _means(cluster: Cluster, term: AffinityTerm, namespace: str, of_pod: Mapping[str, str]) -> bool:
-    """An incoming pod's term: namespaces that its selector means must exist, but for `{}`, which means all."""
+    """Return whether an incoming pod's term selects a pod with these labels there. A namespace must exist for its
+    selector to select it, but for `{}`, which selects all.
+    """
     labels = cluster.namespaces.get(namespace)
     everywhere = not term.namespace_selector.nothing and not term.namespace_selector.requirements
     inside = namespace in term.namespaces or everywhere
@@ -285,7 +287,7 @@ def _means(cluster: Cluster, term: AffinityTerm, namespace: str, of_pod: Mapping
 
 
 def _carried_means(cluster: Cluster, term: AffinityTerm, namespace: str, of_pod: Mapping[str, str]) -> bool:
-    """A placed pod's term towards a pod: an unknown namespace has no labels."""
+    """Return whether a placed pod's term selects a pod with these labels there. An unknown namespace has no labels."""
     labels = cluster.namespaces.get(namespace, {})
     inside = namespace in term.namespaces or term.namespace_selector.matches(labels)
     return inside and term.selector.matches(of_pod)
@@ -314,7 +316,9 @@ def _by_topology(
     placed: list[tuple[Pod, int]],
     weight: Callable[[Pod], int],
 ) -> Iterator[str]:
-    """Numbers per value of the topology key, from the pods that count; None: there is no sum, so nothing may count."""
+    """Return the numbers per value of the topology key, from the pods that count; None: there is no sum, so none may
+    count.
+    """
     objects = cluster.nodes.objects
     should: Counter[str] = Counter()
     total = 0
@@ -425,12 +429,12 @@ def _towards(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
 
 
 def _like(namespace: str, labels: Mapping[str, str], placed: list[tuple[Pod, int]]) -> Pod | None:
-    """Some placed pod with these very labels: what was asked about pods that are gone can't be asked again."""
+    """Return a placed pod with exactly these labels: what was asked about pods that are gone can't be asked again."""
     return next((pod for pod, _ in placed if pod.labels is labels and pod.namespace == namespace), None)
 
 
 def _storage(cluster: Cluster) -> Iterator[str]:
-    """One line for each thing that differs from what the objects say."""
+    """Yield one line for each thing that differs from what the objects say."""
     yield from _users(cluster)
     yield from _storage_classes(cluster)
     yield from _csi_nodes(cluster)
@@ -549,7 +553,7 @@ def _of_pod(cluster: Cluster, pod: Pod, *, with_csi_node: bool) -> dict[str, str
 
 
 def validate_devices(cluster: Cluster) -> Iterator[str]:
-    """One line for each thing that differs from what the objects say."""
+    """Yield one line for each thing that differs from what the objects say."""
     devices = cluster.devices
     yield from _indexes(devices)
     yield from _holders(devices)
@@ -622,7 +626,7 @@ def _holders(devices: Devices) -> Iterator[str]:
 
 
 def _groups(cluster: Cluster) -> Iterator[str]:
-    """One line for each thing that differs."""
+    """Yield one line for each thing that differs."""
     groups = cluster.pod_groups
     members = {uid: str(state.key) for state in groups for uid in state.pods}
     yield from _differ("members", "by UID", {uid: str(key) for uid, key in groups.members.items()}, members)

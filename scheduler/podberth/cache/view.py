@@ -25,7 +25,7 @@ def _refuse(self: object, *_: object, **__: object) -> NoReturn:
 
 
 class _SomeCodes(Column[Value]):
-    """The codes of some rows, answered by the whole column. Read-only."""
+    """The codes of some rows, with all values of the whole column. Read-only."""
 
     def __init__(self, column: Column[Value], rows: NDArray[np.intp]) -> None:
         self.codes = column.codes[rows]
@@ -39,7 +39,7 @@ class _SomeCodes(Column[Value]):
 
 
 class SomeNodes(Nodes):
-    """Columns of some rows, in the order given. Read-only. What is counted over all nodes is the whole's."""
+    """The columns of some rows, in the order given. Read-only. Sums over all nodes are those of the whole cluster."""
 
     def __init__(self, nodes: Nodes, rows: NDArray[np.intp]) -> None:
         self._nodes = nodes
@@ -79,16 +79,16 @@ class SomeNodes(Nodes):
 
     @property
     def label_keys(self) -> Mapping[str, int]:
-        """Label key → how many nodes have it, of all."""
+        """Return label key → number of nodes that have it, of all nodes."""
         return self._nodes.label_keys
 
     def row_of(self, name: str) -> int | None:
-        """The position of a name among these rows."""
+        """Return the position of a name among these rows."""
         row = self._nodes.row_of(name)
         return None if row is None else self._positions.get(row)
 
     def image(self, name: str) -> tuple[NDArray[np.intp], Ints] | None:
-        """(rows that hold the image, its size there in bytes) of these; None when no node has it, of all."""
+        """Return (rows that hold the image, its size there in bytes) of these; None when no node of all has it."""
         found = self._nodes.image(name)
         if found is None:
             return None
@@ -107,29 +107,29 @@ class SomeNodes(Nodes):
         return _SomeCodes(self._nodes.label(key), self._of)
 
     def annotation(self, key: str) -> Column[str]:
-        """The column of an annotation, for these rows."""
+        """Return the column of an annotation, for these rows."""
         return _SomeCodes(self._nodes.annotation(key), self._of)
 
     def topology(self, key: str) -> Column[str] | None:
-        """The column of a label, for these rows; None for a key that no node has."""
+        """Return the column of a label, for these rows; None for a key that no node has."""
         column = self._nodes.topology(key)
         return None if column is None else _SomeCodes(column, self._of)
 
     def live_row(self, name: str) -> int | None:
-        """The position of a node among these rows."""
+        """Return the position of a node among these rows."""
         row = self._nodes.live_row(name)
         return None if row is None else self._positions.get(row)
 
     def derived(self, question: Hashable, of_all: OfAll, of_row: OfRow) -> Numbers:
-        """Numbers that follow from each row alone, of these rows."""
+        """Return numbers that follow from each row alone, of these rows."""
         return self._nodes.derived(question, of_all, of_row)[..., self._of]
 
     def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
-        """On each of these rows, how many pairs there are of such a port and a pod with it (`Nodes.port_users`)."""
+        """Return for each of these rows the number of pairs of such a port and a pod with it (`Nodes.port_users`)."""
         return self._nodes.port_users(ports)[self._of]
 
     def port_users_on(self, ports: tuple[HostPort, ...], row: int) -> int:
-        """`port_users` of one of these rows."""
+        """Return `port_users` of one of these rows."""
         return int(self.port_users(ports)[row])
 
     def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:
@@ -143,7 +143,7 @@ class SomeNodes(Nodes):
 
 
 class _OtherPods(SomeNodes):
-    """One row, with some of its pods away from it and others on it. Read-only afterwards."""
+    """One row without some of its pods, and with others. Read-only once it is made."""
 
     def __init__(self, nodes: Nodes, row: int, gone: Sequence[Pod], come: Sequence[Pod]) -> None:
         super().__init__(nodes, np.array([row], dtype=np.intp))
@@ -158,11 +158,11 @@ class _OtherPods(SomeNodes):
         self._of_whole, self._gone, self._come = row, gone, come
 
     def derived(self, question: Hashable, of_all: OfAll, of_row: OfRow) -> Numbers:
-        """Numbers that follow from the row as it is here."""
+        """Return numbers that follow from the row as it is here."""
         return np.array(of_row(self, 0))[..., np.newaxis]
 
     def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
-        """Return how many pairs of such a port and a pod that holds it there are (`Nodes.port_users`)."""
+        """Return the number of pairs of such a port and a pod that holds it (`Nodes.port_users`)."""
         users = self._nodes.port_users_on(ports, self._of_whole) - _pairs(ports, self._gone) + _pairs(ports, self._come)
         return np.array([users], dtype=np.int64)
 
@@ -177,7 +177,7 @@ def _pairs(ports: tuple[HostPort, ...], pods: Iterable[Pod]) -> int:
 
 
 def row_with(cluster: Cluster, row: int, gone: Sequence[Pod], come: Sequence[Pod]) -> Cluster:
-    """The cluster with one row only, as it would be without some of its pods, and with others.
+    """Return the cluster with one row only, as it would be without some of its pods, and with others.
 
     They are moved in `nodes` and nowhere else: for plugins that look at one node at a time. It costs what these pods
     are, however many others there are on the row. Valid as long as the cluster does not change.
@@ -188,7 +188,7 @@ def row_with(cluster: Cluster, row: int, gone: Sequence[Pod], come: Sequence[Pod
 
 
 def some_rows(cluster: Cluster, rows: NDArray[np.intp]) -> Cluster:
-    """The cluster with only these rows; everything but the node columns is shared."""
+    """Return the cluster with only these rows; everything but the node columns is shared."""
     view = copy.copy(cluster)
     view.nodes = SomeNodes(cluster.nodes, rows)
     return view

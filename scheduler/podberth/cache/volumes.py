@@ -39,7 +39,7 @@ Thing = TypeVar("Thing", bound=Versioned)
 
 
 class OutOfSyncError(ValueError):
-    """An object that was to be assumed is made from a version that is not the API's latest."""
+    """An object to assume was made from a version that is not the API's latest."""
 
 
 class Assumed(Generic[Key, Thing]):
@@ -60,12 +60,12 @@ class Assumed(Generic[Key, Thing]):
         return iter(self._stored.values())
 
     def get(self, key: Key) -> Thing | None:
-        """The assumed version, if there is one, else what the API has."""
+        """Return the assumed version, if there is one, else what the API has."""
         found = self._assumed.get(key)
         return self._stored.get(key) if found is None else found
 
     def stored(self, key: Key) -> Thing | None:
-        """The object as the API has it."""
+        """Return the object as the API has it."""
         return self._stored.get(key)
 
     @property
@@ -74,7 +74,7 @@ class Assumed(Generic[Key, Thing]):
         return self._assumed
 
     def put(self, key: Key, thing: Thing) -> Thing | None:
-        """Add or update; returns what the API had before."""
+        """Add or update an object; return what the API had before."""
         old = self._stored.get(key)
         self._stored[key] = thing
         assumed = self._assumed.get(key)
@@ -83,7 +83,7 @@ class Assumed(Generic[Key, Thing]):
         return old
 
     def drop(self, key: Key) -> Thing | None:
-        """Remove; returns what the API had."""
+        """Remove an object; return what the API had."""
         self._assumed.pop(key, None)
         return self._stored.pop(key, None)
 
@@ -130,7 +130,7 @@ class Numbers:
         self._values[row] = value
 
     def of(self, rows: int) -> Ints:
-        """int64[rows]."""
+        """Return int64[rows]."""
         self._grow(rows)
         return self._values[:rows]
 
@@ -176,7 +176,7 @@ class Attachments:
         self._pods: dict[int, dict[str, Pod]] = {}
         self._claim_rows: dict[ClaimKey, dict[int, int]] = {}
         self._made_for: dict[ClaimKey, dict[int, int]] = {}
-        """The rows of the pods that count a claim only if it was made for them, like `_claim_rows`."""
+        """The rows of pods that count a claim only if it was made for them; a table like `_claim_rows`."""
         self._claims_of: dict[str, set[ClaimKey]] = {}
         self._on_node: dict[str, dict[str, VolumeAttachment]] = {}
         self._of_volume: dict[str, dict[str, VolumeAttachment]] = {}
@@ -199,32 +199,32 @@ class Attachments:
         return made
 
     def with_csi_node(self) -> Bools:
-        """Rows that have a CSINode."""
+        """Return the rows that have a CSINode."""
         return self._has_csi_node.of(self._nodes.rows) > 0
 
     def limits(self, driver: str) -> Ints:
-        """Return how many volumes of a driver each row can attach, or UNLIMITED, or NOT_INSTALLED."""
+        """Return the number of volumes of a driver that each row can attach, or UNLIMITED, or NOT_INSTALLED."""
         found = self._limits.get(driver)
         return np.full(self._nodes.rows, NOT_INSTALLED) if found is None else found.of(self._nodes.rows)
 
     def migrated(self, plugin: str) -> Bools:
-        """Rows whose CSINode says that an in-tree plugin was taken over."""
+        """Return the rows whose CSINode says that the CSI driver took an in-tree plugin over."""
         found = self._migrated.get(plugin)
         return np.zeros(self._nodes.rows, dtype=np.bool_) if found is None else found.of(self._nodes.rows) > 0
 
     def counts(self, driver: str) -> Ints:
-        """Return how many volumes of a driver each row has attached."""
+        """Return the number of volumes of a driver that each row has attached."""
         self._refresh()
         found = self._counts.get(driver)
         return np.zeros(self._nodes.rows, dtype=np.int64) if found is None else found.of(self._nodes.rows)
 
     def holders(self, volume: str) -> set[int]:
-        """Rows on which a pod uses a volume."""
+        """Return the rows on which a pod uses a volume."""
         self._refresh()
         return self._holders.get(volume, set())
 
     def of_claim(self, claim: PersistentVolumeClaim, *, with_csi_node: bool) -> tuple[str, str] | None:
-        """(volume, driver) of a claim on nodes with or without a CSINode; None: it does not count there."""
+        """Return (volume, driver) of a claim on nodes with or without a CSINode; None: it does not count there."""
         volume = self._volumes.stored(claim.volume_name) if claim.volume_name else None
         if volume is None:
             return self._of_class(claim, with_csi_node=with_csi_node)
@@ -254,11 +254,11 @@ class Attachments:
             self._stale.add(row)
 
     def node_changed(self, row: int) -> None:
-        """A node came to, or is about to leave, a row."""
+        """Note that a node came to, or is about to leave, a row."""
         self._stale.add(row)
 
     def charge(self, pod: Pod, row: int, sign: int) -> None:
-        """A pod with attachable volumes came to (sign 1) or left (sign -1) a row."""
+        """Count a pod with attachable volumes that came to (sign 1) or left (sign -1) a row."""
         volumes = pod.shape.volumes
         pods = self._pods.setdefault(row, {})
         if sign > 0:
@@ -277,7 +277,7 @@ class Attachments:
         self._stale.add(row)
 
     def claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
-        """A claim came, changed or went. What does not count is no reason to count its nodes again.
+        """Note that a claim came, changed or went, and count its nodes again if it counts there.
 
         Thousands of pods may share a claim, whose owner its tenant may change again and again.
         """
@@ -295,18 +295,18 @@ class Attachments:
             self._claims_of.setdefault(new.volume_name, set()).add(new.key)
 
     def volume_changed(self, name: str) -> None:
-        """A volume came, changed or went."""
+        """Note that a volume came, changed or went."""
         for key in self._claims_of.get(name, ()):
             self._stale.update(self._claim_rows.get(key, ()))
         for attachment in self._of_volume.get(name, {}).values():
             self._touch(attachment.node)
 
     def class_changed(self) -> None:
-        """A storage class came, changed or went: claims without a volume count by their class."""
+        """Note that a storage class came, changed or went: claims without a volume count by their class."""
         self._stale.update(self._pods)
 
     def attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
-        """An attachment came, changed or went."""
+        """Note that an attachment came, changed or went."""
         if old is not None:
             _remove(self._on_node, old.node, old.name)
             _remove(self._of_volume, old.volume, old.name)
@@ -357,7 +357,7 @@ class Attachments:
             self._counts.setdefault(driver, Numbers()).set(row, count)
 
     def of_pod(self, pod: Pod, *, with_csi_node: bool) -> dict[str, str]:
-        """Volume → driver of a placed pod; claims that are not there, or another pod's, don't count."""
+        """Return volume → driver of a placed pod; claims that are not there, or another pod's, don't count."""
         volumes = pod.shape.volumes
         found: dict[str, str] = {}
         for used in volumes.claims:
@@ -372,7 +372,7 @@ class Attachments:
         return found
 
     def _attached(self, node: str) -> dict[str, str]:
-        """Volume → driver of a node's VolumeAttachments (getNodeVolumeAttachmentInfo)."""
+        """Return volume → driver of a node's VolumeAttachments (getNodeVolumeAttachmentInfo)."""
         found = {}
         for attachment in self._on_node.get(node, {}).values():
             volume = self._volumes.stored(attachment.volume) if attachment.attacher and attachment.volume else None
@@ -381,7 +381,9 @@ class Attachments:
         return found
 
     def _of_class(self, claim: PersistentVolumeClaim, *, with_csi_node: bool) -> tuple[str, str] | None:
-        """A volume that is still to be made counts under its claim's name."""
+        """Return the volume and driver of a claim whose volume is still to be made: it counts under the claim's
+        name.
+        """
         found = self._classes.get(claim.storage_class) if claim.storage_class else None
         if found is None or found.provisioner in NOT_TRANSLATED:
             return None
@@ -395,19 +397,19 @@ class Attachments:
 
 
 def _counts_as(claim: PersistentVolumeClaim) -> tuple[ClaimKey, str, str]:
-    """All of a claim that says which volume it is."""
+    """Return the fields of a claim that say which volume it is."""
     return claim.key, claim.volume_name, claim.storage_class
 
 
 def of_translated(disk: Translated) -> tuple[str, str] | None:
-    """(volume, driver) of an in-tree disk that its CSI driver attaches; None: it can't be translated."""
+    """Return (volume, driver) of an in-tree disk that its CSI driver attaches; None: it can't be translated."""
     if disk.problem is not None or not disk.handle:
         return None
     return f"{disk.driver}/{disk.handle}", disk.driver
 
 
 def _count(counted: dict[ClaimKey, dict[int, int]], key: ClaimKey, row: int, sign: int) -> None:
-    """One more use of a claim on a row, or one fewer."""
+    """Count one more use of a claim on a row, or one fewer."""
     rows = counted.get(key)
     if rows is None:
         counted[key] = {row: sign}
@@ -429,7 +431,7 @@ def _remove(index: dict[str, dict[str, VolumeAttachment]], key: str, name: str) 
 
 
 class _Users:
-    """Users of a disk on one row."""
+    """The users of a disk on one row."""
 
     __slots__ = ("exclusive", "shared")
 
@@ -465,19 +467,19 @@ class Storage:
         self.attached.follow(nodes)
 
     def without_pods(self, nodes: Nodes) -> "Storage":
-        """The same objects, for a dry run on these nodes, with no pod that uses any of them."""
+        """Return the same objects, for a dry run on these nodes, with no pod that uses any of them."""
         made = copy.copy(self)
         made._references, made._supposed, made._disks = Counter(), Counter(), {}  # noqa: SLF001 (of another Storage)
         made._nodes, made.attached = nodes, self.attached.without_pods(nodes)  # noqa: SLF001
         return made
 
     def volumes_of_class(self, name: str) -> list[PersistentVolume]:
-        """Volumes that claims of a class may bind to, as assumed where they are."""
+        """Return the volumes that claims of a class may bind to, as assumed where they are."""
         found = (self.volumes.get(volume) for volume in self._by_class.get(name, ()))
         return [volume for volume in found if volume is not None]
 
     def capacities(self, storage_class: str) -> Iterable[CSIStorageCapacity]:
-        """Return what CSI drivers say of the room for a class."""
+        """Return the capacities that CSI drivers publish for a class."""
         return self._capacities.get(storage_class, {}).values()
 
     def in_use(self, claim: ClaimKey) -> bool:
@@ -485,11 +487,11 @@ class Storage:
         return self._references[claim] > 0
 
     def supposed_users(self, claim: str) -> int:
-        """Return how many more (or fewer) users a dry run supposes for claims of a name, whatever their namespace."""
+        """Return by how many users a dry run changes claims of a name, whatever their namespace."""
         return self._supposed[claim]
 
     def conflicts(self, disks: Iterable[Disk]) -> Bools:
-        """bool[rows] where a placed pod uses one of the disks in a way that excludes sharing."""
+        """Return bool[rows] where a placed pod uses one of the disks in a way that excludes sharing."""
         found = np.zeros(self._nodes.rows, dtype=np.bool_)
         for disk in disks:
             for row, users in self._disks.get(disk.key, {}).items():
@@ -588,17 +590,17 @@ class Storage:
         self.version += 1
 
     def node_came(self, name: str, row: int) -> None:
-        """A node object was put on a row."""
+        """Note that a node object was put on a row."""
         self.attached.node_changed(row)
         self.attached.put_csi_node(name, self.csi_nodes.get(name))
 
     def node_goes(self, name: str, row: int) -> None:
-        """A node object is about to leave its row."""
+        """Note that a node object is about to leave its row."""
         self.attached.put_csi_node(name, None)
         self.attached.node_changed(row)
 
     def place(self, pod: Pod, row: int, sign: int) -> None:
-        """Count a placed pod that has volumes (sign 1), or no longer (-1)."""
+        """Count a placed pod that has volumes (sign 1), or take it back (-1)."""
         self._charge(pod, row, sign)
         for used in pod.shape.volumes.claims:
             if not used.ephemeral:
@@ -620,7 +622,7 @@ class Storage:
 
     @property
     def references(self) -> Mapping[ClaimKey, int]:
-        """Return how often placed pods name each claim."""
+        """Return the number of times that placed pods name each claim."""
         return self._references
 
     def _charge(self, pod: Pod, row: int, sign: int) -> None:

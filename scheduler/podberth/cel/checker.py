@@ -69,7 +69,9 @@ def check(root: Node) -> list[Issue]:
 
 
 def _checked_first(node: Node) -> Iterable[Node]:
-    """The nodes within a node whose types are found before its own, in this order, and not in a scope of their own."""
+    """Return the nodes within a node whose types are found before its own, in this order, and not in a scope of their
+    own.
+    """
     match node:
         case Call() if node.function != "_?._":
             return node.args
@@ -351,7 +353,7 @@ def _instantiated(known: Type, fresh: dict[str, Type]) -> Type:
 
 
 def _path(node: Node) -> list[str] | None:
-    """The names of `a.b.c`, if the node is nothing else."""
+    """Return the names of `a.b.c`, if the node is nothing else."""
     path: list[str] = []
     while type(node) is Select:
         if node.test:
@@ -365,7 +367,7 @@ def _path(node: Node) -> list[str] | None:
 
 
 def _validated(root: Node) -> list[Issue]:
-    """All that is wrong with a checked tree."""
+    """Return all that is wrong with a checked tree."""
     nodes = list(walk(root))
     calls = [node for node in nodes if type(node) is Call]
     issues = [issue for call in calls for issue in _literals(call)]
@@ -393,7 +395,7 @@ def _literals(call: Call) -> list[Issue]:
 
 
 def _homogeneous(root: Node) -> list[Issue]:
-    """Lists and maps whose literals differ in type, but for those in the arguments of `format`."""
+    """Return lists and maps whose literals differ in type, but for those in the arguments of `format`."""
     lists: list[ListLiteral] = []
     maps: list[MapLiteral] = []
     waiting: list[Node] = [root]
@@ -482,7 +484,7 @@ def _template(call: Call) -> list[Issue]:
 
 
 def _misfit(node: Node, letter: str) -> Node | None:
-    """The node, or one in it, that the clause doesn't take."""
+    """Return the node, or one in it, that the clause doesn't take."""
     if node.type != DYN and node.type.name not in _FITS[letter]:
         return node
     if letter == "s" and type(node) in (ListLiteral, MapLiteral):

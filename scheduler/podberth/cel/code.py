@@ -94,7 +94,7 @@ class Attribute:
                 branch.add(qualifier)
 
     def resolved(self) -> Code:
-        """The code of the lookups alone, as where the chain is a branch or a key."""
+        """Return the code of the lookups alone, as where the chain is a branch or a key."""
         if self.branches is not None:
             return _choice(self.base, self.branches[0].resolved(), self.branches[1].resolved())
         if not self.qualifiers:
@@ -106,7 +106,7 @@ class Attribute:
         return _lookups(self.base, tuple(self.qualifiers))
 
     def code(self) -> Code:
-        """The code of the chain as a step of its own."""
+        """Return the code of the chain as a step of its own."""
         if self.branches is not None:
             return self._chosen()
         if self.device:
@@ -160,8 +160,8 @@ def no_such_key(key: Value) -> EvaluationError:
 
 
 def _of_device(qualifiers: list[Qualifier], more: int) -> Code | None:
-    """The code of the chains that are usual (the driver; an attribute or a capacity by name), without a loop over their
-    lookups. None for any other chain. `more`: what it costs beyond its lookups.
+    """Return the code of the chains that are usual (the driver; an attribute or a capacity by name), without a loop
+    over their lookups. None for any other chain. `more`: what it costs beyond its lookups.
     """
     keys = [part.key for part in qualifiers]
     if any(part.code or part.optional or part.test or type(part.key) is not str for part in qualifiers):
@@ -236,7 +236,7 @@ def _looked_up(frame: Frame, part: Qualifier, value: Value, optional: bool) -> V
 
 
 def missing(value: Value, key: Value) -> EvaluationError:
-    """The error for a lookup that found nothing."""
+    """Return the error for a lookup that found nothing."""
     if type(value) in LISTS:
         return EvaluationError(f"index out of bounds: {shown(key)}")
     return no_such_key(key)
@@ -268,7 +268,7 @@ def _index(key: Value) -> int:
 
 
 def variable(slot: int) -> Code:
-    """The code that reads a variable of a loop."""
+    """Return the code that reads a variable of a loop."""
 
     def run(frame: Frame) -> Value:
         return frame.slots[slot]
@@ -277,7 +277,7 @@ def variable(slot: int) -> Code:
 
 
 def device_of(frame: Frame) -> Map:
-    """The code that reads `device`."""
+    """Return the code that reads `device`."""
     return frame.device
 
 
@@ -299,32 +299,32 @@ class Plan:
 
     @classmethod
     def constant_of(cls, value: Value) -> "Plan":
-        """A value that is known."""
+        """Return a value that is known."""
         made = cls(code=lambda frame: value)
         made.constant = True
         made.value = value
         return made
 
     def code(self) -> Code:
-        """The code as a step of its own."""
+        """Return the code as a step of its own."""
         if self._code is None:
             assert self._attribute is not None
             self._code = self._attribute.code()
         return self._code
 
     def chain(self) -> Attribute:
-        """The chain to which a lookup can be added."""
+        """Return the chain to which a lookup can be added."""
         if self._attribute is not None:
             return self._attribute
         return Attribute(self.code())
 
     def resolved(self) -> Code:
-        """The code where it is a key: the lookup costs, the variable does not."""
+        """Return the code where it is a key: the lookup costs, the variable does not."""
         return self.code() if self._attribute is None else self._attribute.resolved()
 
 
 def call(args: Sequence[Code], function: Implementation, price: Price | None) -> Code:
-    """The code of an ordinary function."""
+    """Return the code of an ordinary function."""
     if len(args) == 1:
         return _unary(args[0], function, price)
     if len(args) == 2:
@@ -391,7 +391,7 @@ def _attempted(code: Code, frame: Frame) -> Value:
 
 
 def variadic(args: Sequence[Code], function: Implementation, price: Price | None) -> Code:
-    """The code of a call that ends at the first argument that fails."""
+    """Return the code of a call that ends at the first argument that fails."""
     count = len(args)
 
     def run(frame: Frame) -> Value:
@@ -413,7 +413,9 @@ def variadic(args: Sequence[Code], function: Implementation, price: Price | None
 
 
 def bare(error: EvaluationError) -> EvaluationError:
-    """The error without what Python remembers of where it was raised, which would grow each time it is raised again."""
+    """Return the error without what Python remembers of where it was raised, which would grow each time it is raised
+    again.
+    """
     error.__traceback__ = error.__context__ = None
     return error
 
@@ -514,7 +516,7 @@ class _Failed:
 
 
 def accumulator(slot: int, initial: Code) -> Code:
-    """The code that reads what a loop keeps."""
+    """Return the code that reads what a loop keeps."""
 
     def run(frame: Frame) -> Value:
         value = frame.slots[slot]
@@ -542,7 +544,7 @@ def _begun(initial: Code, frame: Frame) -> Value:
 
 
 def loop(over: Code, slots: tuple[int, int, int], parts: tuple[Code, Code, Code], fixed: Value) -> Code:
-    """The code of a loop; `fixed` is its condition when that is constant."""
+    """Return the code of a loop; `fixed` is its condition when that is constant."""
     kept, first, second = slots
     condition, step, result = parts
 

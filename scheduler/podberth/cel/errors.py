@@ -29,7 +29,9 @@ class EffortError(AbortError):
 
 
 def works(convert: Callable[..., Any]) -> Callable[..., bool]:
-    """The function that tells whether a conversion takes its arguments: it fails for others with an EvaluationError."""
+    """Return the function that tells whether a conversion takes its arguments: it fails for others with an
+    EvaluationError.
+    """
 
     def check(*args: Any) -> bool:
         try:
@@ -47,7 +49,7 @@ ESCAPES: Final = {7: "\\a", 8: "\\b", 12: "\\f", 10: "\\n", 13: "\\r", 9: "\\t",
 
 
 def quoted(text: str) -> str:
-    """`%q` of a string."""
+    """Return `%q` of a string."""
     return '"' + "".join(_quoted(character) for character in text) + '"'
 
 
@@ -99,10 +101,10 @@ METER: Final = Meter()
 
 
 def stopped(cost: int) -> AbortError:
-    """The error of an evaluation of this cost that must not go on: by Kubernetes' limit, or by the caller's."""
+    """Return the error of an evaluation of this cost that must not go on: by Kubernetes' limit, or by the caller's."""
     return over_limit() if cost > LIMIT or METER.spent > STEPS else EffortError("the effort is used up")
 
 
 def over_limit() -> CostLimitError:
-    """The error that nothing absorbs."""
+    """Return the error that nothing absorbs."""
     return CostLimitError("operation cancelled: actual cost limit exceeded")

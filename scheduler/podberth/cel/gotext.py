@@ -12,7 +12,7 @@ _LONG: Final = 6
 
 
 def number(value: float) -> str:
-    """`%g` and `%v` of a float64: the shortest digits that mean it."""
+    """Return `%g` and `%v` of a float64: the shortest digits that mean it."""
     if isnan(value):
         return "NaN"
     if isinf(value):
@@ -25,7 +25,7 @@ def number(value: float) -> str:
 
 
 def fixed(value: float) -> str:
-    """The shortest digits without an exponent, as strconv.FormatFloat(x, 'f', -1, 64) writes them."""
+    """Return the shortest digits without an exponent, as strconv.FormatFloat(x, 'f', -1, 64) writes them."""
     if isnan(value) or isinf(value):
         return number(value)
     sign, digits, point = _digits(value)
@@ -62,7 +62,7 @@ def _scientific(digits: str, exponent: int) -> str:
 
 
 def shown(value: Value) -> str:
-    """`%v` of a value, as messages show keys and elements."""
+    """Return `%v` of a value, as messages show keys and elements."""
     kind = type(value)
     if kind is str:
         return str(value)
@@ -91,7 +91,7 @@ def shown(value: Value) -> str:
 
 
 def go_duration(nanos: int) -> str:
-    """A time.Duration's text: 1h2m3.5s."""
+    """Return a time.Duration's text: 1h2m3.5s."""
     if nanos == 0:
         return "0s"
     sign, left = ("-" if nanos < 0 else ""), abs(nanos)

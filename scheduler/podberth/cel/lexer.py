@@ -45,7 +45,7 @@ class Source:
         return line, position - self._starts[line - 1]
 
     def shown(self, issues: list[Issue]) -> str:
-        """All issues in order of their positions, as the compiler shows them."""
+        """Return all issues in order of their positions, as the compiler shows them."""
         ordered = sorted(issues[:_MAX_ISSUES], key=lambda issue: self.location(issue.position))
         lines = [self._shown(issue) for issue in ordered]
         if len(issues) > _MAX_ISSUES:
@@ -165,7 +165,7 @@ class LiteralError(ValueError):
 
 
 def int_of(text: str, negative: bool) -> int:
-    """The value of a decimal or hexadecimal literal."""
+    """Return the value of a decimal or hexadecimal literal."""
     number = int(text[2:], 16) if text.startswith("0x") else _decimal(text)
     number = -number if negative else number
     if not INT_MIN <= number <= INT_MAX:
@@ -174,7 +174,7 @@ def int_of(text: str, negative: bool) -> int:
 
 
 def uint_of(text: str) -> Uint:
-    """The value of a literal that ends with u."""
+    """Return the value of a literal that ends with u."""
     text = text[:-1]
     number = int(text[2:], 16) if text.startswith("0x") else _decimal(text)
     if number > UINT_MAX:
@@ -188,7 +188,7 @@ def _decimal(text: str) -> int:
 
 
 def float_of(text: str, negative: bool) -> float:
-    """The value of a literal with a point or an exponent."""
+    """Return the value of a literal with a point or an exponent."""
     number = float(text)
     if number == float("inf"):
         raise LiteralError("invalid double literal")

@@ -36,12 +36,12 @@ class Owned(Generic[Thing]):
         return len(self._kept)
 
     def peek(self, name: str) -> Thing | None:
-        """A thing, whoever has it; nobody counts as having asked for it."""
+        """Return a thing, whoever has it; nobody counts as having asked for it."""
         kept = self._kept.get(name)
         return None if kept is None else kept.thing
 
     def get(self, name: str, owner: str) -> Thing | None:
-        """A thing, which is this owner's from now on, too."""
+        """Return a thing, which is this owner's from now on, too."""
         kept = self._kept.get(name)
         if kept is None:
             return None

@@ -45,7 +45,7 @@ class Copies:
         self._left = _MOST_COPIED
 
     def of(self, node: Node) -> Node:
-        """The tree below the node, with nodes of its own. Raises MacroError."""
+        """Return the tree below the node, with nodes of its own. Raises MacroError."""
         self._left -= 1
         if self._left < 0:
             raise MacroError(node.position, "expression is too large with its macros expanded")
@@ -151,7 +151,7 @@ def _transform_entry(at: int, target: Node, args: list[Node]) -> Node:
 
 
 def _bound(at: int, name: str, value: Node, result: Node) -> Fold:
-    """A loop over nothing, of which only initial value and result count."""
+    """Return a loop over nothing, of which only initial value and result count."""
     return Fold(at, ListLiteral(at, []), (_UNUSED, ""), name, value, (Literal(at, False), Name(at, name), result))
 
 
@@ -228,7 +228,7 @@ _AFTER = dict.fromkeys((")", "]"), frozenset({END, *_PRECEDENCE, ".", "?"})) | {
 
 
 def _expecting(*more: str) -> str:
-    """The tokens with which an operand may begin, and others, in the grammar's order."""
+    """Return the tokens with which an operand may begin, and others, in the grammar's order."""
     return "{" + ", ".join((*(sign for sign in _SIGNS if sign in _STARTS or sign in more), *_VALUES)) + "}"
 
 

@@ -51,7 +51,7 @@ _SINGLE: dict[str, Implementation] = {
 
 
 def implementation_of(function: str, overload: str, count: int) -> Implementation:
-    """The code of a call to a function with so many arguments; `overload` is empty when several fit."""
+    """Return the code of a call to a function with so many arguments; `overload` is empty when several fit."""
     single = _SINGLE.get(function)
     if single is not None:
         return single
@@ -107,7 +107,7 @@ def _dispatched(function: str, overloads: list[Overload]) -> Implementation:
 
 
 def refused(function: str, values: tuple[Value, ...]) -> EvaluationError:
-    """The error for arguments that no overload takes."""
+    """Return the error for arguments that no overload takes."""
     return EvaluationError(f"no such overload: {function}({', '.join(map(type_name, values))})")
 
 
@@ -142,7 +142,7 @@ def planned(root: Node) -> tuple[Code, int]:
 
 
 def _planned_first(node: Node) -> Iterable[Node]:
-    """The nodes within a node that are planned before it, in this order, and not in a scope of their own."""
+    """Return the nodes within a node that are planned before it, in this order, and not in a scope of their own."""
     match node:
         case Call() | ListLiteral() | MapLiteral():
             return node.parts()

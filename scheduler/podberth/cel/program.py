@@ -67,7 +67,7 @@ class DeviceView:
         self._value: Map | None = None
 
     def value(self) -> Map:
-        """The variable `device`."""
+        """Return the variable `device`."""
         if self._value is None:
             self._value = Map(
                 {
@@ -183,7 +183,7 @@ _NATIVE: Final = {
 
 
 def _no_bool(value: Value) -> EvaluationError:
-    """The error for a result of unknown type that turned out to be no bool."""
+    """Return the error for a result of unknown type that turned out to be no bool."""
     inner = value
     while type(inner) is Optional and inner is not NONE:
         inner = inner.value

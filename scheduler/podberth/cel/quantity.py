@@ -48,7 +48,7 @@ class Quantity:
 
     @staticmethod
     def parse(text: str) -> "Quantity":
-        """The quantity that a text means. Raises QuantityError."""
+        """Return the quantity that a text means. Raises QuantityError."""
         return _parsed(text) if len(text) <= 32 else _parse(text)
 
     @staticmethod
@@ -57,14 +57,14 @@ class Quantity:
         return Quantity(number * _NANO)
 
     def integer(self) -> int | None:
-        """The whole units, where apimachinery has them at hand."""
+        """Return the whole units, where apimachinery has them at hand."""
         if self.is_decimal or self.exponent < 0:
             return None
         number = self.nano // _NANO
         return number if _fits(number) else None
 
     def approximate(self) -> float:
-        """The nearest float64 that apimachinery comes to."""
+        """Return the nearest float64 that apimachinery comes to."""
         number = self.unscaled(self.exponent)
         try:
             base = float(number)
@@ -73,11 +73,11 @@ class Quantity:
         return base * float(f"1e{self.exponent}") if self.exponent else base
 
     def plus(self, other: "Quantity") -> "Quantity":
-        """The sum, held as apimachinery would hold it."""
+        """Return the sum, held as apimachinery would hold it."""
         return self._sum(other, self.nano + other.nano)
 
     def minus(self, other: "Quantity") -> "Quantity":
-        """The difference, held as apimachinery would hold it."""
+        """Return the difference, held as apimachinery would hold it."""
         less = self.nano - other.nano
         if other.is_decimal or other.unscaled(other.exponent) != _SMALLEST:
             return self._sum(Quantity(-other.nano, other.exponent, other.is_decimal), less)
@@ -94,7 +94,7 @@ class Quantity:
         return Quantity(nano, exponent, is_decimal, True)
 
     def unscaled(self, exponent: int) -> int:
-        """The number that times a power of ten is the quantity."""
+        """Return the number that times a power of ten is the quantity."""
         return _unscaled(self.nano, exponent)
 
 

@@ -16,11 +16,11 @@ class Node:
         self.type: Type = ERROR
 
     def parts(self) -> "Iterator[Node]":
-        """The nodes directly below, in the order of the text."""
+        """Return the nodes directly below, in the order of the text."""
         return iter(())
 
     def copied(self, part: "Callable[[Node], Node]") -> "Node":
-        """A node like this with each part copied by the function."""
+        """Return a node like this with each part copied by the function."""
         raise NotImplementedError
 
 
@@ -66,11 +66,11 @@ class Select(Node):
         self.constant: Value = None
 
     def parts(self) -> Iterator[Node]:
-        """The operand."""
+        """Yield the operand."""
         yield self.operand
 
     def copied(self, part: Callable[[Node], Node]) -> Node:
-        """The same field of a copied operand."""
+        """Return the same field of a copied operand."""
         return Select(self.position, part(self.operand), self.field, self.test)
 
 
@@ -87,13 +87,13 @@ class Call(Node):
         self.overloads: tuple[str, ...] = ()
 
     def parts(self) -> Iterator[Node]:
-        """The target, if any, and the arguments."""
+        """Yield the target, if any, and the arguments."""
         if self.target is not None:
             yield self.target
         yield from self.args
 
     def copied(self, part: Callable[[Node], Node]) -> Node:
-        """The same call of copied arguments."""
+        """Return the same call of copied arguments."""
         target = None if self.target is None else part(self.target)
         return Call(self.position, self.function, [part(arg) for arg in self.args], target)
 
@@ -109,11 +109,11 @@ class ListLiteral(Node):
         self.optional = optional
 
     def parts(self) -> Iterator[Node]:
-        """The elements."""
+        """Yield the elements."""
         yield from self.elements
 
     def copied(self, part: Callable[[Node], Node]) -> Node:
-        """A list of copied elements."""
+        """Return a list of copied elements."""
         return ListLiteral(self.position, [part(element) for element in self.elements], self.optional)
 
 
@@ -127,13 +127,13 @@ class MapLiteral(Node):
         self.entries = entries
 
     def parts(self) -> Iterator[Node]:
-        """Keys and values in turn."""
+        """Yield keys and values in turn."""
         for key, value, _ in self.entries:
             yield key
             yield value
 
     def copied(self, part: Callable[[Node], Node]) -> Node:
-        """A map of copied entries."""
+        """Return a map of copied entries."""
         return MapLiteral(self.position, [(part(key), part(value), opt) for key, value, opt in self.entries])
 
 
@@ -148,12 +148,12 @@ class Message(Node):
         self.fields = fields
 
     def parts(self) -> Iterator[Node]:
-        """The values of the fields."""
+        """Yield the values of the fields."""
         for _, _, value, _ in self.fields:
             yield value
 
     def copied(self, part: Callable[[Node], Node]) -> Node:
-        """A message of copied values."""
+        """Return a message of copied values."""
         fields = [(position, name, part(value), opt) for position, name, value, opt in self.fields]
         return Message(self.position, self.name, fields)
 
@@ -184,14 +184,14 @@ class Fold(Node):
         yield from (self.over, self.initial, self.condition, self.step, self.result)
 
     def copied(self, part: Callable[[Node], Node]) -> Node:
-        """The same loop of copied parts."""
+        """Return the same loop of copied parts."""
         over, initial = part(self.over), part(self.initial)
         loop = (part(self.condition), part(self.step), part(self.result))
         return Fold(self.position, over, (self.first, self.second), self.accumulator, initial, loop)
 
 
 def after_those(root: Node, inner: Callable[[Node], Iterable[Node]]) -> Iterator[Node]:
-    """The node and the nodes below it that `inner` finds, each after the ones found in it."""
+    """Yield the node and the nodes below it that `inner` finds, each after the ones found in it."""
     waiting = [(root, iter(inner(root)))]
     while waiting:
         node, rest = waiting[-1]
@@ -204,7 +204,7 @@ def after_those(root: Node, inner: Callable[[Node], Iterable[Node]]) -> Iterator
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and all below it, each before its parts."""
+    """Yield the node and all below it, each before its parts."""
     waiting = [node]
     while waiting:
         node = waiting.pop()

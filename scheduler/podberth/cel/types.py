@@ -76,7 +76,7 @@ def unwrapped(known: Type) -> tuple[Type, bool]:
 
 
 def shown(known: Type) -> str:
-    """The name in messages of the checker."""
+    """Return the name in messages of the checker."""
     special = _SHOWN.get(known)
     if special is not None:
         return special
@@ -86,7 +86,7 @@ def shown(known: Type) -> str:
 
 
 def spelled(known: Type) -> str:
-    """The name in messages about the type of the whole expression."""
+    """Return the name in messages about the type of the whole expression."""
     if known.kind == PARAMETER:
         return f"<{known.name}>"
     if not known.args:
@@ -96,7 +96,7 @@ def spelled(known: Type) -> str:
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> Type:
-    """The type of a declaration: `map(K, list(int))`; single capital letters are parameters."""
+    """Return the type of a declaration: `map(K, list(int))`; single capital letters are parameters."""
     return _parsed(_parts(text))
 
 
@@ -151,7 +151,7 @@ class Substitutions:
         self._fresh = 0
 
     def fresh(self) -> Type:
-        """A type parameter that stands for nothing yet."""
+        """Return a type parameter that stands for nothing yet."""
         name = f"_var{self._fresh}"
         self._fresh += 1
         return Type(PARAMETER, name)
@@ -171,7 +171,7 @@ class Substitutions:
         return True
 
     def resolved(self, known: Type, final: bool = False) -> Type:
-        """The type with parameters replaced; in the end, those that stand for nothing are dyn."""
+        """Return the type with parameters replaced; in the end, those that stand for nothing are dyn."""
         while known.kind == PARAMETER:
             found = self._known.get(known.name)
             if found is None:
@@ -245,7 +245,7 @@ def _nullable(known: Type) -> bool:
 
 
 def most_general(one: Type, other: Type) -> Type:
-    """The one of two assignable types that allows more."""
+    """Return the one of two assignable types that allows more."""
     return one if _no_more_specific(one, other) else other
 
 
@@ -285,7 +285,7 @@ class Overload(NamedTuple):
 
 @cache
 def functions() -> dict[str, tuple[Overload, ...]]:
-    """All functions by name."""
+    """Return all functions by name."""
     found: dict[str, list[Overload]] = {}
     text = files("podberth.cel").joinpath("declarations.txt").read_text(encoding="utf-8")
     for line in text.splitlines():
@@ -299,7 +299,7 @@ def functions() -> dict[str, tuple[Overload, ...]]:
 
 
 def _split(args: str) -> list[str]:
-    """The arguments between commas that are in no parentheses."""
+    """Return the arguments between commas that are in no parentheses."""
     parts, depth, start = [], 0, 0
     for index, character in enumerate(args):
         if character == "(":
@@ -340,7 +340,7 @@ _TYPES = {
 
 
 def type_named(name: str) -> Type | None:
-    """The type that an identifier names."""
+    """Return the type that an identifier names."""
     return _TYPES.get(name)
 
 

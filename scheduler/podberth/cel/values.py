@@ -132,11 +132,11 @@ class Map:
         return iter(self.items if self.names is None else self.names.values())
 
     def find(self, key: Value) -> Value:
-        """The value of a key, or MISSING."""
+        """Return the value of a key, or MISSING."""
         return self.items.get(key if type(key) is str else key_of(key), MISSING)
 
     def pairs(self) -> Iterator[tuple[Value, Value]]:
-        """Keys and their values."""
+        """Return keys and their values."""
         if self.names is None:
             return iter(self.items.items())
         return ((name, self.items[key]) for key, name in self.names.items())
@@ -157,7 +157,7 @@ class DefaultMap(Map):
     __slots__ = ()
 
     def find(self, key: Value) -> Value:
-        """The value of a key, an empty map by default."""
+        """Return the value of a key, an empty map by default."""
         found = Map.find(self, key)
         return EMPTY if found is MISSING else found
 
@@ -213,7 +213,7 @@ MAPS: Final = frozenset({Map, DefaultMap, DeviceMap, GrowingMap})
 
 
 def type_name(value: Value) -> str:
-    """The name of the value's type."""
+    """Return the name of the value's type."""
     return _NAMES[type(value)]
 
 
@@ -245,7 +245,7 @@ _GO: Final[dict[type, str]] = {
 
 
 def go_type(value: Value) -> str:
-    """The name of the type that holds the value in cel-go, which some messages show."""
+    """Return the name of the type that holds the value in cel-go, which some messages show."""
     return "*cel.Quantity" if type(value) is Quantity and value.computed else _GO[type(value)]
 
 
@@ -280,7 +280,7 @@ _NUMBERS: Final = frozenset({int, Uint, float})
 
 
 def _equal_structures(left: Value, right: Value) -> bool | None:
-    """Lists and maps whose items are not unequal (an error is not), and optional values."""
+    """Return lists and maps whose items are not unequal (an error is not), and optional values."""
     kind, other = type(left), type(right)
     if kind in LISTS and other in LISTS:
         METER.spend(len(left))
@@ -302,7 +302,7 @@ def _equal_structures(left: Value, right: Value) -> bool | None:
 
 
 def size_of(value: Value) -> int:
-    """The size by which operations on the value are priced: 1 for what has none."""
+    """Return the size by which operations on the value are priced: 1 for what has none."""
     kind = type(value)
     if kind is str or kind is bytes or kind in LISTS or kind in MAPS:
         return len(value)

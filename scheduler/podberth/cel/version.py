@@ -27,7 +27,7 @@ class Version:
 
     @staticmethod
     def parse(text: str) -> "Version":
-        """The version that a text means. Raises VersionError."""
+        """Return the version that a text means. Raises VersionError."""
         return _parsed(text) if len(text) <= 64 else _parse(text)
 
     def compare(self, other: "Version") -> int:

@@ -12,11 +12,11 @@ from podberth.evictor.observed import Observed
 from podberth.model.pod import Pod
 
 _STUCK = frozenset(("NoOtherNode", "DisruptionBudget", "TwoDisruptionBudgets", "EvictionRefused"))
-"""Events about a pod that may not go soon: another one may in its place."""
+"""Reasons of Events about a pod that may not go soon: another one may go in its place."""
 
 
 class Conflicted:
-    """All conflicts, by the pods that are in them: who waits for whom is asked of those with a pod in common only."""
+    """All conflicts, indexed by the pods in them, to find which pod of a conflict goes first."""
 
     def __init__(self, observed: Observed) -> None:
         self._observed = observed
@@ -24,7 +24,7 @@ class Conflicted:
         """UID of a pod → by UID, our pods that are in conflict with it, or it itself."""
 
     def look(self, broken: Broken) -> Conflict | None:
-        """Return what is wrong with a pod now; None: nothing any more."""
+        """Look up the conflict of a pod again, and return it; None: there is none any more."""
         self.forget(broken)
         conflict = broken.conflict = self._observed.conflicts.of(broken.followed.pod.uid)
         if conflict is not None:
@@ -33,7 +33,7 @@ class Conflicted:
         return conflict
 
     def forget(self, broken: Broken) -> None:
-        """A pod is in no conflict any more, or gone."""
+        """Drop the conflict of a pod that is in none any more, or gone."""
         if broken.conflict is None:
             return
         for uid in _pods(broken.conflict):
@@ -44,7 +44,7 @@ class Conflicted:
         broken.conflict = None
 
     def others_on(self, broken: Broken) -> str | None:
-        """The node of one of the other scheduler's pods, to be read; None: it is gone from there."""
+        """Return the node of one of the other scheduler's pods, to be read; None: none of them is placed any more."""
         for other in () if broken.conflict is None else broken.conflict.others:
             placement = self._observed.cluster.placement(other.uid)
             if placement is not None:
@@ -52,18 +52,18 @@ class Conflicted:
         return None
 
     def was_read(self, pods: frozenset[str]) -> None:
-        """A node was read, and these pods (UIDs) are there and stay."""
+        """Note that a node was read, and that these pods (UIDs) are there and stay."""
         for uid in pods & self._with.keys():
             for own, broken in self._with[uid].items():
                 if own != uid:
                     broken.others_read = True
 
     def waits(self, broken: Broken) -> bool:
-        """Return whether another pod of the same conflict goes first."""
+        """Return whether another pod of the same conflict is to be evicted before this one."""
         return any(_comes_before(other, broken) for other in self._related(broken))
 
     def _related(self, broken: Broken) -> Iterator[Broken]:
-        """The other pods that are in the same conflict (`related`)."""
+        """Yield the other pods that are in the same conflict (`related`)."""
         conflict = broken.conflict
         seen = {broken.followed.pod.uid}
         for uid in () if conflict is None else _pods(conflict):
@@ -75,14 +75,12 @@ class Conflicted:
 
 
 def related(one: Conflict, other: Conflict) -> bool:
-    """Return whether it is one and the same conflict, seen from two pods: about the same thing,
-    with a pod in common.
-    """
+    """Return whether two pods see the same conflict: one about the same thing, with a pod in common."""
     return _about(one) == _about(other) and not _pods(one).isdisjoint(_pods(other))
 
 
 def _pods(conflict: Conflict) -> set[str]:
-    """UIDs of all that are in it."""
+    """Return the UIDs of all pods in a conflict."""
     return {conflict.pod.uid, *(other.uid for other in conflict.others)}
 
 
@@ -99,7 +97,7 @@ def _comes_before(one: Broken, other: Broken) -> bool:
 
 
 def rank(pod: Pod, beside: Pod) -> tuple[int, str, str]:
-    """Of two pods in one conflict, the one whose rank is smaller goes first.
+    """Return the rank of a pod in a conflict with another one: the pod with the smaller rank is evicted first.
 
     The other's creation in place of its own: the later one of two is the younger.
     """

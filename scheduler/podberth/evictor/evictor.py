@@ -41,7 +41,7 @@ _TWO_BUDGETS = "more than one PodDisruptionBudget"
 
 
 class Then(Enum):
-    """The next step after an answer."""
+    """The next step after the answer to an eviction."""
 
     LEAVE = auto()
     """Wait until the pod is gone."""
@@ -65,7 +65,9 @@ class Meaning:
 
 
 def meaning(answer: Answered, *, observe: bool) -> Meaning:
-    """One answer. A 409 is a namesake of the pod that is gone, or a budget just written by another: both pass."""
+    """Return the meaning of one answer. A 409 (a namesake of a pod that is gone, or a budget just written by another
+    client) passes by itself.
+    """
     match answer.status:
         case status if 200 <= status < 300:
             if observe:
@@ -91,15 +93,16 @@ def meaning(answer: Answered, *, observe: bool) -> Meaning:
 
 
 PROOFS = 10
-"""For how many pods of a node another node is looked for in one turn; the others follow, a second apart."""
+"""The number of a node's pods for which another node is searched in one turn; the others follow, a second apart."""
 QUESTIONS = 20_000
-"""The questions that the second observation of a node's pods may ask in one turn; a pod asks as many as its
-requirement has."""
+"""The largest number of questions that the second observation of a node's pods asks in one turn; a pod asks as many as
+its requirement has.
+"""
 _NEXT_TURN_SECONDS = 1.0
 _READ_RATE, _READ_BURST = 5.0, 20
-"""Nodes that are read in a second, and at once, only so as to tell of pods that a gate holds back anyway."""
+"""Nodes read per second, and at once, only to report pods that a gate holds back anyway."""
 MOST_DUE = 2000
-"""Promises that are due and are seen to in one look."""
+"""The largest number of due promises that one look handles."""
 _LEAVING_SECONDS = 60.0
 """After the API said yes to an eviction, a pod that nothing has shown to go for so long is looked at anew.
 
@@ -110,7 +113,7 @@ _MEANT_BEFORE = "the pod was asked to go and is gone, though the API's answer to
 
 
 class Evictor:
-    """One leader's term. `rng` gives numbers from 0 to 1, for jitter."""
+    """The evictor during one term as leader. `rng` returns numbers from 0 to 1, for jitter."""
 
     def __init__(
         self, frameworks: Mapping[str, Framework], settings: Settings, rng: Callable[[], float], now: float
@@ -128,10 +131,11 @@ class Evictor:
         """UID → the promise of a pod, while it is broken."""
         self._on_row: dict[int, set[str]] = {}
         self._asked: dict[str, tuple[Broken, Turn]] = {}
-        """Evictions without an answer: the watch may be quicker than the answer."""
+        """UID → evictions without an answer: the watch may be quicker than the answer."""
         self._leaving: dict[str, float] = {}
-        """Pods to whose eviction the API said yes, and that the watch has not shown to go: until when (engine time)
-        nothing more is asked of it."""
+        """UID of a pod whose eviction the API accepted and that the watch does not show as going → engine time until
+        which it is not asked for again.
+        """
         self._reads = Appointments(_READ_RATE, _READ_BURST)
         self._notices = Notices(now)
         self._due: list[tuple[float, int, str]] = []
@@ -189,7 +193,7 @@ class Evictor:
     # -- the first observation -----------------------------------------------------------------------------------
 
     def _look_away(self) -> list[Instruction]:
-        """On a stale cache nothing is observed and nothing decided."""
+        """Stop observing and deciding while the cache is stale."""
         self._stale = True
         return []
 
@@ -240,7 +244,9 @@ class Evictor:
             self._forget(uid, mended=True)
 
     def _forget(self, uid: str, *, mended: bool) -> None:
-        """A promise is not broken any more. `mended`: then its node counts no more, once it keeps all of them."""
+        """Forget a promise that is not broken any more. `mended`: its node counts no more once all promises there
+        hold.
+        """
         broken = self.broken.pop(uid, None)
         if broken is None:
             return
@@ -266,7 +272,9 @@ class Evictor:
         return [RecordEvictorEvent("Normal", "EvictionBreakerClosed", note)]
 
     def _due_nodes(self, now: float) -> Iterable[str]:
-        """Nodes to read: a promise there is due, and no gate is shut, or nobody was told yet that one is."""
+        """Return the nodes to read: a promise there is due, and either no gate is closed or that was not reported
+        yet.
+        """
         nodes: dict[str, None] = {}
         for _ in range(MOST_DUE):
             if not self._due or self._due[0][0] > now:
@@ -293,7 +301,7 @@ class Evictor:
         return nodes
 
     def _start_all(self, now: float) -> None:
-        """Every grace starts anew; who has to wait longer for another reason still does."""
+        """Start every grace again; a promise that has to wait longer for another reason still does."""
         for broken in self.broken.values():
             if broken.stage in PATIENT:
                 by_breaker = broken.closed_gate is not None and broken.closed_gate.gate is Gate.BREAKER
@@ -312,7 +320,7 @@ class Evictor:
         self._wake_at(broken, until)
 
     def _hold_before(self, shut: ClosedGate, broken: Broken, now: float) -> None:
-        """A gate is shut, and the operator is to know."""
+        """Hold a pod before a closed gate, and queue the notice about it."""
         self._hold(broken, now + shut.seconds, shut)
         if has_news(broken):
             self._notices.put(broken.followed.pod.namespace, broken.followed.pod.uid)
@@ -325,7 +333,9 @@ class Evictor:
     # -- the second observation, and the gates -------------------------------------------------------------------
 
     def _reading(self, node: str) -> list[Broken]:
-        """The promises for which a node was read: each namespace's first, then each one's second, and so on."""
+        """Return the promises for which a node was read: the first of each namespace, then the second of each, and so
+        on.
+        """
         row = self.observed.cluster.nodes.row_of(node)
         here = self._on_row.get(row, ()) if row is not None else ()
         reading = (self.broken[uid] for uid in here if self.broken[uid].stage is Stage.READING)
@@ -375,7 +385,7 @@ class Evictor:
         return done + self._held_events(now)
 
     def _is_still_broken(self, broken: Broken, read: WasRead) -> bool:
-        """Return whether the API says the same as the watch; if not, the watch will soon tell what the API says."""
+        """Return whether the API still shows the promise as broken; if not, the watch will show the same soon."""
         live = read.pods.get(broken.followed.pod.uid)
         if read.node is None or live is None or live.terminating or live.finished or live.node_name != read.name:
             return False
@@ -451,7 +461,7 @@ class Evictor:
         return event_once(broken, kind, meant.event, note)
 
     def _backoff(self, broken: Broken, at_least: float = 0.0) -> float:
-        """Seconds until the next try: doubling, jittered, and never less than the server asked for."""
+        """Return seconds until the next try: doubling, jittered, and never less than the server asked for."""
         step = min(self._settings.retry * 2.0 ** min(broken.tries, 32), self._settings.retry_most)
         broken.tries += 1
         return max(step * (0.5 + 0.5 * self._rng()), at_least * (1.0 + 0.25 * self._rng()))
@@ -465,7 +475,7 @@ class Evictor:
         return done
 
     def _seen_to_go(self, pod: Pod | Gone, now: float) -> list[Instruction]:
-        """A pod changed, or is gone: if nobody knew whether it was evicted, that is known now."""
+        """Count a pod that goes as evicted if the outcome of its eviction was unknown; return the Event about it."""
         if self.observed.stays(pod.uid):
             return []
         # Should it be there again, then as a backup has it, and nobody has asked that it go.

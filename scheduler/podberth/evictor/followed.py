@@ -11,14 +11,14 @@ from podberth.model.selectors import Requirement
 
 
 class Stage(StrEnum):
-    """The stage of a broken promise."""
+    """The stages of a broken promise."""
 
     GRACE = "grace"
     """Seen once; may be mended."""
     READING = "reading"
-    """The API is read: the second observation."""
+    """The API is read for the second observation."""
     HELD = "held"
-    """A gate is shut: the breaker, the owner, tokens, no target, or what the API answered."""
+    """A gate holds it: the breaker, the owner, tokens, no target, or the API's answer."""
     EVICTING = "evicting"
     """The API was asked and has not answered."""
     LEAVING = "leaving"
@@ -26,11 +26,11 @@ class Stage(StrEnum):
 
 
 PATIENT = (Stage.GRACE, Stage.READING, Stage.HELD)
-"""Nothing has been asked of the API yet: the grace may start anew."""
+"""The stages before anything was asked of the API: in these the grace may start again."""
 
 
 class Gate(StrEnum):
-    """A gate that only time opens, or somebody who puts labels back."""
+    """A gate that opens in time, or when the labels are put back."""
 
     BREAKER = "breaker"
     OWNER = "owner"
@@ -39,7 +39,7 @@ class Gate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClosedGate:
-    """A gate that is shut for some `seconds` at least; `why` is for the operator."""
+    """A gate that stays closed for at least `seconds`; `why` is a text for the operator."""
 
     gate: Gate
     seconds: float
@@ -78,22 +78,26 @@ class Broken:
     conflict: Conflict | None = None
     """The conflict that another scheduler made, as it was when it was looked at last."""
     others_read: bool = False
-    """In a conflict: whether one of the other scheduler's pods was read from the API since the grace began."""
+    """In a conflict, true if one of the other scheduler's pods was read from the API since the grace began."""
     told: set[str] = field(default_factory=set)
-    """Reasons of the Events that were posted of it."""
+    """The reasons of the Events that were posted about it."""
     told_until: dict[Gate, float] = field(default_factory=dict)
-    """Gates that were told of, and until when (engine time) they were said to be shut."""
+    """Gate → engine time until which it was reported as closed."""
 
 
 Labels = Mapping[str, str]
 SYSTEM_CRITICAL = 2_000_000_000
 """Priority of system-cluster-critical and above (scheduling.SystemCriticalPriority)."""
 _MOST_MISSED, _LENGTH = 5, 300
-"""Requirements that are named, and what one of them may take: a pod may ask for thousands of values."""
+"""The largest number of requirements that are named, and the characters of each: a pod may ask for thousands of
+values.
+"""
 
 
 def breach(wanted: NodeRequirement, node: str, labels: Labels, before: Labels | None = None) -> str:
-    """Return which requirements a node does not meet, with the label's value now, and `before` where that is known."""
+    """Return the requirements that a node does not meet, with the label's value now, and `before` where that is
+    known.
+    """
     parts = []
     broken = wanted.broken(node, labels)
     for missed in broken[:_MOST_MISSED]:
@@ -124,13 +128,13 @@ def _value(labels: Labels, key: str) -> str:
 
 
 def source(pod: Pod) -> str:
-    """Return where a pod's promise comes from."""
+    """Return the source of a pod's promise: its annotation or its profile."""
     promise = pod.shape.promise
     return ANNOTATION if promise is not None else "the profile's allPods"
 
 
 def left_alone(pod: Pod, *, bare_pods: bool) -> str:
-    """Return why a pod is never evicted, whatever it asks for; empty when it may be."""
+    """Return the reason for which a pod is never evicted; empty: it may be."""
     if pod.belongs_to_node:
         if pod.owner is not None and pod.owner[0] == "DaemonSet":
             return "a DaemonSet's pod: it would come back to the same node"

@@ -16,7 +16,9 @@ from podberth.evictor.messages import Restored, Turn
 from podberth.model.pod import Pod
 
 OWNER_BACKOFF_MOST = 3000.0
-"""Less than the hour for which API servers keep Events by default: all that the next process knows is in Events."""
+"""The longest backoff of an owner, in seconds. It is less than the hour for which API servers keep Events by default,
+as the next process knows only what is in Events.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +85,15 @@ class Breaker:
         self.open = False
 
     def limit(self, nodes: int) -> int:
-        """Return how many of this many nodes may break promises at once; one always may."""
+        """Return the number of these nodes that may break promises at once; it is at least 1."""
         return max(int(self._share * nodes), 1)
 
     def broke(self, node: str, now: float) -> None:
-        """A node began to break promises (again)."""
+        """Note that a node breaks promises, again or for the first time."""
         self._since[node] = now
 
     def mended(self, node: str) -> None:
-        """A node keeps all promises again, or is gone."""
+        """Note that a node keeps all promises again, or is gone."""
         self._since.pop(node, None)
 
     def look(self, nodes: int, now: float) -> str:
@@ -115,7 +117,7 @@ class Breaker:
         return f"{what}: evictions go on when the grace is over once more"
 
     def next_word(self, nodes: int) -> float | None:
-        """Return when `look` has another count to tell of (engine time); None: it has none."""
+        """Return the engine time at which `look` has another count to report; None: it has none."""
         return self._said_at + SAID_AGAIN_SECONDS if self.open and self._said != self._figures(nodes) else None
 
     def _figures(self, nodes: int) -> tuple[int, int]:
@@ -125,9 +127,9 @@ class Breaker:
 # --- owners -----------------------------------------------------------------------------------------------------------
 
 _ANSWER_SECONDS = 5.0
-"""The wait before it is looked again whether the API has answered an eviction."""
+"""Seconds until it is checked again whether the API has answered an eviction."""
 _UNSURE_SECONDS = 300.0
-"""No request is under way for so long: a pod that goes later goes for another reason."""
+"""Seconds after which no request can be under way any more: a pod that goes later goes for another reason."""
 
 
 @dataclass(slots=True)
@@ -151,7 +153,7 @@ class _Asking:
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """A pod is left alone for some `seconds`. `turn`: the eviction that it succeeds; None: one without an answer."""
+    """A pod that is left alone for `seconds`. `turn`: the eviction that it succeeds; None: one without an answer."""
 
     seconds: float
     turn: Turn | None
@@ -172,7 +174,9 @@ def _duration(seconds: float) -> str:
 
 
 class Owners:
-    """Rounds of evictions by owner. The first of a round is free, the next round waits, twice as long each time."""
+    """The rounds of evictions of each owner. The first round is free; each next one waits, twice as long as the one
+    before.
+    """
 
     def __init__(self, backoff: float, most: float) -> None:
         self._backoff, self._most = backoff, most
@@ -183,21 +187,21 @@ class Owners:
         """Pods that may yet turn out to be evicted, and since when: nobody knows, but if they go now, that is why."""
 
     def turn(self, pod: Pod) -> Turn:
-        """Return which round it would be part of, were it evicted now."""
+        """Return the round that an eviction of this pod would be part of now."""
         owner = owner_key(pod)
         record = self._records.get(owner)
         number = 1 if record is None else record.round + _succeeds(record, pod)
         return Turn(owner, number, self._spacing(number))
 
     def asked(self, pod: Pod, now: float) -> None:
-        """The API is asked to evict it."""
+        """Note that the API is asked to evict a pod."""
         owner = owner_key(pod)
         record = self._records.get(owner)
         begins = record is not None and _succeeds(record, pod)
         self._asking.setdefault(owner, {})[pod.uid] = _Asking(now, begins)
 
     def answered(self, pod: Pod, turn: Turn, now: float, *, evicted: bool | None, stays: bool) -> bool:
-        """The API has answered; whether the pod counts as evicted.
+        """Note the API's answer; return whether the pod counts as evicted.
 
         `evicted` None: nobody knows. `stays`: the pod is there, and not on its way out.
         """
@@ -216,14 +220,17 @@ class Owners:
         return False
 
     def lost(self, uid: str, now: float) -> Turn | None:
-        """A pod is gone, or on its way out: the eviction that this counts as, if it may be one."""
+        """Count a pod that is gone, or on its way out, as evicted if that was unknown; return the eviction, else
+        None.
+        """
         turn, _ = self._unsure.pop(uid, (None, now))
         if turn is not None:
             self._happened(turn, now)
         return turn
 
     def restore(self, restored: Restored, now: float, *, there: bool) -> bool:
-        """An eviction of an earlier process; `there`: its pod still is. Whether it is only now known to have happened.
+        """Restore an eviction of an earlier process; return whether it is known only now that it took place. `there`:
+        its pod still is.
 
         When nobody wrote down that it took place and the pod is gone, it took place at any time up to now.
         """
@@ -286,12 +293,12 @@ def owner_key(pod: Pod) -> str:
 
 
 def _succeeds(record: _Record, pod: Pod) -> bool:
-    """Return whether a pod was created once the round had begun, as far as whole seconds tell."""
+    """Return whether a pod was created after the round had begun, as far as whole seconds tell."""
     return pod.created >= record.began[:19]
 
 
 def _earlier(turn: Turn, before: Turn) -> Turn:
-    """The same eviction, asked for when it was first."""
+    """Return the eviction with the earlier of its two start times."""
     return replace(turn, asked_at=min(turn.asked_at or before.asked_at, before.asked_at))
 
 
@@ -300,7 +307,7 @@ def _earlier(turn: Turn, before: Turn) -> Turn:
 _FORGET_AT = 1024
 _MISSED_SECONDS = 60.0
 _ROUNDING = 1e-9
-"""A sum of many refills, or steps, may miss a whole one by so much."""
+"""The rounding error that a sum of many refills, or steps, may have."""
 
 
 class Bucket:
@@ -313,7 +320,7 @@ class Bucket:
         self._tokens, self._at = float(burst), now
 
     def wait(self, now: float) -> float:
-        """Seconds until there is a token; 0 when there is one."""
+        """Return the seconds until there is a token; 0 when there is one."""
         self._tokens = min(self._tokens + max(now - self._at, 0.0) * self._rate, float(self._burst))
         self._at = max(now, self._at)
         return 0.0 if self._tokens >= 1.0 - _ROUNDING else (1.0 - self._tokens) / self._rate
@@ -324,7 +331,7 @@ class Bucket:
 
     @property
     def full(self) -> bool:
-        """Return whether it is as it was made."""
+        """Return whether the bucket is as full as when it was made."""
         return self._tokens >= self._burst
 
 
@@ -338,7 +345,7 @@ class Appointments:
         self._forget_at = _FORGET_AT
 
     def wait(self, who: str, now: float) -> float:
-        """Seconds until its turn; 0 when that is now, and then it has been."""
+        """Return seconds until its turn; 0 when that is now, and then it has been."""
         at = self._at.get(who)
         if at is None:
             if len(self._at) >= self._forget_at:
@@ -353,7 +360,7 @@ class Appointments:
 
 
 class Tokens:
-    """The buckets of all nodes and namespaces, and the cluster's."""
+    """The token buckets of all nodes and namespaces, and that of the cluster."""
 
     def __init__(self, settings: Settings, now: float) -> None:
         self._settings = settings
@@ -362,7 +369,9 @@ class Tokens:
         self._namespaces: dict[str, Bucket] = {}
 
     def wait(self, node: str, namespace: str, now: float) -> tuple[float, str]:
-        """Seconds until all three have a token, and which limit is the reason; nothing is taken."""
+        """Return the seconds until all three buckets have a token, and the limit that is the reason; nothing is
+        taken.
+        """
         cluster, of_namespace, of_node = (bucket.wait(now) for bucket in self._three(node, namespace, now))
         s = self._settings
         return max(
@@ -404,11 +413,11 @@ def _bucket(buckets: dict[str, Bucket], name: str, rate: float, burst: int, now:
 # --- all gates --------------------------------------------------------------------------------------------------------
 
 _BREAKER_SECONDS = 600.0
-"""When the breaker closes every grace starts anew, so those that it holds need not look whether it did."""
+"""Seconds between checks of a pod that the breaker holds: when it closes, every grace starts again anyway."""
 
 
 class Gates:
-    """The breaker, the owners and the tokens: what only time opens, or somebody who puts labels back."""
+    """The breaker, the owners and the tokens, which together decide if a pod has to wait."""
 
     def __init__(self, settings: Settings, now: float) -> None:
         self.breaker = Breaker(settings.changed_share, settings.changed_window)
@@ -416,7 +425,7 @@ class Gates:
         self.tokens = Tokens(settings, now)
 
     def closed(self, followed: Followed, node: str, now: float) -> ClosedGate | None:
-        """The gate that holds a pod back for longest, if any does."""
+        """Return the gate that holds a pod back for longest, if any does."""
         if self.breaker.open:
             return ClosedGate(Gate.BREAKER, _BREAKER_SECONDS, "the breaker is open, for too many nodes changed at once")
         pod = followed.pod

@@ -34,7 +34,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """An earlier process wrote down that it would evict this pod. Only to be told once the pods are listed.
+    """An eviction that an earlier process announced in an Event. It is passed on only once the pods are listed.
 
     `ago`: seconds since the eviction took place, or fewer; None: nobody wrote down that it did.
     """
@@ -55,7 +55,7 @@ class WasRead:
 
 @dataclass(frozen=True, slots=True)
 class NotRead:
-    """A Read failed."""
+    """A Read that failed."""
 
     name: str
 

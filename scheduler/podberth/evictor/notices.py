@@ -12,14 +12,14 @@ from podberth.evictor.messages import Instruction, RecordPodEvent
 from podberth.evictor.observed import CONFLICT
 
 RATE, BURST = 10.0, 50
-"""Pods that are told of in a second, and at once. A pod takes two Events at most."""
+"""Pods reported per second, and at once. A pod takes two Events at most."""
 _TOLD_AGAIN_SECONDS = 60.0
-"""A gate that stays shut for less than this beyond what was said of it is not told of again."""
+"""Seconds: a gate that stays closed for at most this much beyond the reported time is not reported again."""
 _BROKEN = "PromiseBroken"
 
 
 def event_once(broken: Broken, kind: str, reason: str, note: str) -> list[Instruction]:
-    """An Event about the pod, unless one of this reason was posted already."""
+    """Return an Event about the pod, unless one of this reason was posted already."""
     if reason in broken.told:
         return []
     broken.told.add(reason)
@@ -27,7 +27,7 @@ def event_once(broken: Broken, kind: str, reason: str, note: str) -> list[Instru
 
 
 def broken_events(broken: Broken, node: str) -> list[Instruction]:
-    """Return what its node does not meet."""
+    """Return the Event about the requirements that its node does not meet."""
     note = f"node {node} is no longer what the pod asks for: {broken.breach}"
     if broken.reason == CONFLICT:
         note = broken.breach
@@ -37,12 +37,14 @@ def broken_events(broken: Broken, node: str) -> list[Instruction]:
 
 
 def has_news(broken: Broken) -> bool:
-    """Return whether there is anything that `gate_events` would tell of."""
+    """Return whether `gate_events` would report anything new."""
     return broken.closed_gate is not None and broken.confirmed and (_BROKEN not in broken.told or _gate_is_news(broken))
 
 
 def gate_events(broken: Broken, node: str) -> list[Instruction]:
-    """Return what its node does not meet, and which gate holds the pod back until when, as far as it was not told."""
+    """Return the Events about the requirements that its node does not meet, and about the gate that holds the pod,
+    unless posted before.
+    """
     done, shut = broken_events(broken, node), broken.closed_gate
     if shut is None or not _gate_is_news(broken):
         return done
@@ -61,7 +63,7 @@ def _gate_is_news(broken: Broken) -> bool:
 
 
 class Notices:
-    """UIDs in the order in which they are told of."""
+    """A queue of UIDs of the pods to report, limited in rate."""
 
     def __init__(self, now: float) -> None:
         self._bucket = Bucket(RATE, BURST, now)
@@ -75,7 +77,7 @@ class Notices:
             self._queues.setdefault(namespace, deque()).append(uid)
 
     def take(self, now: float) -> str | None:
-        """The next pod to tell of, None when there is none, or the rate is used up."""
+        """Return the next pod to report; None when there is none, or the rate is used up."""
         if not self._queued or self._bucket.wait(now):
             return None
         self._bucket.take()
@@ -88,5 +90,5 @@ class Notices:
         return uid
 
     def next(self, now: float) -> float | None:
-        """Return when `take` gives one (engine time); None: never, as there is none."""
+        """Return the engine time at which `take` returns a pod; None: there is none."""
         return now + self._bucket.wait(now) if self._queued else None

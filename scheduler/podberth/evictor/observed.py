@@ -41,7 +41,7 @@ _NOT_DUE = -1
 
 
 class Due(NamedTuple):
-    """A pod whose promise is broken: why it was looked at, and whether its node changed."""
+    """A pod whose promise is broken: the reason of the look at it, and whether its node changed."""
 
     uid: str
     why: int
@@ -88,7 +88,7 @@ class Promises:
         return True
 
     def drop(self, uid: str) -> None:
-        """A pod is gone, or asks for nothing any more."""
+        """Remove a pod that is gone, or asks for nothing any more."""
         slot = self._slot.pop(uid, None)
         if slot is None:
             return
@@ -106,7 +106,7 @@ class Promises:
             self._broken[slot] = broken
 
     def on(self, rows: Iterable[int], key: str | None = None) -> Slots:
-        """The pods on these rows whose requirement reads a label key; None: whatever it reads."""
+        """Return the slots of the pods on these rows whose requirement reads a label key; None: of all pods there."""
         here = np.zeros(self._cluster.nodes.rows + 1, dtype=np.bool_)
         here[list(rows)] = True
         here[_NOBODY] = False
@@ -119,7 +119,7 @@ class Promises:
         return read
 
     def slots(self, uids: Iterable[str]) -> Slots:
-        """The slots of pods that are here."""
+        """Return the slots of those of these pods (UIDs) that are followed."""
         return np.array([self._slot[uid] for uid in uids if uid in self._slot], dtype=np.intp)
 
     @property
@@ -138,7 +138,9 @@ class Promises:
         )
 
     def look(self, most: int = LOOK) -> tuple[list[Due], list[str]]:
-        """(broken promises, UIDs whose promise was known to be broken and holds again) of as many as one look may."""
+        """Return (broken promises, UIDs whose promise was known to be broken and holds again) of as many as one look
+        may.
+        """
         if not self._waiting:
             return [], []  # as most looks: asking of no pod costs NumPy as much as asking of some
         slots = self._some_due(most)
@@ -169,7 +171,8 @@ class Promises:
         return slots[np.isin(self._kind[slots], list(chosen))]
 
     def _holding(self, slots: Slots) -> Bools:
-        """bool[len(slots)]: one vectorised question for each distinct requirement, over the rows in question only.
+        """Return bool[len(slots)]: one vectorised question for each distinct requirement, over the rows in question
+        only.
 
         A pod whose node does not exist asks nothing of it.
         """
@@ -233,7 +236,7 @@ class Promises:
 
 
 def size(wanted: NodeRequirement) -> int:
-    """Return how many questions a requirement comes to."""
+    """Return the number of questions that a requirement comes to."""
     terms = wanted.selector.terms if wanted.selector is not None else ()
     return 1 + len(wanted.labels) + sum(1 + len(term.labels) + len(term.fields) for term in terms)
 
@@ -249,7 +252,7 @@ _REASONS = (NODE_CHANGED, POD_CHANGED, FOUND)
 
 @dataclass(slots=True)
 class Seen:
-    """One look. `broken`: UID → why; `lost`: no longer followed."""
+    """The result of one look. `broken`: UID → reason; `lost`: UIDs that are no longer followed."""
 
     broken: dict[str, str] = field(default_factory=dict)
     by_node: set[str] = field(default_factory=set)
@@ -263,7 +266,7 @@ class Seen:
 
 
 class Observed:
-    """Applies changes; `look` says what they mean for the promises."""
+    """Applies changes of the watched objects; `look` returns what they change about promises."""
 
     def __init__(self, frameworks: Mapping[str, Framework], *, bare_pods: bool) -> None:
         self.cluster = Cluster()
@@ -295,7 +298,7 @@ class Observed:
         return self.conflicts.next_look()
 
     def node(self, row: int) -> str:
-        """The name of a row's node."""
+        """Return the name of a row's node."""
         return self.cluster.nodes.names[row] or ""
 
     def stays(self, uid: str) -> bool:
@@ -304,7 +307,9 @@ class Observed:
         return placement is not None and not placement.pod.terminating
 
     def wanted(self, pod: Pod) -> NodeRequirement | None:
-        """Return what a pod of one of our profiles asks of its node while it runs, if that is not too much."""
+        """Return the requirement of a pod of ours on its node while it runs; None: it has none, or one that is too
+        large.
+        """
         by_profile = self._by_profile.get(pod.scheduler_name)
         if by_profile is None:
             return None
@@ -358,7 +363,7 @@ class Observed:
                 self.cluster.drop_selecting(kind, gone.namespace, gone.name)
 
     def look(self, now: float) -> Seen:
-        """Return what changed since the last look means: for as many promises as one look may cost, the others are
+        """Return the promises that changed since the last look, as many as one look may cost; the others follow in the
         next.
         """
         seen, self._seen = self._seen, Seen()
@@ -439,14 +444,14 @@ class Observed:
             self.conflicts.placed(own, now)
 
     def _unfollow(self, uid: str) -> None:
-        """A pod is gone, leaving, or asks for something else."""
+        """Stop following a pod that is gone, leaving, or asks for something else."""
         if self.followed.pop(uid, None) is not None:
             self.promises.drop(uid)
             self._pods.pop(uid, None)
             self._seen.lost.append(uid)
 
     def _note_unreadable(self, pod: Pod) -> None:
-        """An annotation that can't be read is the user's to mend: it is told once."""
+        """Report an annotation that can't be read, once: only its author can correct it."""
         problem = self._problem(pod)
         if problem is None or pod.terminating:
             self._unreadable.pop(pod.uid, None)
@@ -455,7 +460,7 @@ class Observed:
             self._seen.unreadable.append((pod, problem))
 
     def _problem(self, pod: Pod) -> str | None:
-        """Return why nobody can keep to what a pod asks for."""
+        """Return the reason for which a pod's requirement can't be kept; empty: there is none."""
         by_profile = self._by_profile.get(pod.scheduler_name)
         if by_profile is None:
             return None

@@ -25,7 +25,7 @@ class Target:
 
 
 def find_target(pod: Pod, wanted: NodeRequirement, framework: Framework, cluster: Cluster) -> Target:
-    """The best node for a placed pod but the one it is on, that also meets its requirement.
+    """Return the best node for a placed pod, other than its own, that also meets its requirement.
 
     `pod` may be newer than the cluster's own copy: its shape is the one that counts.
     """
@@ -57,7 +57,7 @@ def find_target(pod: Pod, wanted: NodeRequirement, framework: Framework, cluster
 
 
 def _others(decision: Decision, row: int, meets: Bools) -> Rows:
-    """The feasible rows but one, that meet the requirement."""
+    """Return the feasible rows but one that meet the requirement."""
     feasible = decision.feasible
     others: Rows = feasible[(feasible != row) & meets[feasible]]
     return others
@@ -74,7 +74,7 @@ def claim(pod: Pod, row: int, cluster: Cluster) -> str:
 
 
 KEPT_SECONDS = 120.0
-"""A successor that is not placed by then found something else, or nobody made it."""
+"""Seconds after which a claim ends: a successor that is not placed by then went elsewhere, or was not created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class _Claim:
 
 
 class Claims:
-    """By the evicted pod's UID, oldest first."""
+    """The claims of successors on nodes, by the evicted pod's UID, oldest first."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -95,18 +95,18 @@ class Claims:
         return len(self._claims)
 
     def add(self, pod: Pod, row: int, now: float) -> None:
-        """A pod is to be evicted, and its successor could go to this row."""
+        """Claim a row for the successor of a pod that is to be evicted."""
         self.drop(pod.uid)
         self._claims[pod.uid] = _Claim(claim(pod, row, self._cluster), owner_key(pod), now + KEPT_SECONDS)
 
     def drop(self, uid: str) -> None:
-        """The pod was not evicted."""
+        """Drop the claim of a pod that was not evicted."""
         found = self._claims.pop(uid, None)
         if found is not None:
             self._cluster.forget(found.ghost)
 
     def settle(self, owner: str) -> None:
-        """A new pod of an owner was placed: the oldest of the owner's claims is made good."""
+        """Settle the oldest claim of an owner, as a new pod of that owner was placed."""
         uid = next((uid for uid, found in self._claims.items() if found.owner == owner), None)
         if uid is not None:
             self.drop(uid)

@@ -24,7 +24,7 @@ known_plugins = cache(registry)
 
 
 class Asked(NamedTuple):
-    """A case, ready to be decided."""
+    """A case that is ready to be decided."""
 
     framework: Framework
     world: World
@@ -32,7 +32,7 @@ class Asked(NamedTuple):
 
 
 def answer(case: Mapping[str, Any], parse_config: Any) -> dict[str, Any]:
-    """The `got` of one case. `parse_config` turns the case's configuration text into a document.
+    """Return the `got` of one case. `parse_config` turns the case's configuration text into a document.
 
     Raises ObjectError, ConfigError, PluginError.
     """
@@ -42,7 +42,7 @@ def answer(case: Mapping[str, Any], parse_config: Any) -> dict[str, Any]:
 
 
 def asked(case: Mapping[str, Any], parse_config: Any) -> Asked:
-    """The profile, the cluster and the pod of one case.
+    """Return the profile, the cluster and the pod of one case.
 
     Raises ObjectError or ConfigError.
     """
@@ -74,7 +74,7 @@ def nominate_stubs(world: World) -> None:
 
 
 def got(decision: Decision, framework: Framework, world: World) -> dict[str, Any]:
-    """A decision in the fields of a vector's `want`; absent parts are left out."""
+    """Return a decision in the fields of a vector's `want`; absent parts are left out."""
     nodes = world.cluster.nodes
     names = [name or "" for name in nodes.names]
     out: dict[str, Any] = {"feasible": sorted(names[row] for row in decision.feasible)}

@@ -26,7 +26,7 @@ from podberth.model.terms import AffinityTerm, Terms
 
 HOSTNAME = "kubernetes.io/hostname"
 _NEW = "1"
-"""The resourceVersion of what nobody has written yet."""
+"""The resourceVersion of an object that was not written yet."""
 _UNBOUND: dict[str, Any] = {
     "volume_name": "",
     "bind_completed": False,
@@ -35,11 +35,11 @@ _UNBOUND: dict[str, Any] = {
     "lost": False,
     "terminating": False,
 }
-"""A claim as it is when it was just created: it has no volume and no node."""
+"""The fields of a claim that was just created: it has no volume and no node."""
 
 
 def _last_word(key: str) -> str:
-    """A label's key without its prefix, as texts name it: `zone`."""
+    """Return a label's key without its prefix, as texts name it: `zone`."""
     return key.rpartition("/")[2]
 
 
@@ -163,14 +163,14 @@ class DropRequirement(SmallChange, frozen=True, tag="dropNodeAffinity"):
 
 
 def _respelt(requirement: Requirement, key: str, value: str, meant: str) -> Requirement:
-    """The requirement, with another value if it asks for this one alone."""
+    """Return the requirement, with another value if it asks for this one alone."""
     if requirement.operator == "In" and requirement.key == key and requirement.values == frozenset((value,)):
         return replace(requirement, values=frozenset((meant,)))
     return requirement
 
 
 def _term(shape: PodShape, number: int) -> NodeSelectorTerm | None:
-    """A term of the required node affinity; None: there is none of this number."""
+    """Return a term of the required node affinity; None: there is none of this number."""
     required = shape.required_node_affinity
     return None if required is None or number >= len(required.terms) else required.terms[number]
 
@@ -207,7 +207,7 @@ class RespellPodTerm(SmallChange, frozen=True):
         shape.affinity_terms = Terms(self.respelt(t) if str(t) == self.term else t for t in shape.affinity_terms)
 
     def respelt(self, term: AffinityTerm) -> AffinityTerm:
-        """The term with the label that was meant."""
+        """Return the term with the label that was meant."""
         found = tuple(_respelt(r, self.key, self.value, self.meant) for r in term.selector.requirements)
         return AffinityTerm(LabelSelector(found), term.namespaces, term.namespace_selector, term.topology_key)
 
@@ -307,7 +307,7 @@ class AllowPreemption(SmallChange, frozen=True):
 
 
 class DropHostPort(SmallChange, frozen=True):
-    """Do without a host port."""
+    """Remove a host port."""
 
     cost = 2.0
     ip: str
@@ -344,7 +344,7 @@ class AwaitUngate(Ungate, frozen=True):
 
 
 def ungated(gates: Sequence[str]) -> tuple[Ungate, ...]:
-    """Return what it takes for these gates to be gone: those of one controller are left to it."""
+    """Return the changes that remove these gates: those of one controller are left to it."""
     by_whom: dict[str, list[str]] = {}
     for gate in gates:
         mark = mark_of_gate(gate)
@@ -362,7 +362,9 @@ class Uncordon(SmallChange, frozen=True):
         return f"uncordon {self.node}"
 
     def changed(self, node: Node) -> Node:
-        """The node as `kubectl uncordon` leaves it: without the mark, and without the taint that stands for it."""
+        """Return the node as `kubectl uncordon` leaves it: without the mark, and without the taint that stands for
+        it.
+        """
         return replace(node, unschedulable=False, taints=tuple(t for t in node.taints if t.key != UNSCHEDULABLE.key))
 
 
@@ -377,12 +379,12 @@ class RemoveTaint(SmallChange, frozen=True):
         return f"once it is sure that {self.node} runs, take the taint {self.taint} off it"
 
     def changed(self, node: Node) -> Node:
-        """The node without the taint."""
+        """Return the node without the taint."""
         return replace(node, taints=tuple(t for t in node.taints if str(t) != self.taint))
 
 
 class AwaitUntaint(SmallChange, frozen=True):
-    """Do what it takes for a controller to take its taint off a node, whatever the effects."""
+    """Wait for a controller to take its taint off a node, whatever the effects."""
 
     cost = 2.0
     node: str
@@ -394,7 +396,7 @@ class AwaitUntaint(SmallChange, frozen=True):
         return cure.format(node=self.node)
 
     def changed(self, node: Node) -> Node:
-        """The node without the taint."""
+        """Return the node without the taint."""
         return replace(node, taints=tuple(t for t in node.taints if t.key != self.key))
 
 
@@ -434,7 +436,7 @@ class FreeClaim(MovePod, frozen=True):
 
 
 class AwaitPod(SmallChange, frozen=True):
-    """Nothing to do: a pod is being deleted, and what it takes is free once it is gone."""
+    """Wait for a pod that is being deleted: what it takes is free once it is gone."""
 
     cost = 0.0
     pod: str
@@ -554,7 +556,7 @@ class TolerateDeviceTaint(_ChangeOfRequest, frozen=True):
 
 
 class DropDeviceSelector(_ChangeOfRequest, frozen=True):
-    """Do without a selector."""
+    """Remove a selector of devices."""
 
     cost = 1.5
     selector: str
@@ -583,7 +585,7 @@ class UseDeviceClass(_ChangeOfRequest, frozen=True):
 
 
 class LessCapacity(_ChangeOfRequest, frozen=True):
-    """Do without the capacity that is asked for beyond what a device gives by default."""
+    """Ask for the capacity that a device gives by default, instead of more."""
 
     cost = 1.0
     capacity: str
@@ -598,7 +600,7 @@ class LessCapacity(_ChangeOfRequest, frozen=True):
 
 
 class DropConstraint(SmallChange, frozen=True):
-    """Do without a constraint on what devices share, or differ in."""
+    """Remove a constraint on attributes that devices share, or differ in."""
 
     cost = 1.5
     claim: str
@@ -641,7 +643,7 @@ class RemoveTaintRule(SmallChange, frozen=True):
 
 
 OnClaim = FewerDevices | TolerateDeviceTaint | DropDeviceSelector | UseDeviceClass | LessCapacity | DropConstraint
-"""Changes of a claim of the pod. Its spec can't be changed while it is there: they are made where it comes from."""
+"""Changes of a claim of the pod. A claim's spec can't be changed, so they are made where the claim comes from."""
 OnDevices = FreeDevices | RemoveTaintRule
 
 
@@ -656,7 +658,7 @@ class CreateClass(SmallChange, frozen=True):
         return f"create the storage class {self.name}, with the provisioner {self.provisioner}"
 
     def made(self, storage: Storage) -> StorageKind | None:
-        """The class: it waits for the pod's node, and makes volumes anywhere."""
+        """Return the class: it waits for the pod's node, and makes volumes anywhere."""
         return StorageClass(
             name=self.name,
             uid=f"new/{self.name}",
@@ -706,7 +708,7 @@ class _Again(SmallChange, frozen=True):
     storage_class: str
 
     def made(self, storage: Storage) -> StorageKind | None:
-        """The claim as it would be then; None when there is none to create again."""
+        """Return the claim as it would be then; None when there is none to create again."""
         claim = storage.claims.get((self.namespace, self.name))
         if claim is None:
             return None
@@ -752,7 +754,7 @@ class ShrinkClaim(SmallChange, frozen=True):
         return f"create the claim {self.name} again, with {size} instead of {before}"
 
     def made(self, storage: Storage) -> StorageKind | None:
-        """The smaller claim; None when there is none to create again."""
+        """Return the smaller claim; None when there is none to create again."""
         claim = storage.claims.get((self.namespace, self.name))
         return None if claim is None else replace(claim, requested=parse_nano(str(self.size)))
 
@@ -769,7 +771,7 @@ class ForgetNode(SmallChange, frozen=True):
         return f"let the claim {self.name} forget the node {self.node}, which was chosen for its volume"
 
     def made(self, storage: Storage) -> StorageKind | None:
-        """The claim without the node."""
+        """Return the claim without the node."""
         claim = storage.claims.get((self.namespace, self.name))
         return None if claim is None else replace(claim, selected_node=None)
 
@@ -784,7 +786,7 @@ class ForgetClaim(SmallChange, frozen=True):
         return f"clear the claimRef of the volume {self.volume}, which is Released, with what it holds"
 
     def made(self, storage: Storage) -> StorageKind | None:
-        """The volume as it is Available."""
+        """Return the volume as it is Available."""
         volume = storage.volumes.get(self.volume)
         if volume is None:
             return None
@@ -800,4 +802,4 @@ OnPod = Request | Tolerate | Respelt | Relaxed | AllowPreemption | NameScheduler
 OnNode = Uncordon | RemoveTaint | AwaitUntaint | Label
 Change = OnPod | OnNode | OnStorage | OnClaim | OnDevices | MovePod | FreeClaim | AwaitPod | GiveUpNode | AddNode
 Fix = tuple[Change, ...]
-"""Changes that together should do."""
+"""Changes that help together."""

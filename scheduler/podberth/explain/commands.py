@@ -36,9 +36,11 @@ from podberth.model.pod import Pod
 _NUMBER = re.compile(r"\d+")
 _TEMPLATE = "/spec/template/spec"
 _OF_PODS = changes.Tolerate | changes.Ungate
-"""The fields that may be changed of a pod that is there."""
+"""The changes that can be made to a pod that exists."""
 _LEAVING_PODS = ("StatefulSet", "ReplicationController")
-"""Kinds whose pod stays when the template changes, or may: a StatefulSet replaces no pod before others are ready."""
+"""Kinds whose pod stays, or may stay, when the template changes: a StatefulSet replaces no pod before others are
+ready.
+"""
 
 
 class Commands(NamedTuple):
@@ -56,7 +58,8 @@ _NONE = Commands([])
 
 
 def commands(made: Sequence[Change], pod: Pod, written: Written | None) -> Commands | None:
-    """Commands for all the changes, none where one of them has none, and what the pod is once they are carried out.
+    """Return commands for all the changes, none where one of them has none, and what the pod is once they are carried
+    out.
 
     They are carried out by the API server's own code on what they name, as it is stored. None: they would be refused,
     or they do not say what is to be changed.
@@ -76,7 +79,7 @@ def commands(made: Sequence[Change], pod: Pod, written: Written | None) -> Comma
 
 
 def _of_pod(edits: Sequence[OnPod], pod: Pod, written: Written) -> Commands:
-    """Raises NoPatchError, StatusError, ObjectError."""
+    """Return commands that change the pod itself. Raises NoPatchError, StatusError, ObjectError."""
     whole, where = written.whole.get("spec") or {}, f"-n {quote(pod.namespace)}"
     direct = all(isinstance(each, _OF_PODS) for each in edits)
     if written.file or direct or pod.owner is None:
@@ -127,7 +130,7 @@ def _of_pod(edits: Sequence[OnPod], pod: Pod, written: Written) -> Commands:
 
 
 def _patched(kind: str, path: str, spec: Mapping[str, Any], steps: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """A pod's spec that stands at a path of an object, once the API server's code has applied the patches to that."""
+    """Return the pod spec at a path of an object after the API server's code has applied the patches."""
     first, *inner = path.strip("/").split("/")
     found: Any = deepcopy(dict(spec))
     for step in reversed(inner):
@@ -142,7 +145,9 @@ def _patched(kind: str, path: str, spec: Mapping[str, Any], steps: Iterable[tupl
 
 
 def _with_its_class(patch: list[Operation], pod: Pod, spec: Mapping[str, Any]) -> tuple[list[str], list[Operation]]:
-    """A pod has the preemption policy of its PriorityClass, which can't be changed: it gets another class."""
+    """Return the texts and patches by which a pod gets another PriorityClass, as its preemption policy can't be
+    changed.
+    """
     named = spec.get("priorityClassName")
     rest = [operation for operation in patch if operation["path"] != "/preemptionPolicy"]
     if not named or len(rest) == len(patch):
@@ -192,7 +197,7 @@ def _command(change: Change) -> str:
 
 
 def _of_claims(made: Sequence[OnClaim], pod: Pod, written: Written | None) -> Iterator[str]:
-    """Claims, or the templates that they are made from, are created again; a pod whose claims are made, too."""
+    """Yield commands that create claims, or their templates, again; also the pod, if its claims are made for it."""
     called = {one.name: one.template for one in pod.shape.claims if one.template}
     templates = {claim: called[name] for name, claim in pod.made_claims if claim and name in called}
     where, by_what = f"-n {quote(pod.namespace)}", dict[str, list[OnClaim]]()
@@ -211,9 +216,7 @@ def _of_claims(made: Sequence[OnClaim], pod: Pod, written: Written | None) -> It
 
 
 def _in_order(patch: Sequence[Operation]) -> list[Operation]:
-    """Return what is removed first, from the last place of a list on, so that the places before it
-    stay what they are.
-    """
+    """Return the operations with removals from the end of a list first, so that the indexes before them stay valid."""
     removed = [each for each in patch if each["op"] == "remove"]
     others = [each for each in patch if each["op"] != "remove"]
     removed.sort(key=lambda each: _NUMBER.sub(lambda found: found[0].zfill(6), each["path"]), reverse=True)

@@ -22,7 +22,7 @@ _CLASSES = 8
 
 
 def misspelt(pod: Pod, cluster: Cluster) -> Iterator[str]:
-    """A note for each requirement on labels that no node meets by its key or by its values."""
+    """Yield a note for each requirement on labels that no node meets by its key or by its values."""
     yield from _classes(pod, cluster)
     yield from _nodes(pod, cluster)
     yield from _of_pods(pod, cluster)
@@ -38,7 +38,7 @@ def misspelt(pod: Pod, cluster: Cluster) -> Iterator[str]:
 
 
 def _nodes(pod: Pod, cluster: Cluster) -> Iterator[str]:
-    """Nodes that the pod's affinity names and that are not there, where it allows no other."""
+    """Yield a note for each node that the pod's affinity requires by name and that does not exist."""
     affinity = pod.shape.required_node_affinity
     terms = () if affinity is None else affinity.terms
     wanted = [{one.name for one in term.fields if one.names_node and one.operator == "In"} for term in terms]
@@ -53,14 +53,16 @@ def _nodes(pod: Pod, cluster: Cluster) -> Iterator[str]:
 
 
 def _of_pods(pod: Pod, cluster: Cluster) -> Iterator[str]:
-    """Labels of pods that this one wants to be near, and that no pod has."""
+    """Yield a note for each label of pods that this one must be near and that no pod has."""
     terms = [("", term.selector.requirements) for term in islice(pod.shape.affinity_terms, _REQUIREMENTS)]
     for _, label, near in _of_no_pod(terms, pod, cluster):
         yield f"no pod has {label}; did you mean {near}?"
 
 
 def counts_nobody(pod: Pod, cluster: Cluster) -> Iterator[str]:
-    """A note for anti-affinity and spread that mean no pod, where some pod has a label that is spelt nearly so."""
+    """Yield a note for each anti-affinity or spread term that selects no pod, though a pod has a label spelt nearly
+    so.
+    """
     apart = [
         (f"the anti-affinity per {_last(term.topology_key)} keeps it apart from no pod", term.selector.requirements)
         for term in islice(pod.shape.anti_affinity_terms, _REQUIREMENTS)
@@ -77,7 +79,7 @@ def counts_nobody(pod: Pod, cluster: Cluster) -> Iterator[str]:
 def _of_no_pod(
     asking: Sequence[tuple[str, Sequence[Requirement]]], pod: Pod, cluster: Cluster
 ) -> Iterator[tuple[str, str, str]]:
-    """(who asks, the label that it asks for and no pod has, the value that is spelt nearly so)."""
+    """Yield (term, the label that it asks for and no pod has, a value that is spelt nearly so)."""
     asked = [
         (what, requirement)
         for what, requirements in asking
@@ -106,7 +108,7 @@ def _last(key: str) -> str:
 
 
 def _classes(pod: Pod, cluster: Cluster) -> Iterator[str]:
-    """A note for each DeviceClass that a claim of the pod asks for and that is not there."""
+    """Yield a note for each DeviceClass that a claim of the pod asks for and that is not there."""
     devices, made = cluster.devices, dict(pod.made_claims)
     names = [one.claim if one.template is None else made.get(one.name) for one in pod.shape.claims]
     claims = [claim for name in names if name and (claim := devices.claim((pod.namespace, name))) is not None]
@@ -127,7 +129,7 @@ def _asked(pod: Pod) -> Iterator[Requirement]:
 
 
 _ALWAYS = "default-scheduler"
-"""Every cluster has it."""
+"""The scheduler that every cluster has."""
 
 
 def running(placed: Iterable[Pod]) -> Counter[str]:
@@ -138,7 +140,7 @@ def running(placed: Iterable[Pod]) -> Counter[str]:
 
 
 def instead_of(name: str, profiles: Iterable[str], ran: Mapping[str, int]) -> list[str]:
-    """Schedulers that a pod could name, if nobody seems to run the one that it names; else none.
+    """Return schedulers that a pod could name, if none seems to run that has the name it gives; else none.
 
     The one that was perhaps meant comes first, then those that placed most. `profiles`: of the configuration.
     """
@@ -150,7 +152,8 @@ def instead_of(name: str, profiles: Iterable[str], ran: Mapping[str, int]) -> li
 
 
 def seen_by(pod: Pod, frameworks: Mapping[str, Framework], ran: Mapping[str, int]) -> tuple[Framework, list[str]]:
-    """The framework by which a pod is looked at, and the schedulers of this view that it could name instead of its own.
+    """Return the framework by which a pod is looked at, and the schedulers of this view that it could name instead of
+    its own.
 
     That is the profile that the pod names, else the one that it could name, else the first.
     """
@@ -170,12 +173,12 @@ def unheld(pod: Pod, world: World) -> list[str]:
 
 
 def lack(kinds: Iterable[str]) -> str:
-    """Return what is to be said of them."""
+    """Return the note about kinds that the dump does not hold."""
     return "this dump holds no " + " or ".join(", ".join(kinds).rsplit(", ", 1))
 
 
 def undecided(answer: Explanation) -> str:
-    """Return why it is not known what keeps a pod; nothing where it fits, or where the dump holds what decides."""
+    """Return the reason for which it is unknown what keeps a pod; empty: it fits, or the dump holds what decides."""
     kinds = [kind for kind in answer.unheld if kind != LIMITS]
     return lack(kinds) if kinds and answer.outcome in (GATED, UNSCHEDULABLE) else ""
 

@@ -143,7 +143,7 @@ def _preempting(
 
 
 def _unchangeable(pod: Pod, offered: Sequence[shown.Remedy], *, in_file: bool) -> Iterator[str]:
-    """Owners whose template nobody may change, unless it is only in a file, and claims without a command."""
+    """Yield notes on templates and claims that can't be changed in place."""
     of_pod = any(isinstance(change, OnPod) for each in offered if not each.commands for change in each.changes)
     of_claim = any(isinstance(change, OnClaim) for each in offered if not each.commands for change in each.changes)
     if of_claim:
@@ -156,7 +156,7 @@ def _unchangeable(pod: Pod, offered: Sequence[shown.Remedy], *, in_file: bool) -
 
 
 def _of_a_daemon(pod: Pod, cluster: Cluster) -> Iterator[str]:
-    """Each pod of a DaemonSet is for one node."""
+    """Yield a note for a pod of a DaemonSet: it is for one node."""
     required = pod.shape.required_node_affinity
     if pod.owner is None or pod.owner[0] != "DaemonSet" or required is None:
         return
@@ -167,7 +167,7 @@ def _of_a_daemon(pod: Pod, cluster: Cluster) -> Iterator[str]:
 
 
 def _unknown_namespaces(pod: Pod, cluster: Cluster) -> Iterator[str]:
-    """Dumps made without namespaces look right and answer wrong."""
+    """Yield a note if terms select namespaces by label and none is known: the answer would look right and be wrong."""
     terms = (
         *pod.shape.affinity_terms,
         *pod.shape.anti_affinity_terms,
@@ -292,7 +292,7 @@ def _feasible(decision: Decision, cluster: Cluster) -> list[shown.FeasibleNode]:
 def _with_devices(
     feasible: Sequence[shown.FeasibleNode], framework: Framework, decision: Decision, cluster: Cluster
 ) -> Iterator[shown.FeasibleNode]:
-    """The nodes; the first of them with what the pod's claims would get there."""
+    """Yield the nodes, the first ones with the devices that the pod's claims would get there."""
     plugin = framework.plugin("DynamicResources")
     for i, each in enumerate(feasible):
         row = cluster.nodes.row_of(each.node)
@@ -307,7 +307,7 @@ def _with_devices(
 def _found_further(
     feasible: Sequence[shown.FeasibleNode], framework: Framework, decision: Decision, cluster: Cluster
 ) -> Iterator[str]:
-    """A note about the first nodes whose devices kube-scheduler would not have found."""
+    """Yield a note about the first nodes whose devices kube-scheduler would not have found."""
     plugin = framework.plugin("DynamicResources")
     if not isinstance(plugin, DynamicResources) or decision.verdict is not None:
         return
@@ -319,7 +319,7 @@ def _found_further(
 
 
 def _choice(feasible: list[shown.FeasibleNode]) -> shown.Choice | None:
-    """Return why the first of these wins."""
+    """Return the reason for which the first of these nodes wins."""
     if not feasible:
         return None
     winner = feasible[0]
@@ -354,7 +354,7 @@ def _choice(feasible: list[shown.FeasibleNode]) -> shown.Choice | None:
 
 
 def _summary(decision: Decision) -> list[shown.ReasonCount]:
-    """Nodes by plugin and reason, the most frequent first."""
+    """Return the number of nodes by plugin and reason, the most frequent first."""
     counts: dict[tuple[str, str], int] = {}
     if decision.left_out is not None and decision.left_out.any() and decision.verdict is None:
         counts[(decision.narrowed_by[0], narrowed_text(decision))] = int(np.count_nonzero(decision.left_out))

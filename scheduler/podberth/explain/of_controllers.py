@@ -25,7 +25,7 @@ class Mark(NamedTuple):
 
     @property
     def said(self) -> str:
-        """Return what to say of it where it is in the way."""
+        """Return the note for a pod or a node where the mark is in the way."""
         return f"{self.by} takes it away" if self.cure else f"{self.by} is about to take the node away"
 
 
@@ -78,7 +78,7 @@ _BY_PREFIX = {
 _STARTING = ("not-ready", "uninitialized")
 """Names of taints that, whatever their prefix, an agent takes off its node when it is ready (`…/agent-not-ready`)."""
 BY_HAND = ("node.kubernetes.io/out-of-service", "node.kubernetes.io/unschedulable")
-"""Taints with the prefix of conditions that people set and take away."""
+"""Taints with the prefix of conditions that people add and remove."""
 _GATES = {
     "kueue.x-k8s.io/": Mark("Kueue", "wait until Kueue admits its Workload"),
     "scheduling.volcano.sh/": Mark("Volcano", "wait until Volcano's queue has room for it"),
@@ -88,7 +88,7 @@ _GATES = {
 
 
 def mark_of_taint(key: str) -> Mark | None:
-    """Return who takes a taint away; None: people do."""
+    """Return the controller that removes a taint; None: people do."""
     found = _TAINTS.get(key) or next((mark for prefix, mark in _BY_PREFIX.items() if key.startswith(prefix)), None)
     if found is not None or key in BY_HAND:
         return found
@@ -99,5 +99,5 @@ def mark_of_taint(key: str) -> Mark | None:
 
 
 def mark_of_gate(name: str) -> Mark | None:
-    """Return who takes a gate away; None: people do."""
+    """Return the controller that removes a scheduling gate; None: people do."""
     return next((mark for prefix, mark in _GATES.items() if name.startswith(prefix)), None)

@@ -23,7 +23,7 @@ from podberth.model.pod_group import GroupKey
 
 KIND = "PendingPods"
 MOST = 100
-"""Kinds of pods that are explained; of the rest only the number is told."""
+"""The largest number of kinds of pods that are explained; the rest is only counted."""
 _REASONS = 3
 _SHOWN = 8
 _TERMINATING = "is being deleted"
@@ -41,13 +41,13 @@ class Cause(Struct, rename="camel", frozen=True):
     example: str
     """One of the pods."""
     remedies: list[Remedy]
-    """The changes that would free each of them, as it was tried for the example."""
+    """The changes that would free each of them; they were tried for the example."""
     group_remedies: list[GroupRemedy] = []
     """The changes that would start the pod group of the example."""
 
 
 class SharedChange(Struct, rename="camel", frozen=True):
-    """A change of the cluster, and how many of the pods it opens a node for; not all of them may fit together."""
+    """A change of the cluster, and the number of pods for which it opens a node; not all of them may fit together."""
 
     text: str
     change: list[Change]
@@ -55,7 +55,7 @@ class SharedChange(Struct, rename="camel", frozen=True):
 
 
 class Pending(Struct, rename="camel", kw_only=True, frozen=True):
-    """The answer."""
+    """The answer about all waiting pods."""
 
     api_version: str = field(default=API_VERSION)
     kind: str = field(default=KIND)
@@ -74,9 +74,7 @@ def pending(
     *,
     notes: Sequence[str] = (),
 ) -> Pending:
-    """Return why these pods wait. `ran`: schedulers that somebody runs besides the profiles → how many pods they
-    placed.
-    """
+    """Return the causes for which these pods wait. `ran`: schedulers besides the profiles → pods that they placed."""
     groups: dict[object, list[Pod]] = {}
     gangs: dict[GroupKey, list[Pod]] = {}
     for pod in waiting:
@@ -106,7 +104,7 @@ def pending(
 
 
 def owner_of(pod: Pod) -> str:
-    """`ReplicaSet ns/web`; the pod itself where nobody owns it."""
+    """Return `ReplicaSet ns/web`; the pod itself where nobody owns it."""
     return f"{pod.owner[0]} {pod.namespace}/{pod.owner[1]}" if pod.owner is not None else f"Pod {pod.key}"
 
 
@@ -122,7 +120,7 @@ def _of_gangs(
     frameworks: Mapping[str, Framework],
     ran: Mapping[str, int],
 ) -> Iterator[Cause]:
-    """One entry for all pods of a group; groups that wait for the same cause share one."""
+    """Yield one entry for all pods of a group; groups that wait for the same cause share one."""
     told: dict[tuple[str, str], list[tuple[GroupKey, list[Pod], GroupExplanation]]] = {}
     for key, pods in gangs:
         gang, first = gang_of(key, world.cluster), pods[0]
@@ -138,7 +136,7 @@ def _of_gangs(
 
 
 def _cause_of(answer: GroupExplanation, first: Pod) -> str:
-    """One line about a group."""
+    """Return the cause for which a group waits, in one line."""
     if answer.outcome in GOOD:
         return _READY
     if answer.outcome == UNCLAIMED:
@@ -150,7 +148,7 @@ def _cause_of(answer: GroupExplanation, first: Pod) -> str:
 
 
 def _cause(answer: Explanation, pod: Pod) -> str:
-    """One line."""
+    """Return the cause for which a pod waits, in one line."""
     if pod.terminating:
         return _TERMINATING
     if answer.outcome == FITS:
@@ -195,7 +193,7 @@ def _told(cause: str, outcome: str, alike: _Alike) -> Cause:
 
 
 def _changes(found: Sequence[tuple[Sequence[Pod], Explanation]]) -> list[SharedChange]:
-    """Changes of the cluster that help pods of any kind, those that help most first."""
+    """Return the changes of the cluster that help pods of any kind, those that help most first."""
     known: dict[str, tuple[list[Change], int]] = {}
     for group, answer in found:
         of_cluster = [each for each in answer.remedies if not any(isinstance(c, OnPod) for c in each.changes)]

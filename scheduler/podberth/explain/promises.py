@@ -23,7 +23,9 @@ from podberth.model.shape import keeps_own, required
 
 
 class Races:
-    """Looks at placed pods. Others' pods are gathered when the first one is asked about that requires anything."""
+    """Finds conflicts of placed pods with other schedulers' pods. These are gathered at the first pod that requires
+    anything.
+    """
 
     def __init__(self, cluster: Cluster, frameworks: Mapping[str, Framework]) -> None:
         self._cluster = cluster
@@ -31,7 +33,7 @@ class Races:
         self._conflicts: PlacementConflicts | None = None
 
     def of(self, pod: Pod) -> Conflict | None:
-        """Return what does not hold for this pod because of another scheduler's; None: nothing, or it costs too much to
+        """Return the conflict of this placed pod with another scheduler's pods; None: none, or it costs too much to
         tell.
 
         The pod has to be on its node.
@@ -45,12 +47,12 @@ class Races:
         return self._conflicts.of(pod.uid)
 
     def mended(self, pod: Pod) -> bool:
-        """Return whether the evictor may move a pod for that: its owner, or its profile, asks for it."""
+        """Return whether the evictor may move a pod for its conflict: its owner, or its profile, asks for it."""
         profile = self._frameworks[pod.scheduler_name].profile
         return keeps_own(pod.shape, by_profile=profile.required_during_execution)
 
     def note(self, pod: Pod) -> str:
-        """Return what there is to say of a pod; empty: nothing."""
+        """Return the note on a pod's conflict; empty: none."""
         conflict = self.of(pod)
         if conflict is None:
             return ""
@@ -60,7 +62,9 @@ class Races:
 
 
 def in_turn(conflicts: Sequence[Conflict]) -> list[tuple[Conflict, Conflict | None]]:
-    """Each with the one that goes before it: of several that are one conflict, the evictor takes one at a time."""
+    """Return each conflict with the one that goes before it: of several that are the same, the evictor takes one at a
+    time.
+    """
     found: list[tuple[Conflict, Conflict | None]] = []
     for conflict in conflicts:
         first = conflict
@@ -193,7 +197,7 @@ def state_of(
     decision: Decision,
     past: Past | None = None,
 ) -> PromiseState | None:
-    """Return how the promise of one pod stands. `node`: where it was before it was taken off for the `decision`."""
+    """Return the state of one pod's promise. `node`: its node before it was taken off for the `decision`."""
     promise = pod.shape.promise
     if promise is not None and promise.problem is not None:
         text = promise.problem
@@ -229,7 +233,7 @@ def state_of(
 
 
 def wanted_by(pod: Pod, framework: Framework) -> NodeRequirement | None:
-    """Return what a pod asks of its node while it runs, by its annotation or its profile."""
+    """Return the requirement of a pod on its node while it runs, by its annotation or its profile."""
     return required(pod.shape, by_profile=framework.profile.required_during_execution)
 
 
@@ -273,7 +277,7 @@ def _planned(
 
 
 def _forbidden(pod: Pod, disruptions: Disruptions) -> str:
-    """Return why no budget allows the eviction; empty when it is allowed: then it counts as a disruption."""
+    """Return the reason for which budgets forbid the eviction; empty: they allow it, and it counts as a disruption."""
     refusal = disruptions.refused(pod)
     if refusal is None:
         disruptions.leaves(pod)

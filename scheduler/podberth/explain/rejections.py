@@ -31,13 +31,13 @@ from podberth.model.quantity import BOUND
 from podberth.model.volumes import REGION, ZONE
 
 KEPT_FOR = "keptFor"
-"""The key, in an obstacle's numbers, of the pods that the node is kept for, if the obstacle is there for them only."""
+"""The key, in an obstacle's numbers, of the pods that are nominated for the node, if these alone are the obstacle."""
 _PINS = "NodeAffinity"
 _ELSEWHERE = 1000.0
-"""A distance above all that a node can lack otherwise."""
+"""A distance above any that the lack of something gives a node."""
 _REASONS = 3
 _HELD = "VolumeRestrictions"
-"""The plugin whose reason, that somebody holds a claim, is in the way on every node."""
+"""The plugin whose reason, that a claim is in use, applies on every node."""
 _BY_VOLUME = ("VolumeZone", "VolumeBinding")
 
 
@@ -74,13 +74,13 @@ def first_against(decision: Decision, row: int | None) -> tuple[str, Reason] | N
 
 
 def place_of(decision: Decision, row: int | None) -> int | None:
-    """The place of a row among the feasible ones, None if it is not one of them."""
+    """Return the place of a row among the feasible ones, None if it is not one of them."""
     at = int(np.searchsorted(decision.feasible, -1 if row is None else row))
     return at if at < len(decision.feasible) and decision.feasible[at] == row else None
 
 
 def given_away(decision: Decision, row: int | None) -> int | None:
-    """The best total less that of a row, in points of the profile's scores; None if the row is not feasible.
+    """Return the best total less that of a row, in points of the profile's scores; None if the row is not feasible.
 
     It is 0 for each feasible row when nothing was scored.
     """
@@ -113,7 +113,7 @@ def put_there(pods: Sequence[Pod], row: int, cluster: Cluster) -> list[Pod]:
 
 @contextmanager
 def placed(pods: Sequence[Pod], row: int, cluster: Cluster) -> Iterator[None]:
-    """The cluster with pods on the node that is kept for them, as long as the block lasts."""
+    """Place pods on the node that they are nominated for while the block runs."""
     there = put_there(pods, row, cluster)
     try:
         yield
@@ -142,27 +142,29 @@ class Asking:
         return kept_rows(self.inquiry.pod, self.inquiry.cluster)
 
     def detail(self, row: int, name: str, reason: Reason) -> Detail:
-        """The numbers of a plugin's reason against one row."""
+        """Return the numbers of a plugin's reason against one row."""
         with self._about(row) as inquiry:
             text, numbers = self._ask(name, "explain", inquiry, row, reason) or ("", {})
         return text or reason.text, numbers
 
     def fixes(self, row: int, name: str, reasons: Sequence[Reason]) -> Sequence[Fix]:
-        """Return what may help against all reasons of a plugin against one row."""
+        """Return the changes that may help against all reasons of a plugin on one row."""
         with self._about(row) as inquiry:
             return self._ask(name, "fixes", inquiry, row, reasons) or ()
 
     def detail_of_pod(self, name: str, reason: Reason) -> Detail:
-        """The numbers of a plugin's reason against a pod that it rejected before any node was looked at."""
+        """Return the numbers of a plugin's reason against a pod that it rejected before any node was looked at."""
         text, numbers = self._ask(name, "explain_pod", self.inquiry, reason) or ("", {})
         return text or reason.text, numbers
 
     def fixes_of_pod(self, name: str, reason: Reason) -> Sequence[Fix]:
-        """Return what may help such a pod."""
+        """Return the changes that may help a pod that was rejected before any node was looked at."""
         return self._ask(name, "fixes_of_pod", self.inquiry, reason) or ()
 
     def failed(self, what: str, error: PluginError) -> None:
-        """A plugin failed while something was tried. `what`: what is missing from the answer; one note says so."""
+        """Note that a plugin failed while something was tried. `what`: the missing part of the answer; one note says
+        so.
+        """
         self.notes.setdefault((error.plugin, what), f"{what}: {error}")
 
     @contextmanager
@@ -176,7 +178,7 @@ class Asking:
             yield self._of_kept.setdefault(row, Inquiry(self.inquiry.pod, self.inquiry.cluster))
 
     def _ask(self, name: str, what: str, *about: object) -> Any:
-        """The answer of a plugin's explainer; None if there is none."""
+        """Return the answer of a plugin's explainer; None if there is none."""
         plugin: Any = self.framework.plugin(name)
         if plugin is None or (name, what) in self.notes:
             return None
@@ -227,7 +229,7 @@ class Obstacle:
 
 @dataclass(slots=True)
 class Stuck:
-    """A node that can't take the pod, and everything in its way."""
+    """A node that can't take the pod, and all obstacles there."""
 
     row: int
     node: str
@@ -237,7 +239,7 @@ class Stuck:
 
 
 def stuck_at(asking: Asking, decision: Decision) -> list[Stuck]:
-    """Every rejected node with all that stands in its way, the ones closest to fitting first."""
+    """Return every rejected node with all its obstacles, the ones closest to fitting first."""
     if decision.verdict is not None:
         return []
     found: dict[int, Stuck] = {}
@@ -265,8 +267,8 @@ def stuck_at(asking: Asking, decision: Decision) -> list[Stuck]:
 
 
 def _repeats(asking: Asking, stuck: Stuck, plugin: str, reason: Reason) -> bool:
-    """Return whether this was said of the node already: by the same plugin, or of a cordon, which is a mark and a
-    taint.
+    """Return whether an obstacle repeats another one of the node: from the same plugin, or a cordon, which is a mark
+    and a taint.
     """
     if any(o.plugin == plugin and (o.first or o.reason == reason) for o in stuck.obstacles):
         return True
@@ -313,7 +315,7 @@ def _distance(asking: Asking, stuck: Stuck) -> tuple[float, int]:
 
 
 def _pinned(pod: Pod) -> bool:
-    """Return whether the pod asks for nodes by their names."""
+    """Return whether the pod requires nodes by their names."""
     affinity = pod.shape.required_node_affinity
     terms = () if affinity is None else affinity.terms
     labels = [*pod.shape.node_selector, *(r for term in terms for r in term.labels)]
@@ -321,7 +323,7 @@ def _pinned(pod: Pod) -> bool:
 
 
 def _missing(numbers: Mapping[str, Any]) -> float | None:
-    """The share that is missing of what is needed; None where the numbers do not say."""
+    """Return the missing share of the amount that is needed; None where the numbers do not say."""
     needed, free = numbers.get("needed"), numbers.get("free")
     if isinstance(needed, int | float) and isinstance(free, int | float) and 0 < needed <= BOUND and abs(free) <= BOUND:
         return (needed - free) / needed
@@ -332,7 +334,7 @@ def _missing(numbers: Mapping[str, Any]) -> float | None:
 
 
 def cause(asking: Asking, decision: Decision, stuck: Sequence[Stuck], meant: Sequence[str]) -> str | None:
-    """The line; None where there are no nodes. `meant`: labels that are perhaps misspelt."""
+    """Return the cause in a line; None where there are no nodes. `meant`: labels that are perhaps misspelt."""
     if decision.verdict is not None:
         return asking.detail_of_pod(*decision.verdict)[0]
     if not stuck:
@@ -384,7 +386,7 @@ def _where_the_volumes_are(asking: Asking, stuck: Sequence[Stuck]) -> Iterator[s
 
 
 def _reasons(stuck: Sequence[Stuck]) -> str:
-    """The most frequent reasons."""
+    """Return the most frequent reasons."""
     counts = Counter(obstacle.reason.text for each in stuck for obstacle in each.obstacles if obstacle.first)
     common = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     said = ", ".join(text if len(stuck) == 1 else f"{number:,} {text}" for text, number in common[:_REASONS])

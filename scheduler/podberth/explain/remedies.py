@@ -44,13 +44,13 @@ from podberth.model.pod import Pod
 from podberth.plugins.node_affinity import pod_matches
 
 _KINDS = 20
-"""Kinds of equal pods that are looked at, the most frequent ones."""
+"""The number of kinds of equal pods that are looked at, the most frequent ones."""
 _OF_A_KIND = 50
 _NAMED = 4
 
 
 class SideEffects:
-    """Looks at the effects of several changes for the same pod. `others`: pods that wait."""
+    """Simulates several changes for the same pod, to see their effects on others. `others`: pods that wait."""
 
     def __init__(self, asking: Asking, others: Iterable[Pod]) -> None:
         self._asking = asking
@@ -64,11 +64,11 @@ class SideEffects:
         ordered = sorted(groups.values(), key=lambda group: (-len(group), group[0].key))[:_KINDS]
         self._groups = sorted(ordered, key=lambda group: (-group[0].priority, group[0].created, group[0].key))
         self._fit: list[bool] | None = None
-        """The groups that fit as things are."""
+        """Whether each group fits without changes; None: not computed yet."""
 
     def of(self, changes: Sequence[Change]) -> shown.SideEffects | None:
-        """Return what these changes do; None: a plugin failed, and a note says so. The cluster is
-        as before afterwards.
+        """Return the effects of these changes; None: a plugin failed, and a note says so. The cluster is as before
+        afterwards.
         """
         try:
             return self._simulated(changes)
@@ -77,7 +77,7 @@ class SideEffects:
             return None
 
     def _simulated(self, changes: Sequence[Change]) -> shown.SideEffects:
-        """Raises PluginError."""
+        """Return the effects of the changes. Raises PluginError."""
         if self._fit is None:
             self._fit = [best(group[0], self._framework, self._cluster) is not None for group in self._groups]
         holders = [pod for change in changes if isinstance(change, FreeDevices) for pod in self._holders(change)]
@@ -119,7 +119,7 @@ class SideEffects:
         )
 
     def _relying(self, change: Label) -> Iterator[Pod]:
-        """The pods of a node that ask for a label as it is now."""
+        """Yield the pods of a node that ask for a label as it is now."""
         nodes = self._cluster.nodes
         row = nodes.live_row(change.node)
         node = None if row is None else nodes.objects[row]
@@ -135,7 +135,7 @@ class SideEffects:
         return (pod for pod in pods if pod.key == change.pod)
 
     def _holders(self, change: FreeDevices) -> Iterator[Pod]:
-        """The placed pods that use a claim."""
+        """Yield the placed pods that use a claim."""
         namespace, _, name = change.claim.partition("/")
         claim = self._cluster.devices.claims.get((namespace, name))
         for uid in () if claim is None else claim.reserved_for:
@@ -145,7 +145,7 @@ class SideEffects:
 
     @contextmanager
     def _without(self, pods: Sequence[Pod]) -> Iterator[None]:
-        """The cluster without some placed pods, as long as the block lasts."""
+        """Remove placed pods from the cluster while the block runs."""
         for pod in pods:
             self._cluster.drop_pod(pod.uid)
         try:
@@ -156,7 +156,7 @@ class SideEffects:
 
 
 def awaited(trial: Trial, first: tuple[Change, ...]) -> tuple[AwaitPod, ...]:
-    """As few pods as it takes, all of them being deleted, that leave room for the pod when they are gone.
+    """Return as few pods as needed, all of them being deleted, that leave room for the pod once they are gone.
 
     `first`: what is changed besides. Empty: there are none, or they do not make enough room.
     """
@@ -178,7 +178,7 @@ def awaited(trial: Trial, first: tuple[Change, ...]) -> tuple[AwaitPod, ...]:
 
 
 def instead_of_moves(changes: Sequence[Change], cluster: Cluster) -> tuple[Change, ...]:
-    """The changes, where none moves a pod that is being deleted, or one that is only nominated for its node."""
+    """Return the changes without those that move a pod which is being deleted, or only nominated for its node."""
     return tuple(_instead(change, cluster) if isinstance(change, MovePod) else change for change in changes)
 
 
@@ -207,15 +207,15 @@ _NODES_A_KIND = 40
 _MOST_CHANGES = 3
 _INSTEAD = 4
 _TAKEN = 3
-"""Plans of a kind that are tried when others take what they make free."""
+"""The largest number of plans of a kind that are tried while other pods take what they free."""
 _TEMPLATES = 40
 _SCHEDULERS = 2
-"""Schedulers that are offered to a pod that nobody schedules."""
+"""The number of schedulers that are offered to a pod that none schedules."""
 
 
 Plan = tuple[Change, ...]
 _OWN = OnPod | OnClaim
-"""Changes by which the pod itself, or its claim, gives something up."""
+"""Changes by which the pod itself, or its claim, asks for less."""
 
 
 def remedies(
@@ -225,7 +225,7 @@ def remedies(
     verdict: tuple[str, Reason] | None = None,
     schedulers: Sequence[str] = (),
 ) -> list[shown.Remedy]:
-    """The changes that would free the pod, the smallest first. Nothing of them stays.
+    """Return the changes that would free the pod, the smallest first. The cluster is as before afterwards.
 
     Each is carried out before it is offered, as its commands say (`Trial.offer`).
 
@@ -249,7 +249,7 @@ def remedies(
     taken: Counter[tuple[str, ...]] = Counter()
 
     def known(plan: Plan) -> bool:
-        """Return whether it is told already, or a smaller one is, or enough of its kind."""
+        """Return whether the plan, a smaller one, or enough of its kind were offered already."""
         at = kept.get(_kind(plan))
         alike = [each for each in covered if _kind(each) == _kind(plan)]
         return (
@@ -290,7 +290,7 @@ def remedies(
 
 
 def _of_the_pod(asking: Asking, trial: Trial, first: Plan, plugin: str, reason: Reason) -> list[shown.Remedy]:
-    """Changes for a pod that no node was looked at for."""
+    """Return the changes for a pod that was rejected before any node was looked at."""
     found: list[shown.Remedy] = []
     for fix in asking.fixes_of_pod(plugin, reason):
         plan = (*first, *fix)
@@ -341,7 +341,7 @@ def _closest_of_each_kind(stuck: Iterable[Stuck]) -> Iterator[Stuck]:
 
 
 def _plans_at(asking: Asking, stuck: Stuck) -> Iterator[tuple[Plan, float]]:
-    """Every way to open one node by one fix for each plugin that is against it."""
+    """Yield every combination of one fix for each plugin that rejects the node."""
     choices: list[Sequence[Fix]] = []
     reasons: dict[str, list[Reason]] = {}
     for obstacle in stuck.obstacles:
@@ -359,7 +359,7 @@ def _plans_at(asking: Asking, stuck: Stuck) -> Iterator[tuple[Plan, float]]:
 
 
 def _cost(inquiry: Inquiry, change: Change) -> float:
-    """Return how much a change asks of people: the more, the more a pod gives up, and for a pod that matters more."""
+    """Return a rank of changes by how much they ask of people: more if a pod gives up more, or matters more."""
     cost = change.cost
     if isinstance(change, Request):
         cost += max(1 - amount / change.instead_of[name] for name, amount in change.requests.items())
@@ -376,7 +376,7 @@ def _cost(inquiry: Inquiry, change: Change) -> float:
 
 
 def _includes(plan: Plan, smaller: Plan) -> bool:
-    """Return whether a plan asks for all that a smaller one does, which is enough, and for more."""
+    """Return whether a plan contains all changes of a smaller one, which is enough, and others."""
     return len(smaller) < len(plan) and all(any(_as_much(mine, other) for mine in plan) for other in smaller)
 
 
@@ -393,7 +393,7 @@ def _as_much(mine: Change, other: Change) -> bool:
 
 
 def _kind(plan: Plan) -> tuple[str, ...]:
-    """The kind of a plan. Only one plan of a kind is shown: others change another amount, node or pod."""
+    """Return the kind of a plan. Only one plan of a kind is shown: others change another amount, node or pod."""
     return tuple(
         str(change)
         if isinstance(change, _OWN | OnStorage) and not isinstance(change, Request | RaiseMaxSkew | FewerDevices)
@@ -403,12 +403,12 @@ def _kind(plan: Plan) -> tuple[str, ...]:
 
 
 def _left(plan: Plan) -> list[str]:
-    """The nodes that pods leave by a plan."""
+    """Return the nodes that pods leave by a plan."""
     return [change.node for change in plan if isinstance(change, MovePod)]
 
 
 def _subject(plan: Plan) -> str:
-    """The objects that a plan changes."""
+    """Return the objects that a plan changes."""
     moved = [f"{change.pod} off {change.node}" for change in plan if isinstance(change, MovePod)]
     if len(moved) > 1:
         return " and ".join(moved)
@@ -423,7 +423,7 @@ def _full(remedy: shown.Remedy) -> bool:
 
 
 def _one_more_node(trial: Trial, first: Plan, but: dict[str, str] | None = None) -> shown.Remedy | None:
-    """The smallest node of those that are there which, if there were one more, would take the pod.
+    """Return a remedy that adds the smallest node like an existing one on which the pod would fit.
 
     `but`: labels that it has instead; an empty dict: there is nothing to try.
     """
@@ -434,7 +434,9 @@ def _one_more_node(trial: Trial, first: Plan, but: dict[str, str] | None = None)
 
 
 def templates_of(nodes: Iterable[Node]) -> list[tuple[Node, int]]:
-    """One node of each make (labels but for its name, taints, size), the smallest first, and how many there are."""
+    """Return one node of each make (labels but for its name, taints, size), the smallest first, and how many there
+    are.
+    """
     makes: dict[Any, list[Node]] = {}
     for node in nodes:
         labels = frozenset((key, value) for key, value in node.labels.items() if key != HOSTNAME)

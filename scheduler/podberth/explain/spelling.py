@@ -8,14 +8,16 @@ from podberth.cache.nodes import Nodes
 from podberth.model.selectors import Requirement
 
 VALUES = 2000
-"""Values of one label that are compared."""
+"""The largest number of values of one label that are compared."""
 _NAMES = 20_000
-"""Names that are compared."""
+"""The largest number of names that are compared."""
 _ZEROS = re.compile(r"0+(?=[0-9])")
 
 
 def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Names that were perhaps meant, the likeliest first: with the same numbers (7, 07), then spelt nearly so."""
+    """Return names that may have been meant, the likeliest first: with the same numbers (7, 07), then spelt
+    similarly.
+    """
     names = list(dict.fromkeys(known))
     plain = _without_zeros(name)
     same = [each for each in names if _without_zeros(each) == plain and each != name]
@@ -27,7 +29,7 @@ def _without_zeros(name: str) -> str:
 
 
 def label_values(nodes: Nodes) -> Mapping[str, Collection[str]]:
-    """The values that each label has on nodes."""
+    """Return the values that each label has on nodes."""
     found: dict[str, dict[str, None]] = {}
     for _, node in nodes.live():
         for key, value in node.labels.items():

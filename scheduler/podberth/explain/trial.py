@@ -43,7 +43,7 @@ from podberth.plugins.dynamic_resources.plugin import DynamicResources
 
 _OF_NODES = DropRequirement | RespellNodeAffinity
 _BEFORE = 30
-"""The number of pods that are played at most, of those that come first."""
+"""The largest number of pods played that come before the pod in question."""
 
 
 # --- placing pods -----------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ class Placing:
         self._choice = choice
 
     def put(self, pod: Pod, within: Bools | None = None) -> str | None:
-        """The node where a pod goes; None: nowhere. `within`: bool[rows], the only nodes on which it may be.
+        """Return the node where a pod goes; None: nowhere. `within`: bool[rows], the only nodes on which it may be.
 
         Raises PluginError.
         """
@@ -103,7 +103,7 @@ class Placing:
 
 @contextmanager
 def placing(framework: Framework, cluster: Cluster, choice: Choice | None = None) -> Iterator[Placing]:
-    """The pods that are put on nodes within the block are taken off again at its end. `choice`: as in `best`."""
+    """Take pods that are put on nodes within the block off again at its end. `choice`: as in `best`."""
     found = Placing(framework, cluster, choice)
     try:
         yield found
@@ -114,7 +114,7 @@ def placing(framework: Framework, cluster: Cluster, choice: Choice | None = None
 def best(
     pod: Pod, framework: Framework, cluster: Cluster, within: Bools | None = None, choice: Choice | None = None
 ) -> int | None:
-    """The row where a pod goes; None: nowhere. `choice`: among equals; None: the first. Raises PluginError."""
+    """Return the row where a pod goes; None: nowhere. `choice`: among equals; None: the first. Raises PluginError."""
     decision = framework.decide_quickly(pod, cluster, within=within)
     if not len(decision.feasible):
         return None
@@ -125,9 +125,9 @@ def best(
 
 
 class Trial:
-    """Asks the whole pipeline what changes would do, and counts how often. `notes`: why some of them are not offered.
+    """Asks the whole pipeline what changes would do, and counts how often.
 
-    `written`: the pod as it was written. `others`: pods that wait, too.
+    `notes`: reasons for which some are not offered. `written`: the pod as written. `others`: pods that wait, too.
     """
 
     def __init__(self, asking: Asking, written: Written | None = None, others: Iterable[Pod] = ()) -> None:
@@ -151,7 +151,8 @@ class Trial:
         return self._nodes(edited(self._asking.inquiry.pod, changes), changes)
 
     def offer(self, changes: Sequence[Change], nodes: Sequence[str] | None = None) -> Remedy | None:
-        """The changes as they are told, with the commands for them: if these are carried out, and the pod has a node.
+        """Return the changes as they are told, with the commands for them: if these are carried out, and the pod has a
+        node.
 
         `nodes`: where the pod could go, if that is known.
         """
@@ -220,7 +221,7 @@ class Trial:
         return rest, takers
 
     def _comes_again(self, changes: Sequence[Change], anew: bool) -> Iterator[Pod]:
-        """The pods that a controller makes again when they are deleted, and that are tried before the pod then.
+        """Yield the pods that a controller makes again when they are deleted, and that are tried before the pod then.
 
         `anew`: the pod itself is made again, too, so that it has not waited for longer than they.
         """
@@ -261,7 +262,8 @@ def _text(changes: Sequence[Change]) -> str:
 
 
 def _rivals(pod: Pod, others: Iterable[Pod]) -> list[Pod]:
-    """Pods that wait and may come before this one, those first that are tried first; others of its owner are like it.
+    """Return pods that wait and may come before this one, those first that are tried first; others of its owner are
+    like it.
 
     One that a node is kept for has its room already, and those of a group come only together.
     """
@@ -278,7 +280,7 @@ def _rivals(pod: Pod, others: Iterable[Pod]) -> list[Pod]:
 
 
 def _is_before(other: Pod, pod: Pod) -> bool:
-    """Return whether it is tried first as things are; of two of the same second that is not known."""
+    """Return whether a pod is tried before this one; of two pods of the same second that is not known."""
     return other.priority > pod.priority or "" < other.created <= pod.created
 
 
@@ -286,7 +288,7 @@ def _is_before(other: Pod, pod: Pod) -> bool:
 
 
 def edited(pod: Pod, changes: Sequence[Change]) -> Pod:
-    """A copy of the pod with the changes that concern it."""
+    """Return a copy of the pod with the changes that concern it."""
     edits = [change for change in changes if isinstance(change, OnPod)]
     if not edits:
         return pod
@@ -299,7 +301,7 @@ def edited(pod: Pod, changes: Sequence[Change]) -> Pod:
 
 @contextmanager
 def applied(cluster: Cluster, changes: Sequence[Change]) -> Iterator[None]:
-    """The cluster with the changes that concern it, as long as the block lasts."""
+    """Apply the changes of the cluster while the block runs."""
     with ExitStack() as undone:
         for change in changes:
             undo = _apply(cluster, change)
@@ -356,7 +358,7 @@ def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
 
 
 def _leaving(cluster: Cluster, change: Change) -> Iterator[Pod]:
-    """The placed pods that a change has leave."""
+    """Yield the placed pods that a change makes leave."""
     if isinstance(change, MovePod):
         pod = _pod(cluster, change.node, change.pod)
         yield from () if pod is None else (pod,)
@@ -395,7 +397,7 @@ def add_node(cluster: Cluster, like: str, clone: Node) -> Callable[[], object]:
 
 
 def _of_every_node(cluster: Cluster, like: str) -> Iterator[Pod]:
-    """The pods of a node that another one like it gets, too.
+    """Yield the pods of a node that another one like it gets, too.
 
     One that is being deleted counts if it is to come back: if its DaemonSet has others that stay.
     """
@@ -409,7 +411,9 @@ def _of_every_node(cluster: Cluster, like: str) -> Iterator[Pod]:
 
 
 def _published_for(clone: Node, like: str, cluster: Cluster) -> list[ResourceSlice]:
-    """The slices that a driver would publish for a node like one that is there: its devices, in a pool of its own."""
+    """Return the slices that a driver would publish for a node like one that is there: its devices, in a pool of its
+    own.
+    """
     slices, suffix = list(cluster.devices.slices_on(like)), clone.name.removeprefix(like)
     generations = {
         pool: max(one.generation for one in slices if one.pool_id == pool) for pool in (one.pool_id for one in slices)
@@ -448,6 +452,6 @@ def _pod(cluster: Cluster, node: str, key: str) -> Pod | None:
 
 
 def live_node(cluster: Cluster, name: str) -> Node | None:
-    """The node of a name; None: there is none."""
+    """Return the node of a name; None: there is none."""
     row = cluster.nodes.live_row(name)
     return None if row is None else cluster.nodes.objects[row]

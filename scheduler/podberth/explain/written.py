@@ -34,11 +34,11 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _NODE = ("affinity", "nodeAffinity", _REQUIRED)
 _LEAST = 10
-"""A container keeps a tenth of its request at least."""
+"""The fraction of its request that a container keeps at least: one tenth."""
 
 
 class NoPatchError(Exception):
-    """The spec does not say what was to be changed."""
+    """The spec does not contain what was to be changed."""
 
 
 class Lowered(NamedTuple):
@@ -57,7 +57,7 @@ class Lowered(NamedTuple):
 
 
 def operations(made: Iterable[OnPod], spec: Spec, whole: Spec, namespace: str) -> list[Operation]:
-    """A JSON patch with paths from the spec on. `whole`: the spec with what the API server puts in.
+    """Return a JSON patch with paths from the spec on. `whole`: the spec with what the API server puts in.
 
     Raises NoPatchError.
     """
@@ -76,7 +76,7 @@ def operations(made: Iterable[OnPod], spec: Spec, whole: Spec, namespace: str) -
 
 
 def unmerged(spec: Spec, labels: Mapping[str, str]) -> list[Operation]:
-    """A patch that takes out the requirements that the API server makes of matchLabelKeys and mismatchLabelKeys.
+    """Return a patch that takes out the requirements that the API server makes of matchLabelKeys and mismatchLabelKeys.
 
     A pod that has them already is refused when it is created.
     """
@@ -105,7 +105,9 @@ def unmerged(spec: Spec, labels: Mapping[str, str]) -> list[Operation]:
 
 
 def by_name(made: Iterable[Lowered]) -> dict[str, Any]:
-    """A strategic merge patch of the spec, which finds containers by their names, whatever they ask for so far."""
+    """Return a strategic merge patch of the spec, which finds containers by their names, whatever they ask for so
+    far.
+    """
     found: dict[str, Any] = {}
     for each in made:
         amounts = {part: {each.resource: each.amount} for part in each.parts}
@@ -150,14 +152,14 @@ def lowered(change: changes.Request, whole: Spec) -> Iterator[Lowered]:
 
 
 def _keep(before: int, amount: int) -> int:
-    """The amount. Raises NoPatchError if it is less than a tenth of what it was."""
+    """Return the amount. Raises NoPatchError if it is less than a tenth of the old one."""
     if amount < -(-before // _LEAST):
         raise NoPatchError
     return min(amount, before)
 
 
 def _asked(resources: Any, name: str) -> int:
-    """Return what resources ask for, as the API server reads them: a limit stands for a request that is not there."""
+    """Return the requests in `resources` as the API server reads them: a limit stands for a missing request."""
     found = resources if isinstance(resources, dict) else {}
     amount = (found.get("requests") or {}).get(name, (found.get("limits") or {}).get(name))
     if amount is None:
@@ -339,7 +341,7 @@ def _pointer(steps: Iterable[str | int]) -> str:
 
 Object = Mapping[str, Any]
 _HASHES = ("pod-template-hash", "controller-revision-hash")
-"""Labels that the pods of another template have another value of."""
+"""Labels whose values differ with the template."""
 _DEFAULT_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
@@ -369,7 +371,7 @@ class Written(NamedTuple):
 
 
 def of_cluster(pod: Pod, world: World) -> Written | None:
-    """A pod that waits in a cluster; None for one of which only what decisions read is known."""
+    """Return a pod that waits in a cluster; None for one of which only what decisions read is known."""
     found = world.written(pod)
     if found is None:
         return None
@@ -398,7 +400,7 @@ def of_cluster(pod: Pod, world: World) -> Written | None:
 
 
 def controller_of(pod: Pod) -> tuple[str, str] | None:
-    """(kind, name) of what has the template of a pod, and makes new pods when it is changed; None: not known."""
+    """Return (kind, name) of what has the template of a pod, and makes new pods when it is changed; None: not known."""
     if pod.owner is None:
         return None
     kind, name = pod.owner[:2]
@@ -414,7 +416,7 @@ def _owner(pod: Pod, world: World) -> Object | None:
 
 
 def in_the_template(written: Written, pod: Pod) -> Object:
-    """The spec of a pod without what controllers and admission have put in, but for resources and selectors."""
+    """Return the spec of a pod without what controllers and admission have put in, but for resources and selectors."""
     spec = dict(written.whole.get("spec") or {})
     daemon = pod.owner is not None and pod.owner[0] == "DaemonSet"
     theirs = TOLERATED if daemon else ()
@@ -432,7 +434,9 @@ def in_the_template(written: Written, pod: Pod) -> Object:
 
 
 def templates_of(written: Written, pod: Pod) -> Iterator[Object]:
-    """The specs of templates that may have made a pod: the one that is known, else with and without its defaults."""
+    """Yield the specs of templates that may have made a pod: the one that is known, else with and without its
+    defaults.
+    """
     if written.owner is not None:
         yield written.owner["spec"]["template"]["spec"]
         return
@@ -453,12 +457,12 @@ def templates_of(written: Written, pod: Pod) -> Iterator[Object]:
 
 
 def made_of(written: Written, pod: Pod, template: Object) -> Pod:
-    """The pod that its controller makes of a template instead. Raises ObjectError."""
+    """Return the pod that its controller makes of a template instead. Raises ObjectError."""
     return as_asked(written.create(from_template(written, pod, template)), pod)
 
 
 def from_template(written: Written, pod: Pod, template: Object) -> Object:
-    """Return what a pod's controller sends to the API server, of a template."""
+    """Return the pod that its controller sends to the API server for a template."""
     metadata = dict(written.whole["metadata"])
     labels = dict(metadata.get("labels") or {})
     metadata["labels"] = {key: f"{value[:50]}-new" if key in _HASHES else value for key, value in labels.items()}
@@ -470,7 +474,7 @@ def from_template(written: Written, pod: Pod, template: Object) -> Object:
 
 
 def as_asked(made: Modelled, pod: Pod) -> Pod:
-    """A changed pod in the place of the one that was asked about."""
+    """Return a changed pod in the place of the one that was asked about."""
     assert isinstance(made, Pod)
     return replace(made, uid=pod.uid, name=pod.name, node_name="", nominated_node_name="")
 

@@ -43,7 +43,8 @@ def analyse(
     total: int = TOTAL,
     each: int = EACH,
 ) -> Report:
-    """The report on the policies of one namespace; those in mode warn or observe do nothing, so have no part in it.
+    """Return the report on the policies of one namespace; those in mode warn or observe do nothing, so have no part in
+    it.
 
     `policies.enforced()` asks what would be if they all enforced. `owner_selectors`: what controllers of the namespace
     find their pods by. `live_schedulers` None: not known. `total` and `each` bound the steps of all questions and of
@@ -94,7 +95,7 @@ class _Analysis:
             yield Finding("undecided", policies, (), f"{self._bound()}; not known in full: {', '.join(self._left_out)}")
 
     def _all(self, ask: Callable[[], Iterator[Finding]]) -> list[Finding]:
-        """All findings of one kind, each paid for; what it is about is noted if the budget does not last."""
+        """Return all findings of one kind, each paid for; what it is about is noted if the budget does not last."""
         found = []
         for finding in ask():
             self._owe(FINDING)
@@ -104,7 +105,7 @@ class _Analysis:
         return found
 
     def _sharing(self, finding: Finding) -> Finding:
-        """The finding, with an example that is kept once for all findings: thousands often have the same."""
+        """Return the finding, with an example that is kept once for all findings: thousands often have the same."""
         if finding.example is None:
             return finding
         kept = self._examples.setdefault(hash(msgspec.msgpack.encode(finding.example)), finding.example)
@@ -213,7 +214,7 @@ class _Analysis:
     def _ask(
         self, question: str, rules: list[Rule], ask: Callable[[Questions], dict[str, Any] | None]
     ) -> dict[str, Any] | None:
-        """The first world's example; when none has one but some world could not be decided, that is said."""
+        """Return the first world's example; when none has one but some world could not be decided, that is said."""
         if self.over:
             return None  # which is said once, of all that is left out
         too_complex = False
@@ -234,7 +235,7 @@ class _Analysis:
         self.undecided.append(_finding("undecided", rules, f"{TOO_COMPLEX}: {question}"))
 
     def _example(self, rule: Rule) -> dict[str, Any] | None:
-        """An object that the rule matches."""
+        """Return an object that the rule matches."""
         for world in self.worlds:
             box = world.space.boxes.get(id(rule))
             if box is not None:
@@ -242,7 +243,7 @@ class _Analysis:
         return None
 
     def _contradiction(self, rule: Rule) -> str:
-        """The criteria that no object meets together."""
+        """Return the criteria that no object meets together."""
         by_axis: dict[Axis, list[Requirement]] = {}
         for field, requirement in criteria(rule):
             by_axis.setdefault((field, requirement.key), []).append(requirement)

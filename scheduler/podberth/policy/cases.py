@@ -20,7 +20,7 @@ class CaseError(ValueError):
 
 
 def answer(case: Any) -> dict[str, Any]:
-    """The verdict on one case, as `as_json` has it.
+    """Return the verdict on one case, as `as_json` has it.
 
     A policy that is not acceptable is left out with a warning and the others decide, as in a cluster.
     Raises CaseError.
@@ -54,7 +54,7 @@ def request(case: Mapping[str, Any]) -> tuple[Operation, JsonObject | None, Json
 
 
 def as_json(found: Verdict, warnings: list[str]) -> dict[str, Any]:
-    """A verdict in the fields that `berth policy eval` promises. `warnings`: about policies; they come first."""
+    """Return a verdict in the fields that `berth policy eval` promises. `warnings`: about policies; they come first."""
     return {
         "allowed": found.allowed,
         "code": found.code,
@@ -66,7 +66,7 @@ def as_json(found: Verdict, warnings: list[str]) -> dict[str, Any]:
 
 
 def _accepted(documents: list[Any], given: Options, warnings: list[str]) -> Policies:
-    """The policies that can be read; a warning is added for each of the others."""
+    """Return the policies that can be read; a warning is added for each of the others."""
     policies: list[Policy] = []
     for i, document in enumerate(documents):
         try:
@@ -77,12 +77,12 @@ def _accepted(documents: list[Any], given: Options, warnings: list[str]) -> Poli
 
 
 def name_of(document: Any, otherwise: str) -> str:
-    """The name of a policy that may be anything."""
+    """Return the name of a policy that may be anything."""
     return _of_metadata(document, "name") or otherwise
 
 
 def namespace_of(document: Any) -> str:
-    """The namespace of a policy that may be anything; empty when it names none."""
+    """Return the namespace of a policy that may be anything; empty when it names none."""
     return _of_metadata(document, "namespace")
 
 

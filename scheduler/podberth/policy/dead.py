@@ -22,7 +22,7 @@ class Outcome(NamedTuple):
 
 
 def dead_rejects(rules: Sequence[Rule], worlds: Sequence[Questions]) -> Outcome:
-    """The dead ones among the rules that reject. Stops where no question is answered any more."""
+    """Return the dead ones among the rules that reject. Stops where no question is answered any more."""
     alive = [rule for rule in rules if rule.action.reject]
     outcome = Outcome([], [])
     for rule in reversed(alive):
@@ -39,7 +39,7 @@ def dead_rejects(rules: Sequence[Rule], worlds: Sequence[Questions]) -> Outcome:
 
 
 def dead_writers(rules: Sequence[Rule], worlds: Sequence[Questions]) -> Outcome:
-    """The dead ones among the rules that write. Stops where no question is answered any more."""
+    """Return the dead ones among the rules that write. Stops where no question is answered any more."""
     waiting = [rule for rule in rules if rule.writes]
     writing: dict[Axis, list[Rule]] = {}
     for rule in waiting:

@@ -34,7 +34,8 @@ def evaluate(
     old: JsonObject | None = None,
     options: Options = NO_OPTIONS,
 ) -> Verdict:
-    """The answer to one admission request. Nothing given is changed; `object` shares what it can with what was given.
+    """Return the answer to one admission request. Nothing given is changed; `object` shares what it can with what was
+    given.
 
     A dry run is answered like any other; whoever counts `effects` leaves it out.
     """
@@ -47,7 +48,8 @@ def evaluate(
 
 
 def created(policies: Policies, obj: JsonObject, options: Options = NO_OPTIONS) -> Verdict:
-    """The answer to a create, as an API server comes to it: the mutating pass, then the validating one on its result.
+    """Return the answer to a create, as an API server comes to it: the mutating pass, then the validating one on its
+    result.
 
     The second one may reject what the first one wrote; nothing is written then.
     """
@@ -133,7 +135,7 @@ class _Request:
         return objects.snapshot(self.object).annotations.get(keys.QOS)
 
     def _stamp(self, obj: JsonObject, old: JsonObject | None) -> QosClass:
-        """The class as it is, or will be, in `status.qosClass`: computed when the pod is created, then kept."""
+        """Return the class as it is, or will be, in `status.qosClass`: computed when the pod is created, then kept."""
         if self.options.pass_ == "mutate":
             # Whoever writes the pod writes any status too, at this point; only the stored pod's own is the server's.
             return (None if self.creates else _stored_class(old)) or self._computed(obj)
@@ -243,7 +245,7 @@ def _stored_class(obj: JsonObject | None) -> QosClass | None:
 
 
 def _joined(places: Iterable[str]) -> str:
-    """Places as an audit annotation holds them; what does not fit any more is not even asked for."""
+    """Return places as an audit annotation holds them; what does not fit any more is not even asked for."""
     found: list[str] = []
     length = -1
     for place in places:

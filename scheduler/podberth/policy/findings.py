@@ -41,7 +41,7 @@ class Report(Struct, frozen=True):
     """Steps that it took: of the solver, and of reading the rules."""
 
     def of(self, *kinds: Kind) -> list[Finding]:
-        """The findings of some kinds."""
+        """Return the findings of some kinds."""
         return [finding for finding in self.findings if finding.kind in kinds]
 
     @property

@@ -48,7 +48,7 @@ def withholds(write: Write, is_pod: bool, reserved: Reserved) -> str | None:
 
 
 def changes(rule: Rule, snapshot: Snapshot, is_pod: bool, reserved: Reserved) -> Iterator[tuple[Write, str]]:
-    """A rule's writes that would change something, were it alone, and what mode warn says of them."""
+    """Yield a rule's writes that would change something, were it alone, and what mode warn says of them."""
     for announced in rule.announced:
         write = announced[0]
         old = (snapshot.labels if write.field == "label" else snapshot.annotations).get(write.key)
@@ -57,7 +57,7 @@ def changes(rule: Rule, snapshot: Snapshot, is_pod: bool, reserved: Reserved) ->
 
 
 def merge(rules: Iterable[Rule], snapshot: Snapshot, is_pod: bool, reserved: Reserved = RESERVED) -> Merged:
-    """The writes of rules that matched, given in order."""
+    """Return the writes of rules that matched, given in order."""
     wished: dict[tuple[Field, str], list[Write]] = {}
     for rule in rules:
         for write in rule.writes:

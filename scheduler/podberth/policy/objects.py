@@ -23,7 +23,7 @@ class Snapshot(Struct, frozen=True):
 
 
 def check(obj: Any) -> JsonObject:
-    """The object, if labels and annotations are what the API allows them to be.
+    """Return the object, if labels and annotations are what the API allows them to be.
 
     Raises ShapeError.
     """
@@ -43,13 +43,13 @@ def check(obj: Any) -> JsonObject:
 
 
 def snapshot(obj: JsonObject | None) -> Snapshot:
-    """Labels and annotations as they are; null and absent are the same."""
+    """Return labels and annotations as they are; null and absent are the same."""
     metadata = (obj or {}).get("metadata") or {}
     return Snapshot(metadata.get("labels") or {}, metadata.get("annotations") or {})
 
 
 def namespace(obj: JsonObject | None) -> str:
-    """The namespace that the object itself names."""
+    """Return the namespace that the object itself names."""
     return str(((obj or {}).get("metadata") or {}).get("namespace") or "")
 
 

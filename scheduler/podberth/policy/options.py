@@ -73,7 +73,7 @@ KNOWN = frozenset((*Options.__struct_encode_fields__, *_Selectors.__struct_encod
 
 
 def parse(document: Mapping[str, Any] | None) -> Options:
-    """Options from JSON; null is as good as absent, and unknown ones are ignored (`KNOWN` tells).
+    """Return options from JSON; null is as good as absent, and unknown ones are ignored (`KNOWN` tells).
 
     Raises OptionsError.
     """
@@ -97,7 +97,7 @@ def parse(document: Mapping[str, Any] | None) -> Options:
 
 
 def selector(document: Mapping[str, Any], path: str) -> LabelSelector:
-    """A LabelSelector, or the plain map of labels that Services and ReplicationControllers have.
+    """Return a LabelSelector, or the plain map of labels that Services and ReplicationControllers have.
 
     Raises OptionsError.
     """

@@ -89,7 +89,7 @@ class Owner(Struct, frozen=True):
 
 
 def read(obj: JsonObject) -> Owner | None:
-    """The owner that an object is; None for all other objects, and for what the API would not take as one."""
+    """Return the owner that an object is; None for all other objects, and for what the API would not take as one."""
     group, kind = group_and_kind(obj)
     if (group, kind) not in KINDS:
         return None

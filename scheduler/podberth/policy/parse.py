@@ -68,7 +68,7 @@ def parse(
     criteria: dict[Requirement, Requirement] | None = None,
     new: bool = False,
 ) -> Policy:
-    """The policy that a MetadataPolicy object holds; `name` stands in where metadata has none.
+    """Return the policy that a MetadataPolicy object holds; `name` stands in where metadata has none.
 
     `criteria`: those of policies that were read before and are kept: equal ones are kept once. `new`: whether it has to
     be what the API takes today; a rule without a predicate may be stored, and matches everything. Raises PolicyError.

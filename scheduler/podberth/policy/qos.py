@@ -33,7 +33,7 @@ class _Container(NamedTuple):
 
 
 def qos_class(pod: Mapping[str, Any]) -> QosClass:
-    """The class that the API server gives this pod, defaulted or not.
+    """Return the class that the API server gives this pod, defaulted or not.
 
     Raises QuantityError where it would refuse the pod for an amount that is no quantity.
     """
@@ -68,7 +68,7 @@ def _of_requirements(resources: Resources) -> QosClass:
 
 
 def _container(item: Any) -> _Container:
-    """A container after SetDefaults_Pod."""
+    """Return a container after SetDefaults_Pod."""
     requests, limits = _resources(_map(item).get("resources"))
     return _Container(Resources(limits | requests, limits), _map(item).get("restartPolicy") == "Always")
 
@@ -111,7 +111,7 @@ def _resources(item: Any) -> Resources:
 
 
 def _amounts(item: Any) -> Nano:
-    """A ResourceList as the API server reads it: in thousandths, rounded up (SetDefaults_ResourceList)."""
+    """Return a ResourceList as the API server reads it: in thousandths, rounded up (SetDefaults_ResourceList)."""
     return {name: _rounded(amount) for name, amount in _map(item).items()}
 
 

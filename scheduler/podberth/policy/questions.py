@@ -62,7 +62,7 @@ class Questions:
             pass  # every question says so
 
     def ask(self, *wishes: Literal | Iterable[Literal]) -> dict[str, Any] | None:
-        """An object for which all wishes come true, or None when there is none.
+        """Return an object for which all wishes come true, or None when there is none.
 
         Raises TooComplexError.
         """
@@ -170,7 +170,7 @@ class Questions:
         return found
 
     def _inside(self, box: Box, fact_of: FactOf) -> Literal:
-        """A fact that holds just when the object is in the box."""
+        """Return a fact that holds just when the object is in the box."""
         return self._all([fact_of(axis, among) for axis, among in box.items()])
 
     def _nobody_rejects(self, fact_of: Callable[[Rule], Literal], *, after: bool) -> Literal:
@@ -183,11 +183,11 @@ class Questions:
         return found
 
     def _all(self, facts: Sequence[Literal]) -> Literal:
-        """A fact that holds just when all of these do."""
+        """Return a fact that holds just when all of these do."""
         return self._any([fact ^ 1 for fact in facts]) ^ 1
 
     def _any(self, facts: Iterable[Literal]) -> Literal:
-        """A fact that holds just when some of these do."""
+        """Return a fact that holds just when some of these do."""
         self._check()
         false = self._true ^ 1
         some = [fact for fact in dict.fromkeys(facts) if fact != false]
@@ -207,7 +207,7 @@ class Questions:
             self._reach.setdefault(fact >> 1, reach)
 
     def _axes_of(self, facts: Iterable[Literal]) -> set[int]:
-        """The axes that some facts follow from."""
+        """Return the axes that some facts follow from."""
         found: set[int] = set()
         joined: set[int] = set()
         for fact in facts:
@@ -222,7 +222,7 @@ class Questions:
         return found
 
     def _numbers(self, axes: Iterable[Axis]) -> frozenset[int]:
-        """The axes' numbers; sets that are equal are one."""
+        """Return the axes' numbers; sets that are equal are one."""
         numbers = frozenset(self._number[axis] for axis in axes)
         if numbers not in self._sets:
             self.solver.keep(len(numbers))

@@ -83,7 +83,7 @@ class Solver:
             self.work += amount
 
     def fact(self, group: int = _NOBODY) -> Literal:
-        """A new yes/no fact. Raises ExhaustedError."""
+        """Return a new yes/no fact. Raises ExhaustedError."""
         self.keep(_FACT)
         literal = 2 * len(self._reason)
         self._literals += [literal, literal + 1]
@@ -159,12 +159,12 @@ class Solver:
         return self._value[literal] is True
 
     def choice(self, group: int) -> Literal | None:
-        """The fact of a group that holds in the answer that was found last; None where that was left open."""
+        """Return the fact of a group that holds in the answer that was found last; None where that was left open."""
         chosen = self._chosen[group]
         return None if chosen == _NOBODY else chosen
 
     def group(self, literal: Literal) -> int | None:
-        """The group that a fact is of."""
+        """Return the group that a fact is of."""
         group = self._group[literal >> 1]
         return None if group == _NOBODY else group
 

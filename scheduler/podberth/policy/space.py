@@ -46,7 +46,7 @@ class Among(NamedTuple):
         return (value in self.values) != self.all_but
 
     def also(self, other: "Among") -> "Among":
-        """The values that are in both."""
+        """Return the values that are in both."""
         if self.all_but and other.all_but:
             return Among(self.values | other.values, all_but=True)
         if self.all_but:
@@ -64,12 +64,12 @@ Box = Mapping[Axis, Among]
 
 
 def changed_by(write: Write) -> Among:
-    """The old values that a write changes, if it is the last one of its axis."""
+    """Return the old values that a write changes, if it is the last one of its axis."""
     return Among(frozenset((write.value,)), all_but=True)
 
 
 def among(requirement: Requirement) -> Among:
-    """The values that meet a requirement."""
+    """Return the values that meet a requirement."""
     match requirement.operator:
         case "In":
             return Among(requirement.values)
@@ -117,18 +117,20 @@ class Space:
         return ((write.field, write.key), id(write.rule)) in self._places
 
     def later(self, write: Write) -> list[Write] | None:
-        """The writes that would overwrite this one; None when it never gets anywhere."""
+        """Return the writes that would overwrite this one; None when it never gets anywhere."""
         axis = write.field, write.key
         place = self._places.get((axis, id(write.rule)))
         return None if place is None else self.writers[axis][place + 1 :]
 
     def box(self, wanted: Iterable[tuple[Field, Requirement]]) -> Box | None:
-        """The box of ANDed criteria of a rule or an owner that this space was made for; None when it is empty."""
+        """Return the box of ANDed criteria of a rule or an owner that this space was made for; None when it is
+        empty.
+        """
         met = self.meet(wanted)
         return None if met is None else self._in_short(met)
 
     def meet(self, wanted: Iterable[tuple[Field, Requirement]]) -> Box | None:
-        """The box of any ANDed criteria, with all the values that they mention; None when it is empty."""
+        """Return the box of any ANDed criteria, with all the values that they mention; None when it is empty."""
         found: dict[Axis, Among] = {}
         for field, requirement in wanted:
             axis = field, requirement.key
@@ -139,7 +141,7 @@ class Space:
         return None if any(inside.empty for inside in found.values()) else found
 
     def example(self, chosen: Mapping[Axis, Value]) -> dict[str, Any]:
-        """The object with these values."""
+        """Return the object with these values."""
         metadata: dict[str, Any] = {"name": "example", "namespace": "default"}
         for field, name in (("label", "labels"), ("annotation", "annotations")):
             held = {
@@ -158,7 +160,7 @@ class Space:
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
 
     def within(self, box: Box) -> dict[str, Any]:
-        """The object with the first values that a box accepts."""
+        """Return the object with the first values that a box accepts."""
         return self.example({axis: self._first(axis, inside) for axis, inside in box.items()})
 
     def _first(self, axis: Axis, inside: Among) -> Value:
@@ -198,7 +200,7 @@ class Space:
             self.values[axis] = [None, *first.values(), _fresh(known.keys())]
 
     def _in_short(self, box: Box, like: Box | None = None) -> Box:
-        """The box, told by the values that stand for others. What is equal in `like` is taken from there."""
+        """Return the box, told by the values that stand for others. What is equal in `like` is taken from there."""
         short: dict[Axis, Among] = {}
         for axis, inside in box.items():
             alike = self._alike[axis]
@@ -223,7 +225,7 @@ def weigh(rules: Iterable[Rule], owners: Iterable[LabelSelector] = ()) -> int:
 
 
 def criteria(rule: Rule) -> list[tuple[Field, Requirement]]:
-    """A rule's criteria with their field."""
+    """Return a rule's criteria with their field."""
     return [
         *(("label", requirement) for requirement in rule.predicate.labels),
         *(("annotation", requirement) for requirement in rule.predicate.annotations),

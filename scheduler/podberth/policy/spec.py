@@ -145,7 +145,7 @@ class Policies:
         self._in: dict[str, Policies] = {}
 
     def of(self, namespace: str) -> "Policies":
-        """The policies that apply in a namespace. All do when it is not known which one it is ("")."""
+        """Return the policies that apply in a namespace. All do when it is not known which one it is ("")."""
         if not namespace or not self.policies:
             return self
         found = self._in.get(namespace)
@@ -155,7 +155,7 @@ class Policies:
         return found
 
     def enforced(self) -> "Policies":
-        """The same policies as they would be once all of them enforce."""
+        """Return the same policies as they would be once all of them enforce."""
         return Policies(structs.replace(policy, mode="enforce") for policy in self.policies)
 
     @cached_property

@@ -16,7 +16,7 @@ _MOST_WRITES = 8
 
 
 def passes(policies: Policies, obj: JsonObject) -> list[Verdict]:
-    """The verdicts of one pass after the other, until one denies, nothing changes, or an object comes back."""
+    """Return the verdicts of one pass after the other, until one denies, nothing changes, or an object comes back."""
     found: list[Verdict] = []
     seen: list[Snapshot] = []
     while len(found) < MOST_PASSES:
@@ -31,7 +31,7 @@ def passes(policies: Policies, obj: JsonObject) -> list[Verdict]:
 
 
 def written(policies: Policies, obj: JsonObject) -> list[Write]:
-    """The writes that one pass makes on an object that is not rejected."""
+    """Return the writes that one pass makes on an object that is not rejected."""
     is_pod = objects.is_pod(obj)
     labels, annotations = objects.snapshot(obj).labels, dict(objects.snapshot(obj).annotations)
     if is_pod:
@@ -84,7 +84,7 @@ def _told(writes: list[Write]) -> str:
 
 
 def shown(write: Write) -> str:
-    """A write in words, its value cut to what a reader needs."""
+    """Return a write in words, its value cut to what a reader needs."""
     return f'{write.field} {write.key}="{cut(write.value, VALUE)}"'
 
 

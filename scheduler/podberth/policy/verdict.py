@@ -45,7 +45,7 @@ class Verdict(Struct, frozen=True):
 
 
 def warnings(texts: Iterable[str]) -> list[str]:
-    """Warnings as a response can carry them: short, each once, not too many."""
+    """Return warnings as a response can carry them: short, each once, not too many."""
     found = list(dict.fromkeys(map(warning, texts)))
     if len(found) <= MOST_WARNINGS:
         return found
@@ -53,7 +53,7 @@ def warnings(texts: Iterable[str]) -> list[str]:
 
 
 def denial(rules: list[Rule]) -> str:
-    """All reasons, one after the other."""
+    """Return all reasons, one after the other."""
     said = "; ".join(rule.rejection for rule in rules[:MOST_REASONS])
     return said if len(rules) <= MOST_REASONS else f"{said}; and {len(rules) - MOST_REASONS} more rules"
 

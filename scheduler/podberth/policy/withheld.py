@@ -30,8 +30,8 @@ def report(policies: Policies, ask: Callable[[Policies], Report], reserved: Rese
 
 
 def over(policies: Policies) -> list[Finding]:
-    """A finding for each policy of one namespace that is left out, as together they cost too much: by everybody, or by
-    the API server where it enforces policies by itself.
+    """Return a finding for each policy of one namespace that is left out, as together they cost too much: by everybody,
+    or by the API server where it enforces policies by itself.
 
     Files do not tell how old policies are: names decide.
     """

@@ -4,11 +4,11 @@ WARNING_LENGTH = 120
 
 
 def cut(text: str, length: int) -> str:
-    """A text that fits."""
+    """Return a text that fits."""
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
 def warning(text: str) -> str:
-    """A text as a warning header can carry it."""
+    """Return a text as a warning header can carry it."""
     short = cut(text, WARNING_LENGTH)  # first, as the text may hold a whole annotation
     return short if short.isprintable() else "".join(c if c.isprintable() else "?" for c in short)

@@ -112,7 +112,7 @@ def _same(value: Value) -> Value:
 
 
 def string_of(value: Value) -> str:
-    """The text of a value that has one."""
+    """Return the text of a value that has one."""
     kind = type(value)
     convert = _TO_STRING.get(kind)
     if convert is None:

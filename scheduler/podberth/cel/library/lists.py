@@ -76,7 +76,7 @@ def _flatten(values: Value, *depth: Value) -> list[Value]:
 
 
 def _shown_type(value: Value) -> str:
-    """A type with what it is made of, of which nothing is known when an expression runs."""
+    """Return a type with what it is made of, of which nothing is known when an expression runs."""
     name = type_name(value)
     return name + {"list": "(dyn)", "map": "(dyn, dyn)", "optional_type": "(dyn)"}.get(name, "")
 

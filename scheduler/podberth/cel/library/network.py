@@ -22,7 +22,7 @@ def _wrong(text: str, message: str, at: str = "") -> AddressError:
 
 
 def parse_address(text: str) -> tuple[IPv4Address | IPv6Address, str]:
-    """An address and its zone. Raises AddressError."""
+    """Return an address and its zone. Raises AddressError."""
     for character in text:
         if character == ".":
             return IPv4Address(bytes(_fields(text, text))), ""
@@ -34,7 +34,7 @@ def parse_address(text: str) -> tuple[IPv4Address | IPv6Address, str]:
 
 
 def _fields(whole: str, text: str) -> list[int]:
-    """The four numbers of an IPv4 address."""
+    """Return the four numbers of an IPv4 address."""
     fields: list[int] = []
     value = digits = 0
     for index, character in enumerate(text):
@@ -117,7 +117,7 @@ def _group(whole: str, text: str, groups: list[int], ellipsis: int) -> tuple[str
 
 
 def parse_prefix(text: str) -> Prefix:
-    """An address and a length. Raises AddressError."""
+    """Return an address and a length. Raises AddressError."""
     address, slash, length = text.rpartition("/")
     where = f"netip.ParsePrefix({quoted(text)})"
     if not slash:
@@ -168,7 +168,7 @@ def _canonical(text: str) -> bool:
 
 
 def address_text(ip: IPv4Address | IPv6Address) -> str:
-    """The canonical text of an address."""
+    """Return the canonical text of an address."""
     if isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None:
         return f"::ffff:{ip.ipv4_mapped}"
     return IPv6Address(int(ip)).compressed if isinstance(ip, IPv6Address) else str(ip)
@@ -257,12 +257,12 @@ class UrlError(ValueError):
 
 
 def parse_request(text: str) -> Url:
-    """A URL as it may be in a request: absolute, or an absolute path. Raises UrlError."""
+    """Return a URL as it may be in a request: absolute, or an absolute path. Raises UrlError."""
     return _shown(text, request=True)
 
 
 def parse(text: str) -> Url:
-    """A URL, the fragment of which is cut off. Raises UrlError."""
+    """Return a URL, the fragment of which is cut off. Raises UrlError."""
     return _shown(text.partition("#")[0], request=False)
 
 
@@ -380,7 +380,7 @@ def unescaped(text: str, mode: str) -> str:
 
 
 def _path(path: str) -> str:
-    """The escaped path: as it was given when that is valid."""
+    """Return the escaped path: as it was given when that is valid."""
     plain = unescaped(path, "")
     if all(character in _IN_PATH for character in path):
         return path
@@ -391,7 +391,7 @@ def _path(path: str) -> str:
 
 
 def host_and_port(host: str) -> tuple[str, str]:
-    """The two parts, without brackets."""
+    """Return the two parts, without brackets."""
     name, colon, port = host.rpartition(":")
     if not colon or not re.fullmatch(r"[0-9]*", port, re.ASCII):
         name, port = host, ""
@@ -401,7 +401,7 @@ def host_and_port(host: str) -> tuple[str, str]:
 
 
 def query_of(text: str) -> dict[str, list[str]]:
-    """The values of each parameter; what can't be read is left out."""
+    """Return the values of each parameter; what can't be read is left out."""
     values: dict[str, list[str]] = {}
     for part in text.split("&"):
         if not part or ";" in part:
@@ -548,7 +548,7 @@ _FORMATS: dict[str, tuple[Callable[[str], list[str]], int]] = {
 
 
 def regex_size(known: Format) -> int:
-    """The length by which a check is priced."""
+    """Return the length by which a check is priced."""
     return _FORMATS[known.name][1]
 
 

@@ -54,12 +54,12 @@ def _span(value: int) -> Duration:
 
 
 def refused(left: Value, function: str) -> EvaluationError:
-    """The error for a left operand that has no such operator; some types word it otherwise."""
+    """Return the error for a left operand that has no such operator; some types word it otherwise."""
     return no_overload() if type(left) in _RECEIVERS else EvaluationError(f"{NO_OVERLOAD}: {function}")
 
 
 def add(left: Value, right: Value) -> Value:
-    """`left + right`"""
+    """Return `left + right`"""
     kind, other = type(left), type(right)
     if kind in LISTS:
         if other not in LISTS:
@@ -97,7 +97,7 @@ _ADD: dict[type, Callable[[Value, Value], Value]] = {
 
 
 def subtract(left: Value, right: Value) -> Value:
-    """`left - right`"""
+    """Return `left - right`"""
     kind, other = type(left), type(right)
     if kind is Timestamp:
         if other is Duration:
@@ -178,7 +178,7 @@ modulo = _arithmetic("_%_", {int: _modulo_int, Uint: _modulo_uint})
 
 
 def negate(value: Value) -> Value:
-    """`-value`"""
+    """Return `-value`"""
     kind = type(value)
     if kind is int:
         return _int(-value)
@@ -190,7 +190,7 @@ def negate(value: Value) -> Value:
 
 
 def negated(value: Value) -> bool:
-    """`!value`"""
+    """Return `!value`"""
     if type(value) is not bool:
         raise no_overload()
     return not value
@@ -246,7 +246,7 @@ greater_equals = _ordered("_>=_", frozenset({0, 1}))
 
 
 def equals(left: Value, right: Value) -> bool:
-    """`left == right`"""
+    """Return `left == right`"""
     result = equal(left, right)
     if result is None:
         raise no_overload()
@@ -254,7 +254,7 @@ def equals(left: Value, right: Value) -> bool:
 
 
 def differs(left: Value, right: Value) -> bool:
-    """`left != right`: what can't be compared differs."""
+    """Return `left != right`: what can't be compared differs."""
     return equal(left, right) is not True
 
 
@@ -268,7 +268,7 @@ _UNHASHABLE: Final = frozenset({bytes, Version, Format})
 
 
 def contained(element: Value, within: Value) -> bool:
-    """`element in within`: an element of a list, or a key of a map."""
+    """Return `element in within`: an element of a list, or a key of a map."""
     kind = type(within)
     if kind in LISTS:
         METER.spend(len(within))

@@ -18,7 +18,7 @@ def _quantity(text: str) -> Quantity:
 
 
 def _size(value: Quantity) -> int:
-    """Steps of reading a quantity, or of making a number of it: one may have 20,000 digits (`1e9999`)."""
+    """Return steps of reading a quantity, or of making a number of it: one may have 20,000 digits (`1e9999`)."""
     return value.nano.bit_length() >> 6
 
 

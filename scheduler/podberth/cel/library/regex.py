@@ -113,7 +113,7 @@ class _Flags:
 
 @lru_cache(maxsize=16)
 def parse(pattern: str) -> Tree:
-    """The tree of a pattern, which is asked for when a selector is validated, and when it is planned.
+    """Return the tree of a pattern, which is asked for when a selector is validated, and when it is planned.
 
     Raises PatternError.
     """
@@ -449,7 +449,7 @@ class Pattern:
         return self.find(text, 0, shortest=True) is not None
 
     def find(self, text: str, begin: int, shortest: bool = False) -> tuple[int, int] | None:
-        """The leftmost match from a position on, of those the one that the pattern prefers."""
+        """Return the leftmost match from a position on, of those the one that the pattern prefers."""
         found: tuple[int, int] | None = None
         threads: list[tuple[int, int]] = []
         program = self._program
@@ -474,7 +474,7 @@ class Pattern:
         return found
 
     def _followed(self, threads: list[tuple[int, int]], text: str, at: int) -> list[tuple[int, int]]:
-        """All that can be reached without a character, the preferred ways first."""
+        """Return all that can be reached without a character, the preferred ways first."""
         seen: set[int] = set()
         ready: list[tuple[int, int]] = []
         program = self._program
@@ -498,7 +498,7 @@ class Pattern:
         return ready
 
     def find_all(self, text: str, count: int) -> list[Value]:
-        """All matches that don't overlap, at most so many unless that is negative."""
+        """Return all matches that don't overlap, at most so many unless that is negative."""
         result: list[Value] = []
         at, last = 0, -1
         while at <= len(text) and (count < 0 or len(result) < count):
@@ -577,7 +577,7 @@ class _Compiler:
 
 @lru_cache(maxsize=512)
 def tested(chars: Chars) -> _Test:
-    """The test of one character."""
+    """Return the test of one character."""
     if chars.fold:
         plain = tested(Chars(chars.ranges, False, False, chars.category, chars.more))
         if chars.negated:
@@ -605,7 +605,7 @@ def tested(chars: Chars) -> _Test:
 
 
 def _folded(one: str) -> tuple[str, ...]:
-    """The character in all its cases."""
+    """Return the character in all its cases."""
     variants = {one}
     for other in (one.lower(), one.upper()):
         if len(other) == 1:
@@ -619,7 +619,7 @@ _ALSO: Final = {"k": {"\u212a"}, "s": {"\u017f"}, "å": {"\u212b"}}
 
 @lru_cache(maxsize=32)
 def compiled(pattern: str) -> Pattern:
-    """The compiled pattern. Raises PatternError."""
+    """Return the compiled pattern. Raises PatternError."""
     return Pattern(pattern)
 
 
@@ -635,7 +635,7 @@ def _matches(text: Value, pattern: Value) -> bool:
 
 
 def searching(function: str, pattern: str) -> Callable[..., Value]:
-    """The code for a constant pattern. Raises PatternError."""
+    """Return the code for a constant pattern. Raises PatternError."""
     known = Pattern(pattern)
 
     def run(text: Value, _: Value, count: Value = -1) -> Value:

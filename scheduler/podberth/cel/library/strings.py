@@ -21,7 +21,7 @@ _MOST_DIGITS = 1000
 
 
 def formatted(template: str, args: list[Value]) -> str:
-    """The template with each clause replaced."""
+    """Return the template with each clause replaced."""
     return run(template, len(args), lambda index, clause, precision: _clause(clause, args[index], precision))
 
 
@@ -101,7 +101,7 @@ TAKES["X"] = TAKES["x"]
 
 
 def refused(letter: str, name: str) -> FormatError:
-    """The error for a type that a clause doesn't take."""
+    """Return the error for a type that a clause doesn't take."""
     return FormatError(TAKES[letter] + name)
 
 
@@ -175,7 +175,7 @@ def _pair(pair: tuple[Value, Value]) -> tuple[str, str]:
 
 
 def _inner(value: Value) -> str:
-    """A value within a list or a map."""
+    """Return a value within a list or a map."""
     kind = type(value)
     if kind is str:
         return quoted(value)

@@ -24,7 +24,7 @@ _LOOK_UP, _READ = 400, 60
 
 
 def zone(name: str) -> tzinfo | int:
-    """The zone of a name, or of an offset the seconds east of UTC, however many. Raises EvaluationError."""
+    """Return the zone of a name, or of an offset the seconds east of UTC, however many. Raises EvaluationError."""
     if ":" in name:
         return _offset(name)
     if name in ("", "UTC", "Local"):
@@ -66,7 +66,7 @@ def _wrapped(number: int) -> int:
 
 @lru_cache(maxsize=256)
 def _named(name: str) -> tzinfo | str:
-    """The zone, or why there is none."""
+    """Return the zone, or why there is none."""
     METER.spend(_LOOK_UP)
     if _PLAIN.fullmatch(name):
         try:
@@ -164,20 +164,20 @@ def parse_timestamp(text: str) -> Timestamp | None:
 
 
 def from_unix(seconds: int, nanos: int = 0, offset: int = 0) -> Timestamp:
-    """A timestamp within years 1 to 9999; raises EvaluationError beyond."""
+    """Return a timestamp within years 1 to 9999; raises EvaluationError beyond."""
     if not _FIRST <= seconds <= _LAST:
         raise EvaluationError("timestamp overflow")
     return Timestamp(seconds * SECOND + nanos, offset)
 
 
 def shifted(start: Timestamp, nanos: int) -> Timestamp:
-    """The timestamp so much later."""
+    """Return the timestamp so much later."""
     seconds, rest = divmod(start.nanos + nanos, SECOND)
     return from_unix(seconds, rest, start.offset)
 
 
 def rfc3339(when: Timestamp) -> str:
-    """The text with as many digits as it needs, in the offset in which the timestamp was written."""
+    """Return the text with as many digits as it needs, in the offset in which the timestamp was written."""
     local = when.nanos + when.offset * SECOND
     seconds, nanos = divmod(local, SECOND)
     moment, years = _on_the_calendar(seconds)

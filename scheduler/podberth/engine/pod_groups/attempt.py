@@ -31,9 +31,9 @@ from podberth.model.pod_group import COSCHEDULING, PodGroup
 Found = TypeVar("Found")
 Turns = Generator[None, None, Found]
 Answer = tuple[ExtenderCall, NodesAnswer | VictimsAnswer | str]
-"""A question to extenders, and what they say; a text: what has failed."""
+"""A question to extenders and their answer; the answer is a text if an extender failed."""
 A_TRY = 250
-"""Steps that a try counts for, of one pod with those before it assumed. A step is about a microsecond of one core."""
+"""Steps that each try of a member costs. A step is about a microsecond of one core."""
 MOST_STEPS = 16_000_000
 """Steps that one search may take: for victims of a group, for room that is kept for it, or for its domain."""
 GROUP_UNSCHEDULABLE = "pod group is unschedulable"
@@ -42,7 +42,7 @@ NOWHERE: Rows = np.zeros(0, dtype=np.intp)
 
 
 class Plan(Struct):
-    """Whom it removes, where the group waits then, and what is said."""
+    """The outcome of a search for victims: the pods to remove, the nodes to nominate, and the end of the message."""
 
     said: str = ""
     """The end of the group's message."""
@@ -57,7 +57,7 @@ class Plan(Struct):
     violations: int = 0
     """The number of victims that overdraw a disruption budget."""
     error: str = ""
-    """A plugin has failed."""
+    """The message of a plugin that failed; empty: none did."""
     writes: list[tuple[Pod, Write]] = field(default_factory=list)
     """Writes that plugins want, so that the group fits later."""
     stale: bool = False
@@ -85,13 +85,13 @@ class Member(Struct, eq=False):
     """The node to nominate the pod for, as in `Outbox.failed`."""
 
     def kept(self) -> "Member":
-        """A copy of what is known of the pod now."""
+        """Return a copy of what is known of the pod now."""
         made = Member(self.queued, self.fits, self.reason, self.message, self.plugins, self.decision)
         made.nominated = self.nominated
         return made
 
     def forget(self) -> None:
-        """Forget what came of the pod, which is tried again from the start."""
+        """Reset the result of the pod, which is tried again from the start."""
         self.fits, self.reason, self.message = False, "", ""
         self.plugins, self.decision, self.nominated = frozenset(), None, None
 
@@ -111,7 +111,7 @@ class Fitting(NamedTuple):
     scores: tuple[int, ...]
     """The score that each plugin gives it."""
     domains: int = 0
-    """In how many domains of the placement the group has pods; 0 where it has no domains."""
+    """The number of domains of the placement in which the group has pods; 0 if the placement has no domains."""
 
 
 class Search(Struct, eq=False):
@@ -146,7 +146,7 @@ class Search(Struct, eq=False):
         self.renew(self.found)
 
     def renew(self, found: dict[str, Placement]) -> None:
-        """Go by these placements from now on."""
+        """Replace the placements by these, and recompute the levels."""
         self.found = found
         self.at_level = Counter([placement.level for placement in found.values()])
         broadest = max(self.at_level)
@@ -159,14 +159,15 @@ class Search(Struct, eq=False):
 
     @property
     def within(self) -> Rows:
-        """The nodes on which the next pod is tried; none: the placement is gone."""
+        """The nodes on which the next pod is tried; empty: the placement is gone."""
         if self.filled < len(self.domains):
             return self.domains[self.filled]
         placement = self.found.get(self.current if self.filled == len(self.domains) else self.said_of)
         return NOWHERE if placement is None else placement.rows
 
     def fill_next(self, *, enough: bool) -> bool:
-        """A pod does not fit where it was tried: whether it is to be tried in the next domain.
+        """Move on to the next domain after a pod that fits nowhere in the current one; return False if there is none
+        left.
 
         `enough`: the group starts without it. A preference keeps no pod waiting, so the broadest placement comes last.
         """
@@ -189,18 +190,18 @@ class GroupAttempt(Struct, eq=False):
     now: float = 0.0
     """Engine time of the turn that is under way."""
     next: int = 0
-    """The number of pods that were tried."""
+    """The number of members that were tried so far."""
     lost: bool = False
-    """A pod has gone since it was tried."""
+    """True if a pod that was tried has gone since."""
     tries: int = 0
     """The number of tries, on all placements together, since they were charged last."""
     ended: Ended | None = None
     decided: bool = False
-    """It is known what comes of the group, and not only on one of its placements."""
+    """True once the outcome for the group is final, and not only that on one of its placements."""
     reasons: list[str] = field(default_factory=list)
     """The reasons for which the attempt failed."""
     early: bool = False
-    """The attempt failed before any pod was tried, or found no node for any of the others."""
+    """True if the attempt failed before any pod was tried, or found no node for any pod."""
     asking: Question | None = None
     """The question that extenders are being asked: until they answer, nothing is done."""
     answer: Answer | None = None
@@ -216,17 +217,17 @@ class GroupAttempt(Struct, eq=False):
     told: int = 0
     """The number of pods that were gone through to report the ones that have no node."""
     missed: bool = False
-    """Something that may help happened during the attempt."""
+    """True if an event that may help the group happened during the attempt."""
     noticed: bool = False
-    """Others were tried while pods of the group were assumed."""
+    """True if other pods were tried while pods of this group were assumed."""
     events: int = 0
     """The number of the last event before others had a turn."""
     short: bool = False
-    """The group has too few pods, and is tried only so that it gives up the nodes that are kept for it."""
+    """True if the group has too few pods, and is tried only so that it gives up the nodes that are nominated for it."""
     untried: str = ""
     """The message for pods that were not tried."""
     enough: bool = False
-    """The attempt failed only because no pod has found a node: enough pods of the group run already."""
+    """True if the attempt failed only because no pod found a node, while enough pods of the group run already."""
     search: Search | None = None
     """The placements, if the group is tried on one after the other."""
     only_places: bool | None = None
@@ -235,7 +236,7 @@ class GroupAttempt(Struct, eq=False):
     looked_at: int = -1
     """`left_deciding` of the binding cycles when all pods were found that should be assumed."""
     _listed: tuple[dict[str, Member], int, list[Member]] = field(default_factory=lambda: ({}, 0, []))
-    """The members, how many they were, and their list: it is asked for in each turn."""
+    """A cache for `pods`: the dict of members, its length, and the list made from it."""
 
     @property
     def pods(self) -> list[Member]:
@@ -247,7 +248,7 @@ class GroupAttempt(Struct, eq=False):
         return pods
 
     def leave_out(self, uids: Collection[str]) -> None:
-        """These pods are no part of the attempt any more, which is over for them."""
+        """Remove these pods from the attempt: they were bound, requeued or deleted."""
         if uids:
             self.told = sum(uid not in uids for uid in islice(self.members, self.told))
             self.members = {uid: member for uid, member in self.members.items() if uid not in uids}
@@ -258,19 +259,19 @@ class GroupAttempt(Struct, eq=False):
         self.enough = False
 
     def fail_at_once(self, reason: str) -> None:
-        """It has failed before any of its pods was tried: each is told the same."""
+        """End the attempt before any of its pods is tried; all of them get the same message."""
         self.fail(reason, early=True)
         self.untried = self.message
 
     def from_start(self) -> None:
-        """Begin again with the first pod. Nothing is held."""
+        """Reset the attempt to its first pod. No pod may be assumed any more."""
         self.ended, self.reasons, self.early, self.enough = None, [], False, False
         self.next, self.untried, self.lost = 0, "", False
         for member in self.members.values():
             member.forget()
 
     def answered(self) -> Answer:
-        """Return what extenders have said, after the turn that asked them."""
+        """Take the answer of the extenders to the question that the attempt asked last."""
         answer, self.answer = self.answer, None
         assert answer is not None
         return answer
@@ -291,16 +292,14 @@ class GroupAttempt(Struct, eq=False):
 
 
 def unsatisfied(group: PodGroup, scheduled: int, remaining: int) -> str:
-    """Return why no more than this can find a node, so that the group fails; empty: it can still fit
-    (PlacementFeasible).
-    """
+    """Return the message that minCount cannot be reached with the remaining pods; empty: it can (PlacementFeasible)."""
     if scheduled + remaining >= group.needed:
         return ""
     return f"minCount ({group.needed}) cannot be satisfied: {scheduled} scheduled, {remaining} remaining"
 
 
 def verdict(attempt: GroupAttempt, member: Member) -> tuple[str, str, str | None]:
-    """(reason, message, nomination) for a pod of a group that failed, or that found no node itself."""
+    """Return (reason, message, nomination) for a pod of a group that failed, or that found no node itself."""
     plan = attempt.plan or Plan()
     if attempt.ended is Ended.BROKEN:
         own = member.reason == SCHEDULER_ERROR
@@ -317,7 +316,7 @@ def verdict(attempt: GroupAttempt, member: Member) -> tuple[str, str, str | None
 
 
 def running(attempt: GroupAttempt, cluster: Cluster) -> list[Running]:
-    """The pods of the group that have a node, and not by this attempt."""
+    """Return the pods of the group that have a node, and not by this attempt."""
     state, names = cluster.pod_groups.state(attempt.entry.key), cluster.nodes.names
     found = []
     for pod in () if state is None else state.with_node:
@@ -328,7 +327,8 @@ def running(attempt: GroupAttempt, cluster: Cluster) -> list[Running]:
 
 
 class StandIns:
-    """The pods that stand in for those of the group that is tried, and keep their nodes from its other pods.
+    """Supplies the pods that stand in for nominated pods of the group that is tried, and hold their nodes against its
+    other pods.
 
     kube-scheduler looks for a nominated pod in its queue (`nominatedPodToInfo`). The pods of the group that is being
     tried are not there, and an empty pod of priority 0 is taken for each. It takes a place on its node, and nothing
@@ -346,7 +346,9 @@ class StandIns:
         self._only_places = attempt.only_places
 
     def of(self, pod: Pod, node: str) -> Pod | None:
-        """Return who keeps the node; None: nobody, or nobody would notice."""
+        """Return the pod that stands in for `pod` on the node; None: nothing stands in, as it could not change any
+        decision.
+        """
         if self._none or pod.priority > 0:
             return None  # pods of a higher priority pass it
         cluster = self._cluster
@@ -362,7 +364,7 @@ class StandIns:
 def dismiss(
     attempt: GroupAttempt, cluster: Cluster, assigned: Sequence[tuple[Pod, int]], victims: Mapping[int, Sequence[Pod]]
 ) -> None:
-    """Have nobody stand in any more, if there are places for all on each row where pods of the group would be.
+    """Drop the nominations of the group's pods if each row has places for all its assigned pods and possible returns.
 
     `victims`: row → those that may be put back there. Then sums say which of them can stay.
     """

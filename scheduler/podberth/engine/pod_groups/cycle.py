@@ -35,15 +35,15 @@ from podberth.model.pod_group import GroupKey, PodGroup
 
 _RESULTS: dict[Ended | None, str] = {Ended.WITH_NODES: "scheduled", Ended.REJECTED: "unschedulable"}
 _MANY = 256
-"""To look at so many pods, or at the labels of so many nodes, is enough for one turn."""
+"""The number of pods, or of nodes whose labels are compared, that are looked at in one turn."""
 _IN_A_ROW = 16
-"""So many turns the group has before pods have some that come after it in the queue; then these have as many. Pods that
+"""The number of turns that a group has in a row before pods that come after it in the queue have as many. Pods that
 come before it are tried between any two of its own. Else a crowd of small pods would keep any gang from ever starting.
 """
 
 
 AT_A_TURN = 16
-"""So many of its pods are tried in one turn while nobody else is active."""
+"""The number of its pods that are tried in one turn while nothing else is active."""
 
 
 class GroupCycles:
@@ -61,7 +61,7 @@ class GroupCycles:
         nominator: Nominator,
         victims: Victims,
     ) -> None:
-        """`pick`: which of several equally good placements is taken, by the name of the group."""
+        """`pick(group name, n)` returns the index of the one to take of n equally good placements."""
         self._cluster = cluster
         self._queue = queue
         self._binding = binding
@@ -74,7 +74,7 @@ class GroupCycles:
         self.attempt: GroupAttempt | None = None
         """The group that is being tried."""
         self._turns: Turns[None] | None = None
-        """The rest that is to be done with it. None during a turn, and after one that has raised."""
+        """The generator that continues the attempt. None during a turn, and after one that has raised."""
         self.in_a_row = _IN_A_ROW
         self._row = 0
         """The number of turns that the group still has in a row."""
@@ -87,13 +87,13 @@ class GroupCycles:
 
     @property
     def has_work(self) -> bool:
-        """Return whether something could be done now."""
+        """Return whether a group is being tried and does not wait for extenders."""
         return self.attempt is not None and self.attempt.asking is None
 
     @property
     def due(self) -> bool:
-        """Return whether the group has its turn now: nobody else is active, or others had theirs, and nobody is before
-        it.
+        """Return whether the group's next turn is now: nothing else is active, or others had their turns and nothing
+        that is active comes before it.
         """
         attempt = self.attempt
         if attempt is None or not self.has_work:
@@ -101,25 +101,25 @@ class GroupCycles:
         return not self._queue.has_active or not (self._others or self._queue.groups.has_before(attempt.entry))
 
     def others_come(self) -> None:
-        """Others have a turn."""
+        """Note that other pods are tried next: the nominations of the group's pods count again for them."""
         self.let_others_see()
         self._others = max(self._others - 1, 0)
         if self.attempt is not None:
             self.attempt.noticed = True
 
     def let_others_see(self) -> None:
-        """From now on, nodes are kept for the group's pods again."""
+        """Make the nominations of the group's pods count again, for pods of others."""
         if self._standing_in:
             self._standing_in = 0
             self._cluster.nominations.bring_back()
 
     def trying(self, uid: str) -> QueuedPod | None:
-        """A pod of the group that is being tried."""
+        """Return a pod of the group that is being tried."""
         member = None if self.attempt is None else self.attempt.members.get(uid)
         return None if member is None else member.queued
 
     def begin(self, entry: QueuedGroup, now: float) -> None:
-        """A group has come up: begin to try it."""
+        """Begin the attempt of a group that was popped from the queue."""
         group = self._cluster.pod_groups.get(entry.key)
         members = {queued.pod.uid: Member(queued) for queued in entry.trying}
         entry.first_tried = min(entry.first_tried, now)
@@ -129,12 +129,14 @@ class GroupCycles:
         self._take_turn(attempt, self._cycle(attempt, once_more=once_more))
 
     def _time(self) -> float:
-        """The time of who measures, if anybody does."""
+        """Return the time of the record's clock, 0.0 if attempts are not measured."""
         clock = self._scheduling.record.clock
         return 0.0 if clock is None else clock()
 
     def go_on(self, now: float, answer: Answer | None = None) -> None:
-        """Do what is next, until others may be tried. `answer`: of the extenders, if the group waited for them."""
+        """Continue the attempt until others may be tried. `answer` is that of the extenders, if the group waited for
+        them.
+        """
         attempt, turns = self.attempt, self._turns
         if attempt is None or turns is None:
             return
@@ -145,7 +147,9 @@ class GroupCycles:
         self._take_turn(attempt, self._after_changes(attempt, turns))
 
     def _goes_on(self, tried: Member) -> bool:
-        """Return whether another pod may be tried in the turn in which this one was: nobody else is active."""
+        """Return whether another pod may be tried in the same turn: the turn is not used up, and nothing else is
+        active.
+        """
         self._left -= 1 + tried.queued.pod.shape.steps // FREE
         if self._left <= 0 or self._queue.has_active:
             return False
@@ -166,7 +170,9 @@ class GroupCycles:
             self._turns, attempt.events = turns, self._queue.events.number
 
     def _after_changes(self, attempt: GroupAttempt, turns: Turns[None]) -> Turns[None]:
-        """Yield what is left to do after what others have done, and what has happened."""
+        """Return the generator that continues after other pods had their turns: the same one, or one that ends or
+        restarts.
+        """
         wrong = self._undecidable(attempt)
         lost = not attempt.decided and self._endings.lost(attempt)
         if not (wrong or lost):
@@ -179,7 +185,7 @@ class GroupCycles:
         return self._again(attempt)
 
     def _undecidable(self, attempt: GroupAttempt) -> str:
-        """Return why nobody can decide about the group any more; empty: somebody can, or it is decided for good."""
+        """Return the reason for which the group can't be decided any more (profile or object gone); empty: none."""
         if attempt.decided and attempt.ended is not Ended.REJECTED:
             return ""
         name = next((member.queued.pod.scheduler_name for member in attempt.pods[:1]), None)
@@ -196,13 +202,15 @@ class GroupCycles:
     # -- what is done ------------------------------------------------------------------------------------------------
 
     def _cycle(self, attempt: GroupAttempt, *, once_more: bool) -> Turns[None]:
-        """Try the group, and do what follows from that. `once_more`: as of `QueuedGroup`."""
+        """Try the group, and act on the outcome. `once_more` is that of `QueuedGroup`."""
         self._look_at_it_first(attempt, once_more=once_more)
         yield from self._try(attempt)
         yield from self._end(attempt)
 
     def _again(self, attempt: GroupAttempt) -> Turns[None]:
-        """Not all pods are assumed any more that were: all give back what they hold, and are tried from the start."""
+        """Start the attempt again after an assumed pod was lost: all give back what they hold, and are tried from the
+        start.
+        """
         attempt.noticed = True
         yield from self._endings.give_back(attempt, again=True)
         attempt.from_start()
@@ -460,5 +468,5 @@ def _not_found(key: GroupKey) -> str:
 
 
 def _nobody(key: GroupKey) -> PodGroup:
-    """In place of a group that is not known."""
+    """Return an empty group in place of one whose object is not known."""
     return PodGroup(key, "", "", 0, "", False, None)

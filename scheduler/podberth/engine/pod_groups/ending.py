@@ -27,12 +27,12 @@ from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
 
 _AT_ONCE = 128
-"""So many pods go on to Permit, give back what they hold, or are told that they failed, in one turn."""
+"""The number of pods that go on to Permit, give back what they hold, or are told that they failed, in one turn."""
 _FAILED = Cause(ATTEMPT_FAILED)
 
 
 class Endings:
-    """Does what is left to do with a group that is decided."""
+    """Carries out the outcome of a group that is decided."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Endings:
         return False
 
     def end(self, attempt: GroupAttempt) -> Turns[None]:
-        """Do all that is left to do. Afterwards, pods without a node are back in the queue."""
+        """Carry out the outcome. Afterwards, pods without a node are back in the queue."""
         if attempt.ended is Ended.WITH_NODES:
             yield from self._send(attempt)
             return
@@ -80,7 +80,8 @@ class Endings:
         yield from self._tell(attempt)
 
     def give_back(self, attempt: GroupAttempt, *, untold: bool = False, again: bool = False) -> Turns[None]:
-        """The pods that are assumed give back what they hold, the last one first.
+        """Have all assumed pods give back what they hold, the last one first. `untold` is that of
+        `BindingCycles.give_back`. `again`: they are going to be tried once more.
 
         `untold`: as of `BindingCycles.give_back`. `again`: they are going to be tried once more.
         """
@@ -92,7 +93,7 @@ class Endings:
             self._binding.give_back(uid, attempt.now, quietly=not attempt.noticed, untold=untold)
 
     def _tell(self, attempt: GroupAttempt) -> Turns[None]:
-        """Say of the group, and of each of its pods, why they failed."""
+        """Write the failure to the group's condition and to each of its pods."""
         if not attempt.said:
             attempt.said = True
             back = attempt.pods
@@ -110,7 +111,7 @@ class Endings:
         self._close(attempt, attempt.pods)
 
     def _post_filter(self, attempt: GroupAttempt, first: Pod, plan: Plan) -> None:
-        """Have written what plugins want. The group stays unschedulable if one of them fails."""
+        """Have the writes made that plugins ask for. The group stays unschedulable if one of them fails."""
         writes, misbehaved = plan.writes, plan.misbehaved
         if plan.stale:
             framework = self._queue.frameworks[first.scheduler_name]
@@ -123,7 +124,7 @@ class Endings:
             self._outbox.add(PostFilterWrite(pod, (write,)))
 
     def _send(self, attempt: GroupAttempt) -> Turns[None]:
-        """Enough pods have a node: they go on to Permit. Then the others are told why they failed."""
+        """Send the pods that have a node on to Permit, then tell the others why they failed."""
         if not attempt.said:
             self._reservations.started(attempt.entry.key, attempt.now)
             attempt.said = True

@@ -12,12 +12,13 @@ from podberth.model.pod_group import GroupKey
 USUAL = 300.0
 """Seconds after which all pods of a group give back what they hold, if the others have not come (permitTimeout)."""
 SHORTEST, LONGEST = 1.0, 900.0
-"""Between these is what a group of scheduler-plugins may ask for: kube-scheduler lets no Permit plugin wait for longer
-(maxTimeout), and pods need a moment to have their claims written."""
+"""The bounds of what a group of scheduler-plugins may ask for: kube-scheduler lets no Permit plugin wait for longer
+(maxTimeout), and pods need a moment to have their claims written.
+"""
 GANG_SCHEDULING = "GangScheduling"
 """The plugin whose Permit, in kube-scheduler, has pods wait for their group: one that waited for too long names it."""
 AT_ONCE = 32
-"""So many pods are bound at one go of those that were let go."""
+"""The number of released pods that are bound in one go."""
 
 
 class Gathering:
@@ -31,23 +32,23 @@ class Gathering:
         """UIDs of pods that may be bound, and wait for their turn."""
 
     def entries(self) -> int:
-        """Return how much is kept here, for tests of what a tenant can make grow."""
+        """Return the number of entries, for tests of what a tenant can make grow."""
         kept = sum(map(len, self._waiting.values())) + sum(map(len, self._let_go.values()))
         return kept + len(self.released)
 
     def seconds(self, key: GroupKey) -> float:
-        """Return how long a pod of this group waits at most."""
+        """Return the seconds for which a pod of this group waits at most."""
         group = self._groups.get(key)
         if group is None or group.timeout is None:
             return USUAL
         return float(min(max(group.timeout, SHORTEST), LONGEST))
 
     def has_let_go(self, key: GroupKey, uid: str) -> bool:
-        """Return whether a pod may be bound, though it still waits for its turn."""
+        """Return whether a pod was released, but not bound yet."""
         return uid in self._let_go.get(key, ())
 
     def arrives(self, key: GroupKey, uid: str) -> bool:
-        """A pod could be bound; whether it may be at once. Otherwise it waits."""
+        """Note a pod that is ready to be bound. Return True if it may be bound at once, else it waits for its group."""
         if key not in self._waiting and self._enough(key, 1):
             self._let_go.setdefault(key, set()).add(uid)
             return True
@@ -56,7 +57,7 @@ class Gathering:
         return False
 
     def look(self, key: GroupKey) -> None:
-        """Something about the group has changed: if there are enough now, all that wait are let go."""
+        """Release all waiting pods of the group if there are enough by now."""
         waiting = self._waiting.get(key)
         if waiting and self._enough(key, len(waiting)):
             del self._waiting[key]
@@ -64,7 +65,7 @@ class Gathering:
             self.released.extend(waiting)
 
     def leaves(self, key: GroupKey, uid: str) -> None:
-        """A pod is bound, as the API shows, or gives back what it holds, or is gone."""
+        """Remove a pod that is bound, as the API shows, or gives back what it holds, or is gone."""
         waiting, gone = self._waiting.get(key), self._let_go.get(key)
         if waiting is not None:
             waiting.pop(uid, None)
@@ -76,7 +77,7 @@ class Gathering:
                 del self._let_go[key]
 
     def waiting(self, key: GroupKey) -> list[str]:
-        """The UIDs of the pods of a group that wait."""
+        """Return the UIDs of the pods of a group that wait."""
         return list(self._waiting.get(key, ()))
 
     def _enough(self, key: GroupKey, more: int) -> bool:

@@ -1,4 +1,4 @@
-"""A group whose pods have to be on the nodes of one placement: what each placement takes, and which is the best.
+"""Tries a group whose pods must be on the nodes of one placement on each candidate, and takes the best one.
 
 Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupSchedulingPlacementAlgorithm, findBestPodGroupPlacement).
 Where sums over the columns say what comes of a placement, it is not tried. Else the group is tried there, what comes of
@@ -39,9 +39,9 @@ from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
 
 _BY_SUMS = 30
-"""Steps of a placement that need not be tried."""
+"""Steps of a placement that is decided by sums, without a try."""
 _AT_ONCE = 64
-"""So many of those are looked at in one turn."""
+"""The number of such placements that are looked at in one turn."""
 TryAll = Callable[[GroupAttempt], Turns[None]]
 """Tries all pods of a group on the current placement."""
 
@@ -83,7 +83,7 @@ class Placements:
             attempt.members = dict(sorted(attempt.members.items(), key=lambda item: rank(item[1].queued.pod)))
 
     def within(self, attempt: GroupAttempt) -> Bools | None:
-        """bool[rows]: the nodes of the current placement, or of its current domain, as they are now; None: all."""
+        """Return bool[rows]: the nodes of the current placement or domain, as they are now; None: all nodes."""
         search, nodes = attempt.search, self._cluster.nodes
         if search is None:
             return None
@@ -118,7 +118,7 @@ class Placements:
             attempt.break_off(str(error))
 
     def _next(self, attempt: GroupAttempt, search: Search, steps: CappedSearch) -> Turns[bool | None]:
-        """Begin with the next placement that has to be tried: whether it is the best one. None: the attempt is over."""
+        """Begin with the next placement to try; return whether it is the best one. None: the attempt is over."""
         needed, looked = self._needed(attempt), 0
         pods = [member.queued.pod for member in attempt.pods]
         while search.waiting and attempt.ended is None and not self._has_lower(search):
@@ -152,7 +152,7 @@ class Placements:
         return fits and (chosen or not (search.fitting or self._waits_beside(search)))
 
     def _note(self, attempt: GroupAttempt, search: Search) -> Turns[None]:
-        """Note what came of the current placement, and have all pods give back what they hold."""
+        """Record the outcome on the current placement, and have all pods give back what they hold."""
         fits = attempt.enough or attempt.ended is Ended.WITH_NODES
         domains = self._in_domains(attempt, search) if fits else 0
         status = GROUP_UNSCHEDULABLE if attempt.early else attempt.message
@@ -178,8 +178,7 @@ class Placements:
         return any(search.found[name].level <= level for name in search.waiting)
 
     def _ruled_out(self, attempt: GroupAttempt, search: Search, name: str) -> bool:
-        """Return whether a placement is not to be tried: it takes too few pods in any case, and nothing need be said of
-        it.
+        """Return whether a placement need not be tried: it takes too few pods, and the message is not about it.
 
         Where sums say nothing, neither are those of a level that has many: a broader one is tried.
         """
@@ -196,7 +195,9 @@ class Placements:
     # -- the domains of one placement --------------------------------------------------------------------------------
 
     def _order(self, attempt: GroupAttempt, search: Search, name: str, count: int) -> tuple[list[Rows], int]:
-        """The domains of a placement in the order in which they are filled, and how many so many pods use."""
+        """Return the domains of a placement in the order in which they are filled, and how many of them `count` pods
+        use.
+        """
         most = None if search.room is None else search.room.most
         placement = search.found[name]
         there = running(attempt, self._cluster) if placement.domains else []
@@ -204,7 +205,7 @@ class Placements:
         return fill_order(placement, most, count, here)
 
     def _in_domains(self, attempt: GroupAttempt, search: Search) -> int:
-        """In how many domains of the current placement the group has pods."""
+        """Return the number of domains of the current placement in which the group has pods."""
         if not search.domains:
             return 0
         found = [self._cluster.placement(uid) for uid, member in attempt.members.items() if member.fits]
@@ -212,7 +213,7 @@ class Placements:
         return sum(not rows.isdisjoint(domain.tolist()) for domain in search.domains)
 
     def _score(self, attempt: GroupAttempt, search: Search, name: str, pods: list[Pod], domains: int) -> None:
-        """The group fits into a placement, with these pods, in so many of its domains."""
+        """Score a placement into which these pods of the group fit, in `domains` of its domains."""
         placement = search.found[name]
         assignment = Assignment(attempt.group, placement, pods, self._cluster.pod_groups.scheduled(attempt.entry.key))
         try:
@@ -222,8 +223,9 @@ class Placements:
             _broke(attempt, error)
 
     def _choose(self, attempt: GroupAttempt, search: Search) -> bool | None:
-        """Of the placements into which the group fits, begin with the one with the highest score: of the lowest level,
-        and of those in which the group uses fewest domains. Returns what `_next` does."""
+        """Begin with the best placement into which the group fits, and return what `_next` does. Lower levels come
+        first, then fewer domains, then the higher score.
+        """
         fewest = min(self._spread(search, one) for one in search.fitting)
         closest = [i for i, one in enumerate(search.fitting) if self._spread(search, one) == fewest]
         try:
@@ -240,7 +242,7 @@ class Placements:
         return search.found[one.name].level, one.domains
 
     def _start(self, attempt: GroupAttempt, search: Search, name: str) -> None:
-        """Begin with a placement."""
+        """Make a placement the current one, with its domains in the order in which they are filled."""
         search.current, search.filled = name, 0
         search.domains, _ = self._order(attempt, search, name, len(attempt.members))
         why = unsatisfied(attempt.group, self._cluster.pod_groups.scheduled(attempt.entry.key), len(attempt.members))
@@ -248,7 +250,7 @@ class Placements:
             attempt.fail(why, early=True)
 
     def _fail(self, attempt: GroupAttempt, search: Search, outcome: Outcome) -> None:
-        """The group fits into no placement: what is said is what came of the first one."""
+        """End the attempt with the outcome of the first placement: the group fits into none."""
         which = "broadest" if search.levels else "first"
         attempt.fail(
             f"0/{len(search.found)} placements are available, {which} placement status: {outcome.status}", early=True
@@ -264,14 +266,14 @@ class Placements:
             return []
 
     def _room(self, attempt: GroupAttempt, found: list[Placement]) -> Room | None:
-        """Return what all placements and their domains take. Those of one level have no node in common."""
+        """Return how many pods each placement and domain takes. Those of one level have no node in common."""
         pods = [member.queued.pod for member in attempt.pods]
         if self._scheduling.extenders_about(pods) is not None:
             return None
         return room_of_all(found, pods, self._framework(attempt), self._cluster)
 
     def _renew(self, attempt: GroupAttempt, search: Search) -> None:
-        """Nodes came, went, or have other labels. Placements that are new are tried too."""
+        """Generate the placements again after nodes came, went, or got other labels; new ones are tried too."""
         search.labels = self._cluster.nodes.label_changes
         found = {one.name: one for one in self._generate(attempt, self._framework(attempt).placements)}
         search.waiting.extend(name for name in found if name not in search.found)

@@ -38,11 +38,11 @@ from podberth.model.shape import PodShape
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
 
 _ROWS = 32
-"""So many rows are copied in one go."""
+"""The number of rows that are copied in one go."""
 _A_ROW, _A_POD = 50, 10
 """Steps of copying a row, and each pod on it."""
 _LET_GO = 2
-"""So many entries of a copy are let go of in a step."""
+"""The number of entries of a copy that are freed in one step."""
 MOVED = 20
 """Steps of a pod that is assumed in a dry run, or forgotten."""
 Found = TypeVar("Found")
@@ -52,7 +52,7 @@ Assigned = list[tuple[Pod, int]]
 
 
 class ExtenderError(PluginError):
-    """An extender failed that is not ignorable. The text names it already."""
+    """An extender that is not ignorable failed. The message names it."""
 
     def __init__(self, text: str) -> None:
         super().__init__(EXTENDER, text)
@@ -78,7 +78,7 @@ class Consulting:
         """
         self._calls = calls.about(cluster, profile, framework)
         self._known: dict[str, tuple[frozenset[str], NodesAnswer]] | None = {} if once else None
-        """UID → the nodes about which they were asked, and what they said."""
+        """UID → the nodes about which extenders were asked, and their answer."""
         self._nodes: dict[PodShape, dict[str, None]] = {}
         """The nodes about which they were asked for pods of this shape."""
         self._said: NodesAnswer | VictimsAnswer | str | None = None
@@ -103,7 +103,7 @@ class Consulting:
         return step
 
     def _asked(self, call: ExtenderCall) -> Generator[int, None, NodesAnswer]:
-        """Yield what extenders say about these nodes, perhaps among others."""
+        """Ask the extenders about these nodes, perhaps among others; the generator returns their answer."""
         question = call.question
         assert isinstance(question, NodesQuestion)
         if self._known is None:
@@ -135,7 +135,7 @@ class Consulting:
         self.waits_for, self._said = call, None
 
     def answered(self, call: ExtenderCall, said: NodesAnswer | VictimsAnswer | str) -> None:
-        """Take the answer of the extenders; a text: the failure of one."""
+        """Take the answer of the extenders; it is a text if one of them failed."""
         if call is self.waits_for:
             self.waits_for, self._said = None, said
 
@@ -252,7 +252,7 @@ class Trial:
         return GROUP_UNSCHEDULABLE if placement is not None and trial.early else trial.message, []
 
     def _parts(self, placement: Placement | None, pods: Sequence[Pod]) -> list[Rows]:
-        """The domains of a placement that prefers some, in the order in which they are filled."""
+        """Return the domains of a placement that prefers some, in the order in which they are filled."""
         if placement is None or not placement.domains:
             return []
         room = room_of_all([placement], pods, self._framework, self._cluster)
@@ -260,7 +260,7 @@ class Trial:
         return fill_order(placement, None if room is None else room.most, len(pods), here)[0]
 
     def _only(self, only: Rows | None) -> Bools | None:
-        """bool[rows]: these, without those whose room is kept for another group; None: all."""
+        """Return bool[rows]: these rows without those that are reserved for another group; None: all."""
         nodes = self._cluster.nodes
         first, group = self._attempt.pods[0].queued.pod, self._attempt.entry.key
         kept = [
@@ -299,7 +299,7 @@ class Trial:
         return row
 
     def _assume(self, pod: Pod, row: int) -> None:
-        """Have a pod on this row from now on, with its devices. It keeps no other node. Raises PluginError."""
+        """Assume a pod on a row, with its devices; its nomination ends. Raises PluginError."""
         cluster = self._cluster
         cluster.nominations.drop(pod.uid)
         cluster.assume(pod, row)
@@ -308,7 +308,7 @@ class Trial:
             self._reserved.setdefault(pod.uid, []).append((plugin, assumed))
 
     def _forget(self, pod: Pod) -> None:
-        """Have a pod nowhere again; it keeps the node that it did before."""
+        """Take a pod out again, and restore its nomination."""
         self._cluster.forget(pod.uid)
         for plugin, assumed in self._reserved.pop(pod.uid, ()):
             plugin.unreserve(assumed, self._cluster)
@@ -317,7 +317,7 @@ class Trial:
 
 
 def _parts_of(placement: Placement, assigned: Assigned) -> int:
-    """In how many domains of its placement a group is."""
+    """Return the number of domains of its placement in which a group has pods."""
     rows = {row for _, row in assigned}
     return sum(not rows.isdisjoint(one.rows.tolist()) for one in placement.domains)
 
@@ -337,7 +337,7 @@ class Planning(ABC, Generic[Found]):
     """Makes the plan for one attempt."""
 
     what: ClassVar[str]
-    """The thing that is looked for."""
+    """The name of what is searched for, as messages have it."""
 
     def __init__(
         self,
@@ -361,7 +361,7 @@ class Planning(ABC, Generic[Found]):
         self._consulting: Consulting | None = None
         """If extenders are asked about the pods."""
         self.turns = 0
-        """The number of times that others could be tried since it was begun."""
+        """The number of times that others could be tried since the search began."""
 
     @abstractmethod
     def _made(self) -> Generator[int, None, Found]:
@@ -399,14 +399,14 @@ class Planning(ABC, Generic[Found]):
         return made
 
     def _let_go(self) -> Generator[int, None, None]:
-        """The copy is of no use any more. To throw it away at once would take long."""
+        """Free the copy in steps: to free all of it at once takes long."""
         copied, self._copy = self._copy, None
         if copied is not None:
             for entries in copied.end():
                 yield 1 + entries // _LET_GO
 
     def _walk(self, thought: Cluster, *, once: bool) -> tuple[Trial, Framework]:
-        """Return what tries the group in a copy, and the plugins that it asks. `once`: as `Consulting` takes it."""
+        """Return the trial of the group in a copy, and the framework that it asks. `once` is that of `Consulting`."""
         framework = self._framework.apart()
         if self._extenders is not None:
             profile = self._pods[0].scheduler_name
@@ -414,7 +414,7 @@ class Planning(ABC, Generic[Found]):
         return Trial(self._attempt, self._cluster, thought, framework, self._pick, self._consulting), framework
 
     def _without(self, leaves: Callable[[Pod], bool]) -> Generator[int, None, Copied]:
-        """A copy of the cluster without the pods that leave."""
+        """Return a copy of the cluster without the pods that leave."""
         cluster = self._cluster
         while True:
             yield from self._let_go()

@@ -31,11 +31,11 @@ NODE = "cluster"
 _NEVER = "not eligible due to preemptionPolicy=Never."
 _NOBODY = "No preemption victims found for incoming preemptor"
 _AT_ONCE = 32
-"""So many victims are told to go in one turn."""
+"""The number of victims that are told to go in one turn."""
 
 
 def failed_group(attempt: GroupAttempt, framework: Framework) -> FailedGroup:
-    """A group as its plugins are asked about it, after its pods have given back what they held."""
+    """Return the group as PostFilter plugins see it, after its pods have given back what they held."""
     by_topology = bool(attempt.group.topology_key) and framework.placements.wanted
     return FailedGroup(attempt.group, [member.queued.pod for member in attempt.pods], by_topology)
 
@@ -89,7 +89,7 @@ class GroupPreemption(Planning[Plan]):
         return plan
 
     def _preempting(self) -> Generator[int, None, tuple[Plan, bool]]:
-        """Yield what comes of preemption, and whether nothing else is said beside it."""
+        """Run preemption; the generator returns the plan, and whether its message replaces all others."""
         plan, final = yield from self._found()
         plan.said = f"pod group preemption: {plan.said}"
         return plan, final
@@ -141,7 +141,7 @@ class GroupPreemption(Planning[Plan]):
         return (pod.priority if pod.scheduling_group is None else groups.priority_of(pod)) < self.priority
 
     def _nominated(self) -> dict[str, str]:
-        """UID → node for which a pod of the group is nominated already."""
+        """Return UID → node for the pods of the group that are nominated already."""
         node_of = self._cluster.nominations.node_of
         return {pod.uid: node for pod in self._pods if (node := node_of(pod.uid) or pod.nominated_node_name)}
 

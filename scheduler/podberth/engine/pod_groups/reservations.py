@@ -33,16 +33,16 @@ from podberth.model.pod import Pod, since_epoch
 from podberth.model.pod_group import GroupKey
 
 _AGAIN = 60.0
-"""After so many seconds, room is looked for again: pods may end sooner than they have said."""
+"""Seconds after which a reservation is searched again: pods may end sooner than they have said."""
 _MANY = 1_000
-"""From so many namespaces on, those whose turn has come again are forgotten."""
+"""The number of namespaces from which on those whose turn has come again are forgotten."""
 OVERDUE = 30.0
 """Seconds that are given to a pod whose end is overdue: its kubelet is about to stop it."""
 _MOVED = 20
 """Steps that it takes to put a pod back into the copy, or to remove it again."""
 _MOVED_AT_ONCE = 100
 _SORTED, _SORTED_AT_ONCE = 4, 256
-"""Steps of each pod that is sorted by its end."""
+"""Steps for each pod that is sorted by its end, and the number sorted in one go."""
 Leaving = tuple[float, float, str, int, Pod]
 """(the pod's end, a number that orders pods whose end nobody knows, its UID, its row, the pod)."""
 
@@ -53,7 +53,7 @@ class Drained(Struct, frozen=True):
     assigned: Assigned
     """The group's pods, with their rows."""
     until: float | None
-    """There is room by then at the latest (seconds since the epoch); None: nobody knows."""
+    """Seconds since the epoch at which there is room at the latest; None: not known."""
     draining: Collection[str]
     """UIDs of the pods on these rows whose end is waited for."""
     version: int
@@ -109,7 +109,7 @@ class Draining(Planning[Drained | str]):
         return Drained(assigned, None if end == inf else end, waited_for, version)
 
     def _in_order(self, left_out: Mapping[int, list[Pod]]) -> Generator[int, None, tuple[list[Leaving], list[int]]]:
-        """The pods by their ends, and how many have ended after each moment."""
+        """Return the pods by their ends, and how many have ended after each moment."""
         parts: list[list[Leaving]] = [[]]
         for row, pods in left_out.items():
             parts[-1] += ((*self._end(pod), pod.uid, row, pod) for pod in pods)
@@ -178,7 +178,7 @@ class Reservations:
         self._pick = pick
         self._kept = cluster.reservations
         self._not_before: dict[str, float] = {}
-        """Namespace → when a gang of it may have room again (engine time)."""
+        """Namespace → engine time from which on a gang of it may have a reservation again."""
 
     # -- after an attempt that failed --------------------------------------------------------------------------------
 
@@ -208,9 +208,7 @@ class Reservations:
                 return
 
     def _may_need_room(self, attempt: GroupAttempt) -> bool:
-        """Return whether it is a gang that failed since there is too little room now, and that makes none by
-        preemption.
-        """
+        """Return whether the group is a gang that failed for lack of room, and that makes none by preemption."""
         plan = attempt.plan
         return (
             attempt.ended is Ended.REJECTED
@@ -221,7 +219,7 @@ class Reservations:
         )
 
     def _due(self, attempt: GroupAttempt, wanted: Reservation, now: float) -> bool:
-        """Return whether room is to be looked for, now that the group did not fit once more."""
+        """Return whether a reservation is to be searched, now that the group failed once more."""
         pod = attempt.pods[0].queued.pod
         entry, key = attempt.entry, attempt.entry.key
         room = self._kept.by_profile.get(pod.scheduler_name)
@@ -236,12 +234,12 @@ class Reservations:
         )
 
     def _stands(self, room: ReservedRoom, attempt: GroupAttempt) -> bool:
-        """Return whether the group can still have what it was promised."""
+        """Return whether the group's reservation is still valid."""
         late = room.until is not None and room.until <= self._cluster.devices.wall
         return not (late or room.lost or room.planned.keys() != attempt.members.keys())
 
     def _keep(self, attempt: GroupAttempt, plugin: str, wanted: Reservation, found: Drained) -> Turns[bool]:
-        """Keep the room that was found. False: a pod has gone meanwhile for which it was found."""
+        """Store the reservation that was found. Return False if a pod that it counts on has gone meanwhile."""
         cluster, nodes, count = self._cluster, self._cluster.nodes, len(attempt.members)
         room = self._room(attempt, plugin, wanted, found, attempt.now)
         for _ in room.prepare(found.assigned, nodes, cluster.pods_on, cluster.devices.wall):
@@ -287,7 +285,7 @@ class Reservations:
     def _room(
         self, attempt: GroupAttempt, plugin: str, wanted: Reservation, found: Drained, now: float
     ) -> ReservedRoom:
-        """The room as it would be kept, before anything on its nodes is counted."""
+        """Return the reservation before anything on its nodes is counted."""
         wall, nodes = self._cluster.devices.wall, self._cluster.nodes
         pod, key = attempt.pods[0].queued.pod, attempt.entry.key
         before = self._kept.by_profile.get(pod.scheduler_name)
@@ -321,7 +319,7 @@ class Reservations:
     # -- when it ends ------------------------------------------------------------------------------------------------
 
     def started(self, key: GroupKey, now: float) -> None:
-        """A group has found enough nodes: its pods hold them by now."""
+        """End the reservation of a group that has found enough nodes: its pods hold them by now."""
         for profile in [profile for profile, room in self._kept.by_profile.items() if room.group == key]:
             self._end(profile, now, "")
 
@@ -335,18 +333,18 @@ class Reservations:
                 self._end(profile, now, "")
 
     def follow(self, frameworks: Mapping[str, Framework], now: float) -> None:
-        """The profiles have changed."""
+        """Drop reservations of profiles that are gone."""
         for profile in list(self._kept.by_profile):
             framework = frameworks.get(profile)
             if framework is None or framework.profile.reservation is None:
                 self._end(profile, now, "")
 
     def next_tick(self) -> float | None:
-        """Return when the first room is to be given up."""
+        """Return the engine time at which the first reservation ends."""
         return min((room.expires for room in self._kept.by_profile.values()), default=None)
 
     def _end(self, profile: str, now: float, note: str, entry: QueuedGroup | None = None) -> None:
-        """Room is not kept any more. Its namespace has none again for as long as it had this."""
+        """End a reservation. Its namespace has none again for as long as it had this one."""
         room = self._kept.by_profile[profile]
         self._kept.drop(profile)
         namespace = room.group.namespace
@@ -364,7 +362,7 @@ def _sooner(room: ReservedRoom | None, before: ReservedRoom) -> bool:
 
 
 def said(room: ReservedRoom) -> str:
-    """Return what is said of the group."""
+    """Return the part of the group's message about its reservation."""
     nodes = "1 node" if len(room.rows) == 1 else f"{len(room.rows)} nodes"
     by = "nobody knows when it has all of it" if room.until is None else f"it should have it all by {_text(room.until)}"
     return f"room is kept for it on {nodes} until {room.expires_text}, {by}"

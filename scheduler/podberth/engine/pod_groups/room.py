@@ -27,18 +27,18 @@ from podberth.model.shape import PodShape
 from podberth.model.volumes import NO_VOLUMES
 
 _SHAPES = 8
-"""Groups whose pods have more shapes than that are tried everywhere."""
+"""The most shapes of a group's pods for which sums are used; with more of them, every placement is tried."""
 _THINGS = 64
-"""Pods that ask for more things than that are tried everywhere, too."""
+"""The most resources of a pod for which sums are used."""
 
 
 class Room(Struct, frozen=True):
     """The numbers of pods of a group that find a node of each placement."""
 
     most: Mapping[str, int]
-    """By placement: no more than that, whatever the order in which they are tried."""
+    """Placement → upper bound of the pods that it takes, in whatever order they are tried."""
     exact: bool
-    """True if just as many pods fit: the first ones of the group, whose pods are all equal."""
+    """True if exactly that many pods fit: the first ones of the group, whose pods are all equal."""
 
 
 def room_of(placements: Mapping[str, Rows], pods: Sequence[Pod], framework: Framework, cluster: Cluster) -> Room | None:
@@ -92,7 +92,7 @@ def room_of_all(found: Sequence[Placement], pods: Sequence[Pod], framework: Fram
 
 
 def _on_rows(pod: Pod, count: int, framework: Framework, cluster: Cluster) -> tuple[Ints, bool]:
-    """(int64[rows]: how many of `count` equals of a pod each row takes at most; whether it takes as many)."""
+    """Return (int64[rows]: how many of `count` equal pods each row takes at most; whether that is exact)."""
     spare, rows = framework.filters.spare(pod, cluster), cluster.nodes.rows
     room = np.where(spare.allowed[:rows], count, 0)
     takes = spare.takes(pod.shape)
@@ -119,7 +119,7 @@ def plain(shape: PodShape) -> bool:
 
 
 def foreign(framework: Framework) -> bool:
-    """Return whether a third party's plugin may go by whatever it likes."""
+    """Return whether a plugin of a third party may decide by data that is not known here."""
     return any(isinstance(plugin, Foreign) for plugin in framework.profile.by_name.values())
 
 
@@ -142,7 +142,9 @@ Rank = tuple[tuple[int, int, str], ...]
 
 
 def rank(pod: Pod) -> Rank:
-    """Pods of a group are tried in this order. Those without a rank stay where they are, behind the others."""
+    """Return the key that orders the pods of a group by their rank labels. Pods without a rank keep their order, at the
+    end.
+    """
     return tuple(_part(next((pod.labels[key] for key in keys if key in pod.labels), None)) for keys in _RANKS)
 
 
@@ -153,7 +155,9 @@ def _part(value: str | None) -> tuple[int, int, str]:
 
 
 def filled(room: Mapping[Path, int], count: int, first: Set[Path]) -> list[Path]:
-    """The order in which domains are filled by so many pods. `room`: how many each takes. `first`: these come first."""
+    """Return the order in which `count` pods fill domains. `room`: pods that each takes. `first`: domains that come
+    first.
+    """
     order: list[Path] = []
     parts: dict[str, dict[Path, int]] = {}
     for path, takes in room.items():
@@ -174,7 +178,7 @@ def filled(room: Mapping[Path, int], count: int, first: Set[Path]) -> list[Path]
 def fill_order(
     placement: Placement, most: Mapping[str, int] | None, count: int, here: Set[int | None]
 ) -> tuple[list[Rows], int]:
-    """The domains of a placement in the order in which so many pods fill them, and how many of them these use.
+    """Return the domains of a placement in the order in which so many pods fill them, and how many of them these use.
 
     `most`: how many pods each takes, by name; None: sums do not say. `here`: rows on which the group's pods run.
     """
@@ -196,7 +200,7 @@ def used(order: list[Path], room: Mapping[Path, int], count: int) -> int:
 
 
 def _few(room: Mapping[str, int], count: int, first: Set[str]) -> list[str]:
-    """All of them, those that are needed before the others. Of equal ones, the first by name."""
+    """Return all domains, the fewest that are needed first. Equal ones are ordered by name."""
     order: list[str] = []
     by_room = sorted(room, key=lambda head: (-room[head], head))
     for left in ([head for head in by_room if head in first], [head for head in by_room if head not in first]):

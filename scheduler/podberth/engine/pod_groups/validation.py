@@ -16,11 +16,13 @@ from podberth.model.quantity import exact
 PODS = "pods"
 _SUMS = 1 << 62
 _NAMES, _LETTERS = 10, 100
-"""A message names so many resources at most, with so many letters: nobody checks their names in a group."""
+"""The number of resources that a message names, and of letters of each name, which nobody checks in a group."""
 
 
 def disagreement(group: PodGroup, waiting: Iterable[Pod], with_node: Iterable[Pod], profiles: Mapping[str, Any]) -> str:
-    """Return what is wrong, in kube-scheduler's words (`validatePodGroup`) or a limit of ours; empty: nothing."""
+    """Return the mismatch between the group's pods, in kube-scheduler's words (`validatePodGroup`), or the limit of
+    ours that they exceed; empty: none.
+    """
     if group.too_large is not None:
         return group.too_large
     scheduler = preempts = None
@@ -53,7 +55,7 @@ def disagreement(group: PodGroup, waiting: Iterable[Pod], with_node: Iterable[Po
 
 
 def no_profile(scheduler: str) -> str:
-    """Return what is said of pods whose profile is not there, or not any more."""
+    """Return the message for pods whose profile is not configured (any more)."""
     return f"profile not found for scheduler name {json.dumps(scheduler)}"
 
 
@@ -62,7 +64,7 @@ def _policy(*, preempts: bool) -> str:
 
 
 def gap(group: PodGroup, state: GroupState | None, cluster: Cluster) -> str:
-    """Return what the cluster lacks of `minResources`; empty: nothing. What the group's pods have counts as free.
+    """Return the message about the part of `minResources` that the cluster lacks; empty: none.
 
     Mirrors scheduler-plugins `pkg/coscheduling/core` (CheckClusterResource), which asks at PreFilter of each pod. Room
     on all nodes counts, whether or not the pods may go there.
@@ -91,7 +93,7 @@ def _free(name: str, cluster: Cluster) -> int:
 
 
 def _total(free: Ints, cluster: Cluster) -> int:
-    """The sum over nodes that exist. One that is overcommitted takes nothing from the others."""
+    """Return the sum over nodes that exist. An overcommitted node counts as 0."""
     nodes = cluster.nodes
     there = free[: nodes.rows][nodes.alive[: nodes.rows] & (free[: nodes.rows] > 0)]
     if nodes.largest < _SUMS // max(nodes.rows, 1):

@@ -11,16 +11,16 @@ from collections import OrderedDict
 from podberth.engine.queue.queued import Heap, Queued
 
 FREE = 1_000
-"""Steps of an attempt for which no namespace is charged. A step is about a microsecond of one core."""
+"""Steps of an attempt that are not charged to any namespace. A step is about a microsecond of one core."""
 IN_VAIN = 500
 """Steps charged for an attempt that found no node; one more per `ROWS_PER_STEP` rows. Such pods are tried again."""
 ROWS_PER_STEP = 4
 SHARE = 5_000
-"""A namespace that was charged with more than so many steps, and has not paid them off, is beyond its share."""
+"""Steps that a namespace may owe; with a larger debt it is beyond its share."""
 PAID_OFF = 100_000
 """Steps that each namespace pays off in a second: a tenth of a core is every namespace's own."""
 _MOST = 2_000_000
-"""No namespace owes more: 20 seconds."""
+"""The largest debt of a namespace: 20 seconds."""
 _NAMESPACES = 1024
 
 
@@ -31,7 +31,7 @@ class FairShare:
         self._owed: dict[str, tuple[float, float]] = {}
         """Namespace → (steps, engine time at which it owed them)."""
         self._most_owing = _NAMESPACES
-        """Once so many namespaces owe something, those that have paid are dropped."""
+        """The number of debts from which on those that are paid are dropped."""
         self._held: dict[int, OrderedDict[str, Heap]] = {}
         """Priority → namespace → its active pods, in the order of their turns."""
 
@@ -45,16 +45,16 @@ class FairShare:
         self._owed[namespace] = (min(self.owes(namespace, now) + steps, _MOST), now)
 
     def owes(self, namespace: str, now: float) -> float:
-        """The steps that a namespace has been charged with and has not paid off."""
+        """Return the steps that a namespace was charged with and has not paid off."""
         steps, since = self._owed.get(namespace, (0.0, now))
         return max(steps - (now - since) * PAID_OFF, 0.0)
 
     def all_owed(self, now: float) -> dict[str, float]:
-        """Return what each namespace owes that owes anything."""
+        """Return namespace → steps owed, for each that owes some."""
         return {name: owed for name in self._owed if (owed := self.owes(name, now))}
 
     def seconds_beyond(self, namespace: str, now: float) -> float:
-        """Return how long a namespace is beyond its share if it causes no more work; 0.0: it is within its share."""
+        """Return the seconds until a namespace that causes no more work is within its share; 0.0: it is."""
         if namespace not in self._owed:
             return 0.0
         return max(self.owes(namespace, now) - SHARE, 0.0) / PAID_OFF
@@ -66,11 +66,11 @@ class FairShare:
 
     @property
     def highest(self) -> int:
-        """The highest priority of pods that are held. Only if there are any."""
+        """Return the highest priority of the held pods. Call it only if there are any."""
         return max(self._held)
 
     def hold(self, queued: Queued) -> None:
-        """Let others go before an active pod."""
+        """Hold an active pod, so that others go first."""
         namespaces = self._held.setdefault(queued.pod.priority, OrderedDict())
         namespace = queued.pod.namespace
         if namespace not in namespaces:
@@ -78,7 +78,8 @@ class FairShare:
         namespaces[namespace].push(queued.order, queued)
 
     def pop(self, now: float, *, within_share: bool) -> Queued | None:
-        """The first pod of those with the highest priority; the namespaces take turns.
+        """Pop the first pod of those with the highest priority; the namespaces take turns. `within_share`: only if the
+        namespace whose turn it is has paid off enough meanwhile. None: there is no such pod.
 
         `within_share`: only if the namespace whose turn it is has paid off enough meanwhile. None: there is no such.
         """
@@ -99,9 +100,9 @@ class FairShare:
         return None
 
     def release(self) -> None:
-        """Hold no pods any more: their places are found anew."""
+        """Empty the store of held pods; the caller finds their places anew."""
         self._held.clear()
 
     def entries(self) -> int:
-        """Return how much is kept here, for tests of what a tenant can make grow."""
+        """Return the number of entries, for tests of what a tenant can make grow."""
         return len(self._owed) + sum(len(heap) for each in self._held.values() for heap in each.values())

@@ -23,11 +23,11 @@ from podberth.model.pod_group import GroupKey, PodGroup
 _POD_CAME, _EARLY = Cause("UnscheduledPodAdd"), Cause("PopFromBackoffQ")
 _GROUP_ADDED, _GROUP_UPDATED, _GROUP_GONE = Cause("PodGroupAdd"), Cause("PodGroupUpdate"), Cause("PodGroupDelete")
 MOST_PODS = 10_000
-"""A group of which more pods wait is not tried. To ask the plugins about so many takes 30 ms."""
+"""The largest number of waiting pods with which a group is tried. To ask the plugins about so many takes 30 ms."""
 _MANY = 256
 """If more pods move at once, observers are told so."""
 _SHORTEST_DEBT = 0.001
-"""Seconds: what is less is lost when it is added to the time."""
+"""Seconds: a shorter wait would be lost when it is added to the time."""
 
 _ARRIVAL, _ATTEMPTS, _PRIORITY = attrgetter("arrival"), attrgetter("attempts"), attrgetter("pod.priority")
 
@@ -42,7 +42,7 @@ class Ended(Enum):
 
 
 def in_order(pods: Iterable[QueuedPod]) -> tuple[QueuedPod, ...]:
-    """The order in which the pods of a group are tried (PodGroupMemberPodsOrderingFunc)."""
+    """Return the pods in the order in which a group's pods are tried (PodGroupMemberPodsOrderingFunc)."""
     ordered = sorted(pods, key=_ARRIVAL)
     ordered.sort(key=_ATTEMPTS, reverse=True)
     ordered.sort(key=_PRIORITY, reverse=True)
@@ -62,17 +62,17 @@ class QueuedGroups:
         """Groups that came up while another one was being tried."""
 
     def entries(self) -> int:
-        """Return how much is kept here, for tests of what a tenant can make grow."""
+        """Return the number of entries, for tests of what a tenant can make grow."""
         return sum(1 + len(entry.pods) + len(entry.held) for entry in self._entries.values())
 
     def entry(self, key: GroupKey) -> QueuedGroup | None:
-        """The entry of a group of which pods wait, or are being tried."""
+        """Return the entry of a group of which pods wait, or are being tried."""
         return self._entries.get(key)
 
     # -- pods come and go --------------------------------------------------------------------------------------------
 
     def join(self, queued: QueuedPod, key: GroupKey, now: float, cause: Cause) -> None:
-        """A pod comes, or comes back, to the other waiting pods of its group."""
+        """Add a pod that comes, or comes back, to the other waiting pods of its group."""
         entry = self._entries.get(key)
         longer = False
         if entry is None:
@@ -103,7 +103,7 @@ class QueuedGroups:
         self._places.counts[entry.place] += 1
 
     def leave(self, queued: QueuedPod) -> None:
-        """A pod of a group leaves its place; with the last one the group does."""
+        """Remove a pod of a group from its place; with the last pod the group leaves as well."""
         entry, uid = queued.group, queued.pod.uid
         assert entry is not None
         self._places.counts[entry.place] -= 1
@@ -116,16 +116,18 @@ class QueuedGroups:
         del entry.pods[uid]
 
     def put(self, before: PodGroup | None, group: PodGroup, now: float) -> None:
-        """A group's object was added or updated."""
+        """Move a group whose object was added or updated."""
         cause = _GROUP_ADDED if before is None else _GROUP_UPDATED
         self.changed(group.key, now, cause, helps=before is None or _asks(before) != _asks(group))
 
     def gone(self, group: PodGroup, now: float) -> None:
-        """A group's object was deleted: its pods wait until there is one again."""
+        """Gate a group whose object was deleted: its pods wait until there is one again."""
         self.changed(group.key, now, _GROUP_GONE)
 
     def changed(self, key: GroupKey, now: float, cause: Cause | None = None, *, helps: bool = False) -> None:
-        """The group's object or the number of its pods has changed. `helps`: so that it may fit now."""
+        """Ask again about a group of which the object or the number of pods changed, and move it. `helps`: it may fit
+        now.
+        """
         cause = _POD_CAME if cause is None else cause
         entry = self._entries.get(key)
         if entry is None or entry.trying:
@@ -151,7 +153,7 @@ class QueuedGroups:
     # -- attempts ----------------------------------------------------------------------------------------------------
 
     def begin(self, entry: QueuedGroup, event: int) -> bool:
-        """Try a group: its pods leave the queue. False: another one is being tried.
+        """Begin the attempt of a group: its pods leave the queue. Return False if another group is being tried.
 
         `event`: the number of the last event before that.
         """
@@ -183,7 +185,7 @@ class QueuedGroups:
         self._put_off.append(entry)
 
     def _come_up_again(self) -> None:
-        """The groups that were put off are active again, as they were."""
+        """Make the groups active again that were put off, with their old order."""
         put_off, self._put_off = self._put_off, []
         for entry in put_off:
             if self._entries.get(entry.key) is entry and entry.new and entry.pods and not entry.held:
@@ -201,7 +203,7 @@ class QueuedGroups:
         *,
         missed: bool = False,
     ) -> None:
-        """The attempt is over, and these pods come back. `missed`: something happened meanwhile that may help them."""
+        """End the attempt, and take these pods back. `missed`: something that may help them happened meanwhile."""
         came = list(entry.pods.values())
         entry.trying = ()
         self.under_way = False
@@ -235,7 +237,7 @@ class QueuedGroups:
             self._wait_together(entry, now, cause)
 
     def _wait_together(self, entry: QueuedGroup, now: float, cause: Cause) -> None:
-        """No pod could go on: the group waits until something happens.
+        """Make the group unschedulable after an attempt from which no pod could go on.
 
         kube-scheduler tries it again after its backoff, without asking what may help. Whatever happened meanwhile may
         lead to another choice of nodes for the first pods, and with it to room for the last ones.
@@ -245,7 +247,7 @@ class QueuedGroups:
     # -- changes of pods ---------------------------------------------------------------------------------------------
 
     def update(self, queued: QueuedPod, pod: Pod, now: float, cause: Cause, *, helps: bool) -> None:
-        """A pod of a group changed. `helps`: so that it may fit now."""
+        """Replace a pod of a group by its changed version. `helps`: the group may fit now."""
         entry, asked = queued.group, queued.equals is not None
         assert entry is not None
         if asked:
@@ -316,32 +318,33 @@ class QueuedGroups:
         self._places.outbox.failed(queued, SCHEDULER_ERROR, text, queued.plugins)
 
     def _ask_all(self, entry: QueuedGroup, now: float) -> None:
-        """Ask about all pods. Of a group that is beyond the limit one is enough."""
+        """Ask PreEnqueue plugins about all pods. One is enough for a group that is beyond the limit."""
         pods = list(entry.pods.values())
         for queued in pods if len(pods) <= MOST_PODS else pods[:1]:
             self._ask_about(entry, queued, now)
         self._places.fair_share.charge(entry.key.namespace, len(pods), now)
 
     def _release(self, entry: QueuedGroup, uid: str) -> None:
-        """A pod is not held any more."""
+        """Note that no plugin holds a pod any more."""
         entry.held_by_group.pop(uid, None)
         if entry.held.pop(uid, None) is not None:
             self._do_not_ask_about(entry.pods[uid])
 
     def _release_from(self, plugin: str, entry: QueuedGroup) -> None:
-        """A plugin that goes by the group does not hold it any more, so none of its pods. It is asked after others."""
+        """Note that a plugin which decides by the group no longer holds any of its pods. It is asked after others."""
         for uid in [uid for uid in entry.held_by_group if entry.held[uid][0] == plugin]:
             self._release(entry, uid)
 
     def _do_not_ask_about(self, queued: QueuedPod) -> None:
-        """Have nobody ask about this pod any more when something happens."""
+        """Stop asking plugins about this pod when events happen."""
         if queued.equals is not None:
             self._places.unschedulable.take(queued)
 
     # -- from place to place -----------------------------------------------------------------------------------------
 
     def backoff(self, entry: QueuedGroup) -> float:
-        """Return how long a group backs off; the longest backoff grows with the root of the number of its pods.
+        """Return the seconds for which a group backs off; the longest backoff grows with the root of the number of its
+        pods.
 
         For pods that could not be bound it is no longer than that of a pod, as others of the group wait with them.
         """
@@ -353,7 +356,7 @@ class QueuedGroups:
         return float(max(together, failed))
 
     def _settle(self, entry: QueuedGroup, now: float, cause: Cause) -> None:
-        """Have the group where it belongs, by whether any of its pods is held."""
+        """Move the group to the place where it belongs, by whether any of its pods is held."""
         if entry.trying or not entry.pods:
             return
         if entry.failing:
@@ -370,8 +373,8 @@ class QueuedGroups:
             self._ready(entry, now, cause)
 
     def _tries_once_more(self, entry: QueuedGroup) -> bool:
-        """Return whether a group that lacks pods by now, or has no object any more, is tried all the same: nodes are
-        kept for it, and it gives them up then, as in kube-scheduler.
+        """Return whether a gated group is tried once more so that it gives up the nodes that its pods are nominated
+        for. kube-scheduler also tries such a group, which lacks pods or its object by now.
         """
         uid, (held_by, _) = next(iter(entry.held.items()))
         if uid not in entry.held_by_group or not entry.attempts or (entry.place is Place.GATED and not entry.new):
@@ -383,12 +386,12 @@ class QueuedGroups:
         return entry.once_more
 
     def keeps_nodes(self, entry: QueuedGroup) -> bool:
-        """Return whether nodes are kept for pods of the group."""
+        """Return whether any pod of the group is nominated for a node."""
         node_of = self._places.cluster.nominations.node_of
         return any(node_of(uid) is not None for uid in entry.pods)
 
     def ask_again(self, queued: QueuedPod, now: float, cause: Cause) -> None:
-        """Something has happened that may help one pod of a group: what holds it is asked again, or all are woken."""
+        """Ask again what holds a pod of a group after an event that may help it; if nothing does, wake the group."""
         entry = queued.group
         assert entry is not None
         if queued.pod.uid in entry.held and queued.equals is not None:
@@ -398,7 +401,7 @@ class QueuedGroups:
             self.wake(entry, now, cause)
 
     def wake(self, entry: QueuedGroup, now: float, cause: Cause) -> None:
-        """Have a group leave where it waits, for where it belongs now."""
+        """Move a group from where it waits to where it belongs now."""
         if entry.place is Place.ACTIVE:
             return
         if entry.place is not Place.BACKOFF or entry.held or entry.failing:
@@ -416,14 +419,14 @@ class QueuedGroups:
             self._ready(entry, now, cause)
 
     def _ready(self, entry: QueuedGroup, now: float, cause: Cause) -> None:
-        """Nothing holds the group but its backoff."""
+        """Move a group that no plugin holds to backoff, or to the active queue if its backoff is over."""
         if entry.attempts and entry.returned_at + self.backoff(entry) > now:
             self._back_off(entry, now, cause)
         else:
             self._activate(entry, now, cause)
 
     def take_early(self, now: float) -> None:
-        """Nothing else is to be done: the group that has waited longest need not wait for the end of its backoff.
+        """Activate the group that has waited longest in backoff, as nothing else is to be done.
 
         kube-scheduler takes any group that did not fail by an error (SchedulerPopFromBackoffQ). Here something must
         have changed since it was tried, and its namespace must have paid for that.
@@ -438,7 +441,9 @@ class QueuedGroups:
             self._activate(entry, now, _EARLY)
 
     def _fail(self, entry: QueuedGroup, now: float, cause: Cause) -> None:
-        """A plugin failed before the group was tried. That counts as an attempt, so that its backoff grows."""
+        """Back off after a plugin failed before the group was tried. That counts as an attempt, so that its backoff
+        grows.
+        """
         entry.attempts += 1
         entry.errors += 1
         entry.returned_at = now
@@ -492,7 +497,7 @@ class QueuedGroups:
             queued.place = place
 
     def _stand(self, entry: QueuedGroup) -> None:
-        """Have a group stand in the heap of its place."""
+        """Push a group into the heap of its place."""
         places = self._places
         match entry.place:
             case Place.ACTIVE:
@@ -508,7 +513,7 @@ class QueuedGroups:
                 places.flush.push(entry.order, entry)
 
     def _leave_place(self, entry: QueuedGroup) -> None:
-        """Have nobody find a group where it stands."""
+        """Remove a group from where it stands; its heap entries become stale."""
         entry.ticket = 0
         if entry.equals is not None:
             self._places.unschedulable.take(entry)
@@ -520,7 +525,7 @@ class QueuedGroups:
     def _tell(
         self, queued: QueuedPod, entry: QueuedGroup, until: float, cause: Cause, now: float, *, many: bool
     ) -> None:
-        """Tell observers of the place of a pod, and of what holds it there, or else another pod of its group."""
+        """Tell observers the place of a pod, and what holds it or another pod of its group there."""
         reason = ""
         if entry.held and entry.place is Place.GATED:
             reason = entry.held.get(queued.pod.uid, next(iter(entry.held.values())))[1]
@@ -529,7 +534,7 @@ class QueuedGroups:
 
 
 def _asks(group: PodGroup) -> tuple[Any, ...]:
-    """Return what of a group decides whether it fits."""
+    """Return the fields of a group that decide whether it fits."""
     needed = None if group.min_resources is None else tuple(sorted(group.min_resources.items()))
     topology = group.topology_key, group.required_topology, group.preferred_topology
     return group.min_count, topology, group.priority, group.preempts, needed

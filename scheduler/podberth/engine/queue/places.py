@@ -33,7 +33,7 @@ class Cause(NamedTuple):
 
     @classmethod
     def of(cls, event: ClusterEvent, about: EventObject | None) -> "Cause":
-        """An event, as the metrics label it, and the object that it is about."""
+        """Return the cause for an event, as the metrics label it, and the object that it is about."""
         label = next((LABELS[part] for part in LABELS if part & event), ATTEMPT_FAILED)
         return cls(label, "" if about is None else named(about))
 
@@ -68,7 +68,7 @@ class Places:
         self.patient = 0
         """Pods in `backing_off`, which are taken early when nothing else is active."""
         self.early_groups = Heap()
-        """Those of `strict_backoff` that stand for a group which is taken early when nothing else is active."""
+        """The groups in `strict_backoff` that may be taken early when nothing else is active."""
         self.flush = Heap()
         self.unschedulable = UnschedulablePods(frameworks, outbox)
         """Unschedulable and gated pods."""
@@ -79,12 +79,12 @@ class Places:
         """(place, event) → pods that entered it by that, as the queue_incoming_pods metric counts them."""
 
     def entries(self) -> int:
-        """Return how much is kept here, for tests of what a tenant can make grow."""
+        """Return the number of entries, for tests of what a tenant can make grow."""
         heaps = (self.active, self.backing_off, self.strict_backoff, self.early_groups, self.flush)
         return sum(map(len, heaps)) + len(self.pods) + self.fair_share.entries() + self.unschedulable.entries()
 
     def new_ticket(self) -> int:
-        """A number that tells entries of heaps that are live from those before them."""
+        """Return a number that tells live heap entries from stale ones."""
         self._ticket += 1
         return self._ticket
 
@@ -97,12 +97,12 @@ class Places:
         self._key_form = None
 
     def backoff(self, queued: QueuedPod) -> float:
-        """Seconds to wait after an attempt: doubling from the initial to the maximal."""
+        """Return the seconds to wait after an attempt: doubling from the initial to the maximal backoff."""
         count = queued.errors or queued.rejections
         return float(min(self.initial_backoff * 2 ** min(max(count - 1, 0), 32), self.max_backoff))
 
     def wake(self, queued: QueuedPod, now: float, cause: Cause) -> None:
-        """Have a pod leave where it waits, for where it belongs now."""
+        """Move a pod from where it waits to where it belongs now."""
         self.leave(queued)
         self.enter(queued, now, cause)
 
@@ -139,7 +139,9 @@ class Places:
             hear(queued.pod.uid, "its profile is not configured any more", now)
 
     def tell_limits(self) -> None:
-        """Tell the pods that are beyond a limit, as far as the API does not say so yet: who stood by wrote nothing."""
+        """Report the limit of each pod that is beyond one, unless the API shows it already: a standby replica wrote
+        nothing.
+        """
         for queued in self.pods.values():
             limit, condition = queued.pod.too_large, queued.pod.condition
             if limit is not None and (condition is None or condition[1:3] != (SCHEDULER_ERROR, limit.text)):
@@ -147,12 +149,14 @@ class Places:
                 self.tell_limit(queued)
 
     def tell_limit(self, queued: QueuedPod) -> None:
-        """Tell a pod that it is beyond a limit. It is no error of Berth's, but no node that is added would help."""
+        """Report to a pod that it is beyond a limit, with reason SchedulerError, as no node that is added would
+        help.
+        """
         if queued.pod.too_large is not None:
             self.outbox.failed(queued, SCHEDULER_ERROR, queued.pod.too_large.text, queued.plugins)
 
     def to_active(self, queued: QueuedPod, queued_at: float, now: float, cause: Cause) -> None:
-        """Have a pod wait for its attempt. It has left its old place."""
+        """Make a pod active. It has left its old place."""
         framework = self.frameworks[queued.pod.scheduler_name]
         try:
             key = framework.sort_key(queued.pod, queued_at)
@@ -168,7 +172,8 @@ class Places:
         self.active.push(key, queued)
 
     def check_key(self, framework: Framework, key: tuple[Any, ...]) -> None:
-        """All keys must have the same form: a key that can't be compared with others would break the heap.
+        """Check that a sort key has the form of all others: keys that can't be compared would break the heap. Raises
+        PluginError.
 
         Raises PluginError.
         """
@@ -180,7 +185,9 @@ class Places:
             raise PluginError(plugin, f"the sort key {shown(key)} can't be compared with those before it", "QueueSort")
 
     def _break(self, queued: QueuedPod, error: PluginError, now: float, cause: Cause) -> None:
-        """A plugin failed before the pod was tried. That counts as an attempt, so that its backoff grows."""
+        """Back off a pod for which a plugin failed before it was tried. That counts as an attempt, so that its backoff
+        grows.
+        """
         queued.attempts += 1
         queued.errors += 1
         queued.returned_at = now
@@ -192,7 +199,7 @@ class Places:
         self.outbox.failed(queued, SCHEDULER_ERROR, str(error), plugins)
 
     def to_backoff(self, queued: QueuedPod, now: float, cause: Cause) -> None:
-        """Have a pod wait out its backoff. It has left its old place."""
+        """Put a pod into backoff. It has left its old place."""
         until = max(queued.returned_at + self.backoff(queued), now)
         self._place(queued, Place.BACKOFF, now, cause, until)
         queued.patient = queued.early and not queued.errors

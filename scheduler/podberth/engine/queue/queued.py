@@ -29,7 +29,7 @@ class QueuedPod(Struct, eq=False):
     pod: Pod
     queued_at: float
     story: Any = None
-    """Its story, which the history writes."""
+    """The pod's history, which `podberth.engine.history` writes."""
     place: Place = Place.ACTIVE
     attempts: int = 0
     first_active: float | None = None
@@ -53,13 +53,15 @@ class QueuedPod(Struct, eq=False):
     ticket: int = 0
     """Tells a live heap entry from a stale one."""
     early: bool = True
-    """It may be taken once before its backoff is over, when no other pod is active.
+    """True if it may be taken once before its backoff is over, when no other pod is active. Set again by each real
+    event that may help it, by the end of its nomination, and after a full backoff. Room that our own attempts give back
+    does not count: pods that pass it to each other would be tried forever.
 
     Set again by each real event that may help it, by the end of its nomination, and after a full backoff. Room that our
     own attempts give back does not count: pods that pass it to each other would be tried forever.
     """
     patient: bool = False
-    """It backs off among the pods that may be taken early."""
+    """True if it backs off among the pods that may be taken early."""
     order: tuple[Any, ...] = ()
     """Its sort key among the active pods."""
     trace: Trace | None = None
@@ -67,7 +69,7 @@ class QueuedPod(Struct, eq=False):
     group: "QueuedGroup | None" = None
     """Its pod group; None: it is scheduled by itself."""
     arrival: int = 0
-    """A number that says which pod of a group came to the queue first."""
+    """The number by which pods of a group are in the order in which they came to the queue."""
 
 
 class QueuedGroup(Struct, eq=False):
@@ -78,22 +80,22 @@ class QueuedGroup(Struct, eq=False):
 
     key: GroupKey
     queued_at: float
-    """Entries of the same priority are tried in this order."""
+    """Engine time by which entries of the same priority are in order."""
     pods: dict[str, QueuedPod] = field(default_factory=dict)
     """UID → waiting pod. While the group is being tried: the pods that came meanwhile."""
     trying: tuple[QueuedPod, ...] = ()
-    """The pods that are being tried, in the order in which they are. Then the entry is in no heap."""
+    """The pods that are being tried, in that order. Meanwhile the entry is in no heap."""
     place: Place = Place.GATED
     ticket: int = 0
     """Tells a live heap entry from a stale one; 0: it has no place."""
     order: Any = None
     """Its order in the heap of its place."""
     plugins: frozenset[str] = frozenset()
-    """No plugin: any event may help."""
+    """The plugins that rejected it, as of a pod. It is always empty: any event may help."""
     equals: Any = None
     """The `EqualPods` that it waits with, while it waits for an event."""
     group: None = None
-    """A group is in no other one."""
+    """The group of the group: none, as groups are not nested."""
     held: dict[str, tuple[str, str]] = field(default_factory=dict)
     """UID → (plugin, reason) of the pods that PreEnqueue plugins hold. While there are any, all pods wait."""
     held_by_group: dict[str, None] = field(default_factory=dict)
@@ -113,21 +115,24 @@ class QueuedGroup(Struct, eq=False):
     failed_before: int = 0
     """The same without the last attempt."""
     once_more: bool = False
-    """The group is tried although pods are missing. If they still are, it gives up the nodes that are kept for it."""
+    """True if the group is tried although pods are missing. If they still are, it gives up the nodes that are kept for
+    it.
+    """
     returned_at: float = 0.0
     """The time at which its last attempt failed: the backoff begins then."""
     early: bool = False
-    """Something has really changed since its last attempt, so it need not wait for the end of its backoff when nothing
-    else is to be done. What our own attempts give back does not count."""
+    """True if something changed since its last attempt, other than by what our own attempts give back. Then it need not
+    wait for the end of its backoff when nothing else is to be done.
+    """
 
     @property
     def new(self) -> bool:
-        """Return whether it has no place yet."""
+        """Return whether the entry has no place yet."""
         return not self.ticket and not self.trying
 
     @property
     def first(self) -> QueuedPod:
-        """One of its pods."""
+        """The first of its pods."""
         return next(iter(self.pods.values()))
 
     @property
@@ -154,11 +159,11 @@ class Heap:
         self._most = _FEW
 
     def __len__(self) -> int:
-        """Return how many entries there are, stale ones included."""
+        """Return the number of entries, stale ones included."""
         return len(self._entries)
 
     def push(self, order: Any, queued: Queued) -> None:
-        """A pod waits here from now on, with the ticket that it has."""
+        """Push an entry for a pod or group with its present ticket."""
         heapq.heappush(self._entries, (order, queued.ticket, queued))
         if len(self._entries) > self._most:
             live = [entry for entry in self._entries if entry[2].ticket == entry[1]]

@@ -31,11 +31,11 @@ _FAILED = Cause(ATTEMPT_FAILED)
 _ADDED, _UPDATED = Cause("UnscheduledPodAdd"), Cause("UnscheduledPodUpdate")
 _BACKED_OFF, _FLUSHED = Cause("BackoffComplete"), Cause("UnschedulableTimeout")
 _HELD_AT_ONCE = 256
-"""So many pods of namespaces beyond their share are held in one turn."""
+"""The number of pods of namespaces beyond their share that are held in one turn."""
 _ASKED_BESIDE = 250
 """Steps of questions about pending events before each attempt."""
 _KEPT_FOR_ASKED = 64
-"""So many of the pods nominated for one node are looked at closely; the others are woken."""
+"""The number of pods nominated for one node that are looked at closely; the others are woken."""
 AT_ONCE = 256
 """Pods that are moved from place to place in one turn; the others follow in the next ones."""
 _ASKED_AT_ONCE = 2_000
@@ -69,14 +69,14 @@ class InFlightEvents:
         return len(self._latest)
 
     def add(self, event: ClusterEvent, *, real: bool) -> None:
-        """An event has happened. `real`: it was not caused by an attempt of ours which gave something back."""
+        """Record an event. `real`: it was not caused by an attempt of ours which gave something back."""
         self.number += 1
         known = self._latest.get(id(event))
         last = self.number if real else 0 if known is None else known.real
         self._latest[id(event)] = _Latest(event, self.number, last)
 
     def since(self, number: int, kinds: ClusterEvent) -> tuple[bool, bool]:
-        """Return whether an event of these kinds has happened since then, and whether a real one has."""
+        """Return whether an event of these kinds has happened since that number, and whether a real one has."""
         latest = [one for one in self._latest.values() if one.number > number and one.event & kinds]
         return bool(latest), any(one.real > number for one in latest)
 
@@ -140,19 +140,19 @@ class SchedulingQueue:
         return iter(self._pods.values())
 
     def get(self, uid: str) -> QueuedPod | None:
-        """A waiting pod."""
+        """Return a waiting pod; None: it does not wait."""
         return self._pods.get(uid)
 
     def counts(self) -> dict[Place, int]:
-        """Return how many pods wait where."""
+        """Return the number of waiting pods by place."""
         return dict(self.places.counts)
 
     def backoff(self, queued: QueuedPod) -> float:
-        """Seconds that a pod has to wait after its last attempt."""
+        """Return the seconds that a pod has to wait after its last attempt."""
         return self.places.backoff(queued)
 
     def entries(self) -> int:
-        """Return how much is kept here, for tests of what a tenant can make grow."""
+        """Return the number of entries, for tests of what a tenant can make grow."""
         return self.places.entries() + self.groups.entries() + len(self.events)
 
     def _wake(self, queued: Queued, now: float, cause: Cause) -> None:
@@ -181,7 +181,7 @@ class SchedulingQueue:
         return queued
 
     def requeue(self, queued: QueuedPod, now: float) -> None:
-        """A pod whose binding failed or whose attempt broke: it waits out its backoff, unless its profile is gone."""
+        """Put a pod whose binding failed or whose attempt broke into backoff. It leaves if its profile is gone."""
         if queued.pod.scheduler_name not in self.frameworks:
             return
         queued.errors += 1
@@ -191,7 +191,7 @@ class SchedulingQueue:
     def add_unschedulable(
         self, queued: QueuedPod, plugins: frozenset[str], now: float, *, missed: bool = False
     ) -> None:
-        """A pod that fits no node: it waits for an event that can help. `missed`: there was one already."""
+        """Add a pod that fits no node; it waits for an event that can help. `missed`: there was one already."""
         queued.plugins = plugins
         queued.rejections += 1
         queued.errors = 0
@@ -203,7 +203,7 @@ class SchedulingQueue:
             self.places.wait_for_event(queued, Place.UNSCHEDULABLE, now, _FAILED)
 
     def _joins_again(self, queued: QueuedPod, now: float) -> bool:
-        """A pod comes back from an attempt: whether it waits with its group now."""
+        """Take a pod back from its attempt; return True if it waits with its group now."""
         queued.returned_at, queued.flushed = now, False
         pod = queued.pod
         group = None if pod.scheduling_group is None else self.places.cluster.pod_groups.of(pod)
@@ -236,7 +236,7 @@ class SchedulingQueue:
         return queued
 
     def update(self, pod: Pod, event: ClusterEvent, now: float) -> None:
-        """A waiting pod changed; `event` says how, as far as it may matter."""
+        """Update a waiting pod. `event` tells what changed, as far as it may matter."""
         queued = self._pods[pod.uid]
         if queued.group is not None:
             helps = queued.place is Place.UNSCHEDULABLE and bool(event) and self._helps(queued, event)
@@ -295,7 +295,7 @@ class SchedulingQueue:
     def wake_for_node(
         self, event: ClusterEvent, old: Node | None, new: Node, now: float, room: Room | None = None
     ) -> None:
-        """A node was added or changed. `room`: of this node."""
+        """Wake pods that a node which was added or changed may help. `room` is of this node."""
 
         def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
             return framework.hint(plugin, "node_hint", pod, old, new)
@@ -306,7 +306,9 @@ class SchedulingQueue:
     def wake_for_pod(
         self, event: ClusterEvent, other: Pod, now: float, room: Room | None = None, *, real: bool = True
     ) -> None:
-        """A pod was placed, changed or removed. `room`: of its node; `real`: as in `wake`."""
+        """Wake pods that a pod which was placed, changed or removed may help. `room` is of its node; `real`: as in
+        `wake`.
+        """
 
         def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
             return framework.hint(plugin, "pod_hint", pod, event, other)
@@ -315,15 +317,21 @@ class SchedulingQueue:
             self.wake(event, helps, now, room, real=real, about=other)
 
     def wake_for_room(self, pod: Pod, row: int | None, now: float, *, real: bool = True) -> None:
-        """A pod is gone from a row, or not nominated for it any more. `real`: as in `wake`."""
+        """Wake pods that may fit on a row, from which a pod is gone or a nomination was dropped. `real`: as in
+        `wake`.
+        """
         self.wake_for_pod(ClusterEvent.POD_GONE, pod, now, room_on(self.places.cluster, row), real=real)
 
     def wake_for_any_room(self, row: int, now: float) -> None:
-        """Many pods are not nominated for a row any more: waiting pods are checked by the room alone, without hints."""
+        """Wake pods that may fit on a row after many nominations for it were dropped: checked by the room alone,
+        without hints.
+        """
         self.wake(ClusterEvent.POD_GONE, always, now, room_on(self.places.cluster, row), real=False)
 
     def wake_for_source(self, profile: str, name: str, now: float) -> None:
-        """A source of a profile's plugin has another value: only pods that this plugin rejected may fit now."""
+        """Wake the pods that a plugin rejected, one of whose sources has another value. No others can fit now by
+        that.
+        """
 
         def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
             return plugin.name == name and framework.profile.name == profile
@@ -333,7 +341,9 @@ class SchedulingQueue:
     def wake_for_object(
         self, event: ClusterEvent, old: OtherObject, new: OtherObject, now: float, *, real: bool = True
     ) -> None:
-        """An object that is neither a node nor a pod was added, changed or deleted. `real`: as in `wake`."""
+        """Wake pods that an object other than a node or pod, which was added, changed or deleted, may help. `real`: as
+        in `wake`.
+        """
 
         def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
             return framework.hint(plugin, "object_hint", pod, event, old, new)
@@ -342,7 +352,8 @@ class SchedulingQueue:
             self.wake(event, helps, now, real=real, about=old if new is None else new)
 
     def try_again(self, uid: str, now: float) -> None:
-        """A write of a failed attempt was refused. The event for which the pod waits does not come of it.
+        """Put a pod into backoff after a write of its failed attempt was refused: the event that it waits for will not
+        come.
 
         The pod, or its group, waits out its backoff instead. If it is being tried, it has missed an event.
         """
@@ -373,7 +384,7 @@ class SchedulingQueue:
         return self._popped(queued)
 
     def _goes_on(self, now: float) -> bool:
-        """Do some of the pending work; whether a pod may be tried before the rest of it."""
+        """Do some of the pending work; return True if a pod may be tried before the rest of it."""
         if self._entering:
             self._reenter(now)
             return False
@@ -386,7 +397,9 @@ class SchedulingQueue:
         return True
 
     def _next_active(self, now: float) -> Queued | None:
-        """The first active pod whose namespace is within its share; else the first of others of that priority."""
+        """Pop the first active pod whose namespace is within its share; else the first of the others of that
+        priority.
+        """
         fair_share = self.fair_share
         for _ in range(_HELD_AT_ONCE):
             first = self.places.active.peek()
@@ -406,7 +419,7 @@ class SchedulingQueue:
         return None  # pods behind them in the queue may have to come first
 
     def _active_before(self, priority: int) -> bool:
-        """Return whether an active pod has at least this priority."""
+        """Return whether an active pod has this priority or a higher one."""
         first = self.places.active.peek()
         return first is not None and first.pod.priority >= priority
 
@@ -447,7 +460,7 @@ class SchedulingQueue:
             left -= 1
 
     def next_tick(self) -> float | None:
-        """Engine time at which `tick` has something to do."""
+        """Return the engine time at which `tick` has something to do."""
         times = [heap.first() for heap in (self.places.backing_off, self.places.strict_backoff, self.places.flush)]
         if self._idle:
             times.append(self.places.early_groups.first())
@@ -459,7 +472,7 @@ class SchedulingQueue:
         return not queued.plugins or any(framework.events(name) & event for name in queued.plugins)
 
     def _kept_for(self, room: Room) -> Iterator[QueuedPod]:
-        """The unschedulable pods that are nominated for the node, without those whose victims are still there."""
+        """Yield the unschedulable pods that are nominated for the node and whose victims are gone."""
         for i, pod in enumerate(room.kept_for):
             queued = self._pods.get(pod.uid)
             framework = self.frameworks.get(pod.scheduler_name)
@@ -525,7 +538,7 @@ class SchedulingQueue:
         heapq.heappush(self._waking, (-priority, self._sets, pods))
 
     def _wake_more(self, now: float) -> None:
-        """Go through so many of the pods that are being woken; the others follow in the next turns."""
+        """Move up to `AT_ONCE` of the pods that are being woken; the others follow in the next turns."""
         left = AT_ONCE
         while left and self._waking:
             woken = self._waking[0][2]
@@ -541,7 +554,9 @@ class SchedulingQueue:
             heapq.heappop(self._waking)
 
     def waits_on(self, queued: Queued) -> bool:
-        """Have a pod that is about to be woken wait on, if an attempt would only tell it what it was told last."""
+        """Keep a pod unschedulable that is about to be woken, if an attempt would fail with the message it was told
+        last. Return True if it stays.
+        """
         if not isinstance(queued, QueuedPod) or queued.place is not Place.UNSCHEDULABLE:
             return False
         framework = self.frameworks.get(queued.pod.scheduler_name)
@@ -566,7 +581,7 @@ class SchedulingQueue:
         return bool(self.unschedulable.behind)
 
     def do_pending_work(self, now: float) -> None:
-        """Do some of this work."""
+        """Do part of the pending work."""
         if self._entering:
             self._reenter(now)
         elif self._waking:
@@ -575,7 +590,9 @@ class SchedulingQueue:
             self._ask(now, _ASKED_AT_ONCE)
 
     def _ask(self, now: float, steps: int) -> None:
-        """Ask about pending events, until somebody is woken or for about so many steps; the namespaces take turns."""
+        """Ask plugins about pending events, for about so many steps or until a pod is woken; the namespaces take
+        turns.
+        """
         found = list[Woken]()
         while steps > 0 and not found and self.behind:
             found, namespace, taken = self.unschedulable.catch_up(steps)

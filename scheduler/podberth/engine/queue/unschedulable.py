@@ -28,12 +28,12 @@ from podberth.model.pod import Pod
 AT_ONCE = 8_000
 """Steps that events may take at once, in all namespaces together, if none took any lately."""
 AN_ATTEMPT = 750
-"""So many of them may be taken again after each attempt, while pods can be tried."""
+"""Steps that are added to `left` for each attempt, while pods can be tried."""
 PER_NAMESPACE = 2_000
 _A_HINT = 10
-"""Steps that it takes to ask about a pod without terms."""
+"""Steps of asking about a pod without terms."""
 MOST_PENDING = 16
-"""So many events may be pending."""
+"""The largest number of pending events. Beyond it, the oldest ones are merged into one that wakes all it concerns."""
 
 Hint = Callable[[Framework, Plugin, Pod], bool]
 Bucket = tuple[str, frozenset[str]]
@@ -71,7 +71,8 @@ class Room:
         return framework.filters.rejecting(pod, view, plugins) is not None
 
     def waits_on(self, framework: Framework, plugins: Collection[str], pod: Pod) -> bool:
-        """Return whether a pod that is nominated for the node has to wait longer, since victims of it are still there.
+        """Return whether a pod that is nominated for the node waits on, since victims of it are still there. Raises
+        PluginError.
 
         Raises PluginError.
         """
@@ -96,7 +97,7 @@ def room_on(cluster: Cluster, row: int | None) -> Room | None:
 
 
 class EqualPods:
-    """Equal pods, about which plugins are asked once."""
+    """A set of equal pods, about which plugins are asked once."""
 
     __slots__ = ("asked", "bucket", "key", "pod", "pods", "price", "waiting")
 
@@ -108,11 +109,11 @@ class EqualPods:
         self.pod = pod
         """One of them."""
         self.pods: dict[int, Queued] = {}
-        """By the identity of each, as a group may lose the pod that it was asked by."""
+        """The pods by identity: a group may lose the pod by which it is known."""
         self.asked = asked
         """The number of the last event about which plugins were asked."""
         self.price = _A_HINT + pod.shape.steps // _A_HINT
-        """About how many steps it takes to ask plugins about one of them."""
+        """An estimate of the steps that it takes to ask plugins about one of them."""
 
 
 class PendingEvent(Struct):
@@ -130,7 +131,7 @@ class PendingEvent(Struct):
 
 
 class Woken(Struct):
-    """A set that does not wait any more. `real`: as in `wake`."""
+    """A set that was woken. `real`: as in `wake`."""
 
     equals: EqualPods
     event: ClusterEvent
@@ -189,13 +190,13 @@ class UnschedulablePods:
         """Steps that events may still take at once. A burst of events must not delay pods that can be tried."""
 
     def entries(self) -> int:
-        """Return how much is kept here, for tests of what a tenant can make grow."""
+        """Return the number of entries, for tests of what a tenant can make grow."""
         every = self._by_namespace.values()
         sets = sum(len(sets) for one in every for sets in one.buckets.values())
         return sets + len(every) + len(self._buckets) + len(self._pending) + len(self.behind)
 
     def put(self, queued: Queued) -> None:
-        """A pod waits here from now on."""
+        """Add a pod, or a group, to the set of its equals."""
         pod = queued.pod
         waiting = self._by_namespace.get(pod.namespace)
         if waiting is None:
@@ -221,7 +222,7 @@ class UnschedulablePods:
             of.current[waiting.namespace] = waiting
 
     def take(self, queued: Queued) -> None:
-        """A pod does not wait here any more."""
+        """Remove a pod, or a group, from its set."""
         equals: EqualPods = queued.equals
         queued.equals = None
         del equals.pods[id(queued)]
@@ -229,17 +230,19 @@ class UnschedulablePods:
             self._drop(equals, equals.waiting)
 
     def attempted(self) -> None:
-        """A pod is being tried: events may take some steps at once again."""
+        """Allow events some more steps, as a pod is being tried."""
         self.left = min(self.left + AN_ATTEMPT, AT_ONCE)
 
     def idle(self) -> None:
-        """No pod is to be tried: events delay nobody."""
+        """Allow events all their steps, as no pod is to be tried."""
         self.left = AT_ONCE
 
     def ask(
         self, event: ClusterEvent, hint: Hint, room: Room | None, *, real: bool, about: EventObject | None = None
     ) -> list[Woken]:
-        """Ask about all namespaces, each for some steps; returns the sets to wake. Arguments: as in `wake`."""
+        """Ask plugins about an event in all namespaces, each for a bounded number of steps; return the sets to wake.
+        The arguments are those of `wake`.
+        """
         self._number += 1
         if not self._by_namespace:
             return []
@@ -258,7 +261,7 @@ class UnschedulablePods:
         return woken
 
     def _ask_at_once(self, waiting: Waiting, bucket: Bucket, pending: PendingEvent, woken: list[Woken]) -> bool:
-        """Ask about all sets of a namespace in a bucket, if that does not take too many steps: whether it did not."""
+        """Ask about all sets of a namespace in a bucket; return False if the steps ran out before."""
         if self.left <= 0:
             return False
         if waiting.asked != pending.number:
@@ -272,7 +275,7 @@ class UnschedulablePods:
         return True
 
     def _put_off(self, waiting: Waiting) -> None:
-        """A namespace is behind, from the latest event on."""
+        """Mark a namespace as behind, from the latest event on."""
         waiting.since = self._number
         self.behind[waiting.namespace] = waiting
         for bucket in waiting.buckets:
@@ -323,11 +326,11 @@ class UnschedulablePods:
         return woken, namespace, max(steps, 1)
 
     def _unseen(self, waiting: Waiting) -> list[PendingEvent]:
-        """The pending events that a namespace has not seen."""
+        """Return the pending events that a namespace has not seen."""
         return [pending for pending in self._pending if pending.number >= waiting.since]
 
     def _catches_up(self, waiting: Waiting) -> None:
-        """A namespace is not behind any more."""
+        """Mark a namespace as not behind any more."""
         for bucket in waiting.buckets:
             self._buckets[bucket].current[waiting.namespace] = waiting
         self._not_behind(waiting)
@@ -338,7 +341,7 @@ class UnschedulablePods:
             self._pending.clear()
 
     def _ask(self, equals: EqualPods, pending: PendingEvent, room: Room | None, woken: list[Woken]) -> int:
-        """Ask about one set, and add it to `woken` if it is to be woken; returns the steps that this took."""
+        """Ask plugins about one set, and add it to `woken` if it is to be woken; return the steps that this took."""
         equals.asked = pending.number
         profile, plugins = equals.bucket
         framework = self.frameworks.get(profile)
@@ -350,7 +353,7 @@ class UnschedulablePods:
         return equals.price
 
     def _concerned(self, bucket: Bucket, pending: PendingEvent) -> list[Plugin | None] | None:
-        """The plugins to ask about the pods of a bucket; None: the event does not concern them."""
+        """Return the plugins to ask about the pods of a bucket; None: the event does not concern them."""
         concerned = pending.concerned
         if bucket not in concerned:
             profile, plugins = bucket
@@ -362,7 +365,7 @@ class UnschedulablePods:
         return concerned[bucket]
 
     def _concerned_sets(self, waiting: Waiting, events: list[PendingEvent]) -> deque[EqualPods]:
-        """The sets that any of these events concerns."""
+        """Return the sets that any of these events concerns."""
         return deque(
             equals
             for bucket, sets in waiting.buckets.items()
@@ -371,7 +374,7 @@ class UnschedulablePods:
         )
 
     def says(self, hint: Hint, framework: Framework, plugin: Plugin | None, pod: Pod) -> bool:
-        """Return whether a plugin thinks that the pod may fit now. If it fails, the pod is woken."""
+        """Return whether a plugin thinks that the pod may fit now. A failing plugin counts as a yes."""
         if plugin is None:
             return True
         try:
@@ -409,7 +412,7 @@ class UnschedulablePods:
             self._drop(equals, waiting)
 
     def _drop(self, equals: EqualPods, waiting: Waiting) -> None:
-        """A set does not wait any more."""
+        """Drop a set without pods from its bucket."""
         sets = waiting.buckets[equals.bucket]
         del sets[equals.key]
         if not sets:
@@ -428,7 +431,7 @@ class UnschedulablePods:
 
 
 def alike(pod: Pod) -> tuple[Any, ...]:
-    """Pods for which this is equal are one set.
+    """Return a key that is equal for pods which are one set.
 
     Ephemeral claims have the pod's name, so such a pod is alone.
     """

@@ -27,7 +27,7 @@ class LowerMinCount(SmallChange, frozen=True):
         return f"start with {self.count:,} pods together instead of {self.instead_of:,}"
 
     def changed(self, group: PodGroup) -> PodGroup:
-        """The group with it."""
+        """Return the group with it."""
         return replace(group, min_count=self.count)
 
     def command(self, group: PodGroup) -> str:

@@ -81,7 +81,7 @@ def gang_capacity(
 
 
 def _by_sums(cluster: Cluster, framework: Framework, group: PodGroup, batches: Sequence[Batch]) -> GangCapacity | None:
-    """The answer where sums over nodes give it; None where pods have to be placed to find out."""
+    """Return the answer where sums over nodes give it; None where pods have to be placed to find out."""
     [batch] = batches if len(batches) == 1 else [None]
     if (
         batch is None
@@ -136,7 +136,7 @@ def _gangs(free: int, size: int, needed: int) -> tuple[int, int]:
 def one_by_one(
     cluster: Cluster, framework: Framework, group: PodGroup, batches: Sequence[Batch], *, most: int = MOST
 ) -> GangCapacity:
-    """The answer by placing one gang after the other, as an engine does. Raises PluginError, UndecidedError."""
+    """Return the answer by placing one gang after the other, as an engine does. Raises PluginError, UndecidedError."""
     simulation = Simulation({framework.profile.name: framework}, cluster)
     size = sum(batch.count for batch in batches)
     gangs = 0

@@ -31,7 +31,7 @@ from podberth.model.pod import Pod
 from podberth.model.pod_group import INITIALLY_SCHEDULED
 
 WORK = 40_000
-"""Pods that are placed in a dry run for one answer, beside those that sums count."""
+"""The number of pods that are placed in a dry run for one answer, beside those that sums count."""
 WrittenOf = Callable[[Pod], Written | None]
 _PLACED = 200
 _DOMAINS = 1_000
@@ -65,7 +65,7 @@ def explain_group(
 
 
 class _Answer:
-    """One answer while it is made."""
+    """The answer about one group while it is made."""
 
     def __init__(self, gang: Gang, framework: Framework, cluster: Cluster, notes: list[str], work: int) -> None:
         self._gang = gang
@@ -78,7 +78,7 @@ class _Answer:
         self._where: list[Domain] = []
 
     def made(self, *, instead: Sequence[str], written: WrittenOf) -> GroupExplanation:
-        """The answer."""
+        """Return the answer."""
         gang, framework, cluster = self._gang, self._framework, self._cluster
         if not gang.waiting:
             return self._without_waiting()
@@ -190,8 +190,8 @@ class _Answer:
         return unsatisfied(gang.group, len(gang.running) + before, len(gang.waiting) - tried)
 
     def _stop(self, part: Part, domain: Domain) -> tuple[shown.Stop | None, str, list[Plan]]:
-        """Return what keeps the group from starting, once as many as fit have their nodes; why; and
-        what plugins offer.
+        """Return the first pod that finds no node once as many as fit have theirs, the reason, and the fixes that
+        plugins offer.
         """
         stopped = part.stopped
         if stopped is None:
@@ -222,7 +222,9 @@ class _Answer:
             yield f"{which} scheduling gates ({', '.join(gates)}), and the others wait for that"
 
     def _rooms(self, most: Sequence[int | None]) -> list[shown.DomainRoom]:
-        """Return what each domain takes, the fullest first; of a topology that is not heeded, as if it were."""
+        """Return the number of pods that each domain takes, the fullest first; also for a topology that the profile
+        ignores.
+        """
         gang, where, found = self._gang, self._where, list(most)
         if self._key is not None and not self._heeds:
             where = list(by_label(self._key, self._cluster))[:_DOMAINS]
@@ -307,14 +309,12 @@ def in_short(gang: Gang, framework: Framework, cluster: Cluster) -> str:
 
 
 MOST = 2_000
-"""Pods of a group that is tried."""
+"""The largest number of pods of a group that is tried."""
 _SHOWN = 8
 
 
 def attempted(gang: Gang, framework: Framework, cluster: Cluster) -> str:
-    """Return what to say of the attempt at a group that does not start in a dry run; empty: that preemption does not
-    help.
-    """
+    """Return a note on the dry run of a group that does not start; empty: preemption would not help."""
     waiting = gang.waiting
     preempts = waiting[0].preempts if gang.group.preempts is None else gang.group.preempts
     if len(waiting) > MOST:
@@ -334,7 +334,7 @@ def attempted(gang: Gang, framework: Framework, cluster: Cluster) -> str:
 
 
 def preempted(simulation: Simulation) -> str:
-    """The pods that were preempted, in a line; empty: none were."""
+    """Return the pods that were preempted, in a line; empty: none were."""
     victims = sorted(victim.key for victim, _, _ in simulation.preempted.values())
     more = f" and {len(victims) - _SHOWN:,} more" if len(victims) > _SHOWN else ""
     return f"{', '.join(victims[:_SHOWN])}{more}"

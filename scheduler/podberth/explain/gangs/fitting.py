@@ -19,10 +19,9 @@ from podberth.model.pod import Pod
 
 
 class Fitting:
-    """Asks how many pods fit, and counts what that costs.
+    """Counts how many pods fit, and what that costs.
 
-    `work`: how many pods may be placed in a dry run. Once so many were, `spent` is true, and nothing more is found out
-    that sums do not say.
+    `work`: the number of pods that may be placed in a dry run. After that `spent` is true, and only sums are used.
     """
 
     def __init__(self, framework: Framework, cluster: Cluster, work: int) -> None:
@@ -30,7 +29,7 @@ class Fitting:
         self.cluster = cluster
         self.left = work
         self.notes: dict[str, None] = {}
-        """Notes on it, each line once."""
+        """The notes for the answer, each line once."""
 
     @property
     def spent(self) -> bool:
@@ -38,8 +37,8 @@ class Fitting:
         return self.left <= 0
 
     def room(self, members: Sequence[Pod]) -> Room | None:
-        """Return how many pods like these each node takes; None where sums do not say, as they differ, or look
-        elsewhere.
+        """Return the number of pods like these that each node takes; None where sums do not say, as the pods differ or
+        more decides.
 
         If a plugin fails only here, where it counts, the pods are placed one by one, and a note says so.
         """
@@ -54,14 +53,14 @@ class Fitting:
             return None
 
     def starts(self, members: Sequence[Pod], where: Sequence[Domain], needed: int) -> bool:
-        """Return whether as many of the pods as are needed find a node in one of the domains. Raises PluginError."""
+        """Return whether the needed number of pods find a node in one of the domains. Raises PluginError."""
         found = self.room(members)
         if found is not None:
             return any(in_domain(found, one) >= needed for one in where) and len(members) >= needed
         return any(self._enough(members, one, needed) for one in where)
 
     def most(self, members: Sequence[Pod], where: Sequence[Domain]) -> list[int | None]:
-        """Return how many find a node in each domain; None: that was not found out, as it would cost too much.
+        """Return the number of pods that find a node in each domain; None: finding out would cost too much.
 
         Raises PluginError.
         """
@@ -77,7 +76,7 @@ class Fitting:
             return len(part.nodes)
 
     def _enough(self, members: Sequence[Pod], domain: Domain, needed: int) -> bool:
-        """Return whether enough pods fit; it is given up as soon as that is known."""
+        """Return whether enough pods fit; the search ends as soon as that is known."""
         spare, done = len(members) - needed, 0
         refused: set[object] = set()
         mask = domain.mask(self.cluster)
@@ -97,10 +96,9 @@ class Fitting:
 
     @contextmanager
     def placed(self, members: Sequence[Pod], domain: Domain, needed: int = 0) -> "Iterator[Part]":
-        """The pods on their nodes, as many as fit, as long as the block lasts.
+        """Place as many of the pods as fit while the block runs.
 
-        `needed`: of the pod with which it is clear that not so many fit, it is found out what keeps it out. Raises
-        PluginError.
+        `needed`: at the pod where it is clear that fewer than that fit, the reason is found. Raises PluginError.
         """
         part, spare = Part(), len(members) - needed
         refused: dict[object, Refused] = {}
@@ -143,7 +141,7 @@ class Refused:
 
 @dataclass(slots=True)
 class Stopped:
-    """The pod with which it was clear that not enough fit, and why it fits nowhere."""
+    """The pod at which it was clear that too few fit, and the reason why it fits nowhere."""
 
     pod: Pod
     kind: Refused
@@ -161,12 +159,12 @@ class Part:
 
 
 def in_domain(found: Room, domain: Domain) -> int:
-    """Return how many pods all nodes of a domain take."""
+    """Return the number of pods that all nodes of a domain take."""
     return int(found.counts[domain.rows].sum())
 
 
 def alike(members: Sequence[Pod], cluster: Cluster) -> bool:
-    """Return whether what is true of one is true of all: they have one shape, and equal claims of their own."""
+    """Return whether all pods have one shape, and equal claims of their own, so that they find the same."""
     if not members:
         return False
     first = members[0]
@@ -182,7 +180,7 @@ def alike(members: Sequence[Pod], cluster: Cluster) -> bool:
 
 
 def _asked(pod: Pod, cluster: Cluster) -> list[object] | None:
-    """Return what the claims of a pod ask for; None: some are shared, not there yet, or have their devices already."""
+    """Return the devices that the claims of a pod ask for; None: some are shared, missing, or allocated already."""
     made, found = dict(pod.made_claims), list[object]()
     for one in pod.shape.claims:
         name = None if one.template is None else made.get(one.name)
@@ -194,7 +192,7 @@ def _asked(pod: Pod, cluster: Cluster) -> list[object] | None:
 
 
 def _kind(pod: Pod, cluster: Cluster) -> object:
-    """Pods of one kind are refused together: where one fits nowhere, the next one does not either."""
+    """Return a key of pods that are refused together: where one fits nowhere, the next one does not either."""
     labels = tuple(sorted(pod.labels.items())) if _by_labels(pod, cluster) else ()
     return id(pod.shape), pod.priority, pod.made_claims if pod.shape.claims else (), labels
 

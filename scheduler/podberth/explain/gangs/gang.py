@@ -26,16 +26,16 @@ class Gang:
 
     @property
     def lacking(self) -> int:
-        """Return how many of the waiting pods have to find a node for any to start."""
+        """Return the number of waiting pods that have to find a node for any to start."""
         return max(self.group.needed - len(self.running), 1)
 
     def gap(self, cluster: Cluster) -> str:
-        """Return what the whole cluster lacks of what the group asks for together (minResources); empty: nothing."""
+        """Return the part of `minResources` that the whole cluster lacks; empty: nothing."""
         return gap(self.group, cluster.pod_groups.state(self.group.key), cluster)
 
     @property
     def missing(self) -> int:
-        """Return how many pods of the gang do not exist yet, although it can't start without them."""
+        """Return the number of pods of the gang that do not exist yet, although it can't start without them."""
         return max(self.group.needed - len(self.waiting) - len(self.running), 0) if self.group.gang else 0
 
 
@@ -49,7 +49,7 @@ class Domain:
     """They are all nodes that there are."""
 
     def mask(self, cluster: Cluster) -> Bools | None:
-        """bool[rows] of the cluster as it is now, which may have grown; None: all nodes."""
+        """Return bool[rows] of the cluster as it is now, which may have grown; None: all nodes."""
         if self.whole:
             return None
         mask = np.zeros(cluster.nodes.rows, dtype=np.bool_)
@@ -58,7 +58,7 @@ class Domain:
 
 
 def gang_of(key: GroupKey, cluster: Cluster) -> Gang | None:
-    """The gang of a group; None: there is no such object."""
+    """Return the gang of a group; None: there is no such object."""
     state = cluster.pod_groups.state(key)
     if state is None or state.object is None:
         return None
@@ -68,7 +68,7 @@ def gang_of(key: GroupKey, cluster: Cluster) -> Gang | None:
 
 
 def _natural(name: str) -> tuple[str, int, str]:
-    """`train-2` comes before `train-10`."""
+    """Return a sort key by which `train-2` comes before `train-10`."""
     stem, _, number = name.rpartition("-")
     return (stem, int(number), name) if number.isdecimal() and len(number) < 10 else (name, -1, name)
 
@@ -79,7 +79,7 @@ def heeds_topology(framework: Framework) -> bool:
 
 
 def domains(gang: Gang, framework: Framework, cluster: Cluster) -> list[Domain]:
-    """Return where the group may be: each domain by itself, or the whole cluster as the only one.
+    """Return the domains in which the group may be; the whole cluster is the only one without topology.
 
     Raises PluginError.
     """
@@ -94,7 +94,7 @@ def _domain(name: str, rows: Rows, cluster: Cluster) -> Domain:
 
 
 def by_label(key: str, cluster: Cluster) -> Iterator[Domain]:
-    """A domain for each value of a label, whatever the profile heeds."""
+    """Yield a domain for each value of a label, whether or not the profile uses it."""
     nodes = cluster.nodes
     column = nodes.topology(key)
     if column is None:
@@ -111,14 +111,14 @@ _MOST = 5
 
 
 def said_of(group: PodGroup) -> str:
-    """Return what is said of room for a group; empty: nothing."""
+    """Return the part about a reservation in the message of the group's condition; empty: none."""
     condition = group.condition(INITIALLY_SCHEDULED)
     found = None if condition is None or condition.status == "True" else _SAID.search(condition.message)
     return "" if found is None else found[1]
 
 
 def kept_from(priority: int, own: GroupKey | None, cluster: Cluster) -> Iterator[str]:
-    """Notes for a pod of this priority, or for a group (`own`): whose room it may not use."""
+    """Yield a note on each reservation whose room a pod of this priority, or a group (`own`), may not use."""
     others = (one.object for one in cluster.pod_groups if one.object is not None and one.key != own)
     rooms = ((group, _ROOM.match(said_of(group))) for group in others if (group.priority or 0) >= priority)
     wall = cluster.devices.wall

@@ -41,14 +41,14 @@ from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
 
 _NODES = 2_000
-"""Nodes on which pods are taken away in a dry run."""
+"""The largest number of nodes on which pods are taken away in a dry run."""
 _TAKEN = 10_000
-"""Pods that are taken away to count what that brings."""
+"""The largest number of pods that are taken away to count the effect."""
 _A_NODE = 8
-"""Pods of one node that are taken away at most."""
+"""The largest number of pods of one node that are taken away."""
 _DOMAINS = 4
 _SPARED = 64
-"""Pods for which it is tried whether they may stay."""
+"""The number of pods for which a dry run finds out whether they may stay."""
 _ENDINGS = 2
 
 
@@ -56,7 +56,9 @@ _ENDINGS = 2
 
 
 def endings(gang: Gang, fitting: Fitting, where: Sequence[Domain]) -> tuple[list[shown.Ending], str]:
-    """The sets that were found, the smallest first, and what to say of the search. Raises PluginError."""
+    """Return the sets of pods whose end starts the gang, the smallest first, and notes on the search. Raises
+    PluginError.
+    """
     search = _Search(gang, fitting)
     found: list[shown.Ending] = []
     fits = fitting.most(gang.waiting, where)
@@ -84,7 +86,7 @@ class _Search:
         self._own = {pod.uid for pod in gang.running}
 
     def in_domain(self, domain: Domain) -> list[Pod]:
-        """Pods of one domain whose end is enough; empty: none were found."""
+        """Return pods of one domain whose end is enough; empty: none were found."""
         candidates = self._candidates(domain)
         missing = self._gang.lacking - self._fits(domain)
         chosen = self._choose(candidates, missing) if missing > 0 else []
@@ -114,7 +116,7 @@ class _Search:
         return {row: found[row] for row in ordered}
 
     def _choose(self, candidates: dict[int, list[Pod]], missing: int) -> list[Pod]:
-        """The fewest pods that make room for so many more, if each node is a question by itself."""
+        """Return the fewest pods that make room for that many more, if each node is decided by itself."""
         rows, before = list(candidates), self._counts()
         gains = np.zeros((_A_NODE + 1, len(rows)), dtype=np.int64)
         left = _TAKEN
@@ -130,7 +132,9 @@ class _Search:
         return [pod for row, number in zip(rows, levels, strict=True) for pod in candidates[row][:number]]
 
     def _counts(self) -> Ints:
-        """int64[rows]: how many pods of the gang each node takes; where sums do not say, whether it takes any."""
+        """Return int64[rows]: how many pods of the gang each node takes; where sums do not say, whether it takes
+        any.
+        """
         found = self._fitting.room(self._gang.waiting)
         if found is not None:
             return found.counts
@@ -146,7 +150,7 @@ class _Search:
             )
 
     def _spare(self, chosen: Sequence[Pod], domain: Domain) -> list[Pod]:
-        """The pods that really have to end; it is tried first whether those of the highest priority may stay."""
+        """Return the pods that have to end: those that may stay are taken out, the ones of highest priority first."""
         kept = list(chosen)
         for pod in sorted(chosen, key=lambda pod: (-pod.priority, pod.key))[:_SPARED]:
             rest = [one for one in kept if one is not pod]
@@ -156,7 +160,7 @@ class _Search:
 
 
 def cheapest(gains: Ints, missing: int) -> list[int]:
-    """Return how many pods to take from each node, so that the gains add up to what is missing and the pods are the
+    """Return the number of pods to take from each node, so that the gains add up to what is missing and the pods are
     fewest.
 
     `gains`: int64[number, node], what taking so many pods from a node brings. All zeros: nothing is enough. What goes
@@ -196,19 +200,19 @@ _SHOWN = 6
 _MORE_NODES = 64
 _KINDS_OF_NODES = 2
 _TOGETHER = 8
-"""Nodes that are changed in the same way at once."""
+"""The largest number of nodes that are changed in the same way at once."""
 _RESOURCES = 6
 _ROUGH = 6
-"""Steps of a search for an amount, where each is a gang that is placed in a dry run."""
+"""Steps of a binary search for an amount, each of which places a gang."""
 _EACH = 16
-"""Pods for each of which a command is shown."""
+"""The number of pods for each of which a command is shown."""
 _MI = 1 << 20
 
 Whole = tuple[Change | GroupChange, ...]
 
 
 class Remedies:
-    """Looks for what would start one gang. `notes`: what to say of it besides."""
+    """Searches the changes that would start one gang. `notes` collects remarks on them."""
 
     def __init__(
         self,
@@ -233,7 +237,7 @@ class Remedies:
         self._shapes: dict[object, PodShape] = {}
 
     def found(self) -> list[shown.GroupRemedy]:
-        """The changes, those that ask least of people first."""
+        """Return the changes, those that ask least of people first."""
         first = self._needed_first()
         if first and (fits := self._fits(first)) is not None:
             return list(self._told(first, fits))
@@ -243,7 +247,7 @@ class Remedies:
         return list(islice(told, _SHOWN))
 
     def _candidates(self, first: Whole) -> Iterator[Whole]:
-        """Changes that were found to be enough, together with those without which nothing helps (`first`)."""
+        """Yield changes that were found to be enough, together with those without which nothing helps (`first`)."""
         group, fits = self._gang.group, len(self._part.nodes)
         together = fits + len(self._gang.running)
         if group.gang and 0 < together < group.needed:
@@ -284,7 +288,7 @@ class Remedies:
                 yield from self._several(first, changes)
 
     def _several(self, first: Whole, changes: Sequence[OnNode]) -> Iterator[Whole]:
-        """One change on as few nodes as are enough."""
+        """Yield one kind of change on as few nodes as are enough."""
         for number in range(2, min(len(changes), _TOGETHER) + 1):
             if self._fits((*first, *changes[:number])) is not None:
                 kept = list(changes[:number])
@@ -296,7 +300,9 @@ class Remedies:
                 return
 
     def _labels(self, first: Whole, key: str) -> Iterator[Whole]:
-        """As few nodes as are enough come to a domain, of those that are in none; the domains with most room first."""
+        """Yield labels for as few nodes as are enough, which put them into a domain; the domains with most room come
+        first.
+        """
         where, nodes = self._where(()), self._cluster.nodes
         found = self._fitting.room(self._gang.waiting)
         free = [(row, node) for row, node in nodes.live() if key not in node.labels]
@@ -313,7 +319,7 @@ class Remedies:
                 yield from self._several(first, changes)
 
     def _smaller(self, first: Whole) -> Iterator[Whole]:
-        """All pods like the one that stops the gang ask for as much less of one resource as is needed."""
+        """Yield smaller requests, of one resource each, for all pods like the one that stops the gang."""
         stopped = self._part.stopped
         if stopped is None:
             return
@@ -336,7 +342,9 @@ class Remedies:
             yield (Request({name: amount}, {name: asked[name]}),)
 
     def _more_nodes(self, first: Whole) -> Iterator[Whole]:
-        """As few nodes more as are enough, of two sizes; of each size, like the node of which the fewest are."""
+        """Yield as few additional nodes as are enough, of two sizes; of each size, the make of which fewest are
+        needed.
+        """
         found: dict[object, AddNodes] = {}
         in_domains, most = len(self._where(())) > 1, _MORE_NODES
         for node, _ in templates_of(node for _, node in self._cluster.nodes.live()):
@@ -360,11 +368,11 @@ class Remedies:
 
     @cached_property
     def _by_sums(self) -> bool:
-        """Return whether a try costs little, however many pods the gang has."""
+        """Return whether a try costs little, as sums count the pods of the gang."""
         return self._fitting.room(self._gang.waiting) is not None
 
     def _fits(self, plan: Whole) -> int | None:
-        """Return how many of the waiting pods find a node after a plan; None: too few for the gang to start."""
+        """Return the number of waiting pods that find a node after a plan; None: too few for the gang to start."""
         by_part = len(plan) == 1 and isinstance(plan[0], LowerMinCount) and not self._gang.gap(self._cluster)
         if by_part and not any(pod.gates for pod in self._gang.waiting):
             return len(self._part.nodes)  # it was placed already
@@ -400,7 +408,9 @@ class Remedies:
         return domains(gang, self._fitting.framework, self._cluster)
 
     def _edited(self, plan: Whole) -> list[Pod]:
-        """The waiting pods; those like the one that stops the gang with the changes that concern pods."""
+        """Return the waiting pods after the changes that concern pods; these apply to the pods like the one that stops
+        the gang.
+        """
         edits = [change for change in plan if isinstance(change, OnPod)]
         if not edits:
             return list(self._gang.waiting)
@@ -425,7 +435,7 @@ class Remedies:
 
     @contextmanager
     def _applied(self, plan: Whole) -> Iterator[None]:
-        """The cluster with a plan, as long as the block lasts."""
+        """Apply a plan to the cluster while the block runs."""
         of_cluster = [change for change in plan if not isinstance(change, GroupChange)]
         with applied(self._cluster, of_cluster), ExitStack() as undone:
             for change in plan:
@@ -446,19 +456,19 @@ class Remedies:
     # -- what is told ------------------------------------------------------------------------------------------------
 
     def _needed_first(self) -> Whole:
-        """The changes without which nothing else helps."""
+        """Return the changes without which nothing else helps."""
         gates = sorted({gate for pod in self._gang.waiting for gate in pod.gates})
         named = (NameScheduler(name) for name in self._schedulers[:1])
         return (*named, *ungated(gates))
 
     def _told(self, plan: Whole, fits: int) -> Iterator[shown.GroupRemedy]:
-        """The plan, unless the gang does not start once its commands are carried out."""
+        """Yield the plan as a remedy, unless the gang does not start once its commands are carried out."""
         lines = self._commands(plan)
         if lines is not None:
             yield shown.GroupRemedy(" and ".join(map(str, plan)), list(plan), fits, lines)
 
     def _commands(self, plan: Whole) -> list[str] | None:
-        """The kubectl commands; none where a part of the plan has none. None: they do not do what the plan says."""
+        """Return the kubectl commands; empty: a part of the plan has none. None: they do not do what the plan says."""
         if any(isinstance(change, AddNodes | LeaveDomain) for change in plan):
             return []
         group = self._gang.group
@@ -491,7 +501,7 @@ class Remedies:
         return [pod for pod in waiting if stopped is not None and pod.shape is stopped.pod.shape]
 
     def _does_the_same(self, found: Commands, pod: Pod, plan: Whole) -> bool:
-        """Return whether the gang starts with pods like the one that the command makes."""
+        """Return whether the gang starts with pods as the command makes them."""
         if not found.pods:
             return True
         made = found.pods[0]
@@ -505,7 +515,7 @@ class Remedies:
 
 
 def _cost(plan: Whole) -> float:
-    """Return how much a plan asks of people."""
+    """Return a rank of plans by how much they ask of people."""
     total = 0.0
     for change in plan:
         total += change.cost

@@ -19,11 +19,11 @@ from podberth.plugins.taint_toleration import COMPARING
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A mapping, with all that it says."""
+    """A mapping as a list of its pairs, with repeated keys."""
 
 
 def twice(raw: bytes) -> Iterator[str]:
-    """A line for each. Raises ObjectError."""
+    """Yield a line for each key that a mapping of a JSON text has twice. Raises ObjectError."""
     try:
         whole = json.loads(raw, object_pairs_hook=_Pairs)
     except RecursionError:
@@ -57,7 +57,7 @@ Object = Mapping[str, Any]
 
 
 def _metadata(found: Object, path: str) -> Iterator[str]:
-    """Names and labels."""
+    """Yield the mistakes in an object's name and labels."""
     yield from _said(validation.labels(found.get("labels"), f"{path}.labels"))
     name = found.get("name")
     if name:
@@ -66,7 +66,9 @@ def _metadata(found: Object, path: str) -> Iterator[str]:
 
 
 def _pod(template: Object, path: str, *, wants_metadata: bool = True, comparing: bool = False) -> Iterator[str]:
-    """A pod, or a template of one. Its fields are of the right types. `comparing`: tolerations may say Gt and Lt."""
+    """Yield the mistakes in a pod or a template, whose fields have the right types. `comparing`: tolerations may say Gt
+    and Lt.
+    """
     spec = template.get("spec") or {}
     if wants_metadata:
         yield from _metadata(template.get("metadata") or {}, f"{path}metadata")
@@ -87,7 +89,7 @@ def _pod(template: Object, path: str, *, wants_metadata: bool = True, comparing:
 
 
 def _counts(spec: Object, path: str) -> Iterator[str]:
-    """Numbers of a workload."""
+    """Yield the mistakes in the numbers of a workload."""
     for field in _NOT_NEGATIVE:
         number = spec.get(field)
         if isinstance(number, int) and number < 0:
@@ -105,7 +107,7 @@ def _restarts(template: Object, path: str, kind: str) -> Iterator[str]:
 
 
 def _selects_its_own(spec: Object, path: str) -> Iterator[str]:
-    """A workload of apps/v1 has to select the pods of its own template."""
+    """Yield the mistakes in the selector of an apps/v1 workload, which has to select the pods of its template."""
     yield from _said(validation.label_selector(spec.get("selector"), f"{path}.selector"))
     selector = spec.get("selector")
     if isinstance(selector, dict) and not (selector.get("matchLabels") or selector.get("matchExpressions")):
@@ -120,7 +122,7 @@ def _selects_its_own(spec: Object, path: str) -> Iterator[str]:
 
 
 def _node(found: Object) -> Iterator[str]:
-    """Amounts and taints."""
+    """Yield the mistakes in the amounts and taints of a node."""
     for part in _AMOUNTS:
         for name, amount in ((found.get("status") or {}).get(part) or {}).items():
             yield from _amount(f"status.{part}.{name}", amount)
@@ -132,7 +134,7 @@ def _node(found: Object) -> Iterator[str]:
 
 
 def _priority_class(found: Object) -> Iterator[str]:
-    """A user's class stays below those of the system."""
+    """Yield a mistake if a user's class has a priority above those that users may have."""
     value = found.get("value", 0)
     name = str((found.get("metadata") or {}).get("name", ""))
     if value > _HIGHEST_PRIORITY and not name.startswith("system-"):
@@ -140,7 +142,7 @@ def _priority_class(found: Object) -> Iterator[str]:
 
 
 def _claim(found: Object, path: str) -> Iterator[str]:
-    """A claim's request."""
+    """Yield the mistakes in a volume claim's requests and access modes."""
     asked = ((found.get("spec") or {}).get("resources") or {}).get("requests") or {}
     if "storage" not in asked:
         yield f"{path}spec.resources.requests.storage: Required value"
@@ -161,7 +163,9 @@ def _all_containers(spec: Object) -> Iterator[tuple[str, Any]]:
 
 
 def _with_images(spec: Object) -> dict[str, Any]:
-    """The spec as its rules are judged: who tries where pods go may leave out images, as admission may add them."""
+    """Return the spec with an image for each container that has none: it may be left out where admission would add
+    it.
+    """
     return {
         **spec,
         **{
@@ -187,7 +191,7 @@ def _said(errors: Sequence[FieldError], prefix: str = "") -> Iterator[str]:
 
 
 def _needs_comparing(error: FieldError) -> bool:
-    """Return whether a toleration is refused for an operator that another gate allows."""
+    """Return whether an error is about a toleration operator that another feature gate allows."""
     return error.type == "NotSupported" and error.value in COMPARISONS and f'"{error.value}"' in error.detail
 
 
@@ -204,8 +208,7 @@ _PATH = re.compile(r"[^:\s]+(?:\[[^\]]*\][^:\s]*)*")
 
 
 def judge(document: Document, *, comparing: bool = False) -> list[str]:
-    """Return what the API server would refuse, a line for each; empty for an object that it would take. Raises
-    ObjectError.
+    """Return the mistakes for which the API server would refuse an object, a line each; empty: it would accept it.
 
     `comparing`: as for `_pod`.
     """
@@ -232,7 +235,9 @@ def _wrong(found: Mapping[str, Any], kind: str, comparing: bool) -> Iterator[str
 
 
 def _besides(misfits: Iterable[Misfit], lines: Iterable[str]) -> Iterator[str]:
-    """Lines about other places than those where something is left out: what they say is because of that."""
+    """Yield the lines about other places than those where something was left out, which would be consequences of
+    that.
+    """
     places = [_steps(misfit.path) for misfit in misfits]
     for line in lines:
         path = _PATH.match(line)
@@ -243,12 +248,12 @@ def _besides(misfits: Iterable[Misfit], lines: Iterable[str]) -> Iterator[str]:
 
 
 def _steps(path: str) -> list[str]:
-    """`spec.containers[0].name` in parts."""
+    """Return `spec.containers[0].name` in parts."""
     return re.findall(r"[^.\[\]]+|\[[^\]]*\]", path)
 
 
 def _type_of(found: Mapping[str, Any], kind: str) -> tuple[str, str]:
-    """(the name of the kind's type, what is wrong with its apiVersion), each empty where there is none."""
+    """Return (the name of the kind's type, what is wrong with its apiVersion), each empty where there is none."""
     version = found.get("apiVersion")
     kinds = schemas().kinds
     own = [each.partition(" ")[0] for each in kinds if each.partition(" ")[2] == kind]
@@ -271,7 +276,7 @@ def _type_of(found: Mapping[str, Any], kind: str) -> tuple[str, str]:
 
 
 def _beta(version: str) -> bool:
-    """Return whether the version is an earlier one that is served, of which no type is kept."""
+    """Return whether the version is an earlier one that is served, and of which no type is kept here."""
     return version in schemas().served and ("alpha" in version or "beta" in version)
 
 

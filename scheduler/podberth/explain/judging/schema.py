@@ -17,7 +17,7 @@ from podberth.model.quantity import QuantityError, parse_nano
 _RANGES = {"int32": 31, "int64": 63}
 _SHOWN = 60
 _LOOSE = "status"
-"""A part that the API server writes: its types are judged, but nothing is required of it."""
+"""The part that the API server writes: its types are checked, but no field of it is required."""
 
 
 class Type(msgspec.Struct):
@@ -38,19 +38,19 @@ class Schemas(msgspec.Struct):
 
 @cache
 def schemas() -> Schemas:
-    """The file, read once."""
+    """Return the file, read once."""
     return msgspec.json.decode((files(__package__) / "schemas.json").read_bytes(), type=Schemas)
 
 
 class Misfit(NamedTuple):
-    """A place where a value does not fit its type, and what to say of it."""
+    """A place where a value does not fit its type, and the complaint about it."""
 
     path: str
     text: str
 
 
 def fitting(value: Any, wanted: str, found: list[Misfit], path: str = "", *, strict: bool = True) -> Any:
-    """Return what of a value fits a type; `found` gets all that does not. An absent value fits.
+    """Return the parts of a value that fit a type, and add those that do not to `found`. An absent value fits.
 
     What does not fit is left out, or is empty in a list, where the others keep their places.
     """
@@ -91,19 +91,19 @@ def _misfit(found: list[Misfit], path: str, text: str) -> None:
 
 
 def said(path: str, value: Any, expected: str) -> str:
-    """One complaint."""
+    """Return one complaint about a value."""
     return f"{path}: {shown(value)}: {expected}" if path else f"{shown(value)}: {expected}"
 
 
 def shown(value: Any) -> str:
-    """A value as JSON, shortened; of a mapping or list what it is."""
+    """Return a value as JSON, shortened; a mapping or a list by its type."""
     if isinstance(value, dict | list):
         return kind_of(value)
     return as_json(value, _SHOWN)
 
 
 def meant(word: str, known: Any) -> str:
-    """`; did you mean …?` where a known word is close."""
+    """Return `; did you mean …?` where a known word is close."""
     lowered = {each.lower(): each for each in known}
     found = [lowered[close] for close in get_close_matches(word.lower(), lowered, n=1)]
     return f"; did you mean {found[0]}?" if found else ""
@@ -130,7 +130,7 @@ def _fields(value: Any, kind: Type, found: list[Misfit], path: str, strict: bool
 
 
 def _scalar(value: Any, wanted: str) -> str:
-    """Return what was expected instead; empty when the value will do."""
+    """Return the type that was expected instead; empty: the value fits."""
     bits = _RANGES.get(wanted)
     if bits is not None:
         if not isinstance(value, int) or isinstance(value, bool):

@@ -117,7 +117,7 @@ def _spread(checked: Checked) -> Iterator[Finding]:
 
 
 def _empty(checked: Checked) -> Iterator[Finding]:
-    """Plugins that do nothing until they are told what to go by."""
+    """Yield a finding for each plugin that does nothing without arguments."""
     for name, fields in (
         ("ServiceAffinity", "affinityLabels or antiAffinityLabelsPreference"),
         ("ServiceAntiAffinity", "antiAffinityLabelsPreference"),
@@ -172,7 +172,7 @@ _USUAL = {ref.name: ref.weight for ref in DEFAULT_MULTI_POINT}
 
 
 def weights(checked: Checked) -> Iterator[Finding]:
-    """A weight where nothing is scored, a weight of 0, and one that another overrides."""
+    """Yield findings on weights: where nothing is scored, of 0, and overridden by another one."""
     own = {ref.name: ref.weight for ref in checked.config.plugins.score.enabled}
     for point, path, chosen in checked.sets():
         for i, ref in enumerate(chosen.enabled):

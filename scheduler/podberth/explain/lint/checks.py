@@ -18,18 +18,17 @@ from podberth.framework.profiles import NO_PLUGIN, at_multi_point, build_profile
 
 
 class AnyArgs(Struct, rename="camel", frozen=True):
-    """Arguments that nobody knows."""
+    """The arguments of a plugin that is not installed."""
 
 
 class Absent(Plugin):
-    """Stands for a plugin that is not there, so that the rest of its profile can be looked at."""
+    """A stand-in for a plugin that is not installed, so that the rest of its profile can be checked."""
 
     Args = AnyArgs
 
 
 def lint(config: SchedulerConfiguration, registry: Mapping[str, Any], world: World | None = None) -> list[Finding]:
-    """Return what is wrong with a configuration that is valid. `world`: a cluster whose pods it is for, if there is
-    one.
+    """Return the findings on a valid configuration. `world`: a cluster whose pods it is for, if there is one.
 
     Raises ConfigError when it is not, except for plugins that are not there: those are findings.
     """
@@ -62,7 +61,7 @@ def lint(config: SchedulerConfiguration, registry: Mapping[str, Any], world: Wor
 
 
 def _built(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> Profile:
-    """The profile, less what is not there.
+    """Return the profile without the plugins that are not installed.
 
     Raises ConfigError.
     """
@@ -79,7 +78,9 @@ def _built(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> Pro
 
 
 def _named(config: ProfileConfig) -> set[str]:
-    """Return what a profile may run, or has arguments for. Others that are installed need not be imported."""
+    """Return the plugins that a profile may run, or has arguments for; others that are installed need not be
+    imported.
+    """
     points = (getattr(config.plugins, point) for point in Plugins.__struct_fields__)
     names = {ref.name for chosen in points for ref in chosen.enabled}
     return names | {ref.name for ref in at_multi_point(config)} | {plugin.name for plugin in config.plugin_config}

@@ -52,7 +52,7 @@ class Checked(Struct, frozen=True):
         return any(plugin.name == name for each in points for plugin in self.profile.plugins(each))
 
     def arguments(self, name: str) -> tuple[str, Any] | None:
-        """(path, arguments) that are given for a plugin; None when there are none."""
+        """Return (path, arguments) that are given for a plugin; None when there are none."""
         for i, plugin in enumerate(self.config.plugin_config):
             if plugin.name == name and name in self.registry:
                 args = convert(without_type(plugin.args), getattr(self.registry[name], "Args", NoArgs), "")
@@ -60,10 +60,10 @@ class Checked(Struct, frozen=True):
         return None
 
     def sets(self) -> list[tuple[str, str, PluginSet]]:
-        """(point, path, what is enabled and disabled there), multiPoint last."""
+        """Return (point, path, what is enabled and disabled there), multiPoint last."""
         points = (*POINTS, "multi_point")
         return [(point, self.path_of(point), getattr(self.config.plugins, point)) for point in points]
 
     def path_of(self, point: str) -> str:
-        """The path of a point's plugins."""
+        """Return the path of a point's plugins."""
         return f"{self.path}.plugins.{field_of(point)}"

@@ -45,7 +45,7 @@ class Scene(NamedTuple):
 
 
 def tried(scene: Scene, profile: Profile, meant: str) -> Example | None:
-    """The scene as the profile decides it, if it does not choose the node that the plugin `meant` likes best.
+    """Return the scene as the profile decides it, if it does not choose the node that the plugin `meant` likes best.
 
     Only in-tree plugins score: what a package's plugin may want of a cluster that is not there, nobody knows.
     """
@@ -65,13 +65,13 @@ def tried(scene: Scene, profile: Profile, meant: str) -> Example | None:
 
 
 def against(example: Example, meant: str) -> list[str]:
-    """The plugins that pull the other way."""
+    """Return the plugins other than `meant` that score the chosen node higher than the intended one."""
     intended, chosen = example.nodes
     return [name for name, score in chosen.scores.items() if score > intended.scores[name] and name != meant]
 
 
 def needed(example: Example, meant: str, weight: int) -> int:
-    """The least weight with which `meant`, which has `weight`, wins."""
+    """Return the least weight with which `meant`, which has `weight`, wins."""
     intended, chosen = example.nodes
     gain = (intended.scores[meant] - chosen.scores[meant]) // weight
     loss = sum(score - intended.scores[name] for name, score in chosen.scores.items() if name != meant)
@@ -138,7 +138,7 @@ PREFERRING = tuple(
 
 
 def packing(checked: Checked, percentage: int | None) -> Iterator[Finding]:
-    """Findings on a profile whose NodeResourcesFit prefers used nodes."""
+    """Yield findings on a profile whose NodeResourcesFit prefers used nodes."""
     path, args = checked.arguments(PACKER) or ("", None)
     if not isinstance(args, NodeResourcesFitArgs) or not _packs(args) or not checked.runs(PACKER, "score"):
         return
@@ -159,7 +159,7 @@ def packing(checked: Checked, percentage: int | None) -> Iterator[Finding]:
 
 
 def preferences(checked: Checked) -> Iterator[Finding]:
-    """A weight so large that what pods prefer by their own affinity hardly counts."""
+    """Yield a finding for a weight so large that the preferred affinity of pods hardly counts."""
     lost = _lost(PREFERRING, checked.profile, PREFERENCE) if checked.runs(PREFERENCE, "score") else []
     if not lost:
         return
@@ -180,7 +180,7 @@ def preferences(checked: Checked) -> Iterator[Finding]:
 
 
 def _packs(args: NodeResourcesFitArgs) -> bool:
-    """Return whether a node gets more the more of it is used."""
+    """Return whether a node scores higher the more of it is used."""
     strategy = args.scoring_strategy
     ratio = strategy.requested_to_capacity_ratio
     if strategy.type == "RequestedToCapacityRatio" and ratio is not None:
@@ -193,7 +193,7 @@ def _lost(scenes: tuple[Scene, ...], profile: Profile, meant: str) -> list[Examp
 
 
 def _outvoted(lost: list[Example], checked: Checked, kind: str, path: str) -> Finding:
-    """The finding, with the scene that is lost by most."""
+    """Return the finding, with the scene that is lost by most."""
     profile, worst = checked.profile, max(lost, key=_margin)
     rivals = sorted({name for example in lost for name in against(example, PACKER)})
     weight = profile.weights[PACKER]
@@ -217,7 +217,7 @@ def _outvoted(lost: list[Example], checked: Checked, kind: str, path: str) -> Fi
 
 
 def _most(names: list[str], profile: Profile) -> str:
-    """The greatest sum that plugins can give a node, with how it is made up."""
+    """Return the greatest sum that plugins can give a node, with its parts."""
     parts = " + ".join(f"{name} {profile.weights[name]} × {MAX_SCORE}" for name in names)
     return f"{parts} = {sum(profile.weights[name] for name in names) * MAX_SCORE}"
 

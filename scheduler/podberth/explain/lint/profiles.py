@@ -55,7 +55,7 @@ ELSEWHERE = frozenset(
 
 
 def unknown(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> Iterator[Finding]:
-    """Every place that names a plugin which is not there."""
+    """Yield a finding for each place that names a plugin which does not exist."""
     for point in (*POINTS, "multi_point"):
         chosen = getattr(config.plugins, point)
         where = f"{path}.plugins.{field_of(point)}"
@@ -77,7 +77,7 @@ def unknown(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> It
 
 
 def disabled(checked: Checked) -> Iterator[Finding]:
-    """Plugins that are switched off where they do not run anyway."""
+    """Yield a finding for each plugin that is disabled where it does not run anyway."""
     general = {ref.name for ref in at_multi_point(checked.config)}
     usual = {ref.name for ref in at_multi_point(ProfileConfig())}
     for point, path, chosen in checked.sets():
@@ -144,7 +144,7 @@ _CONSEQUENCES = {
 
 
 def reach(profiles: Sequence[Checked]) -> Iterator[Finding]:
-    """Names that another scheduler has, that events can't carry, or that look like each other."""
+    """Yield findings on profile names: another scheduler's, ones that Events can't carry, or ones that look alike."""
     seen: dict[str, str] = {}
     for checked in profiles:
         name, path = checked.profile.name, f"{checked.path}.schedulerName"
@@ -207,7 +207,7 @@ def missing(checked: Checked) -> Iterator[Finding]:
 
 
 def no_preemption(checked: Checked) -> Iterator[Finding]:
-    """A profile whose pods make no room for each other."""
+    """Yield a finding for a profile whose pods can't preempt each other."""
     if not checked.profile.plugins("post_filter"):
         yield Finding(
             "preemption-missing",
@@ -219,7 +219,7 @@ def no_preemption(checked: Checked) -> Iterator[Finding]:
 
 
 def named(profiles: Sequence[Checked], world: World) -> Iterator[Finding]:
-    """Profiles that no pod names, and pods that nearly name one."""
+    """Yield findings on profiles that no pod names, and on pods that nearly name one."""
     pods: list[Pod] = [*world.waiting.values(), *world.placed.values(), *world.finished.values()]
     asked = Counter(pod.scheduler_name for pod in pods)
     names = {checked.profile.name: f"{checked.path}.schedulerName" for checked in profiles}
@@ -247,5 +247,5 @@ def named(profiles: Sequence[Checked], world: World) -> Iterator[Finding]:
 
 
 def uses_priorities(world: World) -> bool:
-    """Return whether one pod could make room for another."""
+    """Return whether one pod could preempt another: their priorities differ."""
     return len({pod.priority for pods in (world.waiting, world.placed) for pod in pods.values()}) > 1

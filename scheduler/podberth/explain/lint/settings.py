@@ -11,7 +11,7 @@ _ITS_LEASE = ("kube-scheduler", "kube-system")
 
 
 def settings(config: SchedulerConfiguration) -> Iterator[Finding]:
-    """Findings above the profiles."""
+    """Yield findings on settings above the profiles."""
     yield from _lease(config.leader_election)
     if config.parallelism != SchedulerConfiguration().parallelism:
         yield Finding(
@@ -34,7 +34,7 @@ def settings(config: SchedulerConfiguration) -> Iterator[Finding]:
 
 
 def between_files(configs: Mapping[str, SchedulerConfiguration]) -> Iterator[tuple[str, Finding]]:
-    """(file, finding): what the files of several schedulers must not have in common."""
+    """Yield (file, finding) for settings that the files of several schedulers must not have in common."""
     names: dict[str, str] = {}
     leases: dict[tuple[str, str], str] = {}
     for file, config in configs.items():

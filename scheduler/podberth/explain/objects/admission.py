@@ -24,7 +24,7 @@ KINDS = ("PriorityClass", "RuntimeClass", "LimitRange", "ResourceQuota")
 
 
 class RefusedError(ObjectError):
-    """The API server would not create a pod."""
+    """The API server would refuse to create a pod."""
 
 
 class Admission:
@@ -57,7 +57,7 @@ class Admission:
         self.of_kind[kind].setdefault(space, {})[name] = found
 
     def created(self, pod: Mapping[str, Any], notes: list[str]) -> Object:
-        """The pod as it would be stored; `notes` gets what is not known. Raises RefusedError."""
+        """Return the pod as it would be stored; `notes` gets what is not known. Raises RefusedError."""
         around = Surroundings(
             self.of_kind["PriorityClass"][""],
             self.of_kind["RuntimeClass"].get("", {}),
@@ -89,7 +89,7 @@ class Admission:
         return made
 
     def wrong(self, pod: Mapping[str, Any]) -> set[str]:
-        """Return what validation says of a pod as it would be stored."""
+        """Return the validation errors of a pod as it would be stored."""
         try:
             with decoding("v1", "Pod"):
                 return {f"{each.field}: {each.text()}" for each in validation.pod(dict(pod))}
@@ -97,7 +97,7 @@ class Admission:
             return {error.message}
 
     def quotas(self, namespace: str, there: Iterable[Pod]) -> list[Object]:
-        """Copies of a namespace's quotas, as somebody may go on counting in them.
+        """Return copies of a namespace's quotas, in which the caller may go on counting.
 
         `there`: the pods of the cluster, which count where a quota does not say itself how much is used.
         """
@@ -115,16 +115,14 @@ class Admission:
 
 
 def lets(pod: Object, number: int, known: list[Object]) -> plugins.Verdict | None:
-    """Return what quotas say of so many pods like one, which count from now on as far as they are
-    let; None: nothing.
-    """
+    """Return what quotas refuse of this many equal pods; those that they allow count from now on. None: nothing."""
     verdict = plugins.allowed(pod, number, known)
     plugins.charge(pod, number if verdict is None else verdict.allowed, known)
     return verdict
 
 
 def _used(hard: Object, namespace: str, there: Iterable[Pod]) -> Object:
-    """Return what the pods of a namespace use of a quota, as far as it is known of them: their number and requests."""
+    """Return what the pods of a namespace use of a quota, as far as that is known: their number and requests."""
     pods = [pod for pod in there if pod.namespace == namespace]
     used = {}
     for name in hard:

@@ -56,7 +56,7 @@ class Made(NamedTuple):
 
 
 def made(kind: str, found: Object) -> list[Made] | None:
-    """The pods of an object; None for a kind that is not known here. Raises ObjectError."""
+    """Return the pods of an object; None for a kind that is not known here. Raises ObjectError."""
     make = _CONTROLLERS.get((group_of(found.get("apiVersion")), kind.partition(".")[0]))
     make = make or (_BY_KIND.get(kind) if kind in KINDS else None)
     return None if make is None else list(make(found))
@@ -66,12 +66,12 @@ def made(kind: str, found: Object) -> list[Made] | None:
 
 
 def _pod(found: Object) -> Iterator[Made]:
-    """The pod itself."""
+    """Yield the pod itself."""
     yield Made("", dict(found), _name(found))
 
 
 def _pod_template(found: Object) -> Iterator[Made]:
-    """One pod of it: nobody makes any."""
+    """Yield one pod of a PodTemplate, which no controller makes."""
     yield from _each(found, ("template",), 1)
 
 
@@ -147,7 +147,7 @@ def _managed_elsewhere(job: Object) -> str:
 
 
 def _job_size(spec: Object, path: str, ended: int = 0) -> int:
-    """Return how many pods of a job run at once, when so many have ended well."""
+    """Return the number of pods of a job that run at once when this many have succeeded."""
     parallelism = _number(spec, "parallelism", f"{path}.parallelism", None)
     completions = _number(spec, "completions", f"{path}.completions", None)
     if spec.get("suspend") is True:
@@ -392,11 +392,11 @@ _CONTROLLERS: dict[tuple[str, str], Callable[[Object], Iterator[Made]]] = {
 KINDS = tuple(kind for group, kind in _CONTROLLERS if group in ("", "apps", "batch"))
 """The kinds of Kubernetes that make pods."""
 _BY_KIND = {kind: make for (_, kind), make in reversed(_CONTROLLERS.items()) if kind in KINDS}
-"""For objects that say no version, or one that is gone."""
+"""Kind → maker, for objects without a version, or with one that is gone."""
 
 
 def path_of(kind: str) -> str:
-    """Return where a kind of `KINDS` has its template."""
+    """Return the path of the template in a kind of `KINDS`."""
     paths = {"Pod": "", "PodTemplate": "template", "CronJob": "spec.jobTemplate.spec.template"}
     return paths.get(kind, "spec.template")
 
@@ -405,7 +405,7 @@ def path_of(kind: str) -> str:
 
 
 def _each(found: Object, steps: Sequence[str], wanted: int | None) -> Iterator[Made]:
-    """The pods of the template at a path. Raises ObjectError where there is none."""
+    """Yield the pods of the template at a path. Raises ObjectError where there is none."""
     yield from _inside(found, found, "", steps, wanted)
 
 
@@ -442,7 +442,7 @@ def _itself(found: Object) -> Owner:
 
 
 def _replica_set(found: Object, own: Labels) -> Owner:
-    """The ReplicaSet of a template, which its hash is in the name and selector of."""
+    """Return the ReplicaSet of a template, with the template's hash in its name and selector."""
     selector = mapping(_spec(found).get("selector"), "spec.selector")
     labels = {**mapping(selector.get("matchLabels"), "spec.selector.matchLabels"), **own}
     [revision] = own.values()
@@ -465,7 +465,7 @@ def _number(beside: Object, field: str, path: str, usual: int | None) -> int | N
 
 
 def mapping(value: Any, path: str) -> dict[str, Any]:
-    """The mapping at a path, which may be absent. Raises ObjectError."""
+    """Return the mapping at a path, which may be absent. Raises ObjectError."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -478,7 +478,7 @@ def _has(labels: Labels) -> Callable[[Mapping[str, str]], bool]:
 
 
 def _hash(template: Object) -> str:
-    """A stand-in for a template's hash: other templates have another one."""
+    """Return a stand-in for a template's hash, which differs for other templates."""
     digest = hashlib.sha256(json.dumps(template, sort_keys=True, default=str).encode()).digest()
     return "".join(_HASHED[byte % len(_HASHED)] for byte in digest[:10])
 
@@ -500,7 +500,7 @@ class Template(NamedTuple):
 
 
 def templates(kind: str, found: Object) -> list[Template]:
-    """The pod templates of an object, as far as they are mappings."""
+    """Return the pod templates of an object, as far as they are mappings."""
     if kind not in KINDS:
         return [] if makes_no_pods(kind, found.get("apiVersion")) else list(_found(found, "", _DEPTH))
     beside: Any = found

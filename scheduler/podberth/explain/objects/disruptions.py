@@ -21,7 +21,9 @@ class Refusal(NamedTuple):
 
 
 class Disruptions:
-    """Counts from what the budgets' status allows. A pod that is placed again makes room for the next one."""
+    """Counts evictions against what the budgets' status allows. A pod that is placed again makes room for the next
+    one.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -30,7 +32,7 @@ class Disruptions:
         self._drew: dict[str, list[SelectingObject]] = {}
 
     def refused(self, pod: Pod) -> Refusal | None:
-        """Return why the eviction API would refuse the pod now; None: it lets it go."""
+        """Return the reason for which the eviction API would refuse the pod now; None: it would evict it."""
         found = self._budgets(pod)
         try:
             draws_on(_evicted(pod), [self._left(each) for each in found])
@@ -40,7 +42,7 @@ class Disruptions:
         return None
 
     def leaves(self, pod: Pod) -> None:
-        """A pod leaves its node, whether or not it may."""
+        """Count a pod that leaves its node, whether or not it may."""
         found = self._budgets(pod)
         try:
             drawn = draws_on(_evicted(pod), [self._left(each) for each in found])
@@ -51,11 +53,11 @@ class Disruptions:
         self._count(found, +1)
 
     def placed_again(self, pod: Pod) -> None:
-        """A pod that has left counts as healthy again."""
+        """Count a pod that has left as healthy again."""
         self._count(self._drew.pop(pod.uid, ()), -1)
 
     def _budgets(self, pod: Pod) -> list[SelectingObject]:
-        """The budgets that select a pod."""
+        """Return the budgets that select a pod."""
         if pod.uid not in self._of:
             budgets = self._cluster.selecting.get("PodDisruptionBudget", {}).get(pod.namespace, {})
             self._of[pod.uid] = [each for each in budgets.values() if each.selector.matches(pod.labels)]

@@ -26,9 +26,9 @@ from podberth.model.mistakes import as_json, in_words, kind_of, misfit
 DIGITS = "integer string conversion"
 """Part of what Python says of a number with thousands of digits."""
 _DEEPEST = 500
-"""Levels that a document may have."""
+"""The largest number of nested levels in a document."""
 _MOST_MERGED = 500_000
-"""Entries that its mappings may take over from others, in all."""
+"""The largest number of entries that the mappings of a document merge from others."""
 _MERGE, _NULL, _BOOL, _STR = (f"tag:yaml.org,2002:{name}" for name in ("merge", "null", "bool", "str"))
 
 
@@ -65,7 +65,7 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
         super().flatten_mapping(node)
 
     def construct_document(self, node: yaml.Node) -> Any:
-        """The values of a document, refusing those that are not what their tags say."""
+        """Return the values of a document, refusing those that are not what their tags say."""
         try:
             return super().construct_document(node)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -74,7 +74,7 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
             raise yaml.constructor.ConstructorError(None, None, said, node.start_mark) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A mapping, refusing a key that is there twice: one of the values would be lost unnoticed."""
+        """Return a mapping, refusing a key that is there twice: one of the values would be lost unnoticed."""
         seen = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
@@ -105,7 +105,7 @@ Loader.yaml_implicit_resolvers = {
 _NODES = 20_000_000
 """Bound on what a document may expand to through its aliases (a bomb of YAML anchors is a few hundred bytes)."""
 _BEGINS = re.compile(rb"^---(?=\s|\Z)", re.MULTILINE)
-"""The line at which a YAML document begins: in no document a line begins so."""
+"""The first line of a YAML document; no line within a document begins so."""
 _DIRECTIVE = re.compile(rb"^%", re.MULTILINE)
 _COMMENTS = re.compile(rb"\s*(?:#[^\n]*(?:\n\s*|\Z))*")
 
@@ -121,7 +121,7 @@ class Fault(NamedTuple):
 
 
 def yaml_parts(text: bytes) -> list[Any]:
-    """The documents of a text, with a Fault for each that can't be read."""
+    """Return the documents of a text, with a Fault for each that can't be read."""
     try:
         return yaml_documents(text)
     except ObjectError as error:
@@ -137,7 +137,9 @@ def yaml_parts(text: bytes) -> list[Any]:
 
 
 def _parts(text: bytes) -> Iterator[tuple[int, bytes]]:
-    """The documents of a text before they are read, with the number of lines before each; none if that is not sure."""
+    """Yield the documents of a text before they are read, with the number of lines before each; none if that is not
+    sure.
+    """
     if _DIRECTIVE.search(text):
         return
     begins = [found.start() for found in _BEGINS.finditer(text)]
@@ -150,7 +152,7 @@ def _parts(text: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def yaml_documents(text: bytes, before: int = 0) -> list[Any]:
-    """The documents of a text. `before`: the lines before it. Raises ObjectError."""
+    """Return the documents of a text. `before`: the lines before it. Raises ObjectError."""
     try:
         documents = list(yaml.load_all(text, Loader=Loader))
         if b"&" in text and _size(documents, {}) > _NODES:
@@ -171,7 +173,9 @@ def yaml_documents(text: bytes, before: int = 0) -> list[Any]:
 
 
 def _size(value: Any, sizes: dict[int, int]) -> int:
-    """Values in a tree, counted as often as aliases repeat them; beyond the bound for one that holds itself."""
+    """Return the number of values in a tree, counted as often as aliases repeat them; above the bound for one that
+    holds itself.
+    """
     if not isinstance(value, dict | list):
         return 1
     size = sizes.get(id(value))
@@ -183,7 +187,7 @@ def _size(value: Any, sizes: dict[int, int]) -> int:
 
 
 def lowered(error: BaseException) -> str:
-    """Return what a parser or decoder says, in one line that begins with a small letter."""
+    """Return the message of a parser or decoder as one line that begins with a small letter."""
     ours = isinstance(error, RecursionError | msgspec.DecodeError)
     text = misfit(error) if ours and isinstance(error, Exception) else " ".join(str(error).split())
     if DIGITS in text:
@@ -233,7 +237,7 @@ _RAW: dict[str, dict[str, Any]] = {
 
 
 def complaint(kind: str, raw: bytes | msgspec.Raw, error: Exception) -> str:
-    """One line for an object that did not decode."""
+    """Return one line for an object that did not decode."""
     text = misfit(error) if isinstance(error, RecursionError) else str(error)
     try:
         document = msgspec.json.decode(raw)
@@ -276,7 +280,7 @@ def _said(document: Any, text: str, prefix: str) -> str:
 
 
 def _which(document: Any, path: str, text: str) -> str:
-    """The first entry of a mapping that is of the type that was found instead."""
+    """Return the first entry of a mapping that is of the type that was found instead."""
     mapping = _at(document, path)
     got = re.search(r"got `(\w+)`", text)
     if isinstance(mapping, dict) and got is not None:
@@ -287,7 +291,7 @@ def _which(document: Any, path: str, text: str) -> str:
 
 
 def _at(document: Any, path: str) -> Any:
-    """The value at a path of the form `.a.b[0][key]`, None where there is none."""
+    """Return the value at a path of the form `.a.b[0][key]`, None where there is none."""
     value = document
     while path:
         step = _STEP.match(path)
@@ -319,7 +323,7 @@ _TOKEN = re.compile(rb'\n[ \t]*+|"(?:[^"\\\n]|\\[^\n])*+"?|[\[\]{}]')
 _NEXT_LINE = re.compile(rb"[ \t\r]*+\n([ \t]*+)")
 _OPENS = {b"}": b"{", b"]": b"["}
 _ITEM = 2
-"""The level of what stands in the `items` of an object."""
+"""The bracket level of the `items` of an object."""
 _LOOKED_AT = 100
 """Open brackets among which the one that is closed is looked for."""
 
@@ -358,7 +362,7 @@ class _Bracket(NamedTuple):
 
 
 def outlines(text: bytes) -> list[Outline]:
-    """The objects of a text that stand one after the other."""
+    """Return the objects of a text that stand one after the other."""
     brackets = list(_brackets(text))
     return [Outline(span, *_items(brackets, span)) for span in _spans(brackets, 0, 0, len(text))]
 
@@ -392,7 +396,7 @@ def _between(brackets: Sequence[_Bracket], begin: int, end: int) -> Sequence[_Br
 
 
 def _brackets(text: bytes) -> Iterator[_Bracket]:
-    """The brackets of objects, of `items`, and of what is in those; a pair has one level."""
+    """Yield the brackets of objects, of `items`, and of what is in those; a pair has one level."""
     stack: list[_Open] = []
     after_items = False
     indent, line = 0, len(text) - len(text.lstrip())
@@ -420,7 +424,7 @@ def _brackets(text: bytes) -> Iterator[_Bracket]:
 
 
 def _closed(stack: Sequence[_Open], bracket: bytes, indent: int | None) -> int | None:
-    """Return which open bracket a closing one belongs to; None: to none."""
+    """Return the open bracket that a closing one belongs to; None: none."""
     top = len(stack) - 1
     innermost: int | None = None
     for level in range(top, max(top - _LOOKED_AT, -1), -1):
@@ -437,7 +441,7 @@ def _closed(stack: Sequence[_Open], bracket: bytes, indent: int | None) -> int |
 
 
 def _ended(stack: Sequence[_Open], indent: int) -> int:
-    """Return how many brackets are still open where an object begins a line."""
+    """Return the number of brackets that are still open where an object begins a line."""
     for level in (0, _ITEM):
         if level < len(stack):
             one = stack[level]
@@ -457,11 +461,11 @@ def _inner(text: bytes, end: int) -> int | None:
 _READABLE = "expected API objects as `kubectl get nodes,pods,namespaces -A -o yaml` prints them"
 _SMALL = 1 << 20
 _MOST = 500_000
-"""Objects that a text may hold: a cluster has some 150,000 pods at most, and a packed text may be mostly air."""
+"""The largest number of objects in a text: a cluster has some 150,000 pods, and a packed text may be mostly air."""
 _MOST_YAML, _MOST_LINES = 32 << 20, 1_000_000
 """Bytes and lines of YAML that are read: half a minute."""
 _LISTS = 8
-"""So many lists may be within each other."""
+"""The largest number of lists within each other."""
 
 
 class Document(NamedTuple):
@@ -499,7 +503,7 @@ _LOGS = re.compile(
 )
 """The logs that `kubectl cluster-info dump` prints after its lists."""
 _QUOTED = re.compile(rb"\s*\{\s*\"")
-"""A text that begins so is JSON, or nobody's YAML."""
+"""The beginning of JSON, which YAML written by people does not have."""
 _LINE_END = re.compile(rb"\n")
 _VISIBLE = re.compile(rb"[^\n]")
 _array = msgspec.json.Decoder(list[msgspec.Raw])
@@ -509,7 +513,7 @@ _byte = re.compile(r" ?\(byte (\d+)\)")
 
 
 def plain(document: Document) -> dict[str, Any]:
-    """The object as plain values.
+    """Return the object as plain values.
 
     Raises ObjectError.
     """
@@ -522,7 +526,7 @@ def plain(document: Document) -> dict[str, Any]:
 
 
 def read(text: bytes) -> list[Document]:
-    """All objects of a text.
+    """Return all objects of a text.
 
     Raises ObjectError.
     """
@@ -533,7 +537,7 @@ def read(text: bytes) -> list[Document]:
 
 
 def readable(text: bytes) -> tuple[list[Document], list[str]]:
-    """The objects of a text that can be read, and why others can't, a line for each."""
+    """Return the objects of a text that can be read, and why others can't, a line for each."""
     if not text.strip():
         return [], [f"is empty: {_READABLE}"]
     found: list[Document] = []
@@ -561,7 +565,7 @@ def readable(text: bytes) -> tuple[list[Document], list[str]]:
 
 
 def parse(text: bytes) -> Any:
-    """One JSON or YAML document as plain values (a configuration).
+    """Return one JSON or YAML document as plain values (a configuration).
 
     Raises ObjectError.
     """
@@ -583,7 +587,9 @@ def parse(text: bytes) -> Any:
 
 
 def _decoded(text: bytes) -> bytes:
-    """The text in UTF-8, where its first bytes say that it is in another encoding, without the logs between objects."""
+    """Return the text in UTF-8, where its first bytes say that it is in another encoding, without the logs between
+    objects.
+    """
     begins = [encoding for mark, encoding in _ENCODINGS.items() if text.startswith(mark)]
     begins += [encoding for first, encoding in _UNMARKED if first.match(text)]
     if begins:
@@ -595,7 +601,7 @@ def _decoded(text: bytes) -> bytes:
 
 
 def _not_utf8(text: bytes) -> str:
-    """Return where a text is not UTF-8; empty where it is."""
+    """Return where a text is not UTF-8; empty: it is."""
     try:
         text.decode()
     except UnicodeDecodeError as error:
@@ -639,7 +645,7 @@ def _read(text: bytes) -> Iterator[Document | Fault]:
 
 
 def _read_json(text: memoryview) -> Iterator[Document | Fault]:
-    """One JSON object, or several one after the other (what a few `kubectl get -o json` leave in one file).
+    """Yield one JSON object, or several one after the other (what a few `kubectl get -o json` leave in one file).
 
     A list of objects, as `jq .items` leaves it, is read like the items of a List.
     """
@@ -673,7 +679,7 @@ def _read_json(text: memoryview) -> Iterator[Document | Fault]:
 
 
 def _one_by_one(text: bytes, whole: Fault) -> Iterator[Document | Fault]:
-    """The objects of a JSON text that can't be read as a whole. `whole`: why, in case each of them can."""
+    """Yield the objects of a JSON text that can't be read as a whole. `whole`: why, in case each of them can."""
     found: list[Document | Fault] = []
     documents = outlines(text)
     end: int | None = 0
@@ -688,7 +694,7 @@ def _one_by_one(text: bytes, whole: Fault) -> Iterator[Document | Fault]:
 
 
 def _listed(text: bytes, place: str, outer: Span, items: list[Span], begin: int, stop: int) -> list[Document | Fault]:
-    """The items of a list, which stand between `begin` and `stop`, and what is wrong with it."""
+    """Return the items of a list, which stand between `begin` and `stop`, and what is wrong with it."""
     blank = _VISIBLE.sub(b" ", text[begin:stop])
     around = text[outer.start : begin] + blank + text[stop : outer.stop]
     implied, wrong = "", list[Fault]()
@@ -710,7 +716,7 @@ def _listed(text: bytes, place: str, outer: Span, items: list[Span], begin: int,
 
 
 def _piece(text: bytes, place: str, begin: int, stop: int, implied: str = "") -> list[Document | Fault]:
-    """Return what one object of a JSON text is."""
+    """Return the document, or the fault, that one object of a JSON text is."""
     try:
         return list(_flat(text[begin:stop], place, implied=implied))
     except (msgspec.DecodeError, RecursionError) as error:
@@ -718,12 +724,14 @@ def _piece(text: bytes, place: str, begin: int, stop: int, implied: str = "") ->
 
 
 def _after(stray: list[Fault], piece: list[Document | Fault]) -> list[Document | Fault]:
-    """`stray` and `piece`. Behind a bracket too many only objects count, as what begins there may be a part of one."""
+    """Return the results of `stray` and `piece`. After an extra closing bracket only objects count: other text may be
+    part of one.
+    """
     return [*stray, *(each for each in piece if not stray or isinstance(each, Document))]
 
 
 def _stray(text: bytes, place: str, begin: int | None, end: int, *, comma: bool = False) -> list[Fault]:
-    """Return what is wrong with what stands between two objects, or before the first and after the last."""
+    """Return the complaint about text between two objects, or before the first or after the last."""
     if begin is None:
         return []
     between = text[begin:end].lstrip()
@@ -746,7 +754,7 @@ def _flat(
     implied: str = "",
     depth: int = 1,
 ) -> Iterator[Document | Fault]:
-    """The object itself, or the items of a list; items of a PodList say no kind, theirs is Pod.
+    """Yield the object itself, or the items of a list; items of a PodList say no kind, theirs is Pod.
 
     `depth`: how many lists it is in, itself counted.
     """
@@ -781,7 +789,7 @@ def _looks_like_json(text: bytes) -> bool:
 
 
 def _json_problem(text: bytes, error: msgspec.DecodeError | RecursionError, begin: int = 0) -> str:
-    """Return why a text is no list of objects, or what of it begins there."""
+    """Return the reason for which a text is no list of objects, or what of it begins there."""
     if isinstance(error, RecursionError):
         return "is nested too deep"
     if isinstance(error, msgspec.ValidationError):
@@ -796,7 +804,7 @@ def _json_problem(text: bytes, error: msgspec.DecodeError | RecursionError, begi
 
 
 def _position(text: bytes, at: int) -> str:
-    """The line and column of a byte."""
+    """Return the line and column of a byte."""
     ends = _line_ends(text)
     line = bisect_left(ends, at)
     return f"line {line + 1}, column {at - (ends[line - 1] if line else -1)}"
@@ -804,7 +812,7 @@ def _position(text: bytes, at: int) -> str:
 
 @lru_cache(maxsize=1)
 def _line_ends(text: bytes) -> list[int]:
-    """Return where lines end. Kept, as thousands of faults may be in one text."""
+    """Return the positions at which lines end. They are kept, as one text may have thousands of faults."""
     return [found.start() for found in _LINE_END.finditer(text)]
 
 

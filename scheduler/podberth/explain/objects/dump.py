@@ -18,7 +18,7 @@ from podberth.model.kinds import KINDS
 
 Object = dict[str, Any]
 KEPT = frozenset((*KINDS, *MADE_WITH))
-"""Kinds of which anything is kept."""
+"""The kinds of which anything is kept in a dump."""
 _METADATA = (
     "name",
     "namespace",
@@ -49,7 +49,7 @@ _NODE_STATUS = ("allocatable", "capacity", "images", "conditions", "declaredFeat
 
 
 def smallest(found: Mapping[str, Any]) -> Object | None:
-    """The object with what is read of it; None for a kind of which nothing is. Raises ObjectError."""
+    """Return the object with only the fields that are read; None for a kind of which nothing is. Raises ObjectError."""
     kind = found.get("kind")
     if kind not in KEPT:
         return None
@@ -71,7 +71,7 @@ def smallest(found: Mapping[str, Any]) -> Object | None:
 
 
 def _without_storage(part: Mapping[str, Any]) -> Object:
-    """A part of a quota without what it says of claims by the names of their classes."""
+    """Return a part of a quota without what it says of claims by the names of their classes."""
     return {
         key: {name: amount for name, amount in value.items() if ".storageclass." not in name}
         if key in ("hard", "used") and isinstance(value, Mapping)
@@ -125,9 +125,9 @@ _NAMES = frozenset(
         *("podGroupName", "workloadName", "templateName", "parentCompositePodGroupName"),
     )
 )
-"""Fields that hold a name."""
+"""The fields that hold a name."""
 _VALUES = frozenset(("labels", "matchLabels", "nodeSelector", "selector"))
-"""Mappings whose values are those of labels."""
+"""The mappings whose values are those of labels."""
 _ANNOTATED = frozenset(
     (
         "volume.kubernetes.io/selected-node",
@@ -135,12 +135,12 @@ _ANNOTATED = frozenset(
         "resource.kubernetes.io/pod-claim-name",
     )
 )
-"""Annotations that hold a name."""
+"""The annotations that hold a name."""
 _DROPPED = frozenset(
     ("message", "description", "parameters", "volumeAttributes", "mountOptions", "nodeID", "addresses")
 )
 _AS_THEY_ARE = {"CSIDriver", "DeviceClass"}
-"""Kinds whose names are those of products, and are named in other objects' rules."""
+"""The kinds whose names are those of products, and are used in other objects' rules."""
 _LEFT = {"CSINode": ("drivers",), "ResourceSlice": ("devices",), "ResourceClaim": ("devices",)}
 """Kind → parts of its spec that name drivers and devices."""
 _KEPT = frozenset(
@@ -164,13 +164,13 @@ class Masks:
         return {mask: word for word, mask in self._masks.items()}
 
     def text(self, text: str) -> str:
-        """A name, or a value of a label."""
+        """Return the mask of a name, or of a value of a label."""
         if text in _KEPT or _NUMBER.match(text):
             return text
         return _WORD.sub(lambda found: self._masks.get(found[0], found[0]), text)
 
     def masked(self, found: Mapping[str, Any]) -> Object:
-        """An object with masked names."""
+        """Return an object with masked names."""
         kind = str(found.get("kind"))
         made: Object = {}
         for key, value in found.items():
@@ -203,7 +203,7 @@ class Masks:
         return [self._any(each) for each in value] if isinstance(value, list) else value
 
     def _of_requirement(self, key: str, value: Any) -> Any:
-        """A part of a requirement, a taint or a toleration."""
+        """Return a part of a requirement, a taint or a toleration."""
         if key == "values" and isinstance(value, list):
             return [self.text(each) if isinstance(each, str) else each for each in value]
         return self.text(value) if key == "value" and isinstance(value, str) else value
@@ -221,7 +221,7 @@ class Masks:
             return self.text(text)  # nobody can read it, and it may hold names
 
     def _image(self, image: Any) -> Any:
-        """Its name without the tag or the digest, which are no secret and decide whether a node has it."""
+        """Return an image's names without tag or digest, which are no secret and decide whether a node has it."""
         if not isinstance(image, str):
             return image
         name, at, digest = image.partition("@")
@@ -232,7 +232,7 @@ class Masks:
 
 
 def _left(value: Any) -> Any:
-    """Drivers and devices, without the names that drivers have for nodes."""
+    """Return drivers and devices, without the names that drivers have for nodes."""
     if not isinstance(value, list):
         return value
     return [{k: v for k, v in each.items() if k not in _DROPPED} if isinstance(each, dict) else each for each in value]
@@ -243,7 +243,7 @@ def _plain(value: Mapping[str, Any]) -> bool:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in an object, those of annotations that hold JSON taken apart."""
+    """Yield every text in an object, and the texts within annotations that hold JSON."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

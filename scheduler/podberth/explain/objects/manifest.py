@@ -30,7 +30,9 @@ AddOrUpdateDaemonPodTolerations).
 
 
 def of_daemon(spec: Mapping[str, Any], node: str = "") -> dict[str, Any]:
-    """A template's spec with the tolerations that the DaemonSet controller adds, and the affinity to its node."""
+    """Return a template's spec with the tolerations that the DaemonSet controller adds, and the affinity to its
+    node.
+    """
     done = dict(spec)
     given = spec.get("tolerations") or []
     more = TOLERATED if spec.get("hostNetwork") else TOLERATED[:-1]
@@ -78,25 +80,25 @@ class Workload(NamedTuple):
 
     @property
     def alone(self) -> bool:
-        """Return whether it is one pod, which has the name that it was given."""
+        """Return whether the workload is a single pod, which has the name that it was given."""
         return self.kind in ("Pod", "PodTemplate")
 
     @property
     def paused(self) -> bool:
-        """Return whether no pods of a new revision are made."""
+        """Return whether the workload makes no pods of a new revision."""
         return self.kind == "Deployment" and bool(self.note)  # nothing else of a Deployment has one
 
     def named(self, number: int) -> str:
-        """The name of one of its pods."""
+        """Return the name of one of its pods."""
         return self.name if self.alone else f"{self.prefix}{self.start + number}"
 
     @property
     def prefix(self) -> str:
-        """Return what the names of its pods begin with, before their numbers."""
+        """Return the beginning of its pods' names, before their numbers."""
         return f"{self.name}-"
 
     def made(self, pod: Mapping[str, Any], number: int) -> dict[str, Any]:
-        """A pod of this template as its controller makes it."""
+        """Return a pod of this template as its controller makes it."""
         at = self.start + number
         labels = {**self.labels, **(self.numbered(at, f"{self.prefix}{at}") if self.numbered else {})}
         done = dict(pod)
@@ -113,7 +115,7 @@ class Workload(NamedTuple):
 
 
 def workloads(documents: Iterable[Document]) -> list[Workload]:
-    """Return what makes pods in a file, in its order, but for what another object of the file makes.
+    """Return the workloads of a file in its order, without those that another object of the file makes.
 
     Raises ObjectError.
     """
@@ -128,14 +130,14 @@ def workloads(documents: Iterable[Document]) -> list[Workload]:
 
 
 def made_by_others(documents: Iterable[Document]) -> int:
-    """Return how many objects of a file are passed over, as another one of it makes them."""
+    """Return the number of objects of a file that are left out because another one of it makes them."""
     held = list(documents)
     there = _names(held)
     return sum(_made_by(plain(document), there) for document in held)
 
 
 def pods(documents: Iterable[Document]) -> list[dict[str, Any]]:
-    """The pods in a file, those of templates named after their workload.
+    """Return the pods in a file, those of templates named after their workload.
 
     Raises ObjectError.
     """
@@ -143,7 +145,7 @@ def pods(documents: Iterable[Document]) -> list[dict[str, Any]]:
 
 
 def without_pods(documents: Iterable[Document]) -> list[str]:
-    """Objects of kinds that may make pods in a way that is not known here."""
+    """Return objects of kinds that may make pods in a way that is not known here."""
     strange = []
     for document in documents:
         kind, _, place = document
@@ -161,7 +163,7 @@ _Names = set[tuple[str, str, str]]
 
 
 def _names(documents: Iterable[Document]) -> _Names:
-    """(kind, namespace, name) of the objects of a file that make pods."""
+    """Return (kind, namespace, name) of the objects of a file that make pods."""
     found = set()
     for document in documents:
         metadata = plain(document).get("metadata")
@@ -171,7 +173,7 @@ def _names(documents: Iterable[Document]) -> _Names:
 
 
 def _made_by(whole: Mapping[str, Any], there: _Names) -> bool:
-    """Return whether one of these is an object's controller."""
+    """Return whether one of these objects is the controller of another."""
     metadata = whole.get("metadata")
     if not isinstance(metadata, dict):
         return False
@@ -224,7 +226,7 @@ def _workloads(kind: str, whole: Any, place: str) -> Iterable[Workload]:
 
 
 def _counted_once(kind: str, whole: Mapping[str, Any], metadata: Mapping[str, Any]) -> list[Made]:
-    """One pod for each template of a kind that is not known."""
+    """Return one pod for each template of a kind that is not known."""
     name = str(metadata.get("name") or metadata.get("generateName") or "pod").removesuffix("-")
     found = templates(kind, whole)
     note = f"how many pods a {kind} makes is not known here: each pod template counts once"
@@ -237,7 +239,7 @@ def _counted_once(kind: str, whole: Mapping[str, Any], metadata: Mapping[str, An
 def completed(
     pod: Mapping[str, Any], namespace: str | None, usual: str, admission: Admission, notes: list[str]
 ) -> dict[str, Any]:
-    """The pod as the API server would store it in `namespace`, else its own, else the `usual` one.
+    """Return the pod as the API server would store it in `namespace`, else its own, else the `usual` one.
 
     `notes` gets what is not known. Raises ObjectError.
     """
@@ -260,7 +262,7 @@ class MadeGroups(NamedTuple):
 
 
 def groups_made(documents: Iterable[Document]) -> MadeGroups:
-    """The pod groups that controllers make of the Workloads in a file. Raises ObjectError."""
+    """Return the pod groups that controllers make of the Workloads in a file. Raises ObjectError."""
     made = MadeGroups([], {}, [])
     held = [(document, plain(document)) for document in documents if document.kind in (KIND, "PodGroup")]
     referred = {_referred(whole) for document, whole in held if document.kind == "PodGroup"}
@@ -289,7 +291,7 @@ def groups_made(documents: Iterable[Document]) -> MadeGroups:
 
 
 def in_groups(workloads: Sequence[Workload], jobs: Mapping[tuple[str | None, str], str]) -> list[Workload]:
-    """The workloads; the pods of Jobs that get a group name it."""
+    """Return the workloads; the pods of Jobs that get a pod group name it."""
     return [_in_group(each, jobs) for each in workloads]
 
 
@@ -311,6 +313,6 @@ def _group(workload: str, namespace: str | None, template: Mapping[str, Any], ve
 
 
 def _referred(group: Mapping[str, Any]) -> tuple[str | None, str]:
-    """(namespace, Workload) that a PodGroup was made of."""
+    """Return (namespace, Workload) that a PodGroup was made of."""
     reference = (group.get("spec") or {}).get("workloadRef") or {}
     return (group.get("metadata") or {}).get("namespace"), str(reference.get("workloadName", ""))

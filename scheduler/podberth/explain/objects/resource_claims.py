@@ -32,7 +32,9 @@ class Templated(NamedTuple):
 
 
 def templated(spec: Object) -> Iterator[Templated]:
-    """The claims that a pod's spec has from templates. What is no list of mappings is passed over: others judge it."""
+    """Yield the claims that a pod's spec has from templates. What is no list of mappings is passed over: others judge
+    it.
+    """
     claims = spec.get("resourceClaims")
     for each in claims if isinstance(claims, list) else ():
         template = each.get("resourceClaimTemplateName") if isinstance(each, dict) else None
@@ -41,7 +43,9 @@ def templated(spec: Object) -> Iterator[Templated]:
 
 
 def claim_name(pod: str, name: str) -> str:
-    """Return what the claim of a pod is called. Long names are cut, each by its share, as the controller cuts them."""
+    """Return the name of a claim that is made for a pod. Long names are cut, each by its share, as the controller
+    does.
+    """
     whole = f"{pod}-{name}"
     if len(whole) <= _LONGEST:
         return whole
@@ -51,7 +55,9 @@ def claim_name(pod: str, name: str) -> str:
 def claim(
     template: Object, asked: Templated, *, owner: str, namespace: str, uid: str, of_group: bool = False
 ) -> dict[str, Any]:
-    """The ResourceClaim for a pod or a pod group of this name and UID. `template`: the whole ResourceClaimTemplate."""
+    """Return the ResourceClaim for a pod or a pod group of this name and UID. `template`: the whole
+    ResourceClaimTemplate.
+    """
     spec = template.get("spec") or {}
     given = spec.get("metadata") or {}
     api_version, kind = ("scheduling.k8s.io/v1beta1", "PodGroup") if of_group else ("v1", "Pod")
@@ -72,17 +78,17 @@ def claim(
 
 
 def status(pod: str, spec: Object) -> list[dict[str, str]]:
-    """`status.resourceClaimStatuses` of the pod once all its claims are made."""
+    """Return `status.resourceClaimStatuses` of the pod once all its claims are made."""
     return [named(pod, each) for each in templated(spec)]
 
 
 def named(owner: str, asked: Templated) -> dict[str, str]:
-    """The entry of `status.resourceClaimStatuses` for a claim that was made for this pod or pod group."""
+    """Return the entry of `status.resourceClaimStatuses` for a claim that was made for this pod or pod group."""
     return {"name": asked.name, "resourceClaimName": claim_name(owner, asked.name)}
 
 
 def described(template: Object) -> str:
-    """Return what a template claims, in a few words: `2 of class gpu`."""
+    """Return the devices that a template claims, in a few words: `2 of class gpu`."""
     spec = (template.get("spec") or {}).get("spec") or {}
     requests = (spec.get("devices") or {}).get("requests") or ()
     return " and ".join(_described(each) for each in requests) or "nothing"
@@ -103,13 +109,13 @@ KIND = "ResourceClaim"
 
 
 class ClaimWrites:
-    """Carries writes out."""
+    """Applies writes of claims to a cluster."""
 
     def __init__(self) -> None:
         self._decode = Decoder().of_kind(KIND)
 
     def after(self, write: Write, devices: Devices) -> ResourceClaim | None:
-        """The claim as a watch would show it after a write; None: it is about no claim that is there."""
+        """Return the claim as a watch would show it after a write; None: it is about no claim that is there."""
         kind, namespace, name = write.key
         if kind != KIND or isinstance(write, Delete):
             return None
@@ -142,7 +148,7 @@ class ClaimWrites:
 
 
 def left_by(pod: Pod, devices: Devices, *, comes_again: bool = False) -> Iterator[tuple[ResourceClaim, bool]]:
-    """(claim, whether it is there still) for each claim that changes when a pod goes.
+    """Yield (claim, whether it is there still) for each claim that changes when a pod goes.
 
     `comes_again`: another pod of the same name and UID takes its place, and finds its claims without devices.
     """
@@ -163,7 +169,7 @@ def left_by(pod: Pod, devices: Devices, *, comes_again: bool = False) -> Iterato
 
 @contextmanager
 def without(pods: Sequence[Pod], cluster: Cluster) -> Iterator[None]:
-    """The cluster without some placed pods and what their claims hold, as long as the block lasts."""
+    """Remove placed pods, and what their claims hold, from the cluster while the block runs."""
     freed: list[ResourceClaim] = []
     for pod in pods:
         for claim, _ in left_by(pod, cluster.devices, comes_again=True):
@@ -193,14 +199,14 @@ def given(pod: Pod, devices: Devices) -> dict[str, tuple[AllocatedDevice, ...]]:
 
 
 def made(key: ClaimKey, spec: ClaimSpec, pod: Pod) -> ResourceClaim:
-    """The claim that is made for a pod's extended resources."""
+    """Return the claim that is made for a pod's extended resources."""
     namespace, name = key
     uid, owner = f"new/{namespace}/{name}", (pod.name, pod.uid)
     return ResourceClaim(namespace, name, uid, "1", False, pod.uid, owner, (), spec, None, (), (), {}, b"")
 
 
 def held(claim: ResourceClaim, allocation: Allocation, pod: Pod) -> ResourceClaim:
-    """The claim once it was given these devices for a pod."""
+    """Return the claim once it was given these devices for a pod."""
     user = {"resource": "pods", "name": pod.name, "uid": pod.uid}
     return replace(
         claim,
@@ -221,7 +227,7 @@ def _without(claim: ResourceClaim, uid: str) -> ResourceClaim:
 
 
 def freed(claim: ResourceClaim, *, again: bool = False) -> ResourceClaim:
-    """The claim without its devices. `again`: under the version that it has, for those who take that back."""
+    """Return the claim without its devices. `again`: under the version that it has, for those who take that back."""
     return replace(
         claim,
         resource_version=claim.resource_version if again else _later(claim),

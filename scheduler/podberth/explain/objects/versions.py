@@ -54,7 +54,7 @@ _PODLESS_GROUPS = frozenset(
         *("snapshot.storage.k8s.io", "cluster.x-k8s.io", "autoscaling.k8s.io", "keda.sh"),
     )
 )
-"""Groups of well-known projects whose kinds make no pods, or only tell of those of others."""
+"""API groups of well-known projects whose kinds make no pods, or only describe those of others."""
 _OF_PODS = frozenset(
     (
         *("CronJob", "DaemonSet", "Deployment", "Job", "Pod", "PodTemplate", "ReplicaSet", "ReplicationController"),
@@ -64,12 +64,12 @@ _OF_PODS = frozenset(
 
 
 def group_of(api_version: Any) -> str:
-    """`apps` of `apps/v1`; empty for the core group, and where no version is said."""
+    """Return `apps` of `apps/v1`; empty for the core group, and where no version is said."""
     return api_version.rpartition("/")[0] if isinstance(api_version, str) else ""
 
 
 def called(kind: str, api_version: Any) -> str:
-    """Return what an object is called: its kind, with its group where that kind of Kubernetes is another one.
+    """Return the name of an object's kind, with its API group if Kubernetes has another kind of that name.
 
     A group of Kubernetes that has no such kind is a slip of the pen, which those who judge files tell.
     """
@@ -81,7 +81,7 @@ def called(kind: str, api_version: Any) -> str:
 
 
 def makes_no_pods(kind: str, api_version: Any = None) -> bool:
-    """Return whether objects that are called so are known to make no pods."""
+    """Return whether objects of this kind are known to make no pods."""
     return (kind in _GROUPS and kind not in _OF_PODS) or group_of(api_version) in _PODLESS_GROUPS
 
 
@@ -91,7 +91,7 @@ _malformed = (msgspec.MsgspecError, AttributeError, RecursionError, TypeError, V
 
 
 def upgraded(kind: str, raw: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
-    """The object in the version that is read. One that is malformed stays: its decoder says why."""
+    """Return the object in the version that is read. One that is malformed stays: its decoder says why."""
     change = _OLDER.get(kind)
     if change is None or not any(sign in bytes(raw) for sign in _SIGNS[kind]):
         return raw
@@ -104,7 +104,7 @@ def upgraded(kind: str, raw: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
 
 
 def _slice(found: Object) -> None:
-    """A device had its fields in `basic`, and an amount was no object (v1alpha3)."""
+    """Move the fields of devices out of `basic`, and make amounts objects (v1alpha3)."""
     found["apiVersion"] = "resource.k8s.io/v1"
     for device in found["spec"].get("devices") or ():
         device.update(device.pop("basic", None) or {})
@@ -125,7 +125,7 @@ def _template(found: Object) -> None:
 
 
 def _of_requests(spec: Object) -> None:
-    """A request had its fields beside its name; now it has them in `exactly`, unless it names alternatives."""
+    """Move the fields of requests into `exactly`, unless they name alternatives."""
     for request in (spec.get("devices") or {}).get("requests") or ():
         asked = {name: request.pop(name) for name in [*request] if name not in (*_IN_REQUESTS, "exactly")}
         if asked and not request.get("firstAvailable"):
@@ -133,7 +133,7 @@ def _of_requests(spec: Object) -> None:
 
 
 def _budget(found: Object) -> None:
-    """An empty selector selected nothing, which in v1 is no selector."""
+    """Drop an empty selector, which selected nothing then, and selects all pods in v1."""
     if found.get("apiVersion") == "policy/v1beta1":
         found["apiVersion"] = "policy/v1"
         spec = found["spec"]

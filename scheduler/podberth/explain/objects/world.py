@@ -53,7 +53,7 @@ _MALFORMED = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
 
 
 class World:
-    """A cluster and the pods that wait in it. `problems`: what of its objects can't be read or can't be meant."""
+    """A cluster and the pods that wait in it. `problems`: objects that can't be read or make no sense."""
 
     def __init__(self, decoder: Decoder | None = None) -> None:
         self.cluster = Cluster()
@@ -69,10 +69,10 @@ class World:
         self.default_class = ""
         """The StorageClass of claims that name none."""
         self.events: list[bytes | msgspec.Raw] = []
-        """Events of a dump, as they are: what evictors did is read from them."""
+        """The Events of a dump, undecoded: the evictor's actions are read from them."""
         self.problems: list[str] = []
         self.dump = False
-        """It comes from files, which hold only the kinds that somebody asked for."""
+        """True if the objects come from files, which hold only the kinds that somebody asked for."""
         self._kinds: set[str] = set()
         self.decoder = decoder or Decoder()
         self._raw: dict[str, bytes | msgspec.Raw] = {}
@@ -111,7 +111,8 @@ class World:
             raise ObjectError("\n".join(wrong))
 
     def added(self, documents: Iterable[Document], namespace: str = "default") -> list[Modelled]:
-        """The objects of a file that come to the cluster later, but for pods; what pods are made with counts at once.
+        """Return the objects of a file that come to the cluster later, but for pods; what pods are made with counts at
+        once.
 
         `namespace`: of pod groups that name none, as their pods are in it, too. Raises ObjectError.
         """
@@ -176,12 +177,12 @@ class World:
         return kind in self._kinds or any(known == kind for known, _, _ in self._seen)
 
     def written(self, pod: Pod) -> Mapping[str, Any] | None:
-        """A pod that waits as it was read, None for one that did not come in a document."""
+        """Return a pod that waits as it was read, None for one that did not come in a document."""
         raw = self._raw.get(pod.key)
         return None if raw is None else {**msgspec.json.decode(raw), "kind": "Pod"}  # lists leave the kind out
 
     def with_template(self, kind: str, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """An object of one of `TEMPLATED` as it was read, if it was with its pod template."""
+        """Return an object of one of `TEMPLATED` as it was read, if it was with its pod template."""
         raw = self._templated.get((kind, namespace, name))
         found: dict[str, Any] = {} if raw is None else msgspec.json.decode(raw)
         template = (found.get("spec") or {}).get("template")
@@ -242,7 +243,9 @@ class World:
         self.claim_templates[str(metadata.get("namespace") or "default"), name] = found
 
     def gone(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """An object was deleted. `uid`: of the one that is meant, as a pod of the same name may be there already."""
+        """Remove an object that was deleted. `uid`: of the one that is meant, as a pod of the same name may exist
+        already.
+        """
         cluster = self.cluster
         match kind:
             case "Pod":
@@ -336,7 +339,7 @@ class World:
 
 
 class _Named(Struct):
-    """The little that says which object could not be read."""
+    """The few fields that identify an object which could not be read."""
 
     metadata: dict[str, Any] = {}
 
@@ -356,7 +359,9 @@ _UNSAID = {"Pod": b'"schedulerName"', "Node": b'"allocatable"'}
 
 
 def _as_read(kind: str, raw: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
-    """The object with the defaults that the API server shows. One that is malformed stays: its decoder says why."""
+    """Return the object with the defaults that the API server shows. One that is malformed stays: its decoder says
+    why.
+    """
     if kind not in _UNSAID or _UNSAID[kind] in bytes(raw):
         return raw
     try:
@@ -377,7 +382,7 @@ def _is_default(raw: bytes | msgspec.Raw) -> bool:
 
 
 def _in_default_namespace(raw: bytes | msgspec.Raw) -> bytes:
-    """The object as the API server would have it that was written without a namespace."""
+    """Return the object as the API server would have it that was written without a namespace."""
     document = msgspec.json.decode(raw)
     document["metadata"]["namespace"] = "default"
     return wire.encode(document)

@@ -38,16 +38,16 @@ from podberth.plugins.dynamic_resources.results import PodDevices, named
 from podberth.plugins.dynamic_resources.search import Selects
 
 _SHOWN = 8
-"""Devices of which the same is said that are named."""
+"""The largest number of devices that are named with one reason."""
 _REASONS = 4
-"""Reasons against devices of a request that are told."""
+"""The largest number of reasons that are given against devices of a request."""
 _PODS = 3
-"""Pods of a claim that are named."""
+"""The largest number of pods that are named for a claim."""
 _FREE = "free"
 _HOLDERS = 4
-"""Claims of a node of which each is offered to be freed."""
+"""The number of claims of a node each of which is offered to be freed."""
 _AT_ONCE = 3
-"""Claims that are offered to be freed together."""
+"""The largest number of claims that are offered to be freed together."""
 _COMBINATIONS = 24
 _REFERENCE = re.compile(
     r"""device\.(?P<kind>attributes|capacity)\[\??(?P<quote>["'])(?P<domain>[^"']+)(?P=quote)\]"""
@@ -101,12 +101,12 @@ class DynamicResourcesExplainer(Explainer):
         return inquiry.once((self.plugin.name, "wants"), lambda: self.plugin.wants(inquiry.pod, inquiry.cluster))
 
     def _unusable_on(self, row: int, wants: PodDevices, cluster: Cluster) -> list[ResourceClaim]:
-        """The pod's claims with devices that can't be used on a node."""
+        """Return the pod's claims with devices that can't be used on a node."""
         return [c for c in wants.claims if (where := self.plugin.unusable(c, cluster)) is not None and where[row]]
 
 
 class Holders:
-    """The holders of devices."""
+    """Finds the claims and pods that hold devices."""
 
     def __init__(self, devices: Devices) -> None:
         self._allocated = devices.allocated
@@ -118,11 +118,11 @@ class Holders:
         return inquiry.once(("DynamicResources", "holders"), lambda: Holders(inquiry.cluster.devices))
 
     def claims(self, device: DeviceID) -> list[ResourceClaim | None]:
-        """The claims that have a device, or a share of it; None for one that is not there yet."""
+        """Return the claims that have a device, or a share of it; None for one that is not there yet."""
         return [self._claims.get(uid) for uid in self._allocated.claims_holding(device)]
 
     def said(self, device: DeviceID) -> str:
-        """The claims that hold a device, in words."""
+        """Return the claims that hold a device, in words."""
         return ", ".join(map(_said, self.claims(device))) or "a claim"
 
 
@@ -135,7 +135,9 @@ def _said(claim: ResourceClaim | None) -> str:
 
 
 def _users(claim: ResourceClaim) -> list[str]:
-    """`pod namespace/name` of each pod that a claim is reserved for; of what is no pod, its resource and name."""
+    """Return `pod namespace/name` of each pod that a claim is reserved for; of what is no pod, its resource and
+    name.
+    """
     found = []
     for raw in claim.raw_reserved_for:
         said = msgspec.json.decode(raw)
@@ -152,7 +154,7 @@ def _unallocatable(
     wanted: Sequence[RequestedClaim],
     selects: Selects,
 ) -> Detail:
-    """The first request for which there are too few devices, and what is wrong with each of them."""
+    """Return the first request for which there are too few devices, and what is wrong with each of them."""
     asking = _Asking(inquiry, pools, selects)
     broken = [
         f"pool {pool}: {pool.invalid or 'its driver is still publishing it'}" for pool in pools if not pool.usable
@@ -167,7 +169,7 @@ def _unallocatable(
 
 
 class _Asking:
-    """The question that is asked of one node."""
+    """The question about one node: its devices, and the claims to allocate there."""
 
     def __init__(self, inquiry: Inquiry, pools: Sequence[Pool], selects: Selects) -> None:
         self.devices = inquiry.cluster.devices
@@ -218,7 +220,7 @@ def _together(asking: _Asking, wants: PodDevices, wanted: Sequence[RequestedClai
 
 
 def _claim(wants: PodDevices, number: int) -> str:
-    """Return what asks for devices: a claim, or the extended resources for which one would be made."""
+    """Return the name of what asks for devices: a claim, or the extended resources for which one would be made."""
     return f"claim {wants.open[number]}" if number < len(wants.open) else ", ".join(sorted(wants.resources))
 
 
@@ -241,7 +243,7 @@ def _request(asking: _Asking, wants: PodDevices, number: int, alternative: Alter
 
 
 def _grouped(told: Mapping[str, str]) -> str:
-    """Devices of which the same is said, together: `gpu.test/n/d0, d1: tainted`."""
+    """Return the devices with the same reason together: `gpu.test/n/d0, d1: tainted`."""
     groups: dict[str, list[str]] = {}
     for device, reason in told.items():
         groups.setdefault(reason, []).append(device)
@@ -269,7 +271,7 @@ def _against(
     selects: Selects,
     holders: Holders,
 ) -> str | None:
-    """Return why a device can't be given; None for one that is of another class."""
+    """Return the reason for which a device can't be given; None for one of another class."""
     traits, asked, allocated = entry.device.traits, alternative.asked, devices.allocated
     is_taken = not asked.admin_access and allocated.is_taken(entry.id)
     for number, (expression, whose) in enumerate(alternative.selectors):
@@ -328,7 +330,7 @@ def _text(value: object) -> str:
 def _short(
     alternative: Alternative, entry: PoolDevice, holders: AllocatedDevices, left: Mapping[tuple[str, str], int]
 ) -> str | None:
-    """Return what a device has too little of."""
+    """Return the capacity of which a device has too little."""
     capacity = entry.device.traits.capacity
     try:
         takes = alternative.takes(capacity)
@@ -372,7 +374,7 @@ _TAKEN = _Against(taken=True)
 
 
 class _Fixes:
-    """The changes of one node that may help. `pools`: the ones that it reaches."""
+    """Searches the changes of one node that may help. `pools`: those that it reaches."""
 
     def __init__(self, inquiry: Inquiry, wants: PodDevices, pools: Sequence[Pool], selects: Selects) -> None:
         self._devices: Devices = inquiry.cluster.devices
@@ -495,7 +497,7 @@ class _Fixes:
                 yield (Request({resource: requests[resource] - less}, {resource: requests[resource]}),)
 
     def _freed(self, entries: Iterable[PoolDevice], missing: int) -> Iterator[Fix]:
-        """Claims that have devices: those that have most of them come first."""
+        """Yield the claims to free that have devices; those that have most of them come first."""
         held: dict[str, tuple[ResourceClaim, list[str]]] = {}
         for entry in entries:
             for claim in self._holders.claims(entry.id):
@@ -515,7 +517,7 @@ class _Fixes:
                 yield (_free(claim, devices),)
 
     def _at(self, claim: str, one: Alternative) -> str:
-        """Return where a claim's spec has a request."""
+        """Return the path of a request in a claim's spec."""
         place = next(i for i, each in enumerate(self._specs[claim].requests) if each.name == one.base)
         return f"/devices/requests/{place}/{f'firstAvailable/{one.place}' if one.parent else 'exactly'}"
 
@@ -578,7 +580,7 @@ def _free(claim: ResourceClaim, devices: Sequence[str]) -> FreeDevices:
 
 
 def _named_devices(claim: ResourceClaim) -> list[str]:
-    """Return what a claim has."""
+    """Return the devices of a claim, in words."""
     return [] if claim.allocation is None else [str(device.id) for device in claim.allocation.devices]
 
 
@@ -587,7 +589,7 @@ def _remove(*path: object) -> list[dict[str, Any]]:
 
 
 def _tolerated(at: str, taint: DeviceTaint, there: int) -> list[dict[str, Any]]:
-    """`there`: how many tolerations come before it."""
+    """Return the patch that adds a toleration. `there`: the number of tolerations before it."""
     made = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
     path = f"{at}/tolerations"
     return [
@@ -596,10 +598,10 @@ def _tolerated(at: str, taint: DeviceTaint, there: int) -> list[dict[str, Any]]:
 
 
 def _pointer(key: str) -> str:
-    """A key in a JSON pointer (RFC 6901)."""
+    """Return a key in a JSON pointer (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
 def _competitors(pool: Pool, counters: Sequence[tuple[str, str]]) -> list[PoolDevice]:
-    """Devices that use any of these counters of their pool."""
+    """Return devices that use any of these counters of their pool."""
     return [one for one in pool.consumers if any(counter in counters for counter, _ in uses(one.device))]

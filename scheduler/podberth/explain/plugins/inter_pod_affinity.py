@@ -26,7 +26,7 @@ class InterPodAffinityExplainer(Explainer):
     plugin: InterPodAffinity
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """The terms that fail in the node's domains: how many pods are there, which, and where else."""
+        """Return the terms that fail in the node's domains: how many pods are there, which, and where else."""
         if reason == self.plugin.not_near:
             return _not_near(inquiry, row)
         return _not_apart(inquiry, row) if reason == self.plugin.not_apart else _repelled(inquiry, row)
@@ -86,7 +86,7 @@ def _repelled(inquiry: Inquiry, row: int) -> Detail:
 
 
 def _meant(inquiry: Inquiry, term: AffinityTerm) -> RespellPodTerm | None:
-    """The label that the term perhaps means: no pod has its value, and some have one that is spelt nearly so."""
+    """Return the label that the term perhaps means: no pod has its value, and some have one that is spelt nearly so."""
     return inquiry.once(("InterPodAffinity meant", term), partial(_spelt_nearly, inquiry, term))
 
 
@@ -107,19 +107,19 @@ def _spelt_nearly(inquiry: Inquiry, term: AffinityTerm) -> RespellPodTerm | None
 
 
 def _then(inquiry: Inquiry, change: RespellPodTerm, term: AffinityTerm) -> tuple[Domains, AffinityTerm]:
-    """Return where the pods are that the term would select."""
+    """Return the places of the pods that the corrected term would select."""
     respelt = change.respelt(term)
     return _selected(inquiry, respelt), respelt
 
 
 def _selected(inquiry: Inquiry, term: AffinityTerm) -> Domains:
-    """Return where the pods are that a term of the incoming pod selects."""
+    """Return the places of the pods that a term of the incoming pod selects."""
     selects = inquiry.cluster.affinity.selects
     return _domains(inquiry, term, "selected", lambda pod: selects(term, pod))
 
 
 def _carriers(inquiry: Inquiry, term: AffinityTerm) -> Domains:
-    """Return where the pods are that carry a required anti-affinity term."""
+    """Return the places of the pods that carry a required anti-affinity term."""
     return _domains(inquiry, term, "carriers", lambda pod: term in pod.shape.anti_affinity_terms)
 
 
@@ -147,7 +147,7 @@ def _elsewhere(domains: Domains) -> str:
 
 
 def _crowded(node: Node, terms: Iterable[tuple[AffinityTerm, Domains]], say: str) -> Detail:
-    """Domains that hold pods which must not be there."""
+    """Return the domains that hold pods which must not be there."""
     parts, data = [], []
     for term, domains in terms:
         key, value = term.topology_key, node.labels.get(term.topology_key)
@@ -166,7 +166,7 @@ def _drop(term: AffinityTerm, *, anti: bool) -> Change:
 
 
 def _moves(inquiry: Inquiry, pods: set[str]) -> Fix:
-    """Moves of these pods; none when they are too many to ask for."""
+    """Return moves of these pods; none if they are too many."""
     if len(pods) > _MOST_MOVES:
         return ()
 

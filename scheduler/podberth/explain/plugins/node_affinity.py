@@ -21,7 +21,7 @@ from podberth.plugins.node_affinity import NodeAffinity
 
 _TERMS = 8
 _FIXED_LABELS = ("kubernetes.io/", "topology.kubernetes.io/", "node.kubernetes.io/", "beta.kubernetes.io/")
-"""Labels that are not people's to choose."""
+"""Prefixes of labels that people do not choose."""
 
 
 class NodeAffinityExplainer(Explainer):
@@ -30,7 +30,7 @@ class NodeAffinityExplainer(Explainer):
     plugin: NodeAffinity
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """The requirements that failed, of the profile or of the pod."""
+        """Return the requirements that failed, of the profile or of the pod."""
         node, shape = inquiry.node(row), inquiry.pod.shape
         if reason == self.plugin.enforced:
             return missed_requirements(node, (), self.plugin.added, by="by the profile's addedAffinity: ")
@@ -64,7 +64,7 @@ class NodeAffinityExplainer(Explainer):
 def missed_requirements(
     node: Node, selector: tuple[Requirement, ...], required: NodeSelector | None, by: str = ""
 ) -> Detail:
-    """The requirements that failed, and what the node has instead. `by`: who requires it, if not the pod."""
+    """Return the requirements that failed, and the node's labels instead. `by`: who requires it, if not the pod."""
     own = [r for r in selector if not r.accepts(node.labels.get(r.key))]
     _, of_labels, of_fields = required.missed(node.name, node.labels) if required is not None else NOTHING_MISSED
     terms = len(required.terms) if required is not None else 0
@@ -124,14 +124,14 @@ def _in_term(
 
 
 def _nearest_node(name: str, inquiry: Inquiry) -> str:
-    """The node that was perhaps meant, if there is none of this name."""
+    """Return the node that was perhaps meant, if there is none of this name."""
     if inquiry.cluster.nodes.live_row(name) is not None:
         return ""
     return next(iter(near_names(name, (node.name for _, node in inquiry.cluster.nodes.live()), 1)), "")
 
 
 def _nearest(requirement: Requirement, inquiry: Inquiry) -> tuple[str, str] | None:
-    """The key and the value of the label that was perhaps meant."""
+    """Return the key and the value of the label that was perhaps meant."""
     known = inquiry.once("NodeAffinity labels", lambda: label_values(inquiry.cluster.nodes))
     return inquiry.once(("NodeAffinity near", requirement), partial(_nearest_of, requirement, known))
 

@@ -19,7 +19,7 @@ class NodeNameExplainer(Explainer):
     """Says of a node that NodeName rejects: which node the pod names."""
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """The name that the pod's spec asks for."""
+        """Return the name that the pod's spec asks for."""
         wanted = inquiry.pod.node_name
         return f"the pod's spec.nodeName is {wanted}", {"nodeName": wanted}
 
@@ -28,14 +28,14 @@ class NodePortsExplainer(Explainer):
     """Says of a node that NodePorts rejects: who has the ports."""
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Each port that is taken, and the pod that has it."""
+        """Return each port that is taken, and the pod that has it."""
         taken = _holders(inquiry, row)
         ports = [{"ip": ip, "protocol": protocol, "port": port, "pod": pod.key} for (ip, protocol, port), pod in taken]
         text = ", ".join(f"{port['protocol']} {port['port']} is taken by {port['pod']}" for port in ports)
         return text, {"ports": ports}
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Do without the ports, or have the pods that hold them leave."""
+        """Return the fixes: without the ports, or without the pods that hold them."""
         taken, node = _holders(inquiry, row), inquiry.node(row).name
         ports = tuple(dict.fromkeys(DropHostPort(*port) for port, _ in taken))
         pods = tuple(dict.fromkeys(MovePod(pod.key, node) for _, pod in taken))
@@ -43,7 +43,7 @@ class NodePortsExplainer(Explainer):
 
 
 def _holders(inquiry: Inquiry, row: int) -> list[tuple[HostPort, Pod]]:
-    """The pod's host ports that are taken on a node, and by whom."""
+    """Return the pod's host ports that are taken on a node, and by whom."""
     wanted = inquiry.pod.shape.host_ports
     return [
         (mine, other)
@@ -58,7 +58,7 @@ class NodeUnschedulableExplainer(Explainer):
     """Says of a node that NodeUnschedulable rejects: the node is cordoned."""
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """The mark that `kubectl cordon` sets."""
+        """Return the mark that `kubectl cordon` sets."""
         return "cordoned", {}
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
@@ -96,7 +96,7 @@ class ServiceAffinityExplainer(Explainer):
     plugin: ServiceAffinity
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """The labels that differ: what the pod's Service (or its nodeSelector) has, and what the node has."""
+        """Return the labels that differ: what the pod's Service (or its nodeSelector) has, and what the node has."""
         labels, wanted = inquiry.node(row).labels, self.plugin.wanted(inquiry.pod, inquiry.cluster)
         differ = {label: value for label, value in wanted.items() if labels.get(label) != value}
         parts = [f"{label}={value}: node has {labels.get(label) or 'no such label'}" for label, value in differ.items()]
@@ -109,7 +109,7 @@ class TaintTolerationExplainer(Explainer):
     plugin: TaintToleration
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """The taints that are not tolerated, who takes them away, and a toleration that nearly would do."""
+        """Return the taints that are not tolerated, who takes them away, and a toleration that nearly would do."""
         taints = self._untolerated(inquiry, row)
         text = f"untolerated {', '.join(map(str, taints))}"
         marks = dict.fromkeys(mark.said for taint in taints if (mark := mark_of_taint(taint.key)) is not None)

@@ -11,13 +11,13 @@ from podberth.model.pod import Pod
 from podberth.model.quantity import exact, show
 
 _LEAST = 0.1
-"""A pod is not advised to ask for less than this share of what it asks for."""
+"""The smallest share of a request that a pod is advised to ask for instead."""
 _MEBI = 1 << 20
 _MOVES = 4
-"""Pods that are offered to leave, of which the first that helps is told."""
+"""The number of pods whose move is offered; the first one that helps is shown."""
 _LARGE = 8
 _TOGETHER = 3
-"""So many leave at most where one is not enough."""
+"""The largest number of pods that move together where one is not enough."""
 
 
 class _Shortage(NamedTuple):
@@ -69,7 +69,7 @@ class NodeResourcesFitExplainer(Explainer):
 
 
 def _shortage(inquiry: Inquiry, row: int, reason: Reason) -> _Shortage | None:
-    """The numbers of an `Insufficient RESOURCE`; None for another reason."""
+    """Return the numbers of an `Insufficient RESOURCE`; None for another reason."""
     resource = reason.text.removeprefix("Insufficient ")
     needed = inquiry.pod.shape.requests.get(resource)
     if resource == reason.text or needed is None:
@@ -83,12 +83,14 @@ def _shortage(inquiry: Inquiry, row: int, reason: Reason) -> _Shortage | None:
 
 
 def _short_of(leaving: Sequence[Pod], short: Sequence[_Shortage]) -> list[_Shortage]:
-    """Return what is still missing when these pods are gone."""
+    """Return the amount that is still missing when these pods are gone."""
     return [s for s in short if s.free + sum(pod.shape.requests.get(s.resource, 0) for pod in leaving) < s.needed]
 
 
 def _several(movable: Sequence[Pod], short: Sequence[_Shortage]) -> Sequence[Pod]:
-    """A few large pods that make enough room together, those first that are missed least; empty: there are none."""
+    """Return a few large pods that make enough room together, those first that are missed least; empty: there are
+    none.
+    """
     by_size = sorted(movable, key=lambda pod: -max(pod.shape.requests.get(s.resource, 0) / s.needed for s in short))
     large = sorted(by_size[:_LARGE], key=movable.index)
     together = (some for number in range(2, _TOGETHER + 1) for some in combinations(large, number))
@@ -96,6 +98,6 @@ def _several(movable: Sequence[Pod], short: Sequence[_Shortage]) -> Sequence[Pod
 
 
 def _round(short: _Shortage) -> int:
-    """Return what is free, in whole mebibytes where that is how people write it."""
+    """Return the free amount, in whole mebibytes where people write it so."""
     in_bytes = short.resource in ("memory", "ephemeral-storage")
     return short.free - short.free % _MEBI if in_bytes and short.free >= _MEBI else short.free

@@ -45,7 +45,9 @@ class PodTopologySpreadExplainer(Explainer):
         return [*honored, *([raised] if len(raised) == len(skews) else []), softened]
 
     def _uneven(self, inquiry: Inquiry, row: int) -> Iterator[tuple[str, Detail]]:
-        """The constraints that a node would not keep: their topology keys, with the numbers that the filter goes by."""
+        """Yield the constraints that a node would not keep: their topology keys, with the numbers that the filter goes
+        by.
+        """
         constraints = self.plugin.constraints(inquiry.pod, inquiry.cluster, hard=True)
         spread = self.plugin.spread(inquiry.pod, inquiry.cluster, hard=True)
         labels = inquiry.node(row).labels
@@ -67,7 +69,7 @@ class PodTopologySpreadExplainer(Explainer):
 
 
 def _least(inquiry: Inquiry, domains: Domains) -> str:
-    """The emptiest domain, or why the least counts as 0."""
+    """Return the emptiest domain, or why the least counts as 0."""
     key, wanted = domains.constraint.topology_key, domains.constraint.min_domains
 
     def find() -> str:

@@ -46,11 +46,11 @@ _CLASSES = 2
 _FIXES = 4
 _CLAIMS = 8
 _HOLDERS = 2
-"""Pods that are offered to be deleted for one claim, at most."""
+"""The largest number of pods that are offered to be deleted for one claim."""
 
 
 class Fault(NamedTuple):
-    """The fault of a claim, and what would help; each of `fixes` is an alternative."""
+    """A fault of a claim, and its alternative fixes."""
 
     claim: str
     text: str
@@ -61,13 +61,13 @@ class ClaimsExplainer(Explainer):
     """Says what is wrong with the claims of a pod that PreFilter of a volume plugin has rejected for them."""
 
     def explain_pod(self, inquiry: Inquiry, reason: Reason) -> Detail:
-        """Every claim of the pod that can't be used, with what is wrong with it."""
+        """Return every claim of the pod that can't be used, with what is wrong with it."""
         faults = _faults(inquiry)
         text = "; ".join(fault.text for fault in faults)
         return text, {"claims": [{"claim": fault.claim, "problem": fault.text} for fault in faults]}
 
     def fixes_of_pod(self, inquiry: Inquiry, reason: Reason) -> list[Fix]:
-        """Return what would help all of them together."""
+        """Return the fixes that help against the faults of all claims together."""
         faults = _faults(inquiry)
         if not faults or len(faults) == _CLAIMS:
             return []
@@ -76,19 +76,23 @@ class ClaimsExplainer(Explainer):
 
 
 def usable_classes(storage: Storage) -> list[StorageClass]:
-    """Classes that make volumes where the pod is to run; the default class first."""
+    """Return classes that make volumes where the pod is to run; the default class first."""
     found = [c for c in storage.classes.values() if c.binding_mode == WAIT_FOR_FIRST_CONSUMER and c.provisions]
     return sorted(found, key=lambda c: (not c.default, c.name))
 
 
 def class_for_new_volume(storage: Storage, wanted: str) -> str | None:
-    """The class with which to make a claim again: the one that is wanted if it is usable, else the first that is."""
+    """Return the class with which to make a claim again: the one that is wanted if it is usable, else the first that
+    is.
+    """
     usable = [c.name for c in usable_classes(storage)]
     return wanted if wanted in usable else next(iter(usable), None)
 
 
 def where_volumes_are(inquiry: Inquiry) -> dict[str, str]:
-    """The labels that a node needs to reach the volumes that the pod has, as far as one can give them to a new node."""
+    """Return the labels that a node needs to reach the volumes that the pod has, as far as one can give them to a new
+    node.
+    """
     storage, pod = inquiry.cluster.storage, inquiry.pod
     found: dict[str, str] = {}
     for used in pod.shape.volumes.claims:
@@ -107,7 +111,7 @@ def where_volumes_are(inquiry: Inquiry) -> dict[str, str]:
 
 
 def users_of(inquiry: Inquiry, claim: str) -> list[tuple[Pod, str]]:
-    """The placed pods that use a claim of the pod's namespace, and their nodes."""
+    """Return the placed pods that use a claim of the pod's namespace, and their nodes."""
 
     def find() -> dict[str, list[tuple[Pod, str]]]:
         found: dict[str, list[tuple[Pod, str]]] = {}
@@ -256,7 +260,7 @@ class VolumeBindingExplainer(ClaimsExplainer):
 
 
 def _say_unreachable(inquiry: Inquiry, row: int, found: Found) -> Detail:
-    """The bound volumes that the node does not reach, and which nodes do."""
+    """Return the bound volumes that the node does not reach, and which nodes do."""
     node = inquiry.node(row)
     parts, data = [], []
     for claim, volume in _unreached(inquiry, row, found):
@@ -281,7 +285,7 @@ def _replacing(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
 
 
 def _say_lost(inquiry: Inquiry, found: Found) -> Detail:
-    """The bound claims whose volume is gone."""
+    """Return the bound claims whose volume is gone."""
     gone = [c for c in found.claims.bound if inquiry.cluster.storage.volumes.get(c.volume_name) is None]
     text = "; ".join(f"claim {c.name} is bound to the volume {c.volume_name}, which does not exist" for c in gone)
     return text, {"claims": [{"claim": c.name, "volume": c.volume_name} for c in gone]}
@@ -300,7 +304,7 @@ def _restoring(inquiry: Inquiry, found: Found) -> list[Fix]:
 
 
 def _say_unmatched(inquiry: Inquiry, row: int, found: Found) -> Detail:
-    """The claims for which there is no volume here and none is made, and why."""
+    """Return the claims for which there is no volume here and none is made, and why."""
     parts, data = [], []
     for claim in _unmatched(inquiry, row, found):
         parts.append(f"claim {claim.name}: {_why_unmatched(inquiry, row, claim)}")
@@ -324,7 +328,7 @@ def _matching(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
 
 
 def _released(inquiry: Inquiry, row: int, claim: PersistentVolumeClaim) -> Iterator[Fix]:
-    """Volumes that would serve the claim here if theirs, which is gone, were forgotten."""
+    """Yield volumes that would serve the claim here if theirs, which is gone, were forgotten."""
     number = 0
     for volume in inquiry.cluster.storage.volumes_of_class(claim.storage_class):
         change = ForgetClaim(volume.name)
@@ -338,7 +342,7 @@ def _released(inquiry: Inquiry, row: int, claim: PersistentVolumeClaim) -> Itera
 
 
 def _say_full(inquiry: Inquiry, row: int, found: Found) -> Detail:
-    """Return how much room a driver has published for the node, against what the claims ask for."""
+    """Return the capacity that a driver has published for the node, and the amounts that the claims ask for."""
     parts, data = [], []
     needed = free = 0
     for claim, room in _full(inquiry, row, found):
@@ -414,7 +418,7 @@ def _domains(requirement: Requirement) -> str:
 
 
 def _volumes(storage: Storage, claim: PersistentVolumeClaim) -> str:
-    """Return how many volumes of the claim's class there are, and what keeps them from serving it."""
+    """Return the number of volumes of the claim's class, and what keeps them from serving it."""
     of_class = storage.volumes_of_class(claim.storage_class)
     if not of_class:
         return "there is none"
@@ -438,7 +442,7 @@ def _volumes(storage: Storage, claim: PersistentVolumeClaim) -> str:
 
 
 def _full(inquiry: Inquiry, row: int, found: Found) -> Iterator[tuple[PersistentVolumeClaim, int]]:
-    """Claims for which a driver has not enough room here, and how much it has for a volume."""
+    """Yield claims for which a driver has not enough room here, and how much it has for a volume."""
     cluster = inquiry.cluster
     for provision in found.provisions:
         claim, storage = provision.claim, cluster.storage
@@ -496,7 +500,7 @@ class VolumeRestrictionsExplainer(ClaimsExplainer):
 
 
 def _disk_holders(inquiry: Inquiry, row: int) -> list[tuple[Pod, str]]:
-    """The pods on a node that use a disk of the pod so that it can't be shared, and the disk."""
+    """Return the pods on a node that use a disk of the pod so that it can't be shared, and the disk."""
     found = []
     for pod in inquiry.cluster.pods_on(row):
         theirs = {disk.key: disk for disk in pod.shape.volumes.disks}
@@ -539,7 +543,7 @@ class VolumeZoneExplainer(ClaimsExplainer):
         return [tuple(plan)] if plan else []
 
     def _elsewhere(self, inquiry: Inquiry, row: int) -> list[tuple[PersistentVolume, list[Topology]]]:
-        """The bound volumes that are not where the node is."""
+        """Return the bound volumes that are not where the node is."""
         found = []
         nodes = inquiry.cluster.nodes
         for volume, _ in volumes_of(inquiry.pod, inquiry.cluster):
@@ -555,7 +559,7 @@ class VolumeZoneExplainer(ClaimsExplainer):
 
 
 _MOVES = 4
-"""Pods that are offered to leave, of which the first that helps is told."""
+"""The number of pods whose move is offered; the first one that helps is shown."""
 
 
 class NodeVolumeLimitsExplainer(Explainer):
@@ -596,7 +600,7 @@ class NodeVolumeLimitsExplainer(Explainer):
         return [(MovePod(pod.key, inquiry.node(row).name),) for pod in leaving[:_MOVES]]
 
     def _short(self, inquiry: Inquiry, row: int) -> "Iterator[_Short]":
-        """Drivers of which the pod brings more volumes than the node can attach."""
+        """Yield drivers of which the pod brings more volumes than the node can attach."""
         attached = inquiry.cluster.storage.attached
         wanted = inquiry.once("volumes to attach", lambda: self.plugin.wanted(inquiry.pod, inquiry.cluster))
         for driver, its_volumes in wanted.with_csi_node.items():

@@ -18,7 +18,7 @@ _MANY = 20
 
 @dataclass
 class CapacityTable:
-    """The answer in one line, then nodes, limits, what is stranded, and what one more node adds."""
+    """A text of the answer: one line, then nodes, limits, what is stranded, and what one more node adds."""
 
     answer: Capacity
     everything: bool = False
@@ -49,7 +49,7 @@ class CapacityTable:
 
 
 def headline(answer: Capacity) -> str:
-    """The answer in one line."""
+    """Return the answer in one line."""
     if not answer.fits:
         return f"No more pods like {answer.pod} fit"
     nodes = sum(node.pods > 0 for node in answer.nodes)
@@ -60,12 +60,12 @@ def headline(answer: Capacity) -> str:
 
 
 def asks(answer: Capacity) -> str:
-    """Return what each of the pods asks for."""
+    """Return the requests of each of the pods, in words."""
     return f"each asks for {asked(answer.requests, answer.claims)} (profile {answer.profile})"
 
 
 def limits_table(title: str, limits: Sequence[Limit]) -> Table:
-    """Return why the next pod does not fit, with the number of nodes."""
+    """Return a table of the reasons for which the next pod does not fit, with the number of nodes."""
     table = plain_table(title, number("Nodes"))
     for limit in limits:
         table.add_row(printable(limit.reason), f"{limit.nodes:,}")
@@ -73,7 +73,7 @@ def limits_table(title: str, limits: Sequence[Limit]) -> Table:
 
 
 def one_more_table(adds: str, found: Sequence[OneMore]) -> Table:
-    """Return what one more node of each kind adds. `adds`: the title of that column."""
+    """Return a table of what one more node of each kind adds. `adds`: the title of that column."""
     table = plain_table("One more node like", number(adds), number("There are"))
     for one in found:
         table.add_row(printable(one.like), f"{one.adds:,}", f"{one.nodes:,}")
@@ -82,7 +82,7 @@ def one_more_table(adds: str, found: Sequence[OneMore]) -> Table:
 
 @dataclass
 class GangCapacityTable:
-    """The answer in one line, then domains, limits, and what one more node adds."""
+    """A text of the answer: one line, then domains, limits, and what one more node adds."""
 
     answer: GangCapacity
     everything: bool = False
@@ -106,7 +106,7 @@ class GangCapacityTable:
 
 
 def gangs_headline(answer: GangCapacity) -> str:
-    """The answer in one line."""
+    """Return the answer in one line."""
     of = count(answer.pods, "pod")
     if not answer.gangs:
         return f"No more gangs like {answer.group} fit, of {of} each"
@@ -116,7 +116,7 @@ def gangs_headline(answer: GangCapacity) -> str:
 
 
 def gang_asks(answer: GangCapacity) -> str:
-    """Return what the pods of a gang ask for, and how many of them start together."""
+    """Return the requests of the pods of a gang, and how many of them start together, in words."""
     who = "each pod asks for" if answer.equal else "the pods of a gang ask for"
     what = asked(answer.requests, answer.claims)
     return f"{who} {what}; {answer.needed:,} start together (profile {answer.profile})"

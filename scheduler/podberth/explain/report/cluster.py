@@ -57,7 +57,7 @@ class PendingTable:
 
 
 def pending_headline(answer: Pending) -> str:
-    """The answer in one line."""
+    """Return the answer in one line."""
     if not answer.pods:
         return "No pod waits"
     causes = count(len(answer.causes), "cause")
@@ -65,7 +65,7 @@ def pending_headline(answer: Pending) -> str:
 
 
 def owners_of(cause: Cause) -> list[str]:
-    """Return who waits: `ReplicaSet ns/web (3)`."""
+    """Return the owners of the pods that wait: `ReplicaSet ns/web (3)`."""
     return [f"{owner} ({number:,})" if number > 1 else owner for owner, number in cause.owners.items()]
 
 
@@ -100,7 +100,7 @@ class RemovableTable:
 
 
 def removable_headline(found: Removals) -> str:
-    """The answer in one line."""
+    """Return the answer in one line."""
     total = len(found.removable) + len(found.kept) + len(found.not_tried)
     if not found.removable:
         return f"none of {count(total, 'node')} could be removed (profile {found.profile})"
@@ -112,18 +112,18 @@ def removable_headline(found: Removals) -> str:
 
 
 def notes(found: Removals) -> list[str]:
-    """Return what else to say."""
+    """Return the remarks below the table."""
     untried = [f"not tried, to save time: {some(found.not_tried, _FEW)}"] if found.not_tried else []
     return [*found.notes, *untried]
 
 
 def lands(node: Movable) -> str:
-    """Return where the pods of a node would go."""
+    """Return the nodes to which the pods of a node would go, in words."""
     return some(list(dict.fromkeys(node.moves.values())), _FEW)
 
 
 def stops(node: Kept) -> tuple[str, str]:
-    """A pod that keeps a node, and how many more; why it does."""
+    """Return the pod that keeps a node, with the number of others, and the reason."""
     pod, why = next(iter(node.stops.items()))
     more = f" and {len(node.stops) - 1:,} more" if len(node.stops) > 1 else ""
     return f"{pod}{more}", why

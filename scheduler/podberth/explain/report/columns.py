@@ -16,23 +16,23 @@ INDENT = 2
 
 
 def plain_table(*columns: Column | str, header: bool = True) -> Table:
-    """A table without a frame; what is just a title is a column of text."""
+    """Return a table without a frame; what is just a title is a column of text."""
     found = (text(column) if isinstance(column, str) else column for column in columns)
     return Table(*found, box=SIMPLE_HEAD, show_header=header, header_style="dim", pad_edge=False, show_edge=False)
 
 
 def text(title: str, *, share: int | None = None) -> Column:
-    """A column of text; those that have a share divide what is left of the width."""
+    """Return a column of text; those that have a share divide what is left of the width."""
     return Column(title, overflow="fold", ratio=share)
 
 
 def number(title: str) -> Column:
-    """A column of numbers."""
+    """Return a column of numbers."""
     return Column(title, overflow="fold", justify="right")
 
 
 def more(rest: int, how: str = "--all shows them") -> Iterator[Text]:
-    """A line about rows that are left out, where there are any. `how`: what shows them."""
+    """Yield a line about rows that are left out, where there are any. `how`: what shows them."""
     if rest > 0:
         yield Text(f"  … {rest:,} more ({how})", style="dim")
 
@@ -43,7 +43,7 @@ def indented(said: str, style: str = "") -> RenderableType:
 
 
 def section(heading: str, body: RenderableType) -> Iterator[RenderableType]:
-    """A heading in bold after an empty line, and what belongs below it."""
+    """Yield a heading in bold after an empty line, and what belongs below it."""
     yield from (Text(""), Text(printable(heading), style="bold"), Padding(body, (0, 0, 0, INDENT)))
 
 
@@ -60,6 +60,6 @@ class AsItIs:
 
 
 def to_copy(command: str, width: int) -> Iterator[AsItIs]:
-    """A shell command below a heading, on as many lines as the width of the terminal asks for."""
+    """Yield a shell command below a heading, on as many lines as the width of the terminal needs."""
     for line in folded(printable(command), width - INDENT):
         yield AsItIs(f"{' ' * INDENT}{line}", "dim")

@@ -12,7 +12,7 @@ from podberth.explain.report.wording import count, printable, some
 
 
 def headline(answer: GroupExplanation) -> str:
-    """The answer in one line."""
+    """Return the answer in one line."""
     group = answer.group
     name = f"{group.namespace}/{group.name}"
     match answer.outcome:
@@ -40,7 +40,7 @@ def _of(answer: GroupExplanation) -> str:
 
 
 def facts(answer: GroupExplanation) -> str:
-    """Return what kind of group it is."""
+    """Return the description of the group, in words."""
     group = answer.group
     kind = "the policy basic" if group.min_count is None else f"{count(group.min_count, 'pod')} start together"
     parts = [kind, f"{group.waiting:,} wait", f"{group.running:,} run", f"priority {group.priority}"]
@@ -50,7 +50,7 @@ def facts(answer: GroupExplanation) -> str:
 
 
 def stop(answer: GroupExplanation) -> str:
-    """Return which pod stops it, and why."""
+    """Return the pod that stops the group, and the reason, in words."""
     if answer.stopped is None:
         return ""
     more = answer.stopped.alike - 1
@@ -59,12 +59,12 @@ def stop(answer: GroupExplanation) -> str:
 
 
 def limits(domain: DomainRoom) -> str:
-    """Return what keeps the next pod out of a domain."""
+    """Return the reasons for which the next pod does not fit into a domain."""
     return ", ".join(f"{limit.reason} ({count(limit.nodes, 'node')})" for limit in domain.limits)
 
 
 def then(answer: GroupExplanation, fits: int) -> str:
-    """Return what a change leads to."""
+    """Return the effect of a change, in words."""
     return f"then {fits:,} of {answer.group.waiting:,} find a node"
 
 

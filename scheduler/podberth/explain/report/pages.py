@@ -23,7 +23,7 @@ _JOINT = re.compile(r"(?<=\w-)(?=\d)|(?<=\w[=:])(?=\w)")
 
 
 def render(template: str, **values: Any) -> str:
-    """One of this room's templates with these values: a page that needs no other file and no network."""
+    """Return one of this folder's templates with these values: a page that needs no other file and no network."""
     environment = Environment(
         loader=PackageLoader("podberth.explain.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -34,7 +34,7 @@ def render(template: str, **values: Any) -> str:
 
 
 def breakable(text: object) -> Markup:
-    """A text whose names may go on in the next line after any dash, and labels and taints after their signs.
+    """Return a text whose names may go on in the next line after any dash, and labels and taints after their signs.
 
     By itself a browser takes no dash before a digit, and breaks `key=value:NoSchedule` anywhere.
     """
@@ -42,19 +42,19 @@ def breakable(text: object) -> Markup:
 
 
 def demo_page(data: Mapping[str, Any]) -> str:
-    """The page of a recording: `podberth.testing.demo.recording.page_data` makes the data."""
+    """Return the page of a recording: `podberth.testing.demo.recording.page_data` makes the data."""
     return render("demo.html", data=data)
 
 
 _MOST = 500
-"""Nodes of each kind, or domains, on a page."""
+"""The largest number of nodes of each kind, or of domains, on a page."""
 _OPEN = 25
-"""The number of nodes, or domains, in sight: the others are behind a fold."""
+"""The number of nodes, or domains, that are visible at once: the others are folded."""
 _COLOURS = 8
 
 
 def explanation_page(answer: Explanation) -> str:
-    """Return why a pod goes where it goes, or nowhere."""
+    """Return the page about one decision."""
     differ, same = wording.telling(answer)
     return render(
         "explain.html",
@@ -71,14 +71,14 @@ def explanation_page(answer: Explanation) -> str:
 
 
 def pending_page(answer: Pending) -> str:
-    """Return why several pods wait."""
+    """Return the page about all waiting pods."""
     title = cluster.pending_headline(answer)
     owners_of, leads_to = cluster.owners_of, wording.leads_to
     return render("pending.html", title=title, answer=answer, owners_of=owners_of, leads_to=leads_to)
 
 
 def group_page(answer: GroupExplanation) -> str:
-    """Return why a pod group starts or not."""
+    """Return the page about a pod group."""
     return render(
         "group.html",
         title=group.headline(answer),
@@ -91,7 +91,7 @@ def group_page(answer: GroupExplanation) -> str:
 
 
 def capacity_page(answer: Capacity) -> str:
-    """Return how many more pods fit."""
+    """Return the page about how many more pods fit."""
     taking = [node for node in answer.nodes if node.pods]
     return render(
         "capacity.html",
@@ -105,7 +105,7 @@ def capacity_page(answer: Capacity) -> str:
 
 
 def gang_capacity_page(answer: GangCapacity) -> str:
-    """Return how many more gangs fit."""
+    """Return the page about how many more gangs fit."""
     named = [each for each in answer.domains if each.domain]
     return render(
         "gang_capacity.html",
@@ -118,7 +118,7 @@ def gang_capacity_page(answer: GangCapacity) -> str:
 
 
 def removable_page(answer: Removals) -> str:
-    """Return which nodes could be removed."""
+    """Return the page about the nodes that could be removed."""
     return render(
         "removable.html",
         title=cluster.removable_headline(answer),
@@ -134,12 +134,12 @@ def removable_page(answer: Removals) -> str:
 
 
 def _in_two(nodes: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-    """The nodes in sight, and the ones behind a fold."""
+    """Return the visible nodes, and the folded ones."""
     return nodes[:_OPEN], nodes[_OPEN:_MOST]
 
 
 def _bar(node: FeasibleNode, answer: Explanation) -> list[tuple[str, float]]:
-    """(plugin, width in percent of the best total) of each plugin that gave points."""
+    """Return (plugin, width in percent of the best total) of each plugin that gave points."""
     best = answer.feasible[0].total or 1
     return [
         (plugin, round(100 * score.weighted / best, 2)) for plugin, score in node.scores.items() if score.weighted > 0

@@ -10,7 +10,7 @@ _PLUGINS = 4
 
 
 def line(one: Compared) -> str:
-    """One pod in one line."""
+    """Return the comparison of one pod, in one line."""
     return printable(f"{_MARKS[one.verdict]} {one.pod} on {one.node}: {_said(one)}{_state(one)}")
 
 
@@ -43,7 +43,7 @@ def _state(one: Compared) -> str:
 
 
 def summary(found: Summary) -> Iterator[str]:
-    """All pods together."""
+    """Yield the lines about all pods together."""
     yield printable(
         f"{count(found.pods, 'pod')} of {found.of} compared with profile {found.profile} in {found.seconds:,.0f} s"
     )

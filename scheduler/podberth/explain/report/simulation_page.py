@@ -50,7 +50,9 @@ class Chart:
 
 
 def line_chart(title: str, x_title: str, lines: Sequence[Line], *, counts: bool = False) -> Chart:
-    """A chart with the x axis, in percent, from the first point to the last; the y axis, counts or percent, from 0."""
+    """Return a chart with the x axis, in percent, from the first point to the last; the y axis, counts or percent, from
+    0.
+    """
     xs = [x for line in lines for x, _ in line.points] or [0.0]
     ys = [y for line in lines for _, y in line.points] or [0.0]
     low, high = min(xs), max(xs)
@@ -75,7 +77,9 @@ def line_chart(title: str, x_title: str, lines: Sequence[Line], *, counts: bool 
 
 
 def _step(span: float) -> float:
-    """The least of 1, 2 or 5 times a power of ten that divides a span into five parts at most; at least a millionth."""
+    """Return the least of 1, 2 or 5 times a power of ten that divides a span into five parts at most; at least a
+    millionth.
+    """
     wanted = max(span / 5, 1e-6)
     power: float = 10 ** math.floor(math.log10(wanted))
     return next(power * times for times in (1, 2, 5, 10) if power * times >= wanted * (1 - 1e-9))
@@ -89,7 +93,7 @@ _MANY, _OPEN = 500, 25
 
 
 def outcome_page(outcome: Outcome, *, only_mine: bool = True) -> str:
-    """Return what would happen on a cluster."""
+    """Return the page about a simulation of a cluster."""
     moved = [each for each in outcome.placed if each.was is not None]
     stuck = [each for each in outcome.waiting if each.was is not None]
     return render(
@@ -121,7 +125,7 @@ def _in_two(rows: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
 
 
 def study_page(study: Study) -> str:
-    """Return what a trace showed, for each profile."""
+    """Return the page about a trace, for each profile."""
     return render(
         "trace.html",
         title=f"{study.pods:,} pods on {study.nodes:,} nodes",
@@ -153,7 +157,7 @@ def _saturation(study: Study, what: str, value: Callable[[Point], float], *, cou
 
 
 def _departures(study: Study, what: str, value: Callable[[Point], float]) -> Chart:
-    """By the part of the events gone by: arrivals crowd at the end of the published time."""
+    """Return the x values of events by their share in all: arrivals crowd at the end of the published time."""
     lines = []
     for each in study.profiles:
         if each.departures is not None:
@@ -164,5 +168,5 @@ def _departures(study: Study, what: str, value: Callable[[Point], float]) -> Cha
 
 
 def _width(text: str) -> str | None:
-    """The width of the bar for a percentage; None for what is no percentage."""
+    """Return the width of the bar for a percentage; None for what is no percentage."""
     return text.removesuffix(" %") if text.endswith(" %") else None

@@ -149,7 +149,7 @@ def summary(found: Outcome) -> str:
 
 
 def group_then(each: GroupOutcome) -> str:
-    """Return what became of a pod group."""
+    """Return the outcome for a pod group, in words."""
     if not each.pods:
         return "has no pods"
     return "starts" if each.starts else f"waits: {each.message}"
@@ -178,7 +178,7 @@ def about_others(found: Outcome, *, only_mine: bool) -> Iterator[str]:
 
 
 def changes(before: Quality, after: Quality) -> Iterator[tuple[str, str, str]]:
-    """(what, before, after) of a cluster."""
+    """Yield (what, before, after) of a cluster."""
     yield "nodes in use", f"{before.nodes_in_use:,} of {before.nodes:,}", f"{after.nodes_in_use:,} of {after.nodes:,}"
     for name in after.allocated:
         yield f"{name} allocated", percent(before.allocated[name]), percent(after.allocated[name])
@@ -186,7 +186,7 @@ def changes(before: Quality, after: Quality) -> Iterator[tuple[str, str, str]]:
 
 
 def figures(study: Study) -> Iterator[tuple[str, Sequence[str]]]:
-    """Rows of a study: a title, and a cell for each profile; empty where a profile has no such figure."""
+    """Yield rows of a study: a title, and a cell for each profile; empty where a profile has no such figure."""
     profiles = study.profiles
     yield f"Saturation, to {study.load:.0%} of all {measured(study)} asked for", [""] * len(profiles)
     yield "pods placed", [f"{each.saturation.placed:,} of {each.saturation.arrived:,}" for each in profiles]
@@ -230,7 +230,7 @@ def footnote(study: Study) -> str:
 
 
 def short(resource: str) -> str:
-    """A resource's name without its domain."""
+    """Return a resource's name without its domain."""
     return {"cpu": "CPU"}.get(resource, resource.rpartition("/")[2].removesuffix("-milli").replace("gpu", "GPU"))
 
 
@@ -240,7 +240,7 @@ def percent(part: float) -> str:
 
 
 def measured(study: Study) -> str:
-    """The resource by which the load of a trace is measured."""
+    """Return the resource by which the load of a trace is measured."""
     name = short(study.measure)
     return "GPUs" if name == "GPU" else name or "resources"
 

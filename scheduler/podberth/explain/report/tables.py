@@ -31,20 +31,20 @@ from podberth.explain.report.wording import (
 )
 
 MANY = 20
-"""Nodes shown unless all are wanted."""
+"""The number of nodes that are shown unless all are wanted."""
 _FEW = 8
 """Rejected nodes shown when there are nodes that fit."""
 _STYLES = {"fits": ("✓", "bold green"), "gated": ("∥", "bold yellow")}
 _NO = ("✗", "bold red")
 _ELSEWHERE = 120
-"""Columns where there is no terminal."""
+"""The number of columns where there is no terminal."""
 _WIDE = 140
-"""A terminal as wide as this has room for long node names."""
+"""The number of columns from which on there is room for long node names."""
 _LONG = 28
 
 
 def console_for(stream: IO[str]) -> Console:
-    """A console for a stream: colours on a terminal only, and there as wide as it is."""
+    """Return a console for a stream: colours on a terminal only, and there as wide as it is."""
     width = None if stream.isatty() or "COLUMNS" in os.environ else _ELSEWHERE
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
@@ -168,7 +168,9 @@ class ExplanationTable:
         yield from more(len(answer.rejected) - len(shown))
 
     def _why(self, node: RejectedNode) -> Text:
-        """A line for each finding; those of later plugins, which never got to speak, are dimmed."""
+        """Return a line for each finding; those of later plugins, which were not asked by kube-scheduler, are
+        dimmed.
+        """
         text = Text("\n").join(Text(self._short(finding.detail)) for finding in node.findings)
         for finding in node.also:
             text.append(f"\nand {self._short(f'{finding.plugin}: {finding.detail}')}", style="dim")

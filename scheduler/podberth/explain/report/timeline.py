@@ -9,7 +9,7 @@ _WIDTH = 11
 
 
 def lines(timeline: Timeline, *, points: bool = False) -> Iterator[str]:
-    """The story as lines of text. `points`: with a line for each extension point of each attempt."""
+    """Yield the story as lines of text. `points`: with a line for each extension point of each attempt."""
     pod = timeline.pod
     yield printable(f"{pod.namespace}/{pod.name}: {timeline.state}")
     yield printable(f"UID {pod.uid}, scheduled by {pod.scheduler_name}")

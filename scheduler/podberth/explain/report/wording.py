@@ -9,7 +9,7 @@ from podberth.explain.explanation import Explanation, FeasibleNode, Remedy
 
 _SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
 _JSON_PIECE = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^",])*(?:,|$)')
-"""As far as a comma that is not in a text."""
+"""The text as far as a comma that is not within a JSON string."""
 _QUOTE = "'\"'\"'"
 """A single quote in a text in single quotes."""
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
@@ -18,22 +18,26 @@ _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def printable(text: str) -> str:
-    """The text without what moves a terminal's cursor or changes its colours: names come from files and clusters."""
+    """Return the text without what moves a terminal's cursor or changes its colours: names come from files and
+    clusters.
+    """
     return "".join(c if c.isprintable() else "�" for c in text)
 
 
 def escaped(json: str) -> str:
-    """A JSON text in which what `printable` leaves out is written as escapes, as in texts only they can be there."""
+    """Return a JSON text in which what `printable` leaves out is written as escapes, as in texts only they can be
+    there.
+    """
     return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", json)
 
 
 def visible(page: str) -> str:
-    """A page without characters that a terminal or a browser obeys instead of showing them."""
+    """Return a page without characters that a terminal or a browser obeys instead of showing them."""
     return _HIDDEN.sub("�", page)
 
 
 def folded(command: str, width: int) -> Iterator[str]:
-    """The lines of a shell command that is wider than the terminal, so that it still can be copied and run.
+    """Yield the lines of a shell command that is wider than the terminal, so that it still can be copied and run.
 
     It is broken between words, with a backslash, and after the commas of a JSON text in quotes, where the end of a line
     means nothing. What can be broken nowhere stays as it is, wider than the terminal.
@@ -48,7 +52,7 @@ def folded(command: str, width: int) -> Iterator[str]:
 
 
 def _pieces(command: str) -> Iterator[tuple[str, str]]:
-    """(text, what follows it on the same line)."""
+    """Yield (text, what follows it on the same line)."""
     for word in _SHELL_WORD.findall(command):
         plain = word.startswith(("'[", "'{")) and _QUOTE not in word
         parts = _JSON_PIECE.findall(word)[:-1] if plain else [word]
@@ -57,35 +61,35 @@ def _pieces(command: str) -> Iterator[tuple[str, str]]:
 
 
 def count(number: int, what: str) -> str:
-    """`1 node`, `4,980 nodes`."""
+    """Return `1 node`, `4,980 nodes`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def some(names: Sequence[str], most: int) -> str:
-    """The first few names, and how many more there are."""
+    """Return the first few names, and the number of others."""
     shown = ", ".join(names[:most])
     return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
 
 
 def spaced(plugin: str) -> str:
-    """A plugin's name that can be wrapped."""
+    """Return a plugin's name that can be wrapped."""
     return _WORDS.sub(" ", plugin)
 
 
 def asks(answer: Explanation) -> str:
-    """Return what the pod asks for."""
+    """Return the requests of the pod, in words."""
     return f"asks for {asked(answer.pod.requests)}"
 
 
 def asked(requests: Mapping[str, object], claims: Mapping[str, str] | None = None) -> str:
-    """Resources, and claims for devices, that a pod asks for."""
+    """Return resources, and claims for devices, that a pod asks for."""
     parts = [f"{amount} {name}" for name, amount in requests.items()]
     parts += [f"claim {name} ({what})" for name, what in (claims or {}).items()]
     return ", ".join(parts) or "nothing"
 
 
 def headline(answer: Explanation) -> str:
-    """The answer in one line."""
+    """Return the answer in one line."""
     pod = f"{answer.pod.namespace}/{answer.pod.name}"
     total, feasible = answer.nodes.total, answer.nodes.feasible
     unknown = undecided(answer)
@@ -114,14 +118,14 @@ def headline(answer: Explanation) -> str:
 
 
 def possible(answer: Explanation) -> str:
-    """Under what condition the nodes of the answer are possible."""
+    """Return the condition under which the nodes of the answer are possible."""
     if answer.outcome == "gated":
         return "could go once it is tried" if answer.cause else "could go without its gates"
     return "could go if its scheduler ran" if answer.outcome == "unclaimed" else "can go"
 
 
 def moved(answer: Explanation) -> str:
-    """A note on a pod that is on a node already; empty for a pending pod."""
+    """Return a note on a pod that is on a node already; empty for a pending pod."""
     node = answer.pod.node
     if node is None:
         return ""
@@ -140,13 +144,13 @@ def preempts(answer: Explanation) -> str:
 
 
 def common_ending(names: Sequence[str]) -> str:
-    """The domain that all names end in, empty when they share none or are too few to tell."""
+    """Return the domain that all names end in, empty when they share none or are too few to tell."""
     endings = {name[name.find(".") :] if "." in name else "" for name in names}
     return endings.pop() if len(endings) == 1 and len(names) > 1 else ""
 
 
 def leads_to(remedy: Remedy) -> str:
-    """The nodes to which the pod could go after a change."""
+    """Return the nodes to which the pod could go after a change."""
     if any(isinstance(change, AddNode) for change in remedy.changes):
         return "the new node" if len(remedy.nodes) == 1 else count(len(remedy.nodes), "node")
     if len(remedy.nodes) == 1:
@@ -155,7 +159,7 @@ def leads_to(remedy: Remedy) -> str:
 
 
 def besides(remedy: Remedy) -> str:
-    """Return what a change does to other pods; empty when it does nothing."""
+    """Return the effects of a change on other pods, in words; empty: none."""
     effects = remedy.effects
     if effects is None:
         return ""
@@ -189,6 +193,6 @@ def telling(answer: Explanation) -> tuple[list[str], list[str]]:
 
 
 def same_for_all(answer: Explanation, plugins: Sequence[str]) -> str:
-    """Points that every node gets."""
+    """Return the points that every node gets, in words."""
     first: FeasibleNode = answer.feasible[0]
     return ", ".join(f"{plugin} {first.scores[plugin].weighted}" for plugin in plugins)

@@ -97,7 +97,7 @@ class Summary(Shown, kw_only=True, frozen=True):
 
 
 class Tally(Struct):
-    """Counts what is said, in memory that does not grow with the number of pods."""
+    """Counts answers, in memory that does not grow with the number of pods."""
 
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*AGREED, *DIFFER), 0))
     other_state: int = 0
@@ -109,7 +109,7 @@ class Tally(Struct):
 
     @property
     def pods(self) -> int:
-        """Return how many were compared."""
+        """The number of pods that were compared."""
         return sum(self.counts.values())
 
     def add(self, one: Compared) -> None:

@@ -44,7 +44,7 @@ class Change(Struct, kw_only=True, omit_defaults=True):
 
     @property
     def is_put(self) -> bool:
-        """Return whether an object came or changed."""
+        """Return whether an object was added or changed."""
         return self.gone is None and not self.synced
 
 
@@ -53,12 +53,12 @@ _change = msgspec.json.Decoder(Change)
 
 
 def first_line(of: str, began: float, *, masked: bool) -> bytes:
-    """The first line of a file, without its end."""
+    """Return the first line of a file, without its end."""
     return msgspec.json.encode(Recording(kind=KIND, version=VERSION, of=of, began=began, masked=masked))
 
 
 def read_first(line: bytes) -> Recording:
-    """Return what the first line says. Raises ObjectError if this is no recording."""
+    """Return the header in the first line. Raises ObjectError if this is no recording."""
     try:
         found = _recording.decode(line)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -71,7 +71,7 @@ def read_first(line: bytes) -> Recording:
 
 
 def line_of(change: Change) -> bytes:
-    """A change as a line, without its end, and without what no decision reads. Raises ObjectError."""
+    """Return a change as a line, without its end, and without what no decision reads. Raises ObjectError."""
     kept = NOTHING
     if change.is_put:
         found = smallest({**msgspec.json.decode(change.object), "kind": change.kind.partition(".")[0]})
@@ -88,7 +88,7 @@ def read_line(line: bytes) -> Change:
 
 
 def objects_of(line: bytes) -> dict[str, Any]:
-    """The names in a line, for masks: its object, or the name of what is gone."""
+    """Return the names in a line, for masks: its object, or the name of what is gone."""
     change = _change.decode(line)
     if change.gone is not None:
         return {"namespace": change.gone[0], "name": change.gone[1]}
@@ -96,7 +96,7 @@ def objects_of(line: bytes) -> dict[str, Any]:
 
 
 def masked(line: bytes, mask: Callable[[dict[str, Any]], dict[str, Any]], text: Callable[[str], str]) -> bytes:
-    """A line with masked names. `mask`: of an object; `text`: of a name."""
+    """Return a line with masked names. `mask`: of an object; `text`: of a name."""
     change = _change.decode(line)
     if change.object:
         change.object = Raw(msgspec.json.encode(mask(msgspec.json.decode(change.object))))

@@ -29,11 +29,11 @@ from podberth.model.pod import Pod
 from podberth.plugins.dynamic_resources.claims import ClaimError, keys_of
 
 EARLIER, LATER = 16, 8
-"""Placements that are left out, and waited for, until an answer that differs stands."""
+"""The number of placements that are left out, or waited for, until a different answer is final."""
 SETTLE_SECONDS = 2.0
 """So long an answer that differs waits for Bindings that were overtaken."""
 _LOOKED = 100
-"""Pods that wait at the end and are tried."""
+"""The number of waiting pods that are tried at the end."""
 
 
 class _Wait(NamedTuple):
@@ -44,7 +44,7 @@ class _Wait(NamedTuple):
 
 
 class _Open:
-    """An answer that differs, until later placements have been tried."""
+    """A different answer that is not final until later placements have been tried."""
 
     def __init__(self, pod: Pod, found: Compared, number: int) -> None:
         self.pod = pod
@@ -114,16 +114,16 @@ class Shadow:
         return self._told(found)
 
     def tick(self, at: float) -> list[Compared]:
-        """Nothing changed until `at`; answers that need not wait any longer."""
+        """Advance the time to `at` without a change; return the answers that need not wait any longer."""
         return self._told(self._settled(at))
 
     def finish(self) -> list[Compared]:
-        """The answers that still wait."""
+        """Return the answers that still wait."""
         left, self._open = [each.found for each in self._open], []
         return self._told(left)
 
     def summary(self) -> Summary:
-        """All answers together."""
+        """Return the summary of all answers."""
         tally = self.tally
         return Summary(
             of=self._of,
@@ -184,7 +184,7 @@ class Shadow:
         return pod.scheduler_name == self._of
 
     def _given(self, pod: Pod) -> int:
-        """Return how many of a pod's claims name a place: a volume, the node that it is made for, or devices."""
+        """Return how many of a pod's claims have a place: a volume, the node that it is made for, or devices."""
         storage, devices = self.world.cluster.storage, self.world.cluster.devices
         found = 0
         for volume in pod.shape.volumes.claims:
@@ -199,7 +199,7 @@ class Shadow:
     # -- what would have been done -------------------------------------------------------------------------------
 
     def _bound(self, before: Pod | None, pod: Pod, *, listed: bool) -> Compared | None:
-        """Return what is to be said of a pod that has got a node, None if somebody else has bound it."""
+        """Return the answer about a pod that got a node; None if another scheduler than the compared one bound it."""
         if not self._is_theirs(pod) or pod.mirror:
             return None
         wait = self._waits.get(pod.uid)
@@ -222,7 +222,7 @@ class Shadow:
         return found if found.verdict not in said.DIFFER else self._earlier(before, found, wait.since)
 
     def _decided(self, pod: Pod, base: Compared) -> Compared:
-        """The answer in the state as it is."""
+        """Return the answer in the state as it is."""
         cluster, node = self.world.cluster, base.node
         row = cluster.nodes.live_row(node)
         try:
@@ -243,7 +243,7 @@ class Shadow:
         return replace(base, verdict=said.REFUSED, plugin=plugin, reason=text)
 
     def _against(self, decision: Decision, row: int | None) -> tuple[str, str]:
-        """The plugin that rejects a row, and its reason with numbers."""
+        """Return the plugin that rejects a row, and its reason with numbers."""
         asking = Asking(Inquiry(decision.pod, self.world.cluster), self._framework)
         if decision.verdict is not None:
             return decision.verdict[0], asking.detail_of_pod(*decision.verdict)[0]
@@ -265,7 +265,7 @@ class Shadow:
             return None
 
     def _earlier(self, pod: Pod, found: Compared, since: int) -> Compared:
-        """The answer in an older state that agrees, if there is one: without the last placements."""
+        """Return the answer in an older state, without the last placements, that agrees; None: none does."""
         cluster = self.world.cluster
         left_out: list[Pod] = []
         verdict = None
@@ -286,7 +286,7 @@ class Shadow:
         return found if verdict is None else _agreeing(found, verdict, said.OLDER, len(left_out))
 
     def _overtaken(self, since: int | None) -> list[Compared]:
-        """Answers that a newer state settles. `since`: from when the pod that was just placed has waited."""
+        """Return the answers that a newer state settles. `since`: when the pod that was just placed began to wait."""
         done: list[Compared] = []
         left: list[_Open] = []
         for each in self._open:
@@ -316,7 +316,7 @@ class Shadow:
             cluster.put_pod(placement.pod)
 
     def _settled(self, at: float) -> list[Compared]:
-        """Answers that have waited long enough."""
+        """Return answers that have waited long enough."""
         if not self._open:
             return []
         late = [each for each in self._open if at - each.found.at > SETTLE_SECONDS or not self._waits]
@@ -329,7 +329,9 @@ class Shadow:
         return found
 
     def _waiting(self) -> Waiting:
-        """Pods that the other scheduler has refused and still wait, and those of them that would get a node now."""
+        """Return pods that the other scheduler has refused and still wait, and those of them that would get a node
+        now.
+        """
         refused = [pod for pod in self.world.waiting.values() if self._is_theirs(pod) and _is_refused(pod)]
         fit = {pod.key: node for pod in refused[:_LOOKED] for node in self._node_for(pod)}
         return Waiting(len(refused), min(len(refused), _LOOKED), fit)
@@ -350,7 +352,7 @@ def _is_refused(pod: Pod) -> bool:
 
 
 def _agreeing(found: Compared, verdict: str, state: str, apart: int) -> Compared:
-    """The answer in another state."""
+    """Return the answer in another state."""
     return Compared(
         pod=found.pod,
         node=found.node,
@@ -365,7 +367,7 @@ def _agreeing(found: Compared, verdict: str, state: str, apart: int) -> Compared
 
 
 def _scored(base: Compared, decision: Decision, row: int | None, lead: int, best: int | None) -> Compared:
-    """The answer where both nodes are feasible."""
+    """Return the answer where both nodes are feasible."""
     theirs, ours = place_of(decision, row), place_of(decision, best)
     assert theirs is not None and ours is not None  # both are among the feasible rows
     points = None if decision.totals is None else int(decision.totals[theirs])

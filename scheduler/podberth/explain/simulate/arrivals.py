@@ -33,7 +33,7 @@ from podberth.model.taints import untolerated
 
 _WAITS = "WaitForFirstConsumer"
 _DIGITS = 12
-"""A name that ends in more digits is not that of a numbered pod."""
+"""The most digits at the end of a name that count as a pod's number."""
 
 Object = Mapping[str, Any]
 
@@ -42,7 +42,7 @@ Object = Mapping[str, Any]
 
 
 class Batch:
-    """The pods of one workload. `made`: how many of them came so far."""
+    """The pods of one workload, made one by one. `made`: the number of pods made so far."""
 
     def __init__(
         self, workload: Workload, world: World, namespace: str | None, usual: str, profile: str | None = None
@@ -57,7 +57,7 @@ class Batch:
         self.singly = 0
         """The number of its pods that were decided one by one."""
         self.stopped = False
-        """The rest of its pods is not tried."""
+        """True if the rest of its pods is not tried."""
         self._world = world
         self.workload = workload
         """The template of its pods, and how many are wanted."""
@@ -71,7 +71,7 @@ class Batch:
             asked = {**asked, "spec": {**asked["spec"], "schedulerName": profile}}
         self._asked, self._namespace, self._usual = asked, namespace, usual
         self.whole = self._created(self._asked, 0, self.notes)
-        """One of its pods as the API server would store it."""
+        """The first of its pods as the API server would store it."""
         self._varying = frozenset(workload.numbered(0, "") if workload.numbered else ())
         """Keys of labels that each of its pods has its own value of."""
         world.selected |= _named_in(self.whole["spec"])
@@ -89,7 +89,7 @@ class Batch:
             self.notes.append(f"{self.owner}: {workload.note}")
 
     def relabelled(self, labels: Mapping[str, str]) -> "Batch":
-        """The same, if all that its controller gives its pods were these labels. Raises ObjectError."""
+        """Return the batch as it would be with these labels from its controller on all pods. Raises ObjectError."""
         workload = self.workload._replace(labels=labels, numbered=None, pod=self._asked)
         return Batch(workload, self._world, self._namespace, self._usual)
 
@@ -119,38 +119,36 @@ class Batch:
 
     @property
     def _varies(self) -> bool:
-        """Return whether a label that differs from pod to pod counts, as somebody selects by it."""
+        """Return whether a label that differs from pod to pod matters, as a selector uses it."""
         if not self._varying or not self._varying.isdisjoint(self._world.selected):
             return bool(self._varying)
         return self._selected_there
 
     @cached_property
     def _selected_there(self) -> bool:
-        """Return whether anything in the cluster selects by such a label; looked up once, as all its pods are gone
-        through.
-        """
+        """Return whether any selector in the cluster uses such a label; it is looked up once."""
         return self._world.selects(self._varying)
 
     @property
     def equal(self) -> bool:
-        """Return whether all pods share a shape, so that what is true of one is true of all."""
+        """Return whether all pods share a shape, so that the answer for one holds for all."""
         own = self._claims or self._ephemeral or self._templated or self._varies
         return self.workload.kind != "DaemonSet" and not own
 
     @property
     def differs_by_claims(self) -> bool:
-        """Return whether pods are equal but for claims that are made for each, all of whose templates are there."""
+        """Return whether pods are equal but for claims that are made for each, all of whose templates exist."""
         namespace, known = self.whole["metadata"]["namespace"], self._world.claim_templates
         there = all((namespace, each.template) in known for each in self._templated)
         return there and self.workload.kind != "DaemonSet" and not self._varies
 
     def volume_claims(self, number: int) -> set[ClaimKey]:
-        """The claims for volumes that are made for a pod."""
+        """Return the claims for volumes that are made for a pod."""
         return {(namespace, name) for namespace, name, _ in self._named_claims(number)}
 
     @property
     def claims(self) -> dict[str, str]:
-        """Return what is claimed for each pod from templates, in words."""
+        """Return the claims that templates make for each pod, in words."""
         namespace, known = self.whole["metadata"]["namespace"], self._world.claim_templates
         return {
             each.name: resource_claims.described(known[namespace, each.template])
@@ -172,21 +170,21 @@ class Batch:
         return f"{self.first.namespace}/{self._named(number)}"
 
     def pod(self, number: int) -> Pod:
-        """One of its pods as it waits to be scheduled. Raises ObjectError."""
+        """Return one of its pods as it waits to be scheduled. Raises ObjectError."""
         if self.equal:
             name = self._named(number)
             return replace(self.first, name=name, uid=f"{self._uid}{name}")
         return self._decoded(number)
 
     def equals(self) -> Iterator[Pod]:
-        """The pods that are still to come, of a workload whose pods are equal."""
+        """Yield the pods that are still to come, of a workload whose pods are equal."""
         first, prefix, uid = self.first, self.workload.prefix, self._uid
         for number in range(self.workload.start + self.made, self.workload.start + self.count):
             name = f"{prefix}{number}"
             yield replace(first, name=name, uid=f"{uid}{name}")
 
     def uids(self) -> Iterator[str]:
-        """The UIDs of the pods that were made."""
+        """Return the UIDs of the pods that were made."""
         start, uid = self.workload.start, self._uid
         if self.workload.alone:
             return iter([f"{uid}{self.workload.name}"] if self.made else [])
@@ -194,7 +192,7 @@ class Batch:
         return (f"{stem}{number}" for number in range(start, start + self.made))
 
     def alike(self, number: int) -> bool:
-        """Return whether a pod finds what its successors find: none of its claims was there before."""
+        """Return whether a pod finds what its successors find: none of its claims existed before."""
         if self.workload.kind == "DaemonSet":
             return False
         storage, devices = self._world.cluster.storage.claims, self._world.cluster.devices.claims
@@ -205,7 +203,9 @@ class Batch:
         ) and not any((namespace, name) in devices for name in names)
 
     def objects(self, number: int) -> list[Modelled]:
-        """The claims that are made for a pod, but for those that are there; before the first pod, its ReplicaSet."""
+        """Return the claims that are made for a pod, but for those that are there; before the first pod, its
+        ReplicaSet.
+        """
         found: list[Modelled] = [] if number else self._replica_set()
         storage = self._world.cluster.storage
         for namespace, name, template in self._named_claims(number):
@@ -214,9 +214,7 @@ class Batch:
         return [*found, *self._device_claims(number)]
 
     def _replica_set(self) -> list[Modelled]:
-        """Return what a Deployment makes its pods by: they are spread by its selector where they say nothing
-        themselves.
-        """
+        """Return the ReplicaSet of a Deployment: pods without spread constraints are spread by its selector."""
         by = self.workload.controller
         if by is None or by.selector is None:
             return []
@@ -225,7 +223,7 @@ class Batch:
         return [self._world.decode(made)]
 
     def _device_claims(self, number: int) -> Iterator[ResourceClaim]:
-        """The claims that templates make for a pod; if a template is not known, the pod waits for its claim."""
+        """Yield the claims that templates make for a pod; if a template is not known, the pod waits for its claim."""
         namespace, pod = self.whole["metadata"]["namespace"], self._named(number)
         for each in self._templated:
             template = self._world.claim_templates.get((namespace, each.template))
@@ -254,7 +252,7 @@ class Batch:
             yield namespace, f"{name}-{each}", template
 
     def _claim(self, namespace: str, name: str, template: Object, number: int) -> list[Modelled]:
-        """A new claim; with the volume that its class would make at once, where it would."""
+        """Return a new claim, with its volume if the class makes volumes at once."""
         world = self._world
         spec = dict(template.get("spec") or {})
         if spec.get("storageClassName") is None and world.default_class:
@@ -299,17 +297,19 @@ class Batch:
             self.notes.append(said)
 
     def _created(self, pod: Mapping[str, Any], number: int, notes: list[str]) -> dict[str, Any]:
-        """A pod of this template, made by its controller and stored by the API server. Raises ObjectError."""
+        """Return a pod of this template as its controller makes it and the API server stores it. Raises ObjectError."""
         return manifest.completed(
             self.workload.made(pod, number), self._namespace, self._usual, self._world.admission, notes
         )
 
     def stored(self, number: int) -> dict[str, Any]:
-        """One of its pods as the API server would store it. Raises ObjectError."""
+        """Return one of its pods as the API server would store it. Raises ObjectError."""
         return self._stored(number, own_labels=bool(self._varying))
 
     def _stored(self, number: int, *, own_labels: bool) -> dict[str, Any]:
-        """`own_labels`: with the labels that each pod has its own value of; else it may have those of the first."""
+        """Return a pod as stored. `own_labels`: with the labels whose values differ by pod; else it may have those of
+        the first.
+        """
         name = self._named(number)
         whole = self.whole
         if self._nodes:
@@ -332,7 +332,7 @@ class Batch:
         return whole
 
     def _decoded(self, number: int) -> Pod:
-        """A pod as the API server would have it. Raises ObjectError."""
+        """Return a pod as the API server would have it. Raises ObjectError."""
         done = self._world.decode(self._stored(number, own_labels=self._varies))
         assert isinstance(done, Pod)
         if done.shape.problem:
@@ -348,7 +348,8 @@ def batches(
     usual: str,
     refused: list[str] | None = None,
 ) -> list[Batch]:
-    """The batches of a file's workloads; `refused`, if given, gets those whose pods the API server does not create.
+    """Return the batches of a file's workloads; `refused`, if given, gets those whose pods the API server does not
+    create.
 
     Raises ObjectError with a line for each that can't be read.
     """
@@ -369,7 +370,7 @@ def batches(
 
 
 def quota_notes(batches: Iterable[Batch], world: World, number: int | None = None) -> list[str]:
-    """Return what ResourceQuotas let be created of the batches, one after the other, where that is not all.
+    """Return notes on batches that ResourceQuotas let be created only in part, taken one after the other.
 
     `number`: how many of each; without it, as many as it has.
     """
@@ -415,7 +416,9 @@ def refuse_twins(batches: Iterable[Batch], earlier: Iterable[Batch], world: Worl
 
 
 def _twin(batch: Batch, singles: Mapping[str, Set[str]], numbered: Mapping[str, Batch]) -> str | None:
-    """A pod of a batch that is there already. `singles`, `numbered`: by what the names of pods begin with."""
+    """Return an existing pod that corresponds to one of a batch. `singles`, `numbered`: by the stem of the names of
+    pods.
+    """
     first = batch.key(0)
     alike, other = singles.get(_stem(first), frozenset()), numbered.get(_stem(first))
     if batch.workload.alone:
@@ -426,7 +429,7 @@ def _twin(batch: Batch, singles: Mapping[str, Set[str]], numbered: Mapping[str, 
 
 
 def _stem(key: str) -> str:
-    """Return what the name of a pod begins with, before a number."""
+    """Return the part of a pod's name before its number."""
     return key.rpartition("-")[0]
 
 
@@ -443,14 +446,14 @@ def _ephemeral(pod: Object) -> dict[str, Object]:
 
 
 def _with_claims(volumes: list[Any], claims: Mapping[str, Object], pod: str) -> list[Any]:
-    """The volumes with those of the claims, which come before others of the same name."""
+    """Return the volumes with those of the claims, which come before others of the same name."""
     others = [volume for volume in volumes if not isinstance(volume, dict) or volume.get("name") not in claims]
     own = [{"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod}"}} for name in claims]
     return [*own, *others]
 
 
 def _daemon_nodes(pod: Object, world: World) -> list[str]:
-    """Return where a DaemonSet runs: nodes that its node affinity allows, and whose hard taints it tolerates.
+    """Return the nodes on which a DaemonSet runs: its affinity allows them, and it tolerates their hard taints.
 
     Its template may say Gt and Lt in a cluster with the gate for it only, so these count.
     """
@@ -468,7 +471,7 @@ def _daemon_nodes(pod: Object, world: World) -> list[str]:
 
 
 def _named_in(spec: Object) -> set[str]:
-    """Keys of labels that a pod's affinity and spread constraints may name, and other texts in them."""
+    """Return keys of labels that a pod's affinity and spread constraints may name, and other texts in them."""
     found: set[str] = set()
     left: list[Any] = [spec.get("affinity"), spec.get("topologySpreadConstraints")]
     while left:
@@ -490,7 +493,7 @@ _HASHES = {"Deployment": "pod-template-hash", "Rollout": "rollouts-pod-template-
 _NUMBERS = {"StatefulSet": "apps.kubernetes.io/pod-index", "Job": "batch.kubernetes.io/job-completion-index"}
 """Kinds whose pods have numbers → the label that says which."""
 _NEVER = ("Pod", "PodTemplate", "CronJob")
-"""Kinds of which nothing is matched here: a run of a CronJob is new."""
+"""Kinds whose pods are never matched with existing ones: a run of a CronJob is new."""
 _LASTING = ("ReplicaSet", "ReplicationController", "Job")
 """Kinds whose pods stay as they are when the template changes."""
 
@@ -512,7 +515,7 @@ def rolled_out(batch: Batch, world: World) -> str:
 
 
 def still_to_come(batch: Batch, world: World) -> tuple[list[Workload], list[str]]:
-    """The workload of a batch as far as its pods are not there yet, and what to say of it."""
+    """Return the workloads for the pods of a batch that do not exist yet, and notes on the others."""
     workload = batch.workload
     # The nodes of a DaemonSet are looked at later.
     there = [] if workload.kind in (*_NEVER, "DaemonSet") else list(_its(batch, world))
@@ -546,7 +549,7 @@ def still_to_come(batch: Batch, world: World) -> tuple[list[Workload], list[str]
 
 
 def _its(batch: Batch, world: World) -> Iterator[Pod]:
-    """The pods of a workload that the cluster has, but for those that are being deleted."""
+    """Yield the pods of a workload that the cluster has, but for those that are being deleted."""
     namespace = batch.key(0).partition("/")[0]
     for pod in chain(world.placed.values(), world.waiting.values()):
         if pod.namespace == namespace and not pod.terminating and _is_its(pod, batch.workload):
@@ -599,7 +602,7 @@ def _as_it_makes_them(pods: Iterable[Pod], batch: Batch, world: World) -> list[P
 
 
 def _like(workload: Workload, pod: Pod) -> Workload:
-    """A workload with the hashes and UIDs of one of its pods that is there, and with its ReplicaSet."""
+    """Return a workload with the hashes and UIDs of one of its pods that is there, and with its ReplicaSet."""
     labels = {key: pod.labels.get(key, value) for key, value in workload.labels.items()}
     by = workload.controller
     if workload.kind in _HASHES and pod.owner is not None:
@@ -608,7 +611,7 @@ def _like(workload: Workload, pod: Pod) -> Workload:
 
 
 def _asks_the_same(pod: Pod, other: Pod) -> bool:
-    """Return whether two pods ask for the same room and the same places; images and labels are not compared."""
+    """Return whether two pods have the same requests and constraints; images and labels are not compared."""
     # A DaemonSet's controller gives each of its pods the name of its node.
     of_daemon = pod.owner is not None and pod.owner[0] == "DaemonSet"
     return _asked(pod, of_daemon) == _asked(other, of_daemon)
@@ -634,13 +637,13 @@ def _pods(number: int) -> str:
 
 
 def _number(pod: Pod, label: str) -> int:
-    """The number of a pod, by its label or its name; -1 where neither says it."""
+    """Return the number of a pod, by its label or its name; -1 where neither says it."""
     text = pod.labels.get(label) or pod.name.rpartition("-")[2]
     return int(text) if text.isdecimal() else -1
 
 
 def _gaps(workload: Workload, wanted: int, there: set[int]) -> list[Workload]:
-    """The workload for each run of numbers that no pod has."""
+    """Return the workload for each run of numbers that no pod has."""
     found: list[Workload] = []
     begin = first = workload.start
     for number in [*sorted(each for each in there if first <= each < first + wanted), first + wanted]:

@@ -33,13 +33,13 @@ from podberth.model.volumes import NO_VOLUMES
 
 API_VERSION, KIND = "podberth.dev/v1alpha1", "Capacity"
 MOST = 1_000_000
-"""Pods that are placed at most."""
+"""The largest number of pods that are placed."""
 _KINDS = 12
 Counting = Callable[[Pod, Framework, Cluster], Room | None]
 
 
 class NodeRoom(Struct, rename="camel", frozen=True):
-    """The number of pods that fit on a node, and what keeps the next one out there."""
+    """The number of pods that fit on a node, and the reasons for which the next one does not."""
 
     node: str
     pods: int
@@ -146,7 +146,7 @@ def _keep_nodes(pod: Pod, cluster: Cluster) -> dict[int, list[Pod]]:
 def _kept_out(
     kept: Mapping[int, list[Pod]], pod: Pod, framework: Framework, cluster: Cluster
 ) -> Iterator[tuple[int, str]]:
-    """Rows that would take one more if they were not kept for others, and for whom. Raises PluginError."""
+    """Yield the rows that would take one more pod if they were not reserved, and for whom. Raises PluginError."""
     if not kept:
         return
     full = set(kept) - set(framework.find(pod, cluster).feasible.tolist())
@@ -161,7 +161,7 @@ def _kept_out(
 
 
 class Placing:
-    """Pods placed one after the other until one fits nowhere."""
+    """Places pods one after the other until one fits nowhere."""
 
     def __init__(self, cluster: Cluster, framework: Framework, batch: Batch, most: int) -> None:
         self._cluster = cluster
@@ -173,7 +173,7 @@ class Placing:
         self._placed = self._place(most)
 
     def counts(self) -> Ints:
-        """int64[rows]: how many went where."""
+        """Return int64[rows]: how many went where."""
         counts = np.zeros(self._cluster.nodes.rows, dtype=np.int64)
         for row in self._placed:
             counts[row] += 1
@@ -192,7 +192,7 @@ class Placing:
                 yield OneMore(node.name, number, adds)
 
     def next(self) -> Pod:
-        """The first pod that was not created yet. Its claims are."""
+        """Return the first pod that was not created yet; its claims exist."""
         for thing in self._batch.objects(self._batch.made):
             self._simulation.put(thing)
         return replace(self._batch.pod(self._batch.made), preempts=False)
@@ -240,7 +240,7 @@ class Placing:
         batch.made += done
 
     def _where(self, number: int) -> int:
-        """The row of a pod that was placed."""
+        """Return the row of a pod that was placed."""
         uid, simulation = f"new/{self._batch.key(number)}", self._simulation
         return self._row((simulation.bound.get(uid) or simulation.preparing[uid])[1])
 
@@ -251,7 +251,7 @@ class Placing:
 
 
 def _counter(batch: Batch, cluster: Cluster) -> Counting | None:
-    """Return what counts pods of a batch by sums; None: nothing does. What the first one claims is there then."""
+    """Return a counter that places pods of a batch by sums; None: none can. The first pod's claims exist then."""
     first = batch.pod(0).shape
     if batch.equal and first.volumes is NO_VOLUMES and not (first.claims or first.containers):
         return room
@@ -271,7 +271,7 @@ def _counter(batch: Batch, cluster: Cluster) -> Counting | None:
 
 
 def _alike(batch: Batch, number: int) -> bool:
-    """Return whether so many pods find what the first one finds: no claim of theirs was there before."""
+    """Return whether this many pods find what the first one finds: none of their claims existed before."""
     return batch.equal or all(map(batch.alike, range(1, number + 1)))
 
 
@@ -288,13 +288,13 @@ def _by_sums(cluster: Cluster, framework: Framework, pod: Pod, counted: Counting
 
 
 def makes(cluster: Cluster) -> list[tuple[Node, int]]:
-    """A node of each make, and how many there are of it, the most frequent first."""
+    """Return a node of each make, and how many there are of it, the most frequent first."""
     found = templates_of(node for _, node in cluster.nodes.live())
     return sorted(found, key=lambda each: (-each[1], each[0].name))[:_KINDS]
 
 
 def _free(cluster: Cluster, pod: Pod) -> Mapping[str, Ints]:
-    """int64[rows] by resource that the pod asks for: what is left."""
+    """Return int64[rows] by resource that the pod asks for: what is left."""
     nodes = cluster.nodes
     found = {}
     for name, amount in pod.shape.requests.items():

@@ -63,7 +63,7 @@ def _rows(ahead: Ahead, simulation: Simulation, batch: Batch, end: int) -> Itera
 
 
 def _is_decided_by_claims(pod: Pod, simulation: Simulation, framework: Framework) -> bool:
-    """Return whether devices are all that has to be reserved and written, at once, and all claims are the pod's own."""
+    """Return whether only devices, all claimed by the pod's own claims, have to be reserved and written."""
     devices = simulation.cluster.devices
     return (
         simulation.plain(pod, framework, besides=("DynamicResources",))
@@ -102,7 +102,7 @@ def _place(pod: Pod, row: int, simulation: Simulation, framework: Framework, bat
 
 
 def _ahead(pod: Pod, simulation: Simulation, framework: Framework, batch: Batch) -> Ahead | None:
-    """Return what the pods find, where claims only say how many of them a node takes."""
+    """Return the levels for pods whose claims only limit how many of them a node takes."""
     cluster = simulation.cluster
     if not simulation.plain(pod, framework, besides=_BY_CLAIMS) or _shares_volumes(pod, batch):
         return None

@@ -43,12 +43,12 @@ class Kinds(NamedTuple):
     sizes: Ints
 
     def of(self, which: Bools) -> "Kinds":
-        """The kinds for which `which` (bool[kinds]) is true."""
+        """Return the kinds for which `which` (bool[kinds]) is true."""
         return Kinds(self.rows[which], self.sizes[which])
 
 
 class Following(ABC):
-    """The answers of one plugin about one pod and its equals, as they are placed."""
+    """The answers of one plugin about equal pods, updated as these are placed."""
 
     columns: list[Ints]
     """int64[rows] each: rows that agree in all of them are of one kind."""
@@ -67,15 +67,17 @@ class Following(ABC):
 
     @abstractmethod
     def raw(self, kinds: Kinds) -> Ints | None:
-        """int64[kinds]: the scores before they are normalised, of the kinds that take a pod; None: it takes no part."""
+        """Return int64[kinds]: the scores before they are normalised, of the kinds that take a pod; None: it takes no
+        part.
+        """
 
     @abstractmethod
     def placed(self, row: int) -> None:
-        """One of the equals was placed."""
+        """Count one of the pods as placed."""
 
 
 def columns_of(codes: Codes, labelled: Bools) -> tuple[list[Ints], bool]:
-    """The columns by which rows differ in one label, and whether each node with the label has a value of its own.
+    """Return the columns by which rows differ in one label, and whether each node with it has a value of its own.
 
     Values that are each node's own make no kinds: how many of the pods the row has says as much.
     """
@@ -86,7 +88,9 @@ def columns_of(codes: Codes, labelled: Bools) -> tuple[list[Ints], bool]:
 
 
 def _terms_following(plugin: InterPodAffinity, pod: Pod, cluster: Cluster) -> Following | None:
-    """The terms may mean the pod's equals, too. Where the first of them goes decides for the rest: not followed."""
+    """Return the answers of InterPodAffinity; None: a term selects the pods, and the first one's node decides for the
+    rest.
+    """
     terms, affinity = pod.shape.affinity_terms, cluster.affinity
     itself = bool(terms) and all(affinity.selects(term, pod) for term in terms)
     if itself and not any(affinity.selected(terms, key).total for key in terms.by_key):
@@ -99,7 +103,9 @@ def _terms_following(plugin: InterPodAffinity, pod: Pod, cluster: Cluster) -> Fo
 
 
 class TermsFollowing(Following):
-    """Terms that do not mean the pods themselves see what they saw of the first; others count them by domain."""
+    """Answers of InterPodAffinity. Terms that do not select the pods themselves stay as for the first; others are
+    counted by domain.
+    """
 
     def __init__(self, pod: Pod, cluster: Cluster, rejects: Bools, raw: Ints | None, hard_weight: int) -> None:
         """`rejects`, `raw`: what the plugin says of all rows now. Placed pods do not make more rows near ones."""
@@ -135,18 +141,18 @@ class TermsFollowing(Following):
         self.moves = bool(self._counting)
 
     def settled(self) -> Bools | None:
-        """Return what it rejects now, unless terms mean the pods themselves or score."""
+        """Return the rows rejected for good; None: terms select the pods themselves, or score."""
         return None if self._raw is not None or self._closing or self._counting else self._rejects
 
     def rejected(self, kinds: Kinds) -> Bools | None:
-        """Domains with one of the pods, where they are to be apart."""
+        """Return the kinds whose domains have one of the pods, where they must be apart."""
         found = self._rejects[kinds.rows]
         for codes, closed in self._closing:
             found |= closed[codes[kinds.rows]]
         return found
 
     def raw(self, kinds: Kinds) -> Ints | None:
-        """Return what it was, and the weight of each of the pods in the domains."""
+        """Return the scores at the start, plus the weight of each of the pods in the domains."""
         if self._raw is None and not self._counting:
             return None
         found = np.zeros(len(kinds.rows), dtype=np.int64) if self._raw is None else self._raw[kinds.rows]
@@ -155,7 +161,7 @@ class TermsFollowing(Following):
         return found
 
     def placed(self, row: int) -> None:
-        """The last place of each array stays as it is: it is that of rows without the label."""
+        """Count a pod in its domains. The last place of each array, of rows without the label, stays as it is."""
         for codes, closed in self._closing:
             if (code := codes.item(row)) >= 0:
                 closed[code] = True
@@ -169,13 +175,15 @@ def _add(weights: dict[str, int], term: AffinityTerm, weight: int) -> None:
 
 
 def _spread_following(plugin: PodTopologySpread, pod: Pod, cluster: Cluster) -> Following:
-    """The pod's equals count in each other's domains."""
+    """Return the answers of PodTopologySpread, by which equal pods count in each other's domains."""
     hard, soft = plugin.spread(pod, cluster, hard=True), plugin.spread(pod, cluster, hard=False)
     return SpreadFollowing(pod, cluster, hard, soft)
 
 
 class SpreadFollowing(Following):
-    """The hard constraints reject, the soft ones score; each counts the pods that it selects itself."""
+    """Answers of PodTopologySpread: hard constraints filter, soft ones score, and each counts the pods that it
+    selects.
+    """
 
     def __init__(self, pod: Pod, cluster: Cluster, hard: Spread | None, soft: Spread | None) -> None:
         self.columns = []
@@ -190,11 +198,13 @@ class SpreadFollowing(Following):
         self.moves = any(count.itself for count in self._parts)
 
     def settled(self) -> Bools | None:
-        """Nothing is rejected where the pod has no constraint, and no default constraint has pods to count."""
+        """Return no row as rejected if the pod has no constraint and no default constraint counts pods; None: it
+        has.
+        """
         return np.zeros(self._rows, dtype=np.bool_) if self._hard is None and self._soft is None else None
 
     def rejected(self, kinds: Kinds) -> Bools | None:
-        """Kinds without a topology key, and those where a pod would make the skew larger than allowed."""
+        """Return the kinds without a topology key, and those where a pod would make the skew larger than allowed."""
         if self._hard is None:
             return None
         found = np.zeros(len(kinds.rows), dtype=np.bool_)
@@ -220,15 +230,15 @@ class SpreadFollowing(Following):
         return rounded(total)  # `normalize` gives nothing to nodes that are not counted
 
     def _seen(self, kinds: Kinds, counted: Bools | None) -> "list[_Seen]":
-        """Return how each soft constraint sees the kinds, which often stay the same. `counted`: which count, if not
-        all.
+        """Return how each soft constraint sees the kinds, which often stay the same. `counted`: which of them count;
+        None: all.
         """
         if self._last is None or self._last[0] is not kinds:
             self._last = kinds, [count.seen(kinds, counted) for count in self._parts]
         return self._last[1]
 
     def placed(self, row: int) -> None:
-        """Each constraint that selects the pod counts it, where it counts."""
+        """Count a pod by each constraint that selects it."""
         for count in (*self._limits, *self._parts):
             count.placed(row)
 
@@ -296,7 +306,7 @@ _FOLLOWING: dict[str, Callable[[Any, Pod, Cluster], Following | None]] = {
 }
 """Plugin → what it answers about nodes while equals of a pod are placed; None: each of these pods has to be decided."""
 _KINDS = 64
-"""With more kinds of rows, the pods are decided one by one."""
+"""The largest number of kinds of rows; with more, the pods are decided one by one."""
 
 
 class Level(NamedTuple):
@@ -307,7 +317,7 @@ class Level(NamedTuple):
 
 
 class Beyond(NamedTuple):
-    """All of a total and of the filters' verdict that does not depend on how many of the pods the row has itself."""
+    """The parts of a total, and of the filters' verdict, that do not depend on how many of the pods the row has."""
 
     passes: Bools
     """bool[rows]: rows that pass all filters for which these pods change nothing."""
@@ -345,7 +355,7 @@ class Ahead:
         """True if offsets change with each pod."""
 
     def level(self, number: int) -> Level:
-        """The level with `number` of the pods on every row. Raises PluginError."""
+        """Return the level with `number` of the pods on every row. Raises PluginError."""
         while len(self._levels) <= number:
             self._levels.append(self._with(len(self._levels)))
         return self._levels[number]
@@ -365,7 +375,7 @@ class Ahead:
         return Level(passes.tolist(), (found.sums + self._beyond.more).tolist())
 
     def passing(self, kinds: Kinds) -> Bools | None:
-        """bool[kinds]: which of them take a pod; None: all of them."""
+        """Return bool[kinds]: which of them take a pod; None: all of them."""
         passes: Bools | None = None
         for following in self._beyond.followings:
             rejected = following.rejected(kinds)
@@ -374,7 +384,7 @@ class Ahead:
         return passes
 
     def offsets(self, kinds: Kinds) -> list[int]:
-        """For each kind, what is added to the totals of its rows' level, if these kinds are the ones that take a pod.
+        """Return for each kind the number to add to the totals of its rows' level, if only these kinds take a pod.
 
         Raises PluginError.
         """
@@ -388,13 +398,14 @@ class Ahead:
         return offsets
 
     def placed(self, row: int) -> None:
-        """One of the pods was placed on a row."""
+        """Count a pod that was placed on a row."""
         for following in self._beyond.followings:
             following.placed(row)
 
 
 def ahead(pod: Pod, cluster: Cluster, framework: Framework, most: Ints | None = None) -> Ahead | None:
-    """The levels for a pod and its equals; None: what a pod changes for the others is not known, so each is decided.
+    """Return the levels for a pod and its equals; None: what a pod changes for the others is not known, so each is
+    decided.
 
     `most`: int64[rows], how many of the pods a row takes at most. Raises PluginError.
     """
@@ -451,7 +462,7 @@ def _beyond(pod: Pod, cluster: Cluster, framework: Framework) -> Beyond | None:
 
 
 def _kinds(beyond: Beyond, rows: int) -> tuple[list[int], int]:
-    """(the kind of each row, how many kinds there are)."""
+    """Return (the kind of each row, how many kinds there are)."""
     columns = [raw for _, raw in beyond.fixed]
     for following in beyond.followings:
         columns += following.columns
@@ -466,7 +477,7 @@ def _kinds(beyond: Beyond, rows: int) -> tuple[list[int], int]:
 # --- the ranking ------------------------------------------------------------------------------------------------------
 
 _Kind = tuple[int, int]
-"""The kind of a row while it had none of the pods, and how many it has, where that matters."""
+"""The kind of a row when it had none of the pods, and the number that it has, where that matters."""
 
 
 class Ranking:
@@ -486,7 +497,7 @@ class Ranking:
                 self._of(row, 0).add(row, total)
 
     def places(self, pods: Iterable[Pod], pick: Callable[[str, int], int]) -> Iterator[tuple[Pod, int]]:
-        """Each pod and the row that it takes, until no row takes one.
+        """Yield each pod and the row that it takes, until no row takes one.
 
         `pick`: (uid, how many rows are equally good) → which of them. Raises PluginError.
         """
@@ -519,7 +530,7 @@ class Ranking:
             yield pod, row
 
     def best(self) -> int:
-        """Return how many rows have the highest total; 0 when no row takes another pod."""
+        """Return the number of rows with the highest total; 0 when no row takes another pod."""
         if self._ahead.plain:
             self._best = [rows.best() for rows in self._kinds.values()]
         else:
@@ -527,7 +538,7 @@ class Ranking:
         return sum(map(len, self._best))
 
     def take(self, which: int) -> int:
-        """One of the best rows gets a pod, and a new place in the ranking."""
+        """Take one of the best rows for a pod, and rank that row again; return it."""
         row = _nth(self._best, which)
         number = self._taken.get(row, 0)
         self._of(row, number).take(row)
@@ -561,7 +572,7 @@ class Ranking:
         return [rows.best() for rows, total in zip(there, totals, strict=True) if total == highest]
 
     def _with_rows(self) -> "tuple[list[_Kind], list[_Rows], Kinds]":
-        """The kinds that have rows, by the first of their best rows."""
+        """Return the kinds that have rows, by the first of their best rows."""
         there = sorted((rows.best()[0], kind, rows) for kind, rows in self._kinds.items() if rows.size)
         if len(there) < len(self._kinds):
             self._kinds = {kind: rows for _, kind, rows in there}
@@ -589,12 +600,12 @@ class _Rows:
 
     @property
     def total(self) -> int:
-        """The highest; there is one."""
+        """The highest total; there is one."""
         self.best()  # the total of the last row that left is still in the order
         return -self._order[0]
 
     def best(self) -> list[int]:
-        """The rows of the highest total; do not change it."""
+        """Return the rows of the highest total; do not change it."""
         while self._order:
             rows = self._by_total[-self._order[0]]
             if rows:
@@ -603,7 +614,7 @@ class _Rows:
         return []
 
     def add(self, row: int, total: int) -> None:
-        """One row more."""
+        """Add a row."""
         self.size += 1
         rows = self._by_total.get(total)
         if rows is None:
@@ -620,7 +631,7 @@ class _Rows:
 
 
 def _nth(lists: list[list[int]], which: int) -> int:
-    """The row at a place in all lists together, each of which is in ascending order."""
+    """Return the row at a place in all lists together, each of which is in ascending order."""
     if len(lists) == 1:
         return lists[0][which]
     low, high = min(rows[0] for rows in lists), max(rows[-1] for rows in lists)

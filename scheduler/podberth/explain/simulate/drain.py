@@ -96,10 +96,12 @@ class Drain:
 
 
 def again(pod: Pod) -> Pod:
-    """The pod as its controller creates it again."""
+    """Return the pod as its controller creates it again."""
     return replace(pod, node_name="", nominated_node_name="", terminating=False)
 
 
 def goes_anyway(pod: Pod) -> bool:
-    """Return whether a pod is being deleted and makes no new one by going: only a StatefulSet waits for that."""
+    """Return whether a pod is being deleted and no controller waits for that to make a new one, as a StatefulSet
+    does.
+    """
     return pod.terminating and (pod.owner is None or pod.owner[0] != "StatefulSet")

@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 class Quality(msgspec.Struct, rename="camel", frozen=True):
-    """Shares are of what all nodes together have, 0 to 1, by resource."""
+    """The quality of a placement. Shares are of what all nodes together have, 0 to 1, by resource."""
 
     nodes: int
     nodes_in_use: int
@@ -43,7 +43,7 @@ class Mix:
 
 
 def quality(cluster: Cluster, mix: Mix) -> Quality:
-    """The figures of a cluster as it is."""
+    """Return the figures of a cluster as it is."""
     nodes = cluster.nodes
     rows = np.flatnonzero(nodes.alive[: nodes.rows])
     total, free = _rooms(cluster, mix.resources, rows)
@@ -83,14 +83,14 @@ def stranded(total: Ints, free: Ints, mix: Mix) -> Floats:
 
 
 def totals(cluster: Cluster, resources: Sequence[str]) -> Mapping[str, int]:
-    """Return what all nodes together have of each resource."""
+    """Return the sum of each resource over all nodes."""
     nodes = cluster.nodes
     total, _ = _rooms(cluster, resources, np.flatnonzero(nodes.alive[: nodes.rows]))
     return {name: int(amount) for name, amount in zip(resources, total.sum(axis=1), strict=True)}
 
 
 def _rooms(cluster: Cluster, resources: Sequence[str], rows: Ints) -> tuple[Ints, Ints]:
-    """(allocatable, free), both int[resources, rows]."""
+    """Return (allocatable, free), both int[resources, rows]."""
     nodes = cluster.nodes
     total = np.zeros((len(resources), len(rows)), dtype=np.int64)
     free = total.copy()
@@ -107,7 +107,7 @@ def _named(names: Sequence[str], values: Iterable[float]) -> dict[str, float]:
 
 
 LISTED = 10_000
-"""Pods that are listed one by one; of more than these, `workloads` has the numbers."""
+"""The largest number of pods that are listed one by one; `workloads` has the numbers of all."""
 
 
 class Placed(msgspec.Struct, rename="camel", frozen=True):
@@ -216,15 +216,15 @@ class Outcome(msgspec.Struct, rename="camel", frozen=True):
 
     @property
     def placed_in_all(self) -> int:
-        """Return how many of the pods in question got a node."""
+        """Return the number of pods of the files and drains that got a node."""
         return len(self.placed) + self.unlisted
 
     @property
     def waiting_in_all(self) -> int:
-        """Return how many did not."""
+        """Return the number of those that got none."""
         return sum(each.pods for each in self.waiting)
 
     @property
     def good(self) -> bool:
-        """Return whether all that was asked for can be done."""
+        """Return whether everything that was asked for can be done."""
         return not (self.waiting or self.blocked or self.lost or self.not_simulated)

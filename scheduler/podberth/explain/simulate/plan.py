@@ -36,14 +36,16 @@ from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey, PodGroup
 
 MEMBERS = 10_000
-"""Pods of one workload that are created as members of a group: of these, not one can stand for the others."""
+"""The largest number of pods of one workload that are created as members of a group: none of these can stand for the
+others.
+"""
 _USUAL = "default-scheduler"
-"""Its decisions are the same, so its pods take part."""
+"""The scheduler whose pods take part too, since its decisions are the same."""
 _GATED = "waits for its scheduling gates"
 _NOT_TRIED = "was not tried"
 _MIX = 1000
 _PREEMPTIONS = 1000
-"""So many pods are preempted for one workload at most: each takes a search of its own."""
+"""The largest number of pods that are preempted for one workload: each takes a search of its own."""
 
 
 def plan(
@@ -123,7 +125,7 @@ def plan(
 
 
 def settled(world: World, framework: Framework) -> tuple[Simulation, list[Pod]]:
-    """The cluster once the pods that wait and take part were scheduled, as far as they fit; and these pods."""
+    """Return the cluster once the pods that wait and take part were scheduled, as far as they fit; and these pods."""
     name = framework.profile.name
     simulation = Simulation({name: framework}, world.cluster)
     others = [
@@ -201,7 +203,7 @@ def _go_on(simulation: Simulation, framework: Framework, batch: Batch) -> bool:
 
 
 def _placed(simulation: Simulation, pods: Iterable[Pod], was: dict[str, str] | None = None) -> list[Placed]:
-    """The pods that have got a node."""
+    """Return the pods that have got a node."""
     return [each for pod in pods if (each := _place(simulation, pod, was or {})) is not None]
 
 
@@ -215,7 +217,7 @@ def _place(simulation: Simulation, pod: Pod, was: dict[str, str]) -> Placed | No
 
 
 def _waiting(simulation: Simulation, pods: Iterable[Pod], was: dict[str, str] | None = None) -> Iterator[Waiting]:
-    """The pods that have no node, and why."""
+    """Yield the pods that have no node, and the reasons."""
     was = was or {}
     for pod in pods:
         if pod.uid in simulation.failed:
@@ -226,7 +228,7 @@ def _waiting(simulation: Simulation, pods: Iterable[Pod], was: dict[str, str] | 
 
 
 def _gate(simulation: Simulation, pod: Pod) -> str:
-    """Return what keeps a pod out of the queue."""
+    """Return the reason that keeps a pod out of the queue."""
     framework = simulation.framework(pod)
     found = None if pod.gates else framework.pre_enqueue(pod, simulation.cluster)
     return _GATED if found is None else found[1].text
@@ -280,7 +282,7 @@ def _resources(pods: Iterable[Pod]) -> tuple[str, ...]:
 
 
 def group_of(simulation: Simulation, batch: Batch) -> GroupKey | None:
-    """The group with which the pods of a workload are scheduled; None: each is by itself."""
+    """Return the group with which the pods of a workload are scheduled; None: each is by itself."""
     return simulation.cluster.pod_groups.of(batch.pod(0)) if batch.count else None
 
 
@@ -321,7 +323,7 @@ def outcomes(simulation: Simulation, keys: Sequence[GroupKey]) -> Iterator[Group
 
 
 def _why(simulation: Simulation, group: PodGroup, pods: int) -> str:
-    """Return what is said of a group that does not start."""
+    """Return the message for a group that does not start."""
     said = simulation.conditions.get(group.key)
     if said is not None:
         return said

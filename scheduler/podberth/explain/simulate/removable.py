@@ -23,9 +23,9 @@ from podberth.model.node import Node
 from podberth.model.pod import Pod
 
 MOST = 60_000
-"""Pods that are placed in a dry run, for all nodes together."""
+"""The largest number of pods that are placed in a dry run, for all nodes together."""
 _NAMED = 20
-"""Pods of a node that are listed with where they would go."""
+"""The largest number of pods of a node that are listed with where they would go."""
 BARE = "no controller would create it again"
 GROUPED = "pods of a pod group are decided together"
 
@@ -39,7 +39,7 @@ class Movable(Shown, frozen=True):
 
 
 class Kept(Shown, frozen=True):
-    """A node that could not. `stops`: pod → why it can't leave, or does not land elsewhere."""
+    """A node that can't go. `stops`: pod → reason why it can't leave, or does not land elsewhere."""
 
     node: str
     pods: int
@@ -111,7 +111,7 @@ def removals(
 def _together(
     search: "_Search", movable: Sequence[tuple[int, Movable]], cluster: Cluster
 ) -> tuple[list[str], int, bool]:
-    """(nodes that go one after the other, how many of their pods move, whether all were tried)."""
+    """Return (nodes that go one after the other, how many of their pods move, whether all were tried)."""
     found: list[str] = []
     uids: set[str] = set()
     with ExitStack() as undone:
@@ -135,20 +135,20 @@ class _Search:
         self._choice = Choice(0)
         self._only_wait = only_wait
         self.left = most
-        """Pods that may still be placed."""
+        """The number of pods that may still be placed."""
         self.gone: list[int] = []
         """Rows of nodes that are taken away already."""
 
     def leaving(self, row: int) -> list[Pod]:
-        """The pods of a node that have to land elsewhere."""
+        """Return the pods of a node that have to land elsewhere."""
         return [pod for pod in self._cluster.pods_on(row) if not (pod.belongs_to_node or goes_anyway(pod))]
 
     def running(self, pods: Iterable[Pod]) -> list[Pod]:
-        """Of these pods, the ones that really are on their node, and not only in a dry run."""
+        """Return those of these pods that really are on their node, and not only in a dry run."""
         return [pod for pod in pods if pod.uid not in self._only_wait]
 
     def forbidden(self, pods: Sequence[Pod]) -> Iterator[tuple[str, str]]:
-        """(pod, why it can't leave)."""
+        """Yield (pod, why it can't leave)."""
         disruptions = Disruptions(self._cluster)
         for pod in pods:
             waits = pod.uid in self._only_wait
@@ -193,7 +193,7 @@ class _Search:
         return moves, {pod.key: self._why(pod, within) for pod in self.running(homeless)[:1]}
 
     def _wave(self, pods: Sequence[Pod], disruptions: Disruptions) -> tuple[list[Pod], list[Pod]]:
-        """(those that leave now, those that budgets keep until later)."""
+        """Return (those that leave now, those that budgets keep until later)."""
         leave: list[Pod] = []
         later: list[Pod] = []
         for pod in pods:

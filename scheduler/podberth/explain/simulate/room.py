@@ -40,7 +40,7 @@ class Room(NamedTuple):
 
 
 def room(pod: Pod, framework: Framework, cluster: Cluster) -> Room | None:
-    """Return what each node takes; None where that is not a question about each node by itself.
+    """Return the number of pods that each node takes; None: nodes can't be looked at one by one.
 
     Raises PluginError.
     """
@@ -67,7 +67,7 @@ def room(pod: Pod, framework: Framework, cluster: Cluster) -> Room | None:
 
 
 def _names(pod: Pod, framework: Framework) -> list[str]:
-    """Return what each of the things that filters count is called when there is too little of it."""
+    """Return the names of the resources that filters count, as messages have them."""
     names: list[str] = []
     for plugin in framework.profile.plugins("filter"):
         if not declared(plugin).counts or "filter" in plugin.skips(pod.shape):
@@ -88,7 +88,7 @@ _ONE_POD = "ReadWriteOncePod"
 
 
 def attachable(pod: Pod, framework: Framework, cluster: Cluster, own: Collection[ClaimKey]) -> Ints | None:
-    """int64[rows]; None where one pod may take a volume, or the room for it, from another.
+    """Return int64[rows]; None where one pod may take a volume, or the room for it, from another.
 
     `own`: the pod's claims of which each of its equals has one, too; they are there. Raises PluginError.
     """
@@ -121,7 +121,7 @@ def attachable(pod: Pod, framework: Framework, cluster: Cluster, own: Collection
 
 
 _MOST = 10_000
-"""Pods that the devices of one node are counted for."""
+"""The largest number of pods that the devices of one node are counted for."""
 
 
 def claimed_room(
@@ -178,14 +178,14 @@ def claimed_room(
 
 
 def without_claims(shape: PodShape) -> PodShape:
-    """The shape of a pod that asks for the same, but for volumes and devices."""
+    """Return the shape of a pod that asks for the same, but for volumes and devices."""
     bare = copy(shape)
     bare.volumes, bare.claims, bare.containers = NO_VOLUMES, (), ()
     return bare
 
 
 def _served(pod: Pod, plugin: DynamicResources, cluster: Cluster) -> Ints | None:
-    """int64[rows]: how many pods get their devices on each node."""
+    """Return int64[rows]: how many pods get their devices on each node."""
     groups = plugin.alike(pod, cluster)
     if groups is None:
         return None
@@ -200,7 +200,7 @@ def _served(pod: Pod, plugin: DynamicResources, cluster: Cluster) -> Ints | None
 
 
 def _served_by(row: int, pod: Pod, plugin: DynamicResources, cluster: Cluster) -> int | None:
-    """Return how many pods get their devices on one node; None: more than are counted."""
+    """Return the number of pods that get their devices on one node; None: more than are counted."""
     devices, number = cluster.devices, 0
     taken: list[str] = []
     try:

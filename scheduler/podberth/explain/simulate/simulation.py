@@ -32,9 +32,11 @@ from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey, PodGroup
 
 SINGLY = 20_000
-"""Pods of one workload that are decided one by one at most, where what each changes for the next is not known."""
+"""The largest number of pods of one workload that are decided one by one, where the effect of each on the next is not
+known.
+"""
 _PATIENCE = 60.0
-"""The simulation ends when no pod was bound for so many seconds of virtual time."""
+"""Seconds of virtual time without a binding after which the simulation ends."""
 
 
 class UndecidedError(Exception):
@@ -78,17 +80,19 @@ class Simulation:
         return self.engine.cluster
 
     def framework(self, pod: Pod) -> Framework:
-        """Return what schedules a pod."""
+        """Return the framework that schedules a pod."""
         return self._frameworks[pod.scheduler_name]
 
     def put(self, thing: Modelled) -> None:
-        """An object came or changed."""
+        """Apply an object that was added or changed."""
         if isinstance(thing, PodGroup) and thing.key.api not in self.cluster.pod_groups.followed:
             self._tell(Follows(thing.key.api, True))
         self._tell(Put(thing))
 
     def gone(self, kind: str, namespace: str, name: str, uid: str, *, comes_again: bool = False) -> None:
-        """An object was deleted. `comes_again`: it is a pod; the next one has its name, and claims without devices."""
+        """Apply the deletion of an object. `comes_again`: the next pod has the same name, and claims without
+        devices.
+        """
         for known in (self.bound, self.failed, self.undecided, self.preparing):
             known.pop(uid, None)
         pod = self._pod(uid) if kind == "Pod" else None
@@ -98,7 +102,7 @@ class Simulation:
                 self._tell(stimulus)
 
     def _pod(self, uid: str) -> Pod | None:
-        """One that is placed, or waits."""
+        """Return a pod that is placed, or waits."""
         placement = self.cluster.placement(uid)
         if placement is not None:
             return placement.pod
@@ -106,12 +110,12 @@ class Simulation:
         return None if queued is None else queued.pod
 
     def _without(self, pod: Pod, *, comes_again: bool = False) -> list[Stimulus]:
-        """Return what becomes of a pod's claims once it is gone."""
+        """Return the claims of a pod as they are once it is gone."""
         found = left_by(pod, self.cluster.devices, comes_again=comes_again)
         return [Put(claim) if there else Gone(KIND, *claim.key, claim.uid) for claim, there in found]
 
     def newly_bound(self) -> list[str]:
-        """The uids bound since this was asked last."""
+        """Return the UIDs of pods bound since the last call."""
         found, self._newly = self._newly, []
         return found
 
@@ -121,8 +125,8 @@ class Simulation:
             self.put(thing)
 
     def plain(self, pod: Pod, framework: Framework, besides: Container[str] = ()) -> bool:
-        """Return whether binding pods of this shape is all the profile's own doing: nothing to reserve, wait for or
-        write.
+        """Return whether binding pods of this shape takes nothing to reserve, wait for or write. `besides`: plugins not
+        to ask.
 
         `besides`: by other plugins than these.
         """
@@ -151,7 +155,7 @@ class Simulation:
         return self.one_by_one(islice(chain([first], pods), most), framework)
 
     def one_by_one(self, pods: Iterable[Pod], framework: Framework) -> int:
-        """As `repeat`, with each pod decided by itself, until one fits nowhere or a plugin fails."""
+        """Place pods as `repeat` does, each decided by itself, until one fits nowhere or a plugin fails."""
         cluster, engine = self.cluster, self.engine
         done = 0
         for pod in pods:
@@ -173,7 +177,7 @@ class Simulation:
         return done
 
     def _in_one_go(self, pods: Iterable[Pod], ahead: Ahead) -> int:
-        """As `repeat`, where it is known what each pod changes for those that follow."""
+        """Place pods as `repeat` does, where the effect of each on those that follow is known."""
         names, bound = self.cluster.nodes.names, self.bound
         rows: list[int] = []
         placed: list[Pod] = []
@@ -190,7 +194,7 @@ class Simulation:
         return len(placed)
 
     def place(self, pod: Pod, node: str, *, prepares: bool) -> None:
-        """A pod that was decided elsewhere goes to a node. `prepares`: it holds the node until its volumes are made."""
+        """Place a pod that was decided elsewhere. `prepares`: it holds the node until its volumes are made."""
         placed = replace(pod, node_name=node)
         self.put(placed)
         (self.preparing if prepares else self.bound)[pod.uid] = (placed, node)
@@ -226,7 +230,7 @@ class Simulation:
                 waiting += self._carry_out(instruction)
 
     def _carry_out(self, instruction: Instruction) -> list[Stimulus]:
-        """Return what the API server would answer, and show on its watches."""
+        """Return the API server's answer to an instruction, and what its watches show after it."""
         match instruction:
             case Bind(pod=pod, node=node):
                 for known in (self.failed, self.undecided, self.preparing):
@@ -263,7 +267,7 @@ class Simulation:
         return []
 
     def _seen(self, writes: Iterable[Write]) -> list[Stimulus]:
-        """Return what watches show of claims that were written."""
+        """Return the watch events for claims that were written."""
         found: list[Stimulus] = []
         devices = self.cluster.devices
         for write in writes:

@@ -60,7 +60,7 @@ class Trace(NamedTuple):
 
 
 def read(nodes: bytes, pods: bytes) -> Trace:
-    """The two files.
+    """Return the two files.
 
     Raises ObjectError, a line that names file, line and column.
     """
@@ -81,7 +81,7 @@ class Model:
         return self._decoder.node(encode(document))
 
     def pod(self, document: Mapping[str, Any], suffix: str = "") -> Pod:
-        """A pod that waits; `suffix` tells copies of one apart."""
+        """Return a pod that waits; `suffix` tells copies of one apart."""
         metadata = document["metadata"]
         name = metadata["name"] + suffix
         spec = {**document["spec"], "schedulerName": self._name}
@@ -96,7 +96,7 @@ class _Row(NamedTuple):
     values: Mapping[str, str]
 
     def number(self, column: str, empty: float | None = None) -> float:
-        """A number that is not negative."""
+        """Return the text as a number of at least 0."""
         text = self.values[column].strip()
         if not text and empty is not None:
             return empty
@@ -109,11 +109,11 @@ class _Row(NamedTuple):
         return found
 
     def whole(self, column: str) -> int:
-        """A whole number; nothing is 0."""
+        """Return the text as a whole number; an empty text is 0."""
         return int(self.number(column, 0.0))
 
     def name(self, column: str) -> str:
-        """A name that is there."""
+        """Return a name that is not empty."""
         text = self.values[column].strip()
         if not text:
             raise ObjectError(f"{self.file}, line {self.line}: {column}: Required value")
@@ -193,11 +193,11 @@ TRACE_PROFILES = SchedulerConfiguration(
 
 
 POINTS = 160
-"""Moments at which a run is looked at."""
+"""The number of moments at which a run is measured."""
 _TOLERATED = 0.002
 """Part of the pods that may stay out when fewer nodes hold the rest; Verma et al. (EuroSys'15) use the same."""
 _LONGEST = 1e6
-"""Lifetimes are stretched by no more than this."""
+"""The largest factor by which lifetimes are stretched."""
 
 Progress = Callable[[str], None]
 Placement = tuple[str, str]
@@ -231,7 +231,7 @@ class Run(msgspec.Struct, rename="camel", frozen=True):
     end: Quality
     """The last look at a saturation; for arrivals and departures, the look at which there were most pods."""
     waits: Waits | None = None
-    """Of arrivals and departures."""
+    """The waiting times; None for a saturation."""
 
 
 class Regret(msgspec.Struct, rename="camel", frozen=True):
@@ -240,9 +240,9 @@ class Regret(msgspec.Struct, rename="camel", frozen=True):
     decisions: int
     total: int
     missed: int
-    """Decisions that did not take a best node."""
+    """The number of decisions that did not take a best node."""
     impossible: int
-    """Decisions for a node that the order in which we learned of them does not allow."""
+    """The number of decisions for a node that was full by the order in which we learned of them."""
 
 
 class Compaction(msgspec.Struct, rename="camel", frozen=True):
@@ -254,7 +254,7 @@ class Compaction(msgspec.Struct, rename="camel", frozen=True):
 
 
 def departures(trace: Trace, framework: Framework, progress: Progress) -> Run:
-    """Pods come and go when the trace says so; who finds no node waits for one."""
+    """Play the trace with arrivals and departures at its times; a pod that fits no node waits for one."""
     model = Model(framework.profile.name)
     simulation = _simulation(trace, framework, model)
     pods = [model.pod(arrival.pod) for arrival in trace.arrivals]
@@ -285,7 +285,8 @@ def departures(trace: Trace, framework: Framework, progress: Progress) -> Run:
 
 
 def saturation(trace: Trace, framework: Framework, load: float, progress: Progress) -> tuple[Run, list[Placement]]:
-    """Pods arrive in the trace's order, over and over, and stay, until they have asked for so much of `measure`.
+    """Play arrivals in the trace's order, repeated, without departures, until pods have asked for `load` times
+    `measure`.
 
     Returns the run, and who went where, in the order of the decisions.
     """
@@ -307,7 +308,7 @@ def saturation(trace: Trace, framework: Framework, load: float, progress: Progre
 def retrace(
     trace: Trace, framework: Framework, load: float, placements: Sequence[Placement], progress: Progress
 ) -> tuple[Run, Regret]:
-    """A saturation that somebody else decided: its run, and what each choice gave away by the profile's own scores.
+    """Measure a saturation that another scheduler decided, and the points that each choice gave away.
 
     Each pod is scored on all nodes, by the plain way, as the cluster was when its turn came; the regret is the best
     total minus that of the node that was chosen.
@@ -337,7 +338,9 @@ def retrace(
 
 
 def saturating(trace: Trace, load: float) -> Iterable[tuple[Arrival, str, float]]:
-    """(arrival, suffix of its name, load with it) until all have asked for `load` times all there is of `measure`."""
+    """Yield (arrival, suffix of its name, load with it) until all have asked for `load` times all there is of
+    `measure`.
+    """
     resource = measure(trace)
     if not resource:
         return
@@ -355,13 +358,15 @@ def saturating(trace: Trace, load: float) -> Iterable[tuple[Arrival, str, float]
 
 
 def resources_of(trace: Trace) -> tuple[str, ...]:
-    """The resources that the trace has: those of which some node has any."""
+    """Return the resources that the trace has: those of which some node has any."""
     _, rooms = _demand(trace)
     return tuple(name for name, room in zip(RESOURCES, rooms.tolist(), strict=True) if room)
 
 
 def measure(trace: Trace) -> str:
-    """The resource by which the load is measured: GPUs if nodes have and pods ask for them, else CPU, else memory."""
+    """Return the resource by which the load is measured: GPUs if nodes have and pods ask for them, else CPU, else
+    memory.
+    """
     demand, rooms = _demand(trace)
     asked = demand.any(axis=0) & (rooms > 0)
     return next((name for name in (RESOURCES[2], *RESOURCES[:2]) if asked[RESOURCES.index(name)]), "")
@@ -376,7 +381,7 @@ def _waits(seconds: Iterable[float]) -> Waits:
 
 
 def stretched(trace: Trace, by: float) -> Trace:
-    """The trace with every lifetime times `by`."""
+    """Return the trace with every lifetime times `by`."""
     return Trace(trace.nodes, [each._replace(until=each.at + by * (each.until - each.at)) for each in trace.arrivals])
 
 
@@ -407,7 +412,7 @@ def stretch_to(trace: Trace, load: float) -> float:
 
 
 def compaction(trace: Trace, framework: Framework, progress: Progress) -> Compaction:
-    """The fewest nodes that hold the pods of the trace's fullest moment, by bisection over one random order."""
+    """Return the fewest nodes that hold the pods of the trace's fullest moment, by bisection over one random order."""
     model = Model(framework.profile.name)
     nodes = [model.node(node) for node in trace.nodes]
     random.Random(0).shuffle(nodes)
@@ -427,7 +432,7 @@ def compaction(trace: Trace, framework: Framework, progress: Progress) -> Compac
 
 
 def fullest(arrivals: Sequence[Arrival]) -> list[Arrival]:
-    """The pods that are there together when most are."""
+    """Return the pods that are there together when most are."""
     ends = sorted(arrival.until for arrival in arrivals)
     most, best, ended = 0, 0.0, 0
     for i, arrival in enumerate(arrivals):
@@ -439,7 +444,7 @@ def fullest(arrivals: Sequence[Arrival]) -> list[Arrival]:
 
 
 def _demand(trace: Trace) -> tuple[Floats, Floats]:
-    """(what each arrival asks for, float[arrivals, resources]; what all nodes have)."""
+    """Return (what each arrival asks for, float[arrivals, resources]; what all nodes have)."""
     model = Model("")
     asks = [[model.pod(each.pod).shape.requests.get(name, 0) for name in RESOURCES] for each in trace.arrivals]
     nodes = [model.node(node) for node in trace.nodes]
@@ -491,7 +496,7 @@ class Study(msgspec.Struct, rename="camel", frozen=True):
     nodes: int
     pods: int
     together: int
-    """Pods that are there at the trace's fullest moment, as it was published."""
+    """The number of pods at the trace's fullest moment, as it was published."""
     load: float
     """The end of the saturation: what was asked for of `measure`, over what is there."""
     stretch: float
@@ -528,7 +533,7 @@ def study(trace: Trace, frameworks: Mapping[str, Framework], load: float, fill: 
 
 
 def beside(trace: Trace, recorded: Iterable[Recorded], framework: Framework, progress: Progress) -> list[ProfileStudy]:
-    """Return what other schedulers did, in the same terms; their regret is by the framework's scores."""
+    """Return the results of other schedulers in the same terms; their regret is by the framework's scores."""
     found = []
     for each in recorded:
         run, regret = retrace(trace, framework, each.load, each.placements, progress)

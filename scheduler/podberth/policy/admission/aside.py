@@ -87,7 +87,7 @@ class Aside:
     async def review(
         self, namespace: str, held: KnownPolicies, question: Question, body: Bytes, until: float
     ) -> Ruling:
-        """The ruling on a review of this namespace, as far as is known.
+        """Return the ruling on a review of this namespace, as far as is known.
 
         Raises OverloadedError, WorkError.
         """

@@ -157,17 +157,19 @@ class PolicyCache:
         return tuple(sorted(self._left))
 
     def uid(self, namespace: str, name: str) -> str | None:
-        """The uid of a policy that is there."""
+        """Return the uid of a policy that is there."""
         found = self._stored(namespace, name)
         return None if found is None else found.uid
 
     def kept(self, namespace: str) -> list[str]:
-        """The names of the policies of a namespace of which more than the price is kept."""
+        """Return the names of the policies of a namespace of which more than the price is kept."""
         group = self._groups.get(namespace)
         return [] if group is None else [one.name for one in group.stored.values() if one.spec]
 
     def counts(self) -> tuple[int, int]:
-        """(accepted, refused) policies. Asked after each change, so nobody goes through thousands of namespaces."""
+        """Return (accepted, refused) policies. Asked after each change, so nobody goes through thousands of
+        namespaces.
+        """
         return self._totals[:2]
 
     @property
@@ -376,7 +378,7 @@ class PolicyCache:
         self._settle({stored.namespace})
 
     async def _get(self, stored: Stored) -> bytes | None:
-        """The policy's bytes, if it is still the one that was meant; else a watch event is on its way."""
+        """Return the policy's bytes, if it is still the one that was meant; else a watch event is on its way."""
         path = METADATA_POLICIES.path(stored.namespace, stored.name)
         try:
             async with asyncio.timeout(GET_SECONDS):

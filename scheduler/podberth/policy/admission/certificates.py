@@ -105,7 +105,7 @@ def advance(
     overlap: timedelta,
     rotate_before: datetime | None = None,
 ) -> Material:
-    """The material as it should be now; the very same object when nothing is to be done.
+    """Return the material as it should be now; the very same object when nothing is to be done.
 
     `names` are the DNS names and addresses to serve, `published` says whether all CAs of `material` have been in the
     webhook configurations for at least `overlap`; a CA made before `rotate_before` is to be replaced.
@@ -129,7 +129,7 @@ def advance(
 
 
 def certificates(bundle: bytes) -> list[bytes]:
-    """The certificates of a bundle, each as PEM of one spelling; none of one that can't be read."""
+    """Return the certificates of a bundle, each as PEM of one spelling; none of one that can't be read."""
     try:
         return [c.public_bytes(Encoding.PEM) for c in x509.load_pem_x509_certificates(bundle)]
     except ValueError:
@@ -180,7 +180,7 @@ def _new_authority(now: datetime) -> tuple[Authority, bytes]:
 
 
 def _sign(material: Material, names: tuple[str, ...], now: datetime) -> Material:
-    """A new serving certificate from the newest CA."""
+    """Return a new serving certificate from the newest CA."""
     authority = material.authorities[0].certificate
     authority_key = load_pem_private_key(material.authority_key, None)
     assert isinstance(authority_key, ec.EllipticCurvePrivateKey)

@@ -87,7 +87,7 @@ class Counting:
             )
 
     def due(self) -> list[Key]:
-        """The policies for which something was counted that is not known to be written."""
+        """Return the policies for which something was counted that is not known to be written."""
         return [key for key, counted in self._tallies.of.items() if counted.counts() != self._written.get(key)]
 
     async def round(self, gap: float) -> None:

@@ -74,7 +74,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 def parsed(raw: Bytes | msgspec.Raw, allowed_prefixes: tuple[str, ...]) -> Parsed:
-    """A policy object's bytes as a policy with its price, or what is wrong with it."""
+    """Return a policy object's bytes as a policy with its price, or what is wrong with it."""
     try:
         policy = parse(msgspec.json.decode(raw), allowed_prefixes)
     except PolicyError as error:

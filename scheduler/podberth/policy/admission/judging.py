@@ -76,7 +76,7 @@ class KnownPolicies(msgspec.Struct, frozen=True, dict=True):
 
 
 def encoded(policy: Policy) -> bytes:
-    """A policy as `KnownPolicies` keeps it."""
+    """Return a policy as `KnownPolicies` keeps it."""
     return msgspec.msgpack.encode(policy)
 
 
@@ -106,7 +106,7 @@ class Ruling(msgspec.Struct):
 
 
 def read(body: Bytes) -> Request | Ruling:
-    """The request in a review, or the answer to what is none."""
+    """Return the request in a review, or the answer to what is none."""
     try:
         request = review.read(body)
     except ReviewError as error:

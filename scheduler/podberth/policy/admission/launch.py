@@ -37,7 +37,7 @@ async def admit(connection: Connection, settings: Settings, listen: Address | No
 
 
 def endpoints(replica: Replica) -> Endpoints:
-    """All that there is to serve about one replica on a port where who asks has to be allowed to."""
+    """Return all that there is to serve about one replica on a port where who asks has to be allowed to."""
     return Endpoints(
         ready={
             "policies": lambda: replica.cache.unready,

@@ -188,7 +188,7 @@ def hint(head: Bytes) -> Hint:
 
 
 def read(body: Bytes) -> Request:
-    """The request in a review.
+    """Return the request in a review.
 
     Raises ReviewError when there is no uid to answer, MalformedError when there is.
     """
@@ -224,7 +224,7 @@ def read(body: Bytes) -> Request:
 
 
 def _by_level(body: Bytes) -> tuple[str, _Request]:
-    """The request of a review that has something wrong with it: said as far as the uid is readable."""
+    """Return the request of a review that has something wrong with it: said as far as the uid is readable."""
     try:
         envelope = _envelope(body)
         if (envelope.api_version, envelope.kind) != (API_VERSION, KIND):
@@ -250,7 +250,7 @@ def answer(
     warnings: Sequence[str] = (),
     audit: Mapping[str, str] | None = None,
 ) -> bytes:
-    """A review with the response to it."""
+    """Return a review with the response to it."""
     response: dict[str, Any] = {"uid": uid, "allowed": allowed}
     if not allowed:
         response["status"] = {"code": code, "reason": REASONS.get(code, "Forbidden"), "message": message}

@@ -42,7 +42,9 @@ class Reviewer:
         self._aside = aside
 
     async def answer(self, body: Bytes, pass_: Pass) -> ReviewReply:
-        """The answer to a review: never an exception for what the bytes hold, never yes to what is not understood."""
+        """Return the answer to a review: never an exception for what the bytes hold, never yes to what is not
+        understood.
+        """
         request: Request | None = None
         if len(body) < BIG_BYTES:
             read = judging.read(body)
@@ -70,8 +72,8 @@ class Reviewer:
         return ruling.answer
 
     def overloaded(self, hint: Hint, error: OverloadedError) -> ReviewReply:
-        """The answer when nobody's turn came. To a namespace that stands in its own way the answer is no, as others'
-        objects would be let in unpoliced by a failurePolicy of Ignore; else the failurePolicy decides.
+        """Return the answer when nobody's turn came. To a namespace that stands in its own way the answer is no, as
+        others' objects would be let in unpoliced by a failurePolicy of Ignore; else the failurePolicy decides.
         """
         if not error.own or not hint.uid:
             return ReviewReply(503, b"too much is waiting\n", "overloaded")
@@ -84,7 +86,7 @@ class Reviewer:
     async def _ruled(
         self, body: Bytes, request: Request | None, namespace: str, question: Question, until: float
     ) -> tuple[KnownPolicies, Ruling]:
-        """The ruling, and the policies that it is by."""
+        """Return the ruling, and the policies that it is by."""
         while True:
             held = self._cache.of(namespace)
             if request is not None and held.units <= INLINE_UNITS:

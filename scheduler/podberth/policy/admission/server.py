@@ -191,7 +191,7 @@ def _text(status: int, text: str = "") -> web.Response:
 
 
 def web_reason(status: int) -> str:
-    """The status in words, for answers that have nothing else to say."""
+    """Return the status in words, for answers that have nothing else to say."""
     return {404: "not found", 405: "method not allowed"}.get(status, str(status))
 
 

@@ -40,7 +40,7 @@ class Tally(msgspec.Struct):
     times: dict[str, float] = msgspec.field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
-        """The three counts by field."""
+        """Return the three counts by field."""
         return {"matched": self.matched, "rejected": self.rejected, "mutated": self.mutated}
 
 
@@ -93,12 +93,12 @@ class Counted(msgspec.Struct):
 
 
 def stamp(moment: datetime) -> str:
-    """A metav1.Time."""
+    """Return a metav1.Time."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def status(held: Mapping[str, Any], replica: str, mine: Tally, written: Mapping[str, int], now: datetime) -> JsonObject:
-    """The fields to write into the status `held`, which is a `Counted`, so that `mine` is in the sums.
+    """Return the fields to write into the status `held`, which is a `Counted`, so that `mine` is in the sums.
 
     The entry of this replica says how much of `mine` the sums hold already. If it is not there any more, `written` says
     it: what they held of it when this replica last wrote.

@@ -67,7 +67,7 @@ def desired(
     owner_uid: str | None = None,
     left: Sequence[str] = (),
 ) -> Object:
-    """One of the two configurations; without a bundle the caBundle is left to whoever injects it.
+    """Return one of the two configurations; without a bundle the caBundle is left to whoever injects it.
 
     `left`: namespaces that it is not asked about, besides the exempt ones. Of these, the validating one is asked about
     pods that have an annotation which can't be read in CEL.
@@ -116,7 +116,7 @@ def desired(
 
 
 def _namespaces(operator: str, *names: str) -> Object:
-    """A selector by the label that nobody but the API server writes."""
+    """Return a selector by the label that nobody but the API server writes."""
     return {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": operator, "values": [*names]}]}
 
 
