@@ -290,7 +290,7 @@ class Following:
             complain([f"can't follow {resource.plural}: {error}; left out"])
 
     async def _sync(self) -> str | None:
-        """Wait for the first lists; what is wrong if they do not come."""
+        """Wait for the first lists; return the message if they do not come."""
         host, until = self._connection.host, time.monotonic() + self._timeout
         silent: float | None = time.monotonic() + live.SILENCE
         while not self._stopping.is_set():

@@ -40,7 +40,7 @@ class Merged(NamedTuple):
 
 
 def withholds(write: Write, is_pod: bool, reserved: Reserved) -> str | None:
-    """Return why no policy may write this key, whatever is there; None when policies may."""
+    """Return the reason for which no policy may write this key, whatever its value; None: policies may."""
     if is_pod and (write.field, write.key) == ("annotation", keys.QOS):
         return "the QoS stamp is no policy's to write"
     why = reserved.why(write.key, write.power) if reserved.more or write.power else None
@@ -48,7 +48,7 @@ def withholds(write: Write, is_pod: bool, reserved: Reserved) -> str | None:
 
 
 def changes(rule: Rule, snapshot: Snapshot, is_pod: bool, reserved: Reserved) -> Iterator[tuple[Write, str]]:
-    """Yield a rule's writes that would change something, were it alone, and what mode warn says of them."""
+    """Yield a rule's writes that would change something, were it the only rule, and the warning about each."""
     for announced in rule.announced:
         write = announced[0]
         old = (snapshot.labels if write.field == "label" else snapshot.annotations).get(write.key)
@@ -57,7 +57,7 @@ def changes(rule: Rule, snapshot: Snapshot, is_pod: bool, reserved: Reserved) ->
 
 
 def merge(rules: Iterable[Rule], snapshot: Snapshot, is_pod: bool, reserved: Reserved = RESERVED) -> Merged:
-    """Return the writes of rules that matched, given in order."""
+    """Return the merged writes of rules that matched, given in order."""
     wished: dict[tuple[Field, str], list[Write]] = {}
     for rule in rules:
         for write in rule.writes:

@@ -27,7 +27,7 @@ KINDS = frozenset(
         ("batch", "Job"),
     }
 )
-"""Others are not known to make new objects in a loop when a label changes."""
+"""The kinds that make new objects in a loop when a label changes, as far as is known."""
 
 
 class _Meta(Struct):
@@ -89,7 +89,7 @@ class Owner(Struct, frozen=True):
 
 
 def read(obj: JsonObject) -> Owner | None:
-    """Return the owner that an object is; None for all other objects, and for what the API would not take as one."""
+    """Return an object as an owner; None: it is of another kind, or not valid in the API."""
     group, kind = group_and_kind(obj)
     if (group, kind) not in KINDS:
         return None

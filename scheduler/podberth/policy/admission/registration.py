@@ -75,7 +75,7 @@ class Registration:
 
     @property
     def published(self) -> bool:
-        """Return whether both configurations were as they should be since we lead."""
+        """Return whether both configurations were as they should be since this replica leads."""
         return self._published is not None
 
     def wake(self) -> None:
@@ -146,7 +146,7 @@ class Registration:
         self._written_left[resource.plural] = left
 
     async def _owner(self) -> str | None:
-        """Return the owner's UID, read each time: a role that was deleted and created again has another."""
+        """Return the owner's UID. It is read each time, as a role that was deleted and created again has another."""
         if not self._settings.owner:
             return None
         found = read_answer(await self._client.get(OWNERS.path(None, self._settings.owner)), metadata.decode)

@@ -21,7 +21,7 @@ from podberth.policy.verdict import Effect
 
 FIELDS = ("matched", "rejected", "mutated")
 KEPT_FOR = timedelta(hours=1)
-"""A replica that was not heard of for so long needs no entry: what it counted is in the sums."""
+"""The time after which the entry of a silent replica is removed: its counts are in the sums."""
 WROTE_LAST = 8
 """So many entries stay whatever their times say: those that were written last, which are the last of the list. The
 clock of whoever wrote them, or of whoever reads them, may be wrong by more than `KEPT_FOR`."""
@@ -93,7 +93,7 @@ class Counted(msgspec.Struct):
 
 
 def stamp(moment: datetime) -> str:
-    """Return a metav1.Time."""
+    """Return a time as a metav1.Time."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -75,7 +75,7 @@ class Mirror:
         return sum(pod.shape.requests.get("cpu", 0) for pod in self.on(node))
 
     async def until(self, claim: Callable[[], bool], what: str, seconds: float) -> None:
-        """Return once the claim holds; it is looked at after each change.
+        """Wait until the claim holds; it is checked after each change.
 
         Raises LateError.
         """

@@ -165,7 +165,7 @@ class Tidy:
         return True
 
     async def _gone(self, seconds: float) -> bool:
-        """Return whether the namespace goes away in time."""
+        """Wait for the namespace to go; return False if it does not in time."""
         deadline = asyncio.get_running_loop().time() + seconds
         while asyncio.get_running_loop().time() < deadline:
             if not await self._exists(NAMESPACES.path(name=self._setting.namespace)):

@@ -405,7 +405,7 @@ class Driver:
         return Template(document, words, {"count": count, "nodes": self._workload.nodes})
 
     async def _churn(self, churn: Churn, scheduler_name: str, background: _Background) -> None:
-        """Until the measured pods are bound."""
+        """Create and delete objects until the measured pods are bound."""
         await self._namespace(churn.namespace)
         mark = {"metadata": {"labels": {_CHURNED: "true"}}}
         each_made = [objects.other(each, scheduler_name) for each in churn.objects]
@@ -450,7 +450,7 @@ class Driver:
         await for_each(wanted, lambda name: delete_one(self._client, f"{path}/{name}"), unwanted.rate)
 
     async def _wait_attempted(self, scheduler_name: str, check: Callable[[], None]) -> None:
-        """Until the scheduler has bound each pod of the run, or said that it fits nowhere (or is gated)."""
+        """Wait until the scheduler has bound each pod of the run, or reported that it fits nowhere (or is gated)."""
         until = time.monotonic() + self._workload.patience
         chosen = {
             "labelSelector": f"{LABEL}={self._run},!{_CHURNED}",

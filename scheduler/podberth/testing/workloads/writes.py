@@ -276,7 +276,7 @@ class Bindings:
         await asyncio.gather(self._following, return_exceptions=True)
 
     async def wait(self, done: Callable[[], bool], patience: float, check: Callable[[], None]) -> bool:
-        """Until `done` says so; False when `patience` seconds went by first.
+        """Wait until `done` returns true; return False when `patience` seconds went by first.
 
         `check` is called twice a second and may raise; what ends the watch is raised here.
         """
@@ -297,7 +297,7 @@ class Bindings:
         return True
 
     async def wait_for(self, key: Key) -> None:
-        """Until one pod is bound, however long that takes."""
+        """Wait until one pod is bound, however long that takes."""
         if key not in self.at:
             await self._awaited.setdefault(key, asyncio.Event()).wait()
 
