@@ -68,7 +68,7 @@ class AffinityCounts:
         return self._sum((terms, None if len(terms) == 1 else (1,) * len(terms), topology_key))
 
     def share(self, pod: Pod, of: Selected) -> int:
-        """Return what one placed pod adds to a sum, where it counts."""
+        """Return the number that one placed pod adds to a sum, where it counts."""
         return of.of_class(self.pods.number_of(pod))
 
     def preferred(self, terms: WeightedTerms, topology_key: str) -> Selected:

@@ -16,7 +16,7 @@ _STUCK = frozenset(("NoOtherNode", "DisruptionBudget", "TwoDisruptionBudgets", "
 
 
 class Conflicted:
-    """All conflicts, indexed by the pods in them, to find which pod of a conflict goes first."""
+    """Finds which pod of a conflict goes first, by an index of conflicts by pod."""
 
     def __init__(self, observed: Observed) -> None:
         self._observed = observed

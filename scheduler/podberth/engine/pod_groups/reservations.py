@@ -170,7 +170,7 @@ class Reservations:
         outbox: Outbox,
         pick: Callable[[str, int], int],
     ) -> None:
-        """`pick`: which of several equally good nodes or placements is taken."""
+        """`pick` chooses one of several equally good nodes or placements."""
         self._cluster = cluster
         self._queue = queue
         self._scheduling = scheduling
