@@ -1,4 +1,5 @@
-"""Placed pods and affinity terms: which pods a term selects, and which terms select a pod, summed per topology value.
+"""Counts of placed pods and affinity terms: the pods that a term selects, and the terms that select a pod, summed per
+topology value.
 
 Nothing is counted in advance. When a pod is placed or removed, that is only noted. Each kept sum is brought up to date
 when a plugin asks for it: `selected_pods` (which pods, how many, where), `existing_terms` (the other direction).

@@ -1,4 +1,4 @@
-"""Pod groups: their objects, and which of their pods wait, are assumed, or are assigned.
+"""The state of pod groups: their objects, and which of their pods wait, are assumed, or are assigned.
 
 Mirrors kube-scheduler `backend/cache/podgroupstate.go`. A group is known from its object or from its pods, whichever
 come first: a pod may name a group that does not exist yet.

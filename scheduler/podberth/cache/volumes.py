@@ -1,4 +1,4 @@
-"""Storage objects, which placed pods use which disks and claims, and which volumes are attached where.
+"""Storage objects, the disks and claims that placed pods use, and the volumes that are attached to each node.
 
 Mirrors the listers and indexes behind kube-scheduler `plugins/{volumerestrictions,volumebinding,volumezone}`, and what
 `plugins/nodevolumelimits/csi.go` gathers per node and decision.

@@ -1,4 +1,4 @@
-"""Compile an expression once, evaluate it for many devices."""
+"""Compiles an expression once, and evaluates it for many devices."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple

@@ -1,4 +1,5 @@
-"""Pods in conflict with another scheduler's: who of them goes, one at a time, and what is read before.
+"""Decides which of the pods in conflict with another scheduler's is evicted, one at a time, and which nodes are read
+before.
 
 Evicting one of the pods that got in each other's way is enough. It is the one with the lowest priority, and of equal
 ones the youngest; the next one has its turn when the API let nobody evict that one, or it has nowhere to go.

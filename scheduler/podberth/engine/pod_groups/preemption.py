@@ -1,4 +1,4 @@
-"""Preemption for a pod group that found too few nodes: a plan says whom it removes, and these are told to go.
+"""Preemption for a pod group that found too few nodes: a plan names the pods to remove, and these are told to go.
 
 Mirrors kube-scheduler `framework/preemption/podgrouppreemption.go`. In a dry run all pods of lower priority are left
 out, and the group is tried once. If it fits, as many of them as possible are spared. All of this is one plan, in

@@ -80,7 +80,7 @@ class FairShare:
     def pop(self, now: float, *, within_share: bool) -> Queued | None:
         """Pop the first pod of those with the highest priority; the namespaces take turns.
 
-        `within_share`: only if the namespace whose turn it is has paid off enough meanwhile. None: there is no such pod.
+        `within_share`: only if the namespace whose turn it is has paid off enough meanwhile. None: there is none.
         """
         while self._held:
             priority = self.highest
