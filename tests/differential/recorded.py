@@ -85,7 +85,8 @@ def _changing(oracle: Oracle, family: str, numbers: list[tuple[int, int]]) -> It
         good = [one for one in islice(answers, len(states)) if "error" not in one and "error" not in one["want"]]
         name = states[0]["id"].rpartition(".")[0]
         same: Case = {field: states[0][field] for field in ("config", "nominees") if field in states[0]}
-        yield {"id": f"changing-{name}", **same, "steps": [*changing.steps(good)]}
+        if good:
+            yield {"id": f"changing-{name}", **same, "steps": [*changing.steps(good)]}
 
 
 def _engine(oracle: Oracle, family: str, numbers: list[tuple[int, int]]) -> Iterator[Case]:

@@ -1,4 +1,4 @@
-"""The table of served resources: everything else here reads from it what a kind can do.
+"""The table of served resources, from which everything else in this package reads the abilities of a kind.
 
 Discovery tells clients of it, and URLs are taken apart by it: which resource, which object, which verb.
 """
@@ -41,7 +41,7 @@ class Resource:
     singular: str = ""
     list_kind: str = ""
     dropped: tuple[str, ...] = ()
-    """Fields of the spec that are not kept, as their feature gates are off."""
+    """Fields of the spec that are not stored, as their feature gates are off."""
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     schema: Mapping[str, Any] = field(default_factory=dict)
 
@@ -52,7 +52,7 @@ class Resource:
 
     @cached_property
     def prefix(self) -> bytes:
-        """Return how the JSON of an object in this version begins, before its metadata."""
+        """Return the beginning of an object's JSON in this version, before its metadata."""
         return b'{"kind":%s,"apiVersion":%s,' % (
             msgspec.json.encode(self.kind),
             msgspec.json.encode(self.api_version),
@@ -60,30 +60,30 @@ class Resource:
 
     @cached_property
     def item_prefix(self) -> bytes:
-        """Return how the JSON of an object begins inside a list: built-in kinds leave kind and apiVersion out there."""
+        """Return the beginning of an object's JSON inside a list: built-in kinds have no kind and apiVersion there."""
         return self.prefix if self.custom else b"{"
 
     @cached_property
     def collection(self) -> str:
-        """Return where the objects are kept; two served versions may share one place."""
+        """Return the name of the collection in storage; two served versions may share one."""
         return self.storage or (f"{self.plural}.{self.group}" if self.group else self.plural)
 
     @cached_property
     def listed_as(self) -> str:
-        """The kind of a list of these."""
+        """Return the kind of a list of these objects."""
         return self.list_kind or f"{self.kind}List"
 
     @cached_property
     def selectable(self) -> Mapping[str, tuple[str, ...]]:
-        """Field labels this resource can be selected by, with their paths."""
+        """Return the field labels by which this resource can be selected, with their paths."""
         return {**META_FIELDS, **self.fields}
 
     def is_a(self, kind: str) -> bool:
-        """Return whether it is this kind of Kubernetes' own, and not a custom one of the same name."""
+        """Return whether it is this built-in kind, and not a custom one of the same name."""
         return self.kind == kind and not self.custom
 
     def key(self, namespace: str, name: str) -> str:
-        """The object's key; ordered as etcd orders it."""
+        """Return the object's key; keys are ordered as in etcd."""
         return f"{namespace}/{name}" if self.namespaced else name
 
 
@@ -230,11 +230,11 @@ BUILT_IN: tuple[Resource, ...] = (
     _rbac("clusterrolebindings", "ClusterRoleBinding", False),
 )
 _BY_PLURAL = {resource.plural: resource for resource in reversed(BUILT_IN)}
-"""Of two kinds that share a plural, the first of the table counts."""
+"""Plural → resource. If two share a plural, the first in the table counts."""
 
 
 class Registry:
-    """The resources that are served right now: the built-in table, and what stored CRDs add to it."""
+    """The resources that are served now: the built-in table, and those that stored CRDs add to it."""
 
     def __init__(self, more: Iterable[Resource] = ()) -> None:
         """`more`: what is served beside the built-in table, as a feature gate is on."""
@@ -261,18 +261,18 @@ class Registry:
         return group in self._groups
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
-        """The resource at a path."""
+        """Return the resource at a path."""
         return self._by_group.get((group, version), {}).get(plural)
 
     def built_in(self, plural: str) -> Resource:
-        """A resource of the fixed table, by its plural (core events for `events`)."""
+        """Return a resource of the fixed table by its plural (core events for `events`)."""
         return _BY_PLURAL[plural]
 
     def in_group(self, group: str, version: str) -> list[Resource]:
         return list(self._by_group.get((group, version), {}).values())
 
     def group_versions(self) -> dict[str, list[str]]:
-        """The named groups with their versions, in order of appearance."""
+        """Return the named groups with their versions, in order of appearance."""
         groups: dict[str, list[str]] = {}
         for group, version in self._by_group:
             if group:
@@ -337,7 +337,7 @@ def _subresource(resource: Resource, name: str, group_version: str, kind: str, v
 
 
 def resource_list(registry: Registry, group: str, version: str) -> JsonObject | None:
-    """The resources of one group and version, or None when there are none."""
+    """Return the resources of one group and version, or None when there are none."""
     entries = []
     for resource in registry.in_group(group, version):
         entries.append(_entry(resource))

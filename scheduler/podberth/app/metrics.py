@@ -351,16 +351,16 @@ DIFFERENCES = Family(
 TROUBLES = ("errors", "expired", "stalls", "garbled", "malformed", "missed_deletes", "lost", "went_back")
 SAMPLED = 0.1
 KEEP_MOST = 1024
-"""So many attempts and changes are collected before their times go into histograms."""
+"""The number of attempts and changes that are collected before their times go into histograms."""
 ATTEMPTS_TOLD = 15
-"""Attempts from which on the label only says `15+`."""
+"""The number of attempts from which on the label only says `15+`."""
 RESERVE = "Reserve"
 _TIMED = {point: spelled(point) for point in (*POINTS, "unreserve", "normalize") if point != "queue_sort"}
 _EVALUATED = {"PreFilter": ("pre_filter",), "Filter": ("filter",), "Score": ("score",)}
 
 
 class Meter:
-    """Measures one engine. To be used on the event loop's thread only.
+    """Measures one engine. It may be used on the event loop's thread only.
 
     Each pod costs a few appends to plain lists. `fold` turns these into histograms, thousands at a time or when the
     metrics are read.
@@ -400,9 +400,9 @@ class Meter:
         self._begun: dict[str, float] = {}
         """UID of a pod that is being prepared → the time at which its attempt began."""
         self._binding: dict[str, tuple[Bind | BoundByPlugin, float, float]] = {}
-        """UID → the instruction, when its attempt began, when it was given."""
+        """UID → (instruction, start of its attempt, time at which it was given)."""
         self._passed: dict[str, list[Trace]] = {}
-        """Profile → what its attempts have passed, with times."""
+        """Profile → traces of its attempts, with times."""
         self._bounds: dict[str, list[tuple[float, float, float, int, float]]] = {}
         self._events: dict[str, list[float]] = {}
         self._calls: dict[Labels, list[float]] = {}
@@ -411,14 +411,14 @@ class Meter:
         self._permit_waits = Histogram(PERMIT_WAIT)
         self._kept = 0
         self._cold = False
-        """The attempt under way has to filter and score all nodes, as nothing is kept for its pod's shape."""
+        """True if the attempt under way has to filter and score all nodes, as nothing is kept for its pod's shape."""
         self._computed: dict[str, int] = {}
         self._record = engine.scheduling.record
         self._record.clock = clock
         self.follow(frameworks)
 
     def follow(self, frameworks: Mapping[str, Framework]) -> None:
-        """Listen to these profiles from now on."""
+        """Measure these profiles from now on."""
         self._frameworks = frameworks
         self._computed.clear()
         for name in frameworks:
@@ -427,7 +427,7 @@ class Meter:
         self._listen(None)
 
     def instruments(self) -> list[Instrument]:
-        """All metrics that are written here."""
+        """Return all metrics that are written here."""
         self.fold()
         return [
             *(one for one in vars(self).values() if isinstance(one, (Counter, Histogram))),
@@ -438,7 +438,7 @@ class Meter:
 
     @property
     def kept(self) -> int:
-        """Return how many attempts and changes are collected whose times are in no histogram yet."""
+        """The number of attempts and changes whose times are not in a histogram yet."""
         kept = (self._passed, self._bounds, self._events, self._calls)
         return sum(len(values) for by_label in kept for values in by_label.values())
 
@@ -451,7 +451,7 @@ class Meter:
         return {"verified": int(sum(found.values())), "differing": differing}
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
-        """Measure and do what `Engine.handle` does."""
+        """Do what `Engine.handle` does, and measure it."""
         kind = type(stimulus)
         if kind is Cycle:
             return self._cycle(now)
@@ -478,7 +478,7 @@ class Meter:
         return done
 
     def _sampled(self, stimulus: Stimulus, now: float) -> list[Instruction]:
-        """Apply it, with plugins timed in one case of ten."""
+        """Handle a stimulus, with plugins timed in one case of ten."""
         if self._rng() >= SAMPLED:
             return self._engine.handle(stimulus, now)
         self._listen(self._timed)
@@ -583,7 +583,7 @@ class Meter:
         return answer
 
     def _note(self, done: list[Instruction], began: float) -> None:
-        """`began`: when the attempt of these instructions began, if nothing more exact is known."""
+        """Count what these instructions tell. `began`: the start of their attempt, if nothing more exact is known."""
         for instruction in done:
             kind = type(instruction)
             if kind is Bind:
@@ -694,9 +694,9 @@ class _Spans:
         self._began = 0.0
 
     def begin(self) -> None:
-        """As in guard.Spans."""
+        """Note the start of a span, as guard.Spans does."""
         self._began = self._clock()
 
     def end(self, point: str, status: str) -> None:
-        """As in guard.Spans."""
+        """Note the end of a span, as guard.Spans does."""
         self.kept.setdefault((point, status), []).append(self._clock() - self._began)

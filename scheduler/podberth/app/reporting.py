@@ -57,65 +57,70 @@ from podberth.service.log import RateLimit
 log = structlog.get_logger("writer")
 
 MOST = 20_000
-"""Objects for which something may wait to be written."""
+"""The largest number of objects with a waiting write."""
 FEW = 200
-"""So many objects of any namespace may wait, however many wait in all: fewer where there are so many namespaces that
-these would be more than `MOST` together."""
+"""The number of objects of each namespace that may wait however many wait in all; fewer where the namespaces are so
+many that these would be more than `MOST` together.
+"""
 GATHER_SECONDS = 0.02
-"""A write waits so long for others, with which it shares a connection."""
+"""Seconds that a write waits for others, with which it shares a connection."""
 TOGETHER = 16
-"""Writes on one connection at a time."""
+"""The largest number of writes on one connection at a time."""
 CONNECTIONS = 8
 TRUST = 3
-"""After so many connections in a row that did not answer everything, writes go one by one: what stands between may not
-take a request before it has answered the one before."""
+"""The number of incomplete answers in a row after which writes go one by one: a proxy may not take a request before it
+has answered the one before.
+"""
 _ALREADY_EXISTS = "AlreadyExists"
 """The reason of an answer that says that an event was written, and the answer to that lost."""
 _LATER = frozenset((401, 406, 408, 409, 415, 429))
-"""Answers after which the client knows what to do (renew its credentials, speak JSON, wait), or whose text has to be
-read: a 409 may say that the event is there, or that a quota could not be charged."""
+"""Status codes after which the client retries by itself (new credentials, JSON instead of protobuf, a pause), or whose
+text has to be read: a 409 may say that the event exists, or that a quota could not be charged.
+"""
 AT_ONCE = STATUS.width
-"""Statuses that are written at a time."""
+"""The largest number of statuses that are written at a time."""
 BESIDE_BINDINGS = 2
-"""Conditions that are written at a time while pods are being bound."""
+"""The largest number of conditions that are written at a time while pods are being bound."""
 LATELY_SECONDS = 1.0
-"""So long after a Binding pods count as being bound: between two Bindings of a stream there is nearly always a moment
-with none under way, in which all places would be taken."""
+"""Seconds after a Binding for which pods count as being bound: in a stream of Bindings there is often a moment with
+none under way, in which conditions would take all places.
+"""
 REST, LONGEST_REST = 3.0, 1.0
-"""While pods are being bound, the place of a condition stays empty for so many times as long as its write took, and so
-many seconds at most. A large pod, or a busy API server, makes writes slow, and then they are few."""
+"""While pods are being bound, the place of a condition stays empty for this many times the duration of its write, and
+for at most this many seconds. A large pod, or a busy API server, makes writes slow, and then fewer are sent.
+"""
 TRIES = 3
-"""Tries of a status that meets a newer version of its pod."""
+"""The largest number of tries of a status whose pod has a newer version than it names."""
 FETCH = "Fetch"
 _Waiting = TypeVar("_Waiting")
 
 
 def about(pod: Pod) -> dict[str, str]:
-    """Return the fields of a log line that say which pod it is about, and whose."""
+    """Return the fields of a log line about a pod."""
     return {"pod": pod.key, "profile": pod.scheduler_name}
 
 
 def ref(pod: Pod | Gone) -> PodRef:
-    """Return the pod for a request: by UID, and at no certain version."""
+    """Return the reference to a pod for a request: by UID, at no certain version."""
     return PodRef(pod.namespace, pod.name, pod.uid)
 
 
 def share(namespaces: int) -> int:
-    """Return how many of each of so many namespaces may wait when `MOST` wait in all. So there are never twice as many,
-    and one of each namespace.
+    """Return the number of objects of each namespace that may wait while `MOST` wait in all. So there are never twice
+    as many, and at least one of each namespace may wait.
     """
     return max(min(FEW, MOST // max(namespaces, 1)), 1)
 
 
 class UnderWay:
-    """Tasks that go on until they are done, or until somebody ends them."""
+    """A set of running tasks, which `drain` ends."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task, which goes on until it is done or drained."""
+        """Start a task, which runs until it is done or drained."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -134,7 +139,7 @@ class UnderWay:
 
 
 class WaitingWrites(Generic[_Waiting]):
-    """Keeps writes that wait by namespace and key, mostly a UID. Namespaces take turns."""
+    """The waiting writes by namespace and key, mostly a UID. Namespaces take turns."""
 
     def __init__(self) -> None:
         self._by_namespace: OrderedDict[str, OrderedDict[str, _Waiting]] = OrderedDict()
@@ -144,22 +149,22 @@ class WaitingWrites(Generic[_Waiting]):
         return self._count
 
     def crowds(self, namespace: str) -> bool:
-        """Return whether no more of a namespace may wait once there are too many in all."""
+        """Return whether a namespace may add no more writes while `MOST` wait in all."""
         return len(self._by_namespace.get(namespace, ())) >= share(len(self._by_namespace))
 
     def put(self, namespace: str, key: str, wanted: _Waiting) -> None:
-        """Have a write wait, in place of the one that waited before for the same object, if any."""
+        """Add a write, in place of the one that waited for the same object."""
         objects = self._by_namespace.setdefault(namespace, OrderedDict())
         self._count += key not in objects
         objects[key] = wanted
 
     def get(self, namespace: str, key: str) -> _Waiting | None:
-        """Return what waits to be written of an object."""
+        """Return the waiting write of an object."""
         objects = self._by_namespace.get(namespace)
         return None if objects is None else objects.get(key)
 
     def take(self, namespace: str, key: str) -> _Waiting | None:
-        """Return what waits for an object, which waits no longer."""
+        """Remove and return the waiting write of an object."""
         objects = self._by_namespace.get(namespace)
         found = None if objects is None else objects.pop(key, None)
         if found is not None:
@@ -169,7 +174,9 @@ class WaitingWrites(Generic[_Waiting]):
         return found
 
     def next(self, busy: Collection[str] = ()) -> _Waiting | None:
-        """Take the first of the namespace whose turn it is. `busy`: keys for which something is just being written."""
+        """Remove and return the first write of the namespace whose turn it is. `busy`: keys that are being written
+        now.
+        """
         for namespace, objects in self._by_namespace.items():
             for key in objects:
                 if key not in busy:
@@ -181,7 +188,7 @@ class WaitingWrites(Generic[_Waiting]):
 
 
 class Events:
-    """The events that wait, and those under way. One namespace's crowd delays and displaces its own only.
+    """The events that wait or are being written. A namespace with many of them delays and drops only its own.
 
     Events wait for a moment for others, with which they share a connection: the server handles the requests of one
     connection one after the other.
@@ -196,10 +203,10 @@ class Events:
         self._workers = 0
         self._sending = 0
         self._unanswered = 0
-        """Connections in a row that did not answer everything."""
+        """The number of connections in a row that did not answer everything."""
 
     def write(self, event: Event) -> None:
-        """Write it soon, or drop and count it when too many wait, for pods matter more."""
+        """Queue an event; it is dropped and counted when too many wait, as pods matter more."""
         if len(self._waiting) + self._sending >= MOST and self._waiting.crowds(event.about.namespace):
             self.dropped += 1
             return
@@ -212,7 +219,9 @@ class Events:
         self._waiting.put(event.about.namespace, str(next(self._arrivals)), event)
 
     async def drain(self, seconds: float) -> int:
-        """Wait until all are written; return how many were not in time, or may not have been, and are dropped."""
+        """Wait until all events are written; return how many were not in time, or may not have been, and are
+        dropped.
+        """
         await self._under_way.drain(seconds)
         self._workers = 0  # one that was cancelled before it began says nothing
         left = len(self._waiting)
@@ -241,7 +250,7 @@ class Events:
             self._workers -= 1
 
     async def _write(self, events: list[Event], together: bool) -> None:
-        """Together, and those by themselves that were not taken that way."""
+        """Write events on one connection, and those that were not taken that way one by one."""
         statuses: list[int] = []
         if events and together:
             try:
@@ -283,7 +292,7 @@ def _of(event: Event) -> dict[str, str]:
 
 
 class _Wanted(Struct):
-    """A status that is to be written of a pod. `nominated`: the node to name, empty to clear it, None to leave it."""
+    """A status to write for a pod. `nominated`: the node to name, empty to clear it, None to leave it."""
 
     pod: Pod
     condition: tuple[str, str] | None
@@ -292,7 +301,7 @@ class _Wanted(Struct):
 
 
 class Statuses:
-    """Conditions and nominations of waiting pods: the newest of each pod only, and only as long as it waits.
+    """Writes conditions and nominations of waiting pods: the newest of each pod only, and only as long as it waits.
 
     Nominations, which free or keep nodes, go first; a pod that is about to be bound loses its place. While Bindings
     (`bindings`) are under way, few conditions are written at a time, and less than half of the time: each costs the API
@@ -312,9 +321,9 @@ class Statuses:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self.written = 0
-        """Conditions that were written."""
+        """The number of conditions that were written."""
         self.dropped = 0
-        """Writes for which there was no room, or whose pod was bound meanwhile."""
+        """The number of writes that found no place, or whose pod was bound meanwhile."""
         self._client = client
         self._answer = answer
         self._under_way = under_way
@@ -326,7 +335,7 @@ class Statuses:
         self._ordinary: WaitingWrites[_Wanted] = WaitingWrites()
         self._busy: set[str] = set()
         self._conditions = 0
-        """Conditions that are being written, or whose place rests."""
+        """The number of conditions that are being written, or whose place stays empty."""
         self._bound_at = -LATELY_SECONDS
         """The time at which a pod was last about to be bound."""
         self._workers = 0
@@ -340,8 +349,9 @@ class Statuses:
         return len(self._urgent) + len(self._ordinary)
 
     def want(self, pod: Pod, condition: tuple[str, str] | None, nominated: str | None) -> None:
-        """Write this, in place of what waits to be written of the pod. If there is no room, the pod has to say it again
-        at its next attempt."""
+        """Queue a status, merged with the one that waits for the pod. If there is no place, the engine is told so, and
+        the pod's next attempt queues it again.
+        """
         at = pod.namespace, pod.uid
         before = self._urgent.get(*at) or self._ordinary.get(*at)
         wanted = _Wanted(pod, condition, nominated)
@@ -359,7 +369,7 @@ class Statuses:
         self._start_worker()
 
     def _start_worker(self) -> None:
-        """If there is something to do that nobody does."""
+        """Start a worker if there is a write to do for which none is running."""
         if self._workers < AT_ONCE and (self._urgent or (self._ordinary and self._may_write_condition())):
             self._workers += 1
             self._under_way.start(self._work())
@@ -372,7 +382,7 @@ class Statuses:
         return bool(self._bindings) or self._clock() - self._bound_at < LATELY_SECONDS
 
     def drop(self, pod: Pod) -> None:
-        """The pod is about to be bound: nobody needs to know any more why it was not."""
+        """Drop the waiting status of a pod that is about to be bound."""
         self._bound_at = self._clock()
         for waiting in (self._urgent, self._ordinary):
             if waiting.take(pod.namespace, pod.uid) is not None:
@@ -417,7 +427,7 @@ class Statuses:
         self._start_worker()
 
     async def _write(self, wanted: _Wanted) -> bool:
-        """Return whether it is written, or need not be any more."""
+        """Write a status; return True if it is written or not needed any more, else False."""
         pod, version = wanted.pod, wanted.pod.resource_version
         for _ in range(TRIES):
             path, body = _patch(wanted, version, self._wall())
@@ -445,7 +455,7 @@ class Statuses:
         return False
 
     async def _version_now(self, pod: Pod) -> str | None:
-        """The version of the pod as it is now; None: it does not wait any more. Empty: nobody can tell."""
+        """Return the version of the pod as it is now; None: it does not wait any more. Empty: unknown."""
         try:
             live = live_pod(await self._client.get(pod_path(ref(pod)), lane=STATUS, tries=2))
         except ApiError as error:
@@ -505,7 +515,7 @@ class Reports:
         self._misbehaved.write((error.plugin, error.point), log.error, "plugin failed", **where, error=error.text)
 
     def plugin_failed(self, error: PluginError) -> None:
-        """Log the line of a third-party plugin that raised, at any point: whose pod it was, another line says."""
+        """Log a third-party plugin that raised, at any point. Another line names the pod."""
         if error.point == FETCH:
             return  # of a source; that is said once, where it is refreshed
         kind = (error.plugin, error.point, error.at)
@@ -513,7 +523,9 @@ class Reports:
         self._misbehaved.write(kind, log.error, "a plugin raised an exception", **facts, error=error.text)
 
     def verified(self, verified: Verified) -> None:
-        """Two lines for a difference: what differs, and what a bug report needs. Nothing if there is none."""
+        """Log two lines for a difference: what differs, and the dump for a bug report. Without a difference, log
+        nothing.
+        """
         difference = verified.difference
         if difference is None:
             return

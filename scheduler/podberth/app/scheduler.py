@@ -35,8 +35,9 @@ log = structlog.get_logger("scheduler")
 
 MAX_IN_FLIGHT = 160
 LET_GO_BESIDE = 128
-"""A gang of a thousand pods is decided at one go, but not sent at one go: its next Bindings follow once fewer than so
-many writes are under way. What is left up to `MAX_IN_FLIGHT` is for pods that are decided meanwhile."""
+"""The number of writes under way below which the next Bindings of a decided gang are sent. The difference to
+`MAX_IN_FLIGHT` is for pods that are decided meanwhile.
+"""
 STREAM_SECONDS = 0.01
 """If the first change arrives within this time, it is taken for the beginning of a stream of changes."""
 GATHER_SECONDS = 0.003
@@ -48,7 +49,9 @@ LOOP_TURNS = 4
 """Turns of the event loop after a turn of ours that was long. What is under way for other pods needs several of them:
 bytes are received, then decoded, then a pod is decided, then its Binding is sent."""
 COMPARED_SECONDS = 60.0
-"""So long a new leader tries to compare the claims that it knows with a list, before it gives devices all the same."""
+"""Seconds for which a new leader tries to compare the known claims with a list; after that it gives devices all the
+same.
+"""
 _IDLE_SECONDS = 30.0
 _BUG = "a bug of the scheduler, whose log says more"
 """The text for a pod whose cycle failed; the exception itself would tell its author nothing."""
@@ -57,7 +60,9 @@ Observer = Callable[[Instruction], None]
 
 
 def _shown_whole(extenders: Iterable[Extender]) -> list[str]:
-    """The kinds of which extenders get whole objects. Not nodes, if all extenders cache the nodes themselves."""
+    """Return the kinds of which extenders get whole objects: Pod, and Node unless all extenders cache the nodes
+    themselves.
+    """
     kinds = ["Pod"] if extenders else []
     return [*kinds, "Node"] if any(not extender.node_cache_capable for extender in extenders) else kinds
 
@@ -207,7 +212,7 @@ class Scheduler:
 
     @property
     def inbox(self) -> int:
-        """Changes that wait to be applied."""
+        """The number of stimuli that wait to be applied."""
         return len(self._inbox)
 
     @property
@@ -240,7 +245,7 @@ class Scheduler:
             framework.guard.failed = self._reports.plugin_failed
 
     async def wait_synced(self) -> None:
-        """Return once the first lists are in and scheduling has begun."""
+        """Wait until the first lists are in and scheduling has begun."""
         await self._synced.wait()
 
     def receive(self, stimulus: Stimulus) -> None:
@@ -268,14 +273,16 @@ class Scheduler:
         self._synced.set()
 
     async def _compare_claims(self) -> None:
-        """After another leader, find out which devices it gave, also where the watch of claims has lost events."""
+        """Compare the known claims with a list after another leader, as the watch may have missed devices that it
+        gave.
+        """
         await self._took_over.wait()
         if not await self.watch.compare_claims(COMPARED_SECONDS):
             log.warning("claims could not be compared with a list; devices are given by what the watch has shown")
         self.receive(Compared())
 
     async def _apply_inbox(self) -> None:
-        """Apply what has arrived, and what follows from it before the first decision."""
+        """Apply the inbox, and what follows from it, before the first decision."""
         more = True
         while more:
             more = self.work(cycles=False)
@@ -294,7 +301,7 @@ class Scheduler:
             self._carry_out(self.meter.handle(Tick(), self._clock()))
 
     def work(self, *, cycles: bool) -> bool:
-        """Apply changes, then schedule pods, for a few milliseconds; True when there is more to do."""
+        """Apply changes, then schedule pods, for up to `SLICE_SECONDS`; return True when there is more to do."""
         cycles = cycles and self.freshness.may_decide
         engine, meter, inbox = self.engine, self.meter, self._inbox
         handled, more = 0, False
@@ -361,7 +368,7 @@ class Scheduler:
             self.carries[type(instruction)](instruction)
 
     def _tell_too_large(self, pod: Pod) -> None:
-        """A pod that has its node is beyond a limit. Only the leader tells it, and all that there are when elected."""
+        """Report a placed pod that is beyond a limit, as the leader. A new leader reports all of them when elected."""
         if self._led:
             self.writer.placed_too_large(pod, next(iter(self.engine.queue.frameworks)))
 

@@ -28,7 +28,9 @@ LIMIT_SECONDS = 5.0
 """A third-party plugin that takes longer is interrupted. Less than the leader's renew deadline (10 s)."""
 _SAMPLE_SECONDS = 0.25
 _SIGNAL = signal.SIGURG
-"""A process that does not handle this signal ignores it, so one that comes too late does no harm."""
+"""The signal that interrupts a plugin. A process that does not handle it ignores it, so one that comes late does no
+harm.
+"""
 
 
 class Watchdog:
@@ -43,7 +45,7 @@ class Watchdog:
         self._before: Any = None
         self._armed = False
         self.held_seconds = 0.0
-        """Seconds for which the plugin that runs now has been running, as far as was seen; 0: none is running."""
+        """Seconds for which the plugin that runs now has been seen running; 0: none is running."""
 
     def __enter__(self) -> "Watchdog":
         self._armed = threading.current_thread() is threading.main_thread()
@@ -63,7 +65,7 @@ class Watchdog:
         self._guards = tuple(guards)
 
     def _running(self) -> PluginCall | None:
-        """The innermost call under way: preemption asks the filters in turn, in the same guard."""
+        """Return the innermost call under way: preemption asks the filters in turn, in the same guard."""
         return next((guard.running for guard in self._guards if guard.running is not None), None)
 
     def _watch(self) -> None:
@@ -71,29 +73,29 @@ class Watchdog:
         since = due = 0.0
         told = False
         while not self._over.wait(_SAMPLE_SECONDS):
-            now, question = time.monotonic(), self._running()
-            if question is None or question is not seen:
-                seen, since, due, told = question, now, self._limit, False
+            now, call = time.monotonic(), self._running()
+            if call is None or call is not seen:
+                seen, since, due, told = call, now, self._limit, False
                 self.held_seconds = 0.0
                 continue
             self.held_seconds = now - since
             if self.held_seconds >= SLOW_SECONDS and not told:
                 told = True
-                log.warning("a plugin holds the loop", **_named(question))
-            if self._armed and self.held_seconds >= due and isinstance(question[0], Foreign):
+                log.warning("a plugin holds the loop", **_named(call))
+            if self._armed and self.held_seconds >= due and isinstance(call[0], Foreign):
                 if due > self._limit:
-                    log.error("a plugin goes on although it was interrupted", **_named(question))
+                    log.error("a plugin goes on although it was interrupted", **_named(call))
                 # Not again soon: a plugin that is already ending must not be interrupted twice.
                 due += self._limit
-                self._overdue = question
+                self._overdue = call
                 signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        """In the main thread: end the plugin if it is still the one that was seen."""
+        """Raise `Overdue` in the main thread if the plugin that was seen is still running."""
         overdue, self._overdue = self._overdue, None
         if overdue is not None and self._running() is overdue:
             raise Overdue(f"held the scheduler for {duration_text(self._limit)} without an answer")
 
 
-def _named(question: PluginCall) -> dict[str, str]:
-    return {"plugin": question[0].name, "point": point_name(question)}
+def _named(call: PluginCall) -> dict[str, str]:
+    return {"plugin": call[0].name, "point": point_name(call)}

@@ -93,7 +93,9 @@ class RowCounts:
         return self._changes[version - self._base :]
 
     def since_of(self, number: int, version: int) -> list[Change]:
-        """Yield the changes of one thing after a version, the latest first, without a look at those of other things."""
+        """Return the changes of one thing after a version, the latest first, without a look at those of other
+        things.
+        """
         found = []
         base = self._base
         at = self._latest.get(number, -1)

@@ -69,9 +69,7 @@ def check(root: Node) -> list[Issue]:
 
 
 def _checked_first(node: Node) -> Iterable[Node]:
-    """Return the nodes within a node whose types are found before its own, in this order, and not in a scope of their
-    own.
-    """
+    """Return the nodes within a node that are checked before it, in this order, and not in a scope of their own."""
     match node:
         case Call() if node.function != "_?._":
             return node.args
@@ -104,7 +102,7 @@ class _Checker:
         }
 
     def check_all(self, root: Node) -> None:
-        """Do what `check` does, and nest no deeper for a long expression."""
+        """Check a node as `check` does, without deeper recursion for a long expression."""
         for node in after_those(root, _checked_first):
             self._checks[type(node)](node)
             self.done.add(id(node))
@@ -367,7 +365,7 @@ def _path(node: Node) -> list[str] | None:
 
 
 def _validated(root: Node) -> list[Issue]:
-    """Return all that is wrong with a checked tree."""
+    """Return the issues of a checked tree that do not concern types."""
     nodes = list(walk(root))
     calls = [node for node in nodes if type(node) is Call]
     issues = [issue for call in calls for issue in _literals(call)]
@@ -395,7 +393,7 @@ def _literals(call: Call) -> list[Issue]:
 
 
 def _homogeneous(root: Node) -> list[Issue]:
-    """Return lists and maps whose literals differ in type, but for those in the arguments of `format`."""
+    """Return an issue for each list or map whose literals differ in type, but for those in arguments of `format`."""
     lists: list[ListLiteral] = []
     maps: list[MapLiteral] = []
     waiting: list[Node] = [root]
@@ -456,7 +454,7 @@ _FITS = {
 
 
 def _template(call: Call) -> list[Issue]:
-    """`"%d".format(["a"])`: clauses that don't take their arguments, or too many of those."""
+    """Return the issues of `"%d".format(["a"])`: clauses that don't take their arguments, or have none."""
     if call.function != "format" or call.target is None or len(call.args) != 1:
         return []
     target, args = call.target, call.args[0]

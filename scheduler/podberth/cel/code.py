@@ -32,7 +32,7 @@ from podberth.cel.values import (
 
 
 class Frame:
-    """One evaluation. `slots` are the variables of loops and bindings, by an index that the plan knows."""
+    """The state of one evaluation. `slots` holds the variables of loops and bindings, by the index from the plan."""
 
     __slots__ = ("cost", "device", "most", "slots")
 
@@ -43,7 +43,7 @@ class Frame:
         self.cost = 0
 
     def charge(self, cost: int) -> None:
-        """Count the cost of a call; too much of it ends the evaluation."""
+        """Charge a call; above the limit, the evaluation ends."""
         self.cost += cost
         if self.cost > self.most:
             raise stopped(self.cost)
@@ -60,12 +60,12 @@ Code: TypeAlias = Callable[[Frame], Value]
 # --- variables and selections -----------------------------------------------------------------------------------------
 
 KEYS = frozenset({str, int, bool, Uint, float})
-"""The types of which the key of a lookup may be."""
+"""The types that the key of a lookup may have."""
 
 
 @dataclass(slots=True)
 class Qualifier:
-    """One lookup: by a constant, or by what the code gives."""
+    """One lookup, by a constant or by the value of code."""
 
     key: Value
     code: Code | None = None
@@ -75,17 +75,17 @@ class Qualifier:
 
 @dataclass(slots=True)
 class Attribute:
-    """A chain: where it begins (`base`) or a choice between two, and the lookups."""
+    """A chain of lookups that begins at `base`, or at a choice between two chains."""
 
     base: Code
     qualifiers: list[Qualifier] = field(default_factory=list)
     branches: "tuple[Attribute, Attribute] | None" = None
     device: bool = False
     tested: bool = False
-    """A choice only: the question is whether its value has a field, not what is in it."""
+    """For a choice only: true if its value's field is tested for presence, and not read."""
 
     def add(self, qualifier: Qualifier) -> None:
-        """One more lookup; both branches of a choice get it."""
+        """Add a lookup; both branches of a choice get it."""
         if self.branches is None:
             self.qualifiers.append(qualifier)
         else:
@@ -125,7 +125,9 @@ class Attribute:
         return run
 
     def _chosen(self) -> Code:
-        """A choice costs nothing itself; asked whether a field is there, cel-go takes back what the lookup cost."""
+        """Return the code of a choice, which costs nothing itself. For a test of a field, cel-go gives the lookup's
+        cost back.
+        """
         resolved = self.resolved()
         if not self.tested:
             return resolved
@@ -155,13 +157,13 @@ def _choice(condition: Code, then: Code, otherwise: Code) -> Code:
 
 
 def no_such_key(key: Value) -> EvaluationError:
-    """For what is not there."""
+    """Return the error for a key that is not there."""
     return EvaluationError(f"no such key: {shown(key)}")
 
 
 def _of_device(qualifiers: list[Qualifier], more: int) -> Code | None:
-    """Return the code of the chains that are usual (the driver; an attribute or a capacity by name), without a loop
-    over their lookups. None for any other chain. `more`: what it costs beyond its lookups.
+    """Return the code of usual chains (the driver; an attribute or a capacity by name) without a loop over lookups;
+    None for any other chain. `more`: their cost beyond the lookups.
     """
     keys = [part.key for part in qualifiers]
     if any(part.code or part.optional or part.test or type(part.key) is not str for part in qualifiers):
@@ -209,7 +211,7 @@ def _lookups(base: Code, qualifiers: tuple[Qualifier, ...]) -> Code:
 
 
 def _looked_up(frame: Frame, part: Qualifier, value: Value, optional: bool) -> Value:
-    """Return what one lookup gives, or MISSING; it costs 1 unless it was optional and there is nothing."""
+    """Return the value of one lookup, or MISSING. It costs 1, unless it is optional and finds nothing."""
     key = part.key
     try:
         if part.code is not None:
@@ -243,7 +245,7 @@ def missing(value: Value, key: Value) -> EvaluationError:
 
 
 def find(value: Value, key: Value, lenient: bool) -> Value:
-    """Return what is at the key or index, or MISSING."""
+    """Return the value at the key or index, or MISSING."""
     kind = type(value)
     if kind in MAPS:
         found: Value = value.find(key)
@@ -299,7 +301,7 @@ class Plan:
 
     @classmethod
     def constant_of(cls, value: Value) -> "Plan":
-        """Return a value that is known."""
+        """Return the plan of a constant."""
         made = cls(code=lambda frame: value)
         made.constant = True
         made.value = value
@@ -381,7 +383,7 @@ def _binary(left: Code, right: Code, function: Implementation, price: Price | No
 
 
 def _attempted(code: Code, frame: Frame) -> Value:
-    """Return what the other argument comes to after one failed: it is evaluated, and paid for."""
+    """Return the value of the other argument after one failed: it is evaluated, and charged."""
     try:
         return code(frame)
     except AbortError:
@@ -413,15 +415,13 @@ def variadic(args: Sequence[Code], function: Implementation, price: Price | None
 
 
 def bare(error: EvaluationError) -> EvaluationError:
-    """Return the error without what Python remembers of where it was raised, which would grow each time it is raised
-    again.
-    """
+    """Return the error without its traceback, which would grow each time it is raised again."""
     error.__traceback__ = error.__context__ = None
     return error
 
 
 def logical(terms: Sequence[Code], until: bool) -> Code:
-    """`&&` (until false) and `||` (until true): a term that decides makes up for an error in another."""
+    """Return the code of `&&` (until false) or `||` (until true): a term that decides absorbs an error in another."""
 
     def run(frame: Frame) -> Value:
         failed: EvaluationError | None = None
@@ -445,7 +445,7 @@ def logical(terms: Sequence[Code], until: bool) -> Code:
 
 
 def not_strictly_false(arg: Code) -> Code:
-    """Return whether a loop goes on: an error doesn't stop it."""
+    """Return the code that tells whether a loop goes on: an error doesn't stop it."""
 
     def run(frame: Frame) -> Value:
         try:
@@ -461,7 +461,7 @@ def not_strictly_false(arg: Code) -> Code:
 
 
 def optional_or(left: Code, right: Code, unwrap: bool) -> Code:
-    """`or` and `orValue`: the right side is evaluated only when it is needed."""
+    """Return the code of `or` or `orValue`, which evaluates the right side only when it is needed."""
 
     def run(frame: Frame) -> Value:
         value = left(frame)
@@ -475,7 +475,7 @@ def optional_or(left: Code, right: Code, unwrap: bool) -> Code:
 
 
 def among_constants(args: Sequence[Plan]) -> Plan | None:
-    """`x in [1, 2]` where the list is constant: one lookup."""
+    """Return the plan of `x in [1, 2]` for a constant list, which is one lookup; None: the list is not constant."""
     within = args[1]
     if not within.constant or type(within.value) not in LISTS:
         return None

@@ -126,7 +126,7 @@ def _flattened(args: Sequence[Value], result: Value) -> int:
 
 
 _ADDABLE: Final = frozenset({int, Uint, float, str, bytes, Duration, Timestamp})
-"""Of a list's methods, which Go's error looks for by name, values of these types have the first, Add."""
+"""Types that have Add, the first of a list's methods by name. Go's error names the first method that is missing."""
 
 
 def _self_compared(index: int) -> Price:
@@ -187,7 +187,7 @@ _BY_OVERLOAD: Final[dict[str, Price]] = {
 
 
 def price_of(function: str, overload: str) -> Price | None:
-    """Return what a call costs, or None when that is 1 always. `overload` is empty when several fit."""
+    """Return the price of a call; None: it is always 1. `overload` is empty when several fit."""
     if overload in _EXTENSIONS or overload.endswith("_sort"):
         return _BY_OVERLOAD.get(overload, _self_compared(0))
     if overload.endswith("_sortByAssociatedKeys"):

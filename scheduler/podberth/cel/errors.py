@@ -10,14 +10,14 @@ from typing import Any, Final
 
 
 class EvaluationError(Exception):
-    """An expression failed at run time; the text is cel-go's. `cost` and `steps` are what it had taken by then."""
+    """An expression failed at run time; the text is cel-go's. `cost` and `steps` are what it had used by then."""
 
     cost: int = 0
     steps: int = 0
 
 
 class AbortError(EvaluationError):
-    """An error that no `&&` or `||` makes up for: cel-go panics there."""
+    """An error that `&&` and `||` do not absorb: cel-go panics there."""
 
 
 class CostLimitError(AbortError):
@@ -29,7 +29,7 @@ class EffortError(AbortError):
 
 
 def works(convert: Callable[..., Any]) -> Callable[..., bool]:
-    """Return the function that tells whether a conversion takes its arguments: it fails for others with an
+    """Return a function that tells whether a conversion takes its arguments; for others it fails with an
     EvaluationError.
     """
 
@@ -69,9 +69,9 @@ def _quoted(character: str) -> str:
 LIMIT: Final = 1_000_000
 """resource.k8s.io's CELSelectorExpressionMaxCost, in units of cel-go's cost."""
 STEPS: Final = 1_000_000
-"""Steps for one evaluation, beside its cost; one is about a third of a microsecond."""
+"""The steps of one evaluation, beside its cost; one is about a third of a microsecond."""
 PER_STEP: Final = 3
-"""Steps of this meter for each that a caller charges, which is a microsecond."""
+"""The steps of this meter for each step that a caller charges, which is a microsecond."""
 PER_INSTRUCTION: Final = 10
 """Steps for each instruction of a pattern that is compiled."""
 
@@ -86,12 +86,12 @@ class Meter:
         self.most = STEPS
 
     def begin(self, most: int = STEPS) -> None:
-        """Count from nothing, up to so many steps."""
+        """Reset the meter, with this many steps as its limit."""
         self.spent = 0
         self.most = most
 
     def spend(self, steps: int) -> None:
-        """Count steps; too many of them end the evaluation."""
+        """Count steps; above the limit, the evaluation ends."""
         self.spent += steps
         if self.spent > self.most:
             raise stopped(0)
@@ -101,10 +101,10 @@ METER: Final = Meter()
 
 
 def stopped(cost: int) -> AbortError:
-    """Return the error of an evaluation of this cost that must not go on: by Kubernetes' limit, or by the caller's."""
+    """Return the error that ends an evaluation of this cost: by Kubernetes' limit, or by the caller's."""
     return over_limit() if cost > LIMIT or METER.spent > STEPS else EffortError("the effort is used up")
 
 
 def over_limit() -> CostLimitError:
-    """Return the error that nothing absorbs."""
+    """Return the error of the cost limit, which nothing absorbs."""
     return CostLimitError("operation cancelled: actual cost limit exceeded")

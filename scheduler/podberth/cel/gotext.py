@@ -8,11 +8,11 @@ from podberth.cel.library.times import rfc3339
 from podberth.cel.values import LISTS, MAPS, NONE, Duration, Optional, Timestamp, TypeValue, Value
 
 _LONG: Final = 6
-"""From this exponent on, and below -4, numbers are written with one."""
+"""The decimal exponent from which on, and below -4, numbers are written with an exponent."""
 
 
 def number(value: float) -> str:
-    """Return `%g` and `%v` of a float64: the shortest digits that mean it."""
+    """Return `%g` and `%v` of a float64: the shortest digits that read back as it."""
     if isnan(value):
         return "NaN"
     if isinf(value):
@@ -33,7 +33,7 @@ def fixed(value: float) -> str:
 
 
 def _digits(value: float) -> tuple[str, str, int]:
-    """Sign, significant digits, and how many of them are before the point."""
+    """Return the sign, the significant digits, and the number of them before the point."""
     text = repr(value)
     sign = ""
     if text[0] == "-":

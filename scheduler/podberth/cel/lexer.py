@@ -16,14 +16,14 @@ _MAX_ISSUES = 100
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """Something that is wrong at a position (in code points; -1 is nowhere in particular)."""
+    """A mistake at a position (in code points; -1: at no certain position)."""
 
     position: int
     message: str
 
 
 class SyntaxIssueError(Exception):
-    """The expression can't be parsed: the issues say why."""
+    """The expression can't be parsed, for these issues."""
 
     def __init__(self, issues: list[Issue]) -> None:
         super().__init__(issues[0].message)
@@ -31,14 +31,14 @@ class SyntaxIssueError(Exception):
 
 
 class Source:
-    """The text, cut into lines."""
+    """The text of an expression, split into lines."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._starts = [0] + [index + 1 for index, character in enumerate(text) if character == "\n"]
 
     def location(self, position: int) -> tuple[int, int]:
-        """Line from 1 and column from 0; before every line when the position is nowhere."""
+        """Return the line from 1 and the column from 0; before every line if the issue has no position."""
         if position < 0:
             return -1, -1
         line = bisect_right(self._starts, position)
@@ -95,7 +95,7 @@ END = "<EOF>"
 
 
 class Token(NamedTuple):
-    """`kind` is the operator or keyword itself, or bytes, string, float, uint, int, name, quoted, <EOF>."""
+    """A token. `kind` is the operator or keyword itself, or bytes, string, float, uint, int, name, quoted, <EOF>."""
 
     kind: str
     text: str
@@ -125,7 +125,7 @@ def tokens_of(text: str) -> tuple[list[Token], list[Issue]]:
 
 
 def _wrong(text: str, position: int) -> int:
-    """Return where text that begins no token ends: after the first character with which no token could go on."""
+    """Return the end of a text that begins no token: after the first character with which none could go on."""
     opening = _OPENING.match(text, position)
     if opening is not None:
         quote = opening[1]
@@ -161,7 +161,7 @@ _ESCAPED = re.compile(r"\\(?:([xX])(..)|u(....)|U(........)|([0-3][0-7][0-7])|(.
 
 
 class LiteralError(ValueError):
-    """A literal that is no value; the text says why."""
+    """A literal that has no value; the text says why."""
 
 
 def int_of(text: str, negative: bool) -> int:
@@ -196,7 +196,7 @@ def float_of(text: str, negative: bool) -> float:
 
 
 def string_of(text: str) -> str:
-    """Return what is between the quotes, with escapes replaced."""
+    """Return the text between the quotes, with escapes replaced."""
     raw, body = _body(text)
     return body if raw else _ESCAPED.sub(_character, body)
 

@@ -19,14 +19,14 @@ class _Kept(Generic[Thing]):
 
 
 class Owned(Generic[Thing]):
-    """Things by text."""
+    """A cache of things by text, with a share of it for each owner."""
 
     def __init__(self, most: int) -> None:
-        """`most`: the size of everything."""
+        """`most` is the largest size of all things together."""
         self._most = most
         self._kept: dict[str, _Kept[Thing]] = {}
         self._of: dict[str, dict[str, None]] = {}
-        """Owner → the names of its things, the one that was asked for last comes last."""
+        """Owner → the names of its things, least recently used first."""
         self._sizes: dict[str, int] = {}
         """Owner → the size of its things."""
         self.size = 0
@@ -36,12 +36,12 @@ class Owned(Generic[Thing]):
         return len(self._kept)
 
     def peek(self, name: str) -> Thing | None:
-        """Return a thing, whoever has it; nobody counts as having asked for it."""
+        """Return a thing, whoever has it, without a use of it."""
         kept = self._kept.get(name)
         return None if kept is None else kept.thing
 
     def get(self, name: str, owner: str) -> Thing | None:
-        """Return a thing, which is this owner's from now on, too."""
+        """Return a thing, which then belongs to this owner, too."""
         kept = self._kept.get(name)
         if kept is None:
             return None
@@ -53,14 +53,14 @@ class Owned(Generic[Thing]):
         return kept.thing
 
     def put(self, name: str, thing: Thing, size: int, owner: str) -> None:
-        """Keep a thing that is not there yet."""
+        """Add a thing that is not there yet."""
         kept = self._kept[name] = _Kept(thing, size)
         self.size += size
         self._give(name, kept, owner)
         self._make_room(name)
 
     def grow(self, name: str, more: int) -> None:
-        """A thing takes so much more."""
+        """Add to the size of a thing."""
         kept = self._kept.get(name)
         if kept is None:
             return
@@ -91,7 +91,7 @@ class Owned(Generic[Thing]):
             self.size -= kept.size
 
     def _make_room(self, but: str) -> None:
-        """Drop what is too much, but not this one thing, which may be larger than all there is room for."""
+        """Drop things until the rest fits, but not this one, which may be larger than the limit."""
         while self.size > self._most:
             owner = max(self._sizes, key=self._sizes.__getitem__)
             oldest = next((name for name in self._of[owner] if name != but), None)

@@ -1,4 +1,4 @@
-"""Tokens to a tree, by the grammar of the language, with macros expanded on the way.
+"""Parses tokens to a tree, by the grammar of the language, and expands macros on the way.
 
 The parser stops at the first token that doesn't fit. cel-go's tries to go on, and may then report more.
 """
@@ -27,7 +27,7 @@ _NO_NAME = "argument must be a simple name"
 
 
 class MacroError(Exception):
-    """A macro with arguments that it can't take."""
+    """A macro has arguments that it can't take."""
 
     def __init__(self, position: int, message: str) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ _Macro = Callable[[int, Node, list[Node]], Node | None]
 
 
 class Copies:
-    """Copies parts of one expression, up to a number of nodes: macros within macros double each time."""
+    """Copies parts of one expression, up to a number of nodes: nested macros double each time."""
 
     def __init__(self) -> None:
         self._left = _MOST_COPIED
@@ -53,7 +53,7 @@ class Copies:
 
 
 def expand(position: int, function: str, args: list[Node], target: Node | None, copies: Copies) -> Node | None:
-    """Return what the call becomes, or None when it is an ordinary call. Raises MacroError."""
+    """Return the expansion of a call, or None when it is an ordinary call. Raises MacroError."""
     if target is None:
         if function == "has" and len(args) == 1:
             return _has(position, args[0])
@@ -151,7 +151,7 @@ def _transform_entry(at: int, target: Node, args: list[Node]) -> Node:
 
 
 def _bound(at: int, name: str, value: Node, result: Node) -> Fold:
-    """Return a loop over nothing, of which only initial value and result count."""
+    """Return a loop over nothing, of which only the initial value and the result matter."""
     return Fold(at, ListLiteral(at, []), (_UNUSED, ""), name, value, (Literal(at, False), Name(at, name), result))
 
 
@@ -210,7 +210,7 @@ _MACROS: dict[tuple[str, int], _Macro] = {
 
 _DEPTH = 250
 _NESTING = 100
-"""Expressions within each other. cel-go allows 250, for which Python's stack is too small."""
+"""The largest number of nested expressions. cel-go allows 250, for which Python's stack is too small."""
 _PRECEDENCE = {"||": 1, "&&": 2, "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "in": 3}
 _PRECEDENCE |= {"+": 4, "-": 4, "*": 5, "/": 5, "%": 5}
 _OPERATOR = {"in": "@in"} | {text: f"_{text}_" for text in _PRECEDENCE if text != "in"}
@@ -257,10 +257,10 @@ class _Parser:
         self._members = 0
         self._copies = Copies()
         self._closed: set[int] = set()
-        """Nodes in parentheses, which take no more terms."""
+        """Nodes in parentheses, to which no terms are added."""
 
     def expression(self) -> Node:
-        """`a || b`, or `a ? b : c`."""
+        """Parse `a || b`, or `a ? b : c`."""
         self._nesting += 1
         self._bound(self._nesting, _NESTING)
         result = self._binary()
@@ -275,7 +275,7 @@ class _Parser:
         return result
 
     def _binary(self) -> Node:
-        """Operands and binary operators, all left to right; `&&` and `||` take all their terms at once."""
+        """Parse operands and binary operators, all left to right; `&&` and `||` take all their terms at once."""
         operands = [self._operand()]
         operators: list[Token] = []
         chained = 1
@@ -303,7 +303,7 @@ class _Parser:
             operands.append(Call(token.position, function, [left, right]))
 
     def _operand(self) -> Node:
-        """Signs, a primary, and what is selected from it, called on it or looked up in it."""
+        """Parse signs, a primary, and the selections, calls and lookups on it."""
         token = self._tokens[self._at]
         sign = token
         repeated = 0
@@ -439,7 +439,7 @@ class _Parser:
         return Name(token.position, prefix + token.text)
 
     def _message_name(self) -> tuple[str, Token] | None:
-        """`a.b.C` when a brace follows."""
+        """Parse `a.b.C` when a brace follows."""
         at, tokens = self._at, self._tokens
         names = [tokens[at].text]
         while tokens[at + 1].kind == "." and tokens[at + 2].kind == "name":
@@ -504,14 +504,14 @@ class _Parser:
         return MapLiteral(opening.position, entries)
 
     def _more(self, closing: str) -> bool:
-        """Go over a comma that another element follows."""
+        """Go over a comma after which another element follows."""
         if self._tokens[self._at].kind == "," and self._tokens[self._at + 1].kind not in (closing, ","):
             self._at += 1
             return True
         return False
 
     def _one(self, expecting: str) -> Node:
-        """An expression, where more than an operand could have come."""
+        """Parse an expression where more than an operand may stand."""
         if self._tokens[self._at].kind not in _OPERAND:
             raise self._unexpected(expecting)
         return self.expression()
@@ -542,7 +542,7 @@ class _Parser:
         raise self._mismatch(expecting, kind)
 
     def _mismatch(self, expecting: str, kind: str = "") -> SyntaxIssueError:
-        """A token is too many when the next would do, or one is missing when this could come after it."""
+        """Return the error about a token: it is too many when the next one would do, or one is missing before it."""
         token = self._tokens[self._at]
         following = self._tokens[min(self._at + 1, len(self._tokens) - 1)]
         if kind and token.kind != END and following.kind == kind:
@@ -552,7 +552,7 @@ class _Parser:
         return _wrong(token, f"mismatched input '{token.text}' expecting {expecting}")
 
     def _unexpected(self, expecting: str, signed: bool = False) -> SyntaxIssueError:
-        """A token with which no operand begins; when the next one would do, it is said to be too many."""
+        """Return the error about a token that begins no operand; it is too many when the next one would do."""
         token = self._tokens[self._at]
         if signed and token.kind == END:
             return _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")

@@ -1,4 +1,4 @@
-"""A checked tree to closures. Each closure takes the frame of an evaluation and gives a value or raises.
+"""Plans a checked tree as closures. Each closure takes the frame of an evaluation and gives a value or raises.
 
 What is constant is computed here, once; `PlanError` says that it can't be.
 """
@@ -38,7 +38,7 @@ _OVERLOADS: dict[str, Implementation] = {
     **times.OVERLOADS,
     **network.URLS,
 }
-"""By the overload's name. What they take is checked before."""
+"""Overload → its code; the types of its arguments are checked before."""
 _SINGLE: dict[str, Implementation] = {
     **operators.BINARY,
     **operators.UNARY,
@@ -47,7 +47,7 @@ _SINGLE: dict[str, Implementation] = {
     **regex.SINGLE,
     **strings.SINGLE,
 }
-"""By the function's name: one code for all overloads, which looks at its arguments itself."""
+"""Function → one code for all overloads, which looks at its arguments itself."""
 
 
 def implementation_of(function: str, overload: str, count: int) -> Implementation:
@@ -65,8 +65,8 @@ def implementation_of(function: str, overload: str, count: int) -> Implementatio
 
 
 def ends_early(function: str, overload: str) -> bool:
-    """Return whether a call ends at the first argument that fails, though it has two: `format`, and what finds its
-    overload among several when it runs.
+    """Return whether a call with two arguments ends at the first that fails: `format`, and functions that find their
+    overload when they run.
     """
     if overload or function in _SINGLE:
         return overload == "string_format"
@@ -131,7 +131,7 @@ _CONVERSIONS: Final = frozenset(
 
 
 class PlanError(Exception):
-    """The program can't be made; the text says why."""
+    """The expression can't be planned; the text says why."""
 
 
 def planned(root: Node) -> tuple[Code, int]:
@@ -155,7 +155,7 @@ class _Planner:
     def __init__(self) -> None:
         self.slots = 0
         self.made: dict[int, Plan] = {}
-        """By the identity of the node, plans that were made before."""
+        """Identity of a node → its plan."""
         self._scopes: list[dict[str, Code]] = []
         self._plans: dict[type[Node], Callable[[Any], Plan]] = {
             Literal: self._literal,
@@ -169,7 +169,7 @@ class _Planner:
         }
 
     def plan_all(self, root: Node) -> Plan:
-        """Return the plan of a node as `plan` does, and nest no deeper for a long expression."""
+        """Return the plan of a node as `plan` does, without deeper recursion for a long expression."""
         for node in after_those(root, _planned_first):
             self.made[id(node)] = self._plans[type(node)](node)
         return self.made[id(root)]
@@ -235,7 +235,7 @@ class _Planner:
 
     @staticmethod
     def _searching(function: str, pattern: Value) -> code.Implementation:
-        """A constant pattern is compiled when the program is made."""
+        """Return the code of a search; a constant pattern is compiled here, once."""
         try:
             return regex.searching(function, pattern)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Compile an expression once, evaluate it for many devices."""
+"""Compiles an expression once, and evaluates it for many devices."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -26,8 +26,7 @@ from podberth.cel.values import NONE, DefaultMap, DeviceMap, Map, Optional, Valu
 from podberth.cel.version import Version
 
 _REMEMBERED: Final = 500_000
-"""The bound of what is kept compiled: characters of expressions and instructions of patterns, some hundred bytes
-each."""
+"""The largest size of the cache: characters of expressions and instructions of patterns, some hundred bytes each."""
 _LEAST: Final = 64
 _STEPS_PER_CHARACTER: Final = 8
 
@@ -37,7 +36,7 @@ class CompileError(Exception):
 
 
 class Evaluation(NamedTuple):
-    """The result, the cost in cel-go's units, and the steps (about a microsecond each) that it took."""
+    """A result, its cost in cel-go's units, and the steps (about a microsecond each) that it took."""
 
     matches: bool
     cost: int
@@ -110,15 +109,15 @@ class Program:
         self.steps = 1 + _STEPS_PER_CHARACTER * len(expression) + instructions
         """The steps that compiling took, each of about a microsecond."""
         self.weight = _LEAST + len(expression) + instructions
-        """The room that it takes to keep it."""
+        """The size of the program in the cache."""
 
     def matches(self, device: DeviceView) -> bool:
         """Return whether the device is selected. Raises EvaluationError, of which CostLimitError is one."""
         return self.evaluate(device).matches
 
     def evaluate(self, device: DeviceView, most: int | None = None) -> Evaluation:
-        """Return whether the device is selected, and what the answer cost. An error that is raised has `cost` and
-        `steps` too.
+        """Return whether the device is selected, and the cost of the answer. A raised error has `cost` and `steps`,
+        too.
 
         `most`: about how many steps it may take. One that would take more is ended by EffortError.
         """
@@ -151,7 +150,7 @@ class Program:
 
 
 def _steps(frame: Frame) -> int:
-    """Measured: a unit of cost takes up to a microsecond."""
+    """Return the steps of a cost: a unit takes up to a microsecond, as measured."""
     return 1 + frame.cost + METER.spent // PER_STEP
 
 
@@ -195,7 +194,7 @@ def _no_bool(value: Value) -> EvaluationError:
 
 
 def _unwrapped(value: Value) -> Value:
-    """An optional bool is taken for the bool."""
+    """Return the bool within an optional bool; other values as they are."""
     while type(value) is Optional and value is not NONE:
         value = value.value
     return value
@@ -232,10 +231,10 @@ def _compiled(expression: str) -> tuple[Code, int]:
 
 
 class Programs:
-    """Compiled expressions, by the owners that ask for them."""
+    """A cache of compiled expressions, shared by the owners that ask for them."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:
-        """`most`: how much is kept compiled, in characters and instructions."""
+        """`most` is the size of the cache, in characters and instructions."""
         self._known: Owned[Program] = Owned(most)
 
     def get(self, expression: str, owner: str) -> tuple[Program, int]:
@@ -260,5 +259,7 @@ def compile(expression: str, owner: str = "") -> Program:
 
 
 def compile_counting(expression: str, owner: str) -> tuple[Program, int]:
-    """As `compile`, with the steps that it took: none if the program was remembered. 10 KiB take up to 80 ms."""
+    """Compile as `compile` does, and return the steps that it took: none if the program was kept. 10 KiB take up to 80
+    ms.
+    """
     return _PROGRAMS.get(expression, owner)

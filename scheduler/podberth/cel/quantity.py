@@ -19,9 +19,9 @@ _LONGEST_EXPONENT = 1_000
 _LONGEST = 10 * 1024
 """Characters; upstream has no limit."""
 _MOST_ZEROS = 9_999
-"""So large a power of ten may be written. Upstream has no limit, and may add for minutes."""
+"""The largest power of ten that may be written. Upstream has no limit, and may add for minutes."""
 _AT_ONCE = 4_000
-"""So many digits Python reads at once."""
+"""The largest number of digits that Python reads at once."""
 
 
 class QuantityError(ValueError):
@@ -34,11 +34,11 @@ class Quantity:
 
     nano: int
     exponent: int = 0
-    """apimachinery holds it as a number times that power of ten, which is at least -9."""
+    """The power of ten by which apimachinery multiplies its number; it is at least -9."""
     is_decimal: bool = False
-    """That number is of any length, not an int64. Then the quantity can't be asked for as an integer."""
+    """True if that number is of any length, not an int64. Then the quantity can't be read as an integer."""
     computed: bool = False
-    """A sum or difference: to the right of `==`, cel-go takes it for another type."""
+    """True for a sum or difference: to the right of `==`, cel-go takes it for another type."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Quantity) and self.nano == other.nano
@@ -53,7 +53,7 @@ class Quantity:
 
     @staticmethod
     def of(number: int) -> "Quantity":
-        """So many whole units."""
+        """Return the quantity of this many whole units."""
         return Quantity(number * _NANO)
 
     def integer(self) -> int | None:
@@ -145,7 +145,7 @@ def _number(digits: str) -> int:
 
 
 def _scale(suffix: str) -> tuple[int, int]:
-    """Power of ten and power of two."""
+    """Return the power of ten and the power of two of a suffix."""
     if suffix in _DECIMAL:
         return _DECIMAL[suffix], 0
     if suffix in _BINARY:

@@ -215,7 +215,7 @@ def _misspelt(names: set[str], known: Sequence[str], whose: str) -> list[str]:
 
 
 def _signature_problems(some_class: type, method: str, base: type = Plugin, whose: str = "its") -> list[str]:
-    """Return whether a method can be called as it will be."""
+    """Return the reasons for which a method can't be called as it will be."""
     found: Any = getattr(some_class, method)
     if not callable(found):
         return [f"{whose} {method} is {shown(found)}, should be a method"]

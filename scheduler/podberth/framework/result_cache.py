@@ -24,7 +24,9 @@ from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
 
 ONE_BY_ONE = 16
-"""For at most this many rows, plugins that can be asked row by row are: that is cheaper than NumPy's fixed costs."""
+"""The largest number of rows for which plugins are asked row by row, if they can be: that is cheaper than NumPy's fixed
+costs.
+"""
 
 Scorer = tuple[Any, int, Any]
 """(plugin, weight, normalize)."""
@@ -56,10 +58,10 @@ class StaticResults(KeptByRow):
         self.raw: list[tuple[Scorer, Ints | int]] = []
         """Scores before they are normalised; one number where all rows share it."""
         self.moves = 0
-        """Counts changes of `raw`."""
+        """The number of changes of `raw`."""
 
     def compute(self, *asked: Any) -> None:
-        """All rows."""
+        """Compute the results of all rows."""
         nodes, pod, cluster = asked
         passes = passing(self._filters, pod, cluster, nodes.alive[: nodes.rows], self._ask)
         rows = every_row(nodes.rows)
@@ -74,7 +76,7 @@ class StaticResults(KeptByRow):
         self.moves += 1
 
     def apply(self, changes: set[int], *asked: Any) -> None:
-        """Some rows."""
+        """Compute the results of some rows again."""
         _, pod, cluster = asked
         which = as_index(changes)
         some = some_rows(cluster, which)
@@ -100,7 +102,7 @@ class OnNodeResults(KeptByRow):
         self._ask = ask
         self._may_one_by_one = one_by_one
         self.passes: Bools = NO_FLAGS
-        """bool[rows]: rows that pass, also where there is no node."""
+        """bool[rows]: rows that pass, including rows without a node."""
         self.sums: Ints = _NO_SCORES
         """int64[rows]: weighted scores."""
         self._adding: list[tuple[Any, int]] = []
@@ -108,7 +110,7 @@ class OnNodeResults(KeptByRow):
         self._one_by_one = False
 
     def compute(self, *asked: Any) -> None:
-        """All rows."""
+        """Compute the results of all rows."""
         nodes, pod, cluster = asked
         passes = passing(self._filters, pod, cluster, None, self._ask)
         rows = every_row(nodes.rows)
@@ -125,7 +127,7 @@ class OnNodeResults(KeptByRow):
         self._one_by_one = self._may_one_by_one.issuperset([*self._filters, *[plugin for plugin, _ in adding]])
 
     def apply(self, changes: set[int], *asked: Any) -> None:
-        """Some rows."""
+        """Compute the results of some rows again."""
         nodes, pod, cluster = asked
         if len(changes) <= ONE_BY_ONE and self._one_by_one:
             self._each(changes, nodes, pod)
@@ -164,7 +166,7 @@ class Normalized:
         self.weighted: Ints = np.zeros(0, dtype=np.int64)
 
     def fit(self, left: Bools, pod: Pod, cluster: Cluster, ask: Ask) -> bool:
-        """Bring the scores up to date for the rows that are left; returns whether anything changed."""
+        """Normalise the scores for the rows that are left; return whether anything changed."""
         there = self._raw[left]
         extremes = (int(there.min()), int(there.max())) if len(there) else (0, 0)
         if self._extremes == extremes:
@@ -179,7 +181,7 @@ class Normalized:
 
 
 def passing(plugins: Iterable[Any], pod: Pod, cluster: Cluster, among: Bools | None, ask: Ask) -> Bools:
-    """bool[rows]: rows of `among` (None: all) that no filter rejects. The array belongs to the caller."""
+    """Return bool[rows]: rows of `among` (None: all) that no filter rejects. The array belongs to the caller."""
     passes = np.ones(cluster.nodes.rows, dtype=np.bool_) if among is None else among.copy()
     for plugin in plugins:
         for _, rejected in ask(plugin, plugin.filter, pod, cluster):
@@ -188,7 +190,7 @@ def passing(plugins: Iterable[Any], pod: Pod, cluster: Cluster, among: Bools | N
 
 
 def as_index(rows: set[int]) -> NDArray[np.intp]:
-    """A set of rows as an index."""
+    """Return a set of rows as an index."""
     return np.fromiter(rows, dtype=np.intp, count=len(rows))
 
 
@@ -201,7 +203,7 @@ class Asked(Struct, frozen=True):
 
 
 class EquivalenceClass(KeptByRow):
-    """One class: the rows that pass all kept filters, and the totals of the kept scores."""
+    """An equivalence class of pods: the rows that pass all kept filters, and the totals of the kept scores."""
 
     def __init__(self, key: Hashable, static: StaticResults, on_node: OnNodeResults, asked: Asked) -> None:
         self.key = key
@@ -211,13 +213,13 @@ class EquivalenceClass(KeptByRow):
         self.passes: Bools = NO_FLAGS
         """bool[rows]: nodes that exist and pass all filters that are kept."""
         self._normalized: list[Normalized] = []
-        """Without scores that are the same for all rows: they do not change which row is best."""
+        """The scorers whose scores differ by row: those with one score for all rows do not change which row is best."""
         self._moves = -1
         self._totals: Ints | None = None
         self._feasible: NDArray[np.intp] | None = None
 
     def follow(self, pod: Pod, cluster: Cluster) -> bool:
-        """Bring everything up to date; returns whether the results on the nodes were computed for all rows.
+        """Bring the class up to date; return whether the on-node results were computed for all rows.
 
         Raises PluginError.
         """
@@ -232,13 +234,13 @@ class EquivalenceClass(KeptByRow):
         return computed
 
     def compute(self, *asked: Any) -> None:
-        """All rows."""
+        """Combine the results of all rows."""
         self.passes = self.static.passes & self.on_node.passes
         self._feasible = self._totals = None
         self._follow_scores()
 
     def apply(self, changes: set[int], *asked: Any) -> None:
-        """Some rows."""
+        """Combine the results of some rows again."""
         static, on_node, passes = self.static, self.on_node, self.passes
         if self._moves != static.moves:
             self._follow_scores()
@@ -269,7 +271,7 @@ class EquivalenceClass(KeptByRow):
         self._totals = None
 
     def totals(self, pod: Pod, cluster: Cluster, left: Bools, ask: Ask) -> Ints:
-        """int64[rows]: the totals of the kept scorers, valid for the rows that are left; do not change them."""
+        """Return int64[rows]: the totals of the kept scorers, valid for the rows that are left; do not change them."""
         all_left = left is self.passes
         if self._totals is not None and (all_left or not self._normalized):
             return self._totals
@@ -287,7 +289,7 @@ class EquivalenceClass(KeptByRow):
         return self._totals
 
     def rows_of(self, left: Bools) -> NDArray[np.intp]:
-        """The rows that are left; do not change them."""
+        """Return the rows that are left; do not change them."""
         if left is not self.passes:
             return left.nonzero()[0]
         if self._feasible is None:
@@ -306,7 +308,7 @@ class KeptResults(NamedTuple):
 
 
 class EquivalenceClasses:
-    """The classes of one profile."""
+    """The equivalence classes of one profile."""
 
     def __init__(self, pre_filters: Iterable[Any], filters: Iterable[Any], scorers: Iterable[Scorer], ask: Ask) -> None:
         """`scorers` are (plugin, weight, normalize) triples, `ask(plugin, point, …)` runs one point of one plugin."""
@@ -330,10 +332,10 @@ class EquivalenceClasses:
         self._static: Recurring[Hashable, StaticResults] = Recurring(1)
         self._on_node: Recurring[Hashable, OnNodeResults] = Recurring(1)
         self.by_shape: dict[PodShape, EquivalenceClass] = {}
-        """The shapes whose class is known."""
+        """The class of each shape for which it is known."""
 
     def kept(self) -> KeptResults:
-        """Return how much is kept."""
+        """Return the numbers of kept classes, results and shapes."""
         return KeptResults(len(self._classes), len(self._static), len(self._on_node), len(self.by_shape))
 
     @property
@@ -342,7 +344,7 @@ class EquivalenceClasses:
         return any(isinstance(plugin, Foreign) for plugin in self._plugins)
 
     def fresh_on_node(self, shape: PodShape) -> OnNodeResults:
-        """Results on the nodes for a shape that nobody else keeps; nothing is computed yet."""
+        """Return on-node results for a shape that are not kept anywhere else; nothing is computed yet."""
         return self._new_on_node(self._skipped(shape))
 
     def of(self, pod: Pod, cluster: Cluster) -> EquivalenceClass:
@@ -390,7 +392,7 @@ class EquivalenceClasses:
         return tuple([tuple(plugin.skips(shape)) for plugin in self._may_skip])
 
     def _signature(self, plugins: tuple[Any, ...], shape: PodShape, skipped: Skipped) -> Hashable:
-        """The signatures of these plugins for a shape, and the points that they skip."""
+        """Return the signatures of these plugins for a shape, and the points that they skip."""
         places = self._place_in_skipped
         return tuple(
             [
@@ -411,7 +413,9 @@ class EquivalenceClasses:
         return tuple([plugin for plugin in plugins if plugin not in places or point not in skipped[places[plugin]]])
 
     def _narrowing(self, pod: Pod, cluster: Cluster) -> tuple[Any, ...]:
-        """The plugins whose PreFilter depends on the signature only and answers more than None for this class."""
+        """Return the plugins whose PreFilter depends on the signature only and returns more than None for this
+        class.
+        """
         ask = self.ask
         return tuple([p for p in self._signed_pre_filters if ask(p, p.pre_filter, pod, cluster) is not None])
 
@@ -425,16 +429,16 @@ class EquivalenceClasses:
 
 
 def _has_one(methods: frozenset[str]) -> bool:
-    """Return whether for each point that looks at all rows there is one that looks at a single row."""
+    """Return whether the plugin has a single-row method for each of its points that look at all rows."""
     return all(one in methods for one, whole in _ONE if whole in methods)
 
 
 def _split(things: Iterable[Any], condition: Callable[[Any], bool]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The things that meet a condition, and the others."""
+    """Return the things that meet a condition, and the others."""
     things = tuple(things)
     return tuple(one for one in things if condition(one)), tuple(one for one in things if not condition(one))
 
 
 def _signed(filters: tuple[Any, ...], scorers: tuple[Scorer, ...]) -> tuple[Any, ...]:
-    """The plugins whose signatures tell which pods share the results of these filters and scorers."""
+    """Return the plugins whose signatures tell which pods share the results of these filters and scorers."""
     return tuple(dict.fromkeys((*filters, *(scorer[0] for scorer in scorers))))

@@ -1,4 +1,4 @@
-"""Proves a plugin: a real engine schedules with it, and whatever it says is held against a second opinion.
+"""Tests a plugin: a real engine schedules with it, and each of its answers is compared with a second one.
 
 ```python
 from podberth.kit.testing import node, pod, prove
@@ -67,12 +67,12 @@ Object = dict[str, Any]
 _CONFIG: Object = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 _GIVEN = ("cpu", "memory", "labels", "annotations", "namespace")
 _OWN_ANNOTATIONS = ("kubernetes.io/", "podberth.dev/")
-"""Annotations of Kubernetes and Berth are read by whoever knows them."""
+"""The prefixes of annotations that Kubernetes and Berth read themselves, so that no plugin declares them."""
 _REFRESH = 5
-"""After so many changes, sources have another value."""
+"""The number of changes after which sources have another value."""
 _MOST_CYCLES = 10_000
 _EXPLAINED = 3
-"""Nodes that each reason is explained for."""
+"""The number of nodes for which each reason is explained."""
 _BETWEEN = 20.0
 """Seconds between two changes: backoffs are over, and no pod has waited so long that it is tried again for that."""
 
@@ -86,7 +86,7 @@ def node(
     annotations: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> Object:
-    """A node with room for 110 pods; `spec` are fields of its spec (`taints=[…]`, `unschedulable=True`).
+    """Return a node with room for 110 pods; `spec` are fields of its spec (`taints=[…]`, `unschedulable=True`).
 
     Raises TypeError for what the spec does not have.
     """
@@ -109,7 +109,7 @@ def pod(
     annotations: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> Object:
-    """A pod of one container; `spec` are fields of its spec (`priority=10`, `nodeSelector={…}`).
+    """Return a pod of one container; `spec` are fields of its spec (`priority=10`, `nodeSelector={…}`).
 
     Raises TypeError for what the spec does not have.
     """
@@ -123,7 +123,7 @@ def pod(
 
 
 def _fields(kind: str, name: str, spec: Mapping[str, Any]) -> Object:
-    """These fields, if a spec of this kind has them. Raises TypeError."""
+    """Return these fields, if a spec of this kind has them. Raises TypeError."""
     wanted, misfits = f"core.v1.{kind}Spec", list[Misfit]()
     plain = msgspec.json.decode(msgspec.json.encode(spec))
     known = schemas().types[wanted].fields
@@ -156,7 +156,8 @@ def prove(
     changes: int = 100,
     seed: int = 0,
 ) -> Proof:
-    """Schedule these pods with a plugin in the default profile, then let the cluster change and hold all to account.
+    """Schedule these pods with a plugin in the default profile, then change the cluster, and check all answers on the
+    way.
 
     `others` are objects of other kinds, `args` the plugin's pluginConfig. `sources` are the values of its sources, by
     name; now and then they have their defaults instead. Nothing is fetched. `changes`: how often something happens
@@ -211,7 +212,7 @@ class _Trial:
         self.refresh(default=False)
 
     def refresh(self, *, default: bool) -> None:
-        """The sources have the values that were given, or their defaults."""
+        """Set the sources to the values that were given, or to their defaults."""
         for (plugin, name), source in self._sources.items():
             if name in self._values and source.set(source.default if default else self._values[name]):
                 self.handle(Refreshed("berth", plugin))
@@ -223,14 +224,14 @@ class _Trial:
             return point(*args)
 
     def put(self, *documents: Object) -> None:
-        """Objects came or changed."""
+        """Add or change objects."""
         for document in documents:
             self._check_annotations(document)
             self._documents[document["metadata"].get("uid", "")] = document
             self.handle(Put(self._decoder.of_kind(document["kind"])(msgspec.json.encode(document))))
 
     def handle(self, stimulus: Stimulus) -> None:
-        """Something happens; all that the engine wants done about it is done."""
+        """Pass a stimulus to the engine, and carry out its instructions."""
         instructions = self.engine.handle(stimulus, self.now)
         for error in self._failed:
             raise AssertionError(f"{error}, at {error.at}")
@@ -238,7 +239,7 @@ class _Trial:
             self._carry_out(instruction)
 
     def _check_annotations(self, document: Object) -> None:
-        """An annotation that a test gives and the plugin does not declare would not be there when it looks."""
+        """Check that the plugin declares the annotations of a document: others would be missing when it looks."""
         kind, about = document["kind"], document["metadata"]
         read = {"Node": self._read.of_nodes, "Pod": self._read.of_pods}
         for key in about.get("annotations") or () if kind in read else ():
@@ -290,7 +291,7 @@ class _Trial:
                     self.handle(CallEnded(call.pod.uid, call, answer))
 
     def second_opinion(self, seed: int) -> None:
-        """Hold what the plugin says of some rows against what it says of all, and look for pods that sleep."""
+        """Compare the plugin's answers for some rows with those for all rows, and find waiting pods that fit a node."""
         cluster, framework = self.engine.cluster, self._framework
         plugin: Any = framework.plugin(self.name)
         points = declared(plugin).points
@@ -318,7 +319,7 @@ class _Trial:
 
 
 def _happenings(random: Random, nodes: list[Object], pods: list[Object], changes: int) -> Iterable[list[Object] | Gone]:
-    """Return what happens: objects that are put, or one that goes."""
+    """Yield random changes: lists of objects to put, or an object that is gone."""
     there = {node["metadata"]["name"]: node for node in nodes}
     placed = [document["metadata"] for document in pods]
     for i in range(changes):

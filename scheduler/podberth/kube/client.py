@@ -223,7 +223,7 @@ class Client:
         )
 
     async def turns(self, lane: Lane, most: int) -> int:
-        """Wait for a turn in a lane; how many requests may be sent now, from one to `most`."""
+        """Wait for a turn in a lane; return how many requests may be sent now, from one to `most`."""
         state = self._lanes[lane.name]
         await state.admit(self._clock)
         found = 1

@@ -220,7 +220,7 @@ async def evict(client: Client, pod: PodRef, *, dry_run: bool) -> None:
 
 
 async def is_leaving(client: Client, pod: PodRef) -> bool:
-    """Return whether this very pod is gone or on its way, for when the answer to its eviction was lost."""
+    """Return whether this very pod is gone or being deleted, for when the answer to its eviction was lost."""
     try:
         live = live_pod(await client.get(pod_path(pod), tries=2)).metadata
     except ApiError as error:

@@ -230,7 +230,7 @@ class Elector:
             await self.release()
 
     async def acquire(self) -> None:
-        """Return once we lead."""
+        """Wait until this process leads."""
         while not await self._try(self._acquire):
             await self._sleep(self._pause())
 

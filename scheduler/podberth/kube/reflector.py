@@ -145,7 +145,7 @@ class Reflector(Generic[T]):
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
-        """Return once the first list was delivered."""
+        """Wait until the first list was delivered."""
         await self._synced.wait()
 
     @property
@@ -282,7 +282,7 @@ class Reflector(Generic[T]):
                     self._tell_back()
 
     async def _nap(self, seconds: float) -> None:
-        """Until the time is over, or somebody asks for a check."""
+        """Wait until the time is over, or a check is asked for."""
         self._nudged.clear()
         alarm = asyncio.get_running_loop().call_later(seconds, self._nudged.set)
         try:

@@ -147,7 +147,7 @@ class Schedulers:
             tasks.create_task(self._tick())
 
     async def synced(self) -> None:
-        """Return once the Leases are known, or are known to be unreadable."""
+        """Wait until the Leases are known, or are known to be unreadable."""
         while not self.reflector.has_synced and self.reflector.refused is None:
             await self._sleep(0.05)
 

@@ -414,7 +414,9 @@ class PodTopologySpread(Plugin):
         return self._rejections(spread, uneven)
 
     def filter_removed(self, pod: Pod, cluster: Cluster, removed: RemovedPods) -> Rejections:
-        """Subtract the pods that are gone from the count of their domain, which may then be the emptiest one."""
+        """Subtract the pods that are gone from the count of their domain. If it is the emptiest one then, it has room
+        whatever the emptiest one was before.
+        """
         spread = self.spread(pod, cluster, hard=True)
         if spread is None:
             return ()
@@ -426,11 +428,8 @@ class PodTopologySpread(Plugin):
             gone = removed.count(domains, partial(_counted, constraint, pod))
             gone = np.where(domains.eligible[removed.rows], gone, 0)
             here = np.append(counts, 0)[codes] - gone
-            lowest: Ints = np.full(len(codes), domains.lowest(counts))
-            if domains.number >= constraint.min_domains:
-                lowest = np.where(gone > 0, np.minimum(lowest, here), lowest)
             itself = int(constraint.selector.matches(pod.labels))
-            too_many = (here > constraint.max_skew - itself + lowest) & (codes >= 0)
+            too_many = (here > constraint.max_skew - itself + domains.lowest(counts)) & (codes >= 0)
             uneven.append(removed.on_nodes(too_many, cluster.nodes.rows))
         return self._rejections(spread, uneven)
 

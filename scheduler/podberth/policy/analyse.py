@@ -23,9 +23,9 @@ from podberth.policy.words import cut
 TOTAL, EACH = 20_000_000, 2_000_000
 """Steps: half a minute at most for a whole analysis, three seconds for a question."""
 FINDING = 1000
-"""A finding costs so many steps beside its question: it is kept, and told."""
+"""Steps that a finding costs beside its question, as it is stored and reported."""
 TEXT = 400
-"""Characters of a policy's own that a message shows in one place."""
+"""The largest number of characters of a policy's own text in one place of a message."""
 TOO_COMPLEX = "too complex to decide within the bound"
 _ABOUT = {
     "_self_poison": "whether what is written is rejected later",
@@ -95,7 +95,7 @@ class _Analysis:
             yield Finding("undecided", policies, (), f"{self._bound()}; not known in full: {', '.join(self._left_out)}")
 
     def _all(self, ask: Callable[[], Iterator[Finding]]) -> list[Finding]:
-        """Return all findings of one kind, each paid for; what it is about is noted if the budget does not last."""
+        """Return all findings of one kind, each charged; if the budget runs out, the kind is reported as undecided."""
         found = []
         for finding in ask():
             self._owe(FINDING)
@@ -113,7 +113,7 @@ class _Analysis:
 
     @property
     def over(self) -> bool:
-        """Return whether no question is answered any more."""
+        """Return whether no further question is answered."""
         return all(world.exhausted for world in self.worlds)
 
     def _owe(self, steps: int) -> None:
@@ -121,7 +121,7 @@ class _Analysis:
             world.solver.owe(steps)
 
     def _bound(self) -> str:
-        """Return which bound of the whole analysis was hit."""
+        """Return the bound of the whole analysis that was hit."""
         steps = sum(world.solver.total for world in self.worlds)
         if any(world.solver.work > world.solver.total for world in self.worlds):
             return f"{TOO_COMPLEX}: the rules of these policies together take more than {steps} steps"
@@ -214,7 +214,7 @@ class _Analysis:
     def _ask(
         self, question: str, rules: list[Rule], ask: Callable[[Questions], dict[str, Any] | None]
     ) -> dict[str, Any] | None:
-        """Return the first world's example; when none has one but some world could not be decided, that is said."""
+        """Return the first world's example; if none has one, but a world could not be decided, that is noted."""
         if self.over:
             return None  # which is said once, of all that is left out
         too_complex = False
@@ -243,7 +243,7 @@ class _Analysis:
         return None
 
     def _contradiction(self, rule: Rule) -> str:
-        """Return the criteria that no object meets together."""
+        """Return the criteria that no object can meet together."""
         by_axis: dict[Axis, list[Requirement]] = {}
         for field, requirement in criteria(rule):
             by_axis.setdefault((field, requirement.key), []).append(requirement)
@@ -328,7 +328,7 @@ def _losing(write: Write, owners: Sequence[LabelSelector]) -> Ask:
 
 
 def _refuses(owner: LabelSelector, write: Write) -> bool:
-    """Return whether an object with this label is none that the owner finds."""
+    """Return whether the owner's selector does not match an object with this label."""
     return any(one.key == write.key and not one.accepts(write.value) for one in owner.requirements)
 
 

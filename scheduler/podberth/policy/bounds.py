@@ -14,7 +14,7 @@ from typing import NamedTuple
 from podberth.policy.spec import Policy
 
 MOST = 32_768
-"""Units for the policies of one namespace."""
+"""The largest price of the policies of one namespace, in units."""
 _POLICY, _RULE, _CRITERION, _WRITE = 16, 1, 1, 1
 _VALUES_A_UNIT, _CHARACTERS_A_UNIT = 4, 256
 
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 class Bounded(NamedTuple):
-    """The policies of a namespace that apply, their cost, and whether one that rejects does not apply."""
+    """The policies of a namespace that apply, their price, and whether a policy that rejects does not apply."""
 
     applied: tuple[Place, ...]
     units: int
@@ -43,7 +43,7 @@ class Bounded(NamedTuple):
 
 
 def price(policy: Policy) -> Price:
-    """Return what a policy costs every review of its namespace."""
+    """Return the price of a policy, which every review of its namespace costs."""
     units, values, characters = _POLICY, 0, 0
     for rule in policy.rules:
         criteria = (*rule.predicate.labels, *rule.predicate.annotations)
@@ -61,7 +61,7 @@ def price(policy: Policy) -> Price:
 
 
 def bound(ordered: Iterable[tuple[Place, int]], most: int = MOST) -> Bounded:
-    """Return who applies of those given in order, each with its units. No more are looked at than fit, and one."""
+    """Return the policies that apply, of those given in order, each with its units. It looks at one more than fit."""
     applied: list[Place] = []
     units = 0
     for place, more in ordered:
@@ -73,7 +73,7 @@ def bound(ordered: Iterable[tuple[Place, int]], most: int = MOST) -> Bounded:
 
 
 def left_out(units: int) -> str:
-    """Return what the status of a policy says that is left out."""
+    """Return the status message of a policy that is left out."""
     return (
         f"not applied: the policies of this namespace cost more than {MOST} units, and this one ({units} units) comes "
         "after the bound. Policies that reject come first, then those that write, mode warn, mode observe; of each "
@@ -85,4 +85,4 @@ CLOSED = (
     f"the policies of this namespace cost more than {MOST} units, and one that rejects is not applied: nothing is let "
     "in until policies are deleted or made smaller (kubectl get mdp shows which are not accepted)"
 )
-"""The answer to whoever creates something in a namespace that is closed."""
+"""The denial of every object in a namespace that is closed."""

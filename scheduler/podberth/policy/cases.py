@@ -1,4 +1,4 @@
-"""Questions as JSON, verdicts as JSON: what `berth policy eval` reads and prints."""
+"""Reads the cases of `berth policy eval` from JSON, and writes their verdicts as JSON."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -54,7 +54,7 @@ def request(case: Mapping[str, Any]) -> tuple[Operation, JsonObject | None, Json
 
 
 def as_json(found: Verdict, warnings: list[str]) -> dict[str, Any]:
-    """Return a verdict in the fields that `berth policy eval` promises. `warnings`: about policies; they come first."""
+    """Return a verdict with the fields that `berth policy eval` promises. `warnings` about policies come first."""
     return {
         "allowed": found.allowed,
         "code": found.code,
@@ -77,12 +77,12 @@ def _accepted(documents: list[Any], given: Options, warnings: list[str]) -> Poli
 
 
 def name_of(document: Any, otherwise: str) -> str:
-    """Return the name of a policy that may be anything."""
+    """Return the name of a policy, which may be any value."""
     return _of_metadata(document, "name") or otherwise
 
 
 def namespace_of(document: Any) -> str:
-    """Return the namespace of a policy that may be anything; empty when it names none."""
+    """Return the namespace of a policy, which may be any value; empty when it names none."""
     return _of_metadata(document, "namespace")
 
 

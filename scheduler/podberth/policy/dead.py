@@ -22,7 +22,7 @@ class Outcome(NamedTuple):
 
 
 def dead_rejects(rules: Sequence[Rule], worlds: Sequence[Questions]) -> Outcome:
-    """Return the dead ones among the rules that reject. Stops where no question is answered any more."""
+    """Return the rules that reject and never matter. It stops once no question is answered any more."""
     alive = [rule for rule in rules if rule.action.reject]
     outcome = Outcome([], [])
     for rule in reversed(alive):
@@ -39,7 +39,7 @@ def dead_rejects(rules: Sequence[Rule], worlds: Sequence[Questions]) -> Outcome:
 
 
 def dead_writers(rules: Sequence[Rule], worlds: Sequence[Questions]) -> Outcome:
-    """Return the dead ones among the rules that write. Stops where no question is answered any more."""
+    """Return the rules that write and never matter. It stops once no question is answered any more."""
     waiting = [rule for rule in rules if rule.writes]
     writing: dict[Axis, list[Rule]] = {}
     for rule in waiting:
@@ -70,7 +70,7 @@ def dead_writers(rules: Sequence[Rule], worlds: Sequence[Questions]) -> Outcome:
 
 
 def _in_some(worlds: Iterable[Questions], ask: Callable[[Questions], bool]) -> bool | None:
-    """Return whether it is so in some world; None when it is in none that could be asked, and one could not."""
+    """Return whether it holds in some world; None: in none that was decided, and one was not."""
     answer: bool | None = False
     for world in worlds:
         try:
@@ -82,12 +82,12 @@ def _in_some(worlds: Iterable[Questions], ask: Callable[[Questions], bool]) -> b
 
 
 def _rejects_alone(rule: Rule, others: Sequence[Rule], world: Questions) -> bool:
-    """Return whether some object is rejected by this rule and none of the others."""
+    """Return whether an object exists that this rule rejects and no other rule does."""
     return world.space.can_match(rule) and world.ask(world.matches(rule), world.none_of(others)) is not None
 
 
 def _last_word(write: Write, world: Questions, gone: set[int]) -> bool:
-    """Return whether some object gets another value on this key because of this write."""
+    """Return whether an object exists that gets another value on this key because of this write."""
     axis = write.field, write.key
     world.solver.owe(len(world.space.writers.get(axis, ())))
     writers = [other for other in world.space.writers.get(axis, ()) if id(other.rule) not in gone]

@@ -1,4 +1,4 @@
-"""All policies of a namespace on one object: the verdict.
+"""Evaluates all policies of a namespace for one object, and returns the verdict.
 
 The story of a request: exempt, or not; a pod gets its QoS stamp; every predicate is asked about that one snapshot;
 rejects first, all reasons named; else all writes merged into one patch; then, for a pod being created, the annotation
@@ -65,7 +65,7 @@ def created(policies: Policies, obj: JsonObject, options: Options = NO_OPTIONS) 
 
 
 class _Request:
-    """One object that policies do apply to, and what they say about it."""
+    """One object that policies apply to, and their results for it."""
 
     def __init__(
         self, policies: Policies, operation: Operation, obj: JsonObject, old: JsonObject | None, options: Options
@@ -90,7 +90,7 @@ class _Request:
         self.rejecting = [rule for rule in self.deciding if rule.action.reject]
 
     def mutated(self) -> Verdict:
-        """The mutating pass."""
+        """Return the verdict of the mutating pass."""
         if self.rejecting:
             return self._denied(verdict.denial(self.rejecting), self._effects(set()))
         merged = merge(self.deciding, self.snapshot, self.is_pod, self.reserved)
@@ -112,7 +112,7 @@ class _Request:
         return self._allowed(merged, patch, effective, self._effects(effective))
 
     def validated(self) -> Verdict:
-        """The validating pass, on the object as it will be stored."""
+        """Return the verdict of the validating pass, on the object as it will be stored."""
         found = self._brought
         if self.stamp is not None and found is None and self.options.stamp:
             self.said.append(f"annotation {keys.QOS} is missing: the mutating webhook did not see this pod")
@@ -151,7 +151,9 @@ class _Request:
             return "Burstable"
 
     def _choose(self, scheduler: str, patch: Patch) -> None:
-        """The seed era's annotation becomes today's field. The API server does not check the field, so we do."""
+        """Move the scheduler name from the seed era's annotation to its field. The API server does not check the name,
+        so it is checked here.
+        """
         if not keys.is_subdomain(scheduler):
             self.said.append(f'annotation {keys.SCHEDULER_NAME} ignored: "{scheduler[:30]}" is not a scheduler\'s name')
             return
@@ -198,7 +200,7 @@ class _Request:
                 yield from self._changes(rule)
 
     def _changes(self, rule: Rule) -> tuple[str, ...]:
-        """Return what mode warn says of a rule's writes that would change something, were it alone."""
+        """Return the warnings about a rule's writes that would change something, were it the only rule."""
         found = self.changes.get(id(rule))
         if found is None:
             changing = changes(rule, self.snapshot, self.is_pod, self.reserved)
@@ -206,7 +208,7 @@ class _Request:
         return found
 
     def _effects(self, effective: set[str]) -> tuple[Effect, ...]:
-        """One for each policy that matched. Rejecting wins: an object that is rejected is mutated by nobody."""
+        """Return an effect for each policy that matched. An object that is rejected is mutated by no policy."""
         found = []
         for policy, rules in self.matched:
             rejected = any(rule.action.reject for rule in rules)
@@ -245,7 +247,7 @@ def _stored_class(obj: JsonObject | None) -> QosClass | None:
 
 
 def _joined(places: Iterable[str]) -> str:
-    """Return places as an audit annotation holds them; what does not fit any more is not even asked for."""
+    """Return places as an audit annotation holds them; the iteration stops when no more fit."""
     found: list[str] = []
     length = -1
     for place in places:

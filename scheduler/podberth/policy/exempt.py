@@ -46,7 +46,7 @@ CLUSTER_SCOPED = frozenset(
 
 
 def exemption(operation: str, obj: JsonObject | None, old: JsonObject | None, options: Options) -> str | None:
-    """Return why policies don't apply to this request, or None when they do."""
+    """Return the reason for which policies don't apply to this request, or None when they do."""
     if operation not in ("CREATE", "UPDATE"):
         return f"policies never answer for {operation}"
     if options.sub_resource:
@@ -56,7 +56,7 @@ def exemption(operation: str, obj: JsonObject | None, old: JsonObject | None, op
 
 
 def of_object(obj: JsonObject, options: Options) -> str | None:
-    """Return why policies never apply to this object, whoever writes it."""
+    """Return the reason for which policies never apply to this object, whoever writes it; None: they may."""
     namespace = options.namespace or objects.namespace(obj)
     if namespace in NAMESPACES or (namespace and namespace == options.own_namespace):
         return f"namespace {namespace} is exempt"
@@ -73,7 +73,9 @@ def is_cluster_scoped(obj: JsonObject) -> bool:
 
 
 def _of_mirror(operation: str, obj: JsonObject, old: JsonObject | None, options: Options) -> str | None:
-    """A mirror pod is a kubelet's word. When we know who asks, nobody else can claim the exemption by an annotation."""
+    """Return the exemption of a mirror pod, which only a kubelet makes. If the user is known, no other one gets it by
+    the annotation.
+    """
     if not objects.is_pod(obj) or not objects.is_mirror(obj):
         return None
     asks = options.user_info

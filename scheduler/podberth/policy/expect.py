@@ -14,12 +14,12 @@ from podberth.policy.verdict import Verdict
 
 CASE = ("name", "operation", "object", "oldObject", "options", "expect")
 _SHOWN = 1000
-"""Characters of a text that are shown; the message of a rejection has at most 1,024."""
+"""The largest number of characters of a text that are shown; the message of a rejection has at most 1,024."""
 EXPECT = ("allowed", "code", "message", "labels", "annotations", "schedulerName", "warnings", "changed")
 
 
 def check(policies: Policies, case: Any, path: str) -> list[str]:
-    """Return what differs from the expectation; nothing when the case passes.
+    """Return the differences from the expectation; empty: the case passes.
 
     Raises CaseError.
     """
@@ -37,7 +37,7 @@ def check(policies: Policies, case: Any, path: str) -> list[str]:
 
 
 def title(case: Any, index: int) -> str:
-    """Return how a case is called."""
+    """Return the title of a case."""
     name = case.get("name") if isinstance(case, dict) else None
     return str(name or f"cases[{index}]")
 
@@ -65,7 +65,7 @@ def _differences(found: Verdict, expected: Mapping[str, Any], path: str) -> Iter
 
 
 def _warned(found: list[str], expected: Any, path: str) -> Iterator[str]:
-    """Each expected text is in a warning of its own, and no warning is left over."""
+    """Yield a difference for each expected text without a warning of its own, and for each warning left over."""
     if not isinstance(expected, list) or not all(isinstance(text, str) for text in expected):
         raise CaseError(f"{path}: want a list of texts")
     left = list(found)

@@ -34,11 +34,11 @@ class Finding(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """All findings about the policies of one namespace."""
+    """The findings about the policies of one namespace."""
 
     findings: Sequence[Finding] = ()
     steps: int = 0
-    """Steps that it took: of the solver, and of reading the rules."""
+    """The steps that the analysis took: of the solver, and of reading the rules."""
 
     def of(self, *kinds: Kind) -> list[Finding]:
         """Return the findings of some kinds."""
@@ -51,5 +51,5 @@ class Report(Struct, frozen=True):
 
     @property
     def self_consistent(self) -> bool:
-        """Return whether a second pass changes nothing and is never refused (the condition SelfConsistent)."""
+        """Return whether a second pass changes nothing and never rejects (the condition SelfConsistent)."""
         return not self.of("self-poison", "not-idempotent", "undecided")

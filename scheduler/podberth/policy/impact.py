@@ -41,7 +41,7 @@ class Rejection(Struct, frozen=True, rename="camel"):
 
 
 class Loss(Struct, frozen=True):
-    """An owner that would not find what it makes any more, because of a label that a policy writes."""
+    """An owner that no longer finds the pods that it makes, because of a label that a policy writes."""
 
     kind: str
     namespace: str
@@ -52,7 +52,7 @@ class Loss(Struct, frozen=True):
 
 
 class Impact(Struct):
-    """All counts. `schedulers`: pods by the scheduler that they have now, and would have. Samples are the first few."""
+    """The counts of all effects. `schedulers`: pods by their scheduler now, and then. Samples are the first few."""
 
     total: Kind = field(default_factory=Kind)
     kinds: dict[str, Kind] = field(default_factory=dict)
@@ -64,9 +64,9 @@ class Impact(Struct):
 
 
 def impact(policies: Policies, found: Iterable[JsonObject], options: Options, owners: Iterable[Owner] = ()) -> Impact:
-    """Return what would happen if each of these objects were created again and all policies were in mode enforce.
+    """Return the effects if each of these objects were created again and all policies were in mode enforce.
 
-    `owners` are looked at for what they would make.
+    `owners` are examined for the objects that they would make.
     """
     enforced = policies.enforced()
     result = Impact(policies={policy.name: Effects() for policy in enforced.policies})

@@ -12,7 +12,7 @@ QOS = "scheduler.alpha.kubernetes.io/qos"
 SCHEDULER_NAME = "scheduler.alpha.kubernetes.io/name"
 AFFINITY = "scheduler.alpha.kubernetes.io/affinity"
 VERDICT = "podberth.dev/verdict"
-"""Policies without a webhook keep the reasons for a refusal here, from the mutating to the validating pass."""
+"""The annotation in which policies without a webhook keep the reasons for a refusal between the two passes."""
 SEED_KEYS = frozenset({QOS, SCHEDULER_NAME, AFFINITY})
 
 DEFAULT_SCHEDULER = "default-scheduler"

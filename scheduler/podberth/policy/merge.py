@@ -1,4 +1,4 @@
-"""All writes of all matching rules as one: who wins where two differ, and what is not written at all.
+"""Merges the writes of all matching rules: where two differ the later wins, and some are kept back.
 
 Rules come in their one order (policy name, rule index); of two that differ on a key the later wins. Two writes are kept
 back: the QoS stamp of a pod is nobody's to write, and keys that are reserved (`powers`) are no policy's. Each write is
@@ -40,7 +40,7 @@ class Merged(NamedTuple):
 
 
 def withholds(write: Write, is_pod: bool, reserved: Reserved) -> str | None:
-    """Return why no policy may write this key, whatever is there; None when policies may."""
+    """Return the reason for which no policy may write this key, whatever its value; None: policies may."""
     if is_pod and (write.field, write.key) == ("annotation", keys.QOS):
         return "the QoS stamp is no policy's to write"
     why = reserved.why(write.key, write.power) if reserved.more or write.power else None
@@ -48,7 +48,7 @@ def withholds(write: Write, is_pod: bool, reserved: Reserved) -> str | None:
 
 
 def changes(rule: Rule, snapshot: Snapshot, is_pod: bool, reserved: Reserved) -> Iterator[tuple[Write, str]]:
-    """Yield a rule's writes that would change something, were it alone, and what mode warn says of them."""
+    """Yield a rule's writes that would change something, were it the only rule, and the warning about each."""
     for announced in rule.announced:
         write = announced[0]
         old = (snapshot.labels if write.field == "label" else snapshot.annotations).get(write.key)
@@ -57,7 +57,7 @@ def changes(rule: Rule, snapshot: Snapshot, is_pod: bool, reserved: Reserved) ->
 
 
 def merge(rules: Iterable[Rule], snapshot: Snapshot, is_pod: bool, reserved: Reserved = RESERVED) -> Merged:
-    """Return the writes of rules that matched, given in order."""
+    """Return the merged writes of rules that matched, given in order."""
     wished: dict[tuple[Field, str], list[Write]] = {}
     for rule in rules:
         for write in rule.writes:

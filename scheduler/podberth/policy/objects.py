@@ -12,7 +12,7 @@ JsonObject = dict[str, Any]
 
 
 class ShapeError(ValueError):
-    """An object that is none; the text names field, value and what was expected."""
+    """A value that is no object of the API. The text names field, value and what was expected."""
 
 
 class Snapshot(Struct, frozen=True):
@@ -43,7 +43,7 @@ def check(obj: Any) -> JsonObject:
 
 
 def snapshot(obj: JsonObject | None) -> Snapshot:
-    """Return labels and annotations as they are; null and absent are the same."""
+    """Return the labels and annotations; null and absent are the same."""
     metadata = (obj or {}).get("metadata") or {}
     return Snapshot(metadata.get("labels") or {}, metadata.get("annotations") or {})
 

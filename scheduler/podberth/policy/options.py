@@ -22,14 +22,16 @@ class OptionsError(ValueError):
 
 
 class UserInfo(Struct, frozen=True):
-    """The user who makes the request (AdmissionRequest.userInfo). Only tells real mirror pods from pretended ones."""
+    """The user who makes the request (AdmissionRequest.userInfo). It only tells real mirror pods from pretended
+    ones.
+    """
 
     username: str = ""
     groups: tuple[str, ...] = ()
 
     @property
     def is_node(self) -> bool:
-        """Return whether a kubelet asks."""
+        """Return whether the user is a kubelet."""
         return self.username.startswith("system:node:") or "system:nodes" in self.groups
 
 
@@ -49,9 +51,9 @@ class Options(Struct, frozen=True, rename="camel"):
     live_schedulers: frozenset[str] | None = None
     reserved_prefixes: tuple[str, ...] = ()
     reserve_known: bool = True
-    """Keys that are known to give rights (`powers`) are kept from policies."""
+    """True if keys that are known to give rights (`powers`) are kept from policies."""
     stamp: bool = True
-    """Every pod gets its QoS class as an annotation; if not, only pods that bring the annotation along do."""
+    """True if every pod gets its QoS class as an annotation; else only pods that have the annotation already do."""
 
     @property
     def reserved(self) -> Reserved:
@@ -97,7 +99,7 @@ def parse(document: Mapping[str, Any] | None) -> Options:
 
 
 def selector(document: Mapping[str, Any], path: str) -> LabelSelector:
-    """Return a LabelSelector, or the plain map of labels that Services and ReplicationControllers have.
+    """Return the LabelSelector in a value, or that of a plain map of labels, as Services have.
 
     Raises OptionsError.
     """

@@ -1,4 +1,4 @@
-"""Owners that lose what they make, because a policy writes a label by which they find it. Pure.
+"""Finds owners that lose the pods they make, because a policy writes a label that their selector reads. Pure.
 
 A ReplicaSet whose pods get another label than it selects by makes pods without end. The policies write all the same, as
 their author says (decision 32); an owner that suffers is found here, from its selector and its template, and told of by
@@ -27,7 +27,7 @@ KINDS = frozenset(
         ("batch", "Job"),
     }
 )
-"""Others are not known to make new objects in a loop when a label changes."""
+"""The kinds that make new objects in a loop when a label changes, as far as is known."""
 
 
 class _Meta(Struct):
@@ -89,7 +89,7 @@ class Owner(Struct, frozen=True):
 
 
 def read(obj: JsonObject) -> Owner | None:
-    """Return the owner that an object is; None for all other objects, and for what the API would not take as one."""
+    """Return an object as an owner; None: it is of another kind, or not valid in the API."""
     group, kind = group_and_kind(obj)
     if (group, kind) not in KINDS:
         return None

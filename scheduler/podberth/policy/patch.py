@@ -11,7 +11,7 @@ Operation = dict[str, Any]
 
 @lru_cache(4096)  # of keys that policies write, which are few and always the same
 def pointer(*parts: str) -> str:
-    """A JSON pointer (RFC 6901)."""
+    """Return a JSON pointer (RFC 6901)."""
     return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
 
 

@@ -73,7 +73,7 @@ DOMAINS = {
     "crossplane.io": "resources outside of the cluster",  # crossplane.io/external-name, /paused
     "podberth.dev": "Berth itself",
 }
-"""The domain of a key's prefix, with all its subdomains, and what such keys decide."""
+"""Domain of a key's prefix, with all its subdomains → what such keys decide."""
 PREFIXES = {
     "io.katacontainers.": "container runtime",
     "io.kubernetes.cri": "container runtime",
@@ -89,14 +89,14 @@ PREFIXES = {
     "controller-uid": "a controller's own label",
     "job-name": "a controller's own label",
 }
-"""Beginnings of keys without a domain, and what such keys decide."""
+"""Prefix of keys without a domain → what such keys decide."""
 _PREFIXES = tuple(PREFIXES)
 ALLOWED = frozenset({"podberth.dev/required-during-execution"})
 """Made for policies to write: see docs/evictor.md."""
 
 
 def of(key: str) -> str:
-    """Return what a key decides that no policy should; empty for all other keys."""
+    """Return the power that a key has and no policy should give; empty for all other keys."""
     key = key.lower()
     domain, slash, _ = key.rpartition("/")
     if not slash:
@@ -114,14 +114,14 @@ def of(key: str) -> str:
 
 
 class Reserved(Struct, frozen=True):
-    """The keys that are kept from policies here. `known`: those of this page are; `more`: the admin's own."""
+    """The keys that policies may not write. `known`: those of this module are reserved; `more`: the admin's own."""
 
     known: bool = True
     more: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ()
 
     def why(self, key: str, power: str) -> str | None:
-        """Return what the key decides when policies may not write it; `power` is what `of` says of the key."""
+        """Return the power of a key that policies may not write. `power` is what `of` returns for the key."""
         found = power if self.known else ""
         if not found and self.more and key.lower().startswith(self.more):
             found = "reserved in this cluster"

@@ -68,7 +68,7 @@ def _of_requirements(resources: Resources) -> QosClass:
 
 
 def _container(item: Any) -> _Container:
-    """Return a container after SetDefaults_Pod."""
+    """Return a container's resources after SetDefaults_Pod."""
     requests, limits = _resources(_map(item).get("resources"))
     return _Container(Resources(limits | requests, limits), _map(item).get("restartPolicy") == "Always")
 
@@ -96,7 +96,7 @@ def _default_pod_level(level: Resources, init: Sequence[_Container], main: Seque
 
 
 def _sum(init: Sequence[_Container], main: Sequence[_Container], *, requests: bool) -> Nano:
-    """AggregateContainerRequests or AggregateContainerLimits."""
+    """Return the sum of AggregateContainerRequests or AggregateContainerLimits."""
 
     def counted(container: _Container) -> ContainerRequests:
         resources = container.resources

@@ -16,14 +16,16 @@ from podberth.policy.space import AXIS, Among, Axis, Box, Space, Value
 from podberth.policy.spec import Rule
 
 _LENGTH = 16
-"""Characters of an example that count as a step, and what a key counts beside its value."""
+"""The number of characters of an example that count as a step, and of those added to each key beside its value."""
 FactOf = Callable[[Axis, Among], Literal]
 Reach = tuple[frozenset[int], ...]
-"""The axes, by number, that a fact follows from: all of these sets, which facts share."""
+"""The sets of axes, by number, that a fact depends on; facts share these sets."""
 
 
 class _Written(NamedTuple):
-    """The writes to one axis. `untouched`: no rule that writes it matches; `last`: the value written last."""
+    """The writes to one axis. `untouched`: no rule that writes it matches; `last`: value → fact that it is written
+    last.
+    """
 
     untouched: Literal
     last: Mapping[str, Literal]
@@ -31,17 +33,17 @@ class _Written(NamedTuple):
 
 
 class Questions:
-    """One space's facts. Each is made when a question first needs it."""
+    """The facts about one space. Each is made when a question first needs it."""
 
     def __init__(self, space: Space, total: int, each: int) -> None:
         self.space = space
         self.solver = Solver(total, each)
         self._before: dict[Axis, dict[Value, Literal]] = {}
         self._axes: list[tuple[Axis, Literal]] = []
-        """By the number of the solver's group: the axis, and the first of its facts."""
+        """Number of the solver's group → the axis, and the first of its facts."""
         self._number: dict[Axis, int] = {}
         self._reach: dict[int, Reach] = {}
-        """By variable, for facts that are no value of an axis."""
+        """Variable → reach, for facts that are no value of an axis."""
         self._sets: dict[frozenset[int], frozenset[int]] = {}
         self._among: dict[tuple[Axis, frozenset[Value]], Literal] = {}
         self._among_after: dict[tuple[Axis, frozenset[Value]], Literal] = {}
@@ -62,7 +64,7 @@ class Questions:
             pass  # every question says so
 
     def ask(self, *wishes: Literal | Iterable[Literal]) -> dict[str, Any] | None:
-        """Return an object for which all wishes come true, or None when there is none.
+        """Return an object for which all wishes hold, or None when there is none.
 
         Raises TooComplexError.
         """
@@ -84,21 +86,21 @@ class Questions:
 
     @property
     def exhausted(self) -> bool:
-        """Return whether no question will be answered any more."""
+        """Return whether no further question will be answered."""
         return self.solver.exhausted
 
     @property
     def accepted(self) -> Literal:
-        """No rule rejects x."""
+        """The fact that no rule rejects x."""
         return self._nobody_rejects(self.matches, after=False)
 
     @property
     def accepted_after(self) -> Literal:
-        """No rule rejects f(x)."""
+        """The fact that no rule rejects f(x)."""
         return self._nobody_rejects(self.matches_after, after=True)
 
     def matches(self, rule: Rule) -> Literal:
-        """The rule matches x (only for rules that can match)."""
+        """Return the fact that the rule matches x (only for rules that can match)."""
         found = self._matches.get(id(rule))
         if found is None:
             box = self.space.boxes[id(rule)]
@@ -107,7 +109,7 @@ class Questions:
         return found
 
     def matches_after(self, rule: Rule) -> Literal:
-        """The rule matches f(x)."""
+        """Return the fact that the rule matches f(x)."""
         found = self._matches_after.get(id(rule))
         if found is None:
             box = self.space.boxes[id(rule)]
@@ -117,19 +119,19 @@ class Questions:
         return found
 
     def none_of(self, rules: Iterable[Rule]) -> list[Literal]:
-        """No rule of these matches x."""
+        """Return the facts that these rules don't match x."""
         return [self.matches(rule) ^ 1 for rule in rules if self.space.can_match(rule)]
 
     def none_of_after(self, rules: Iterable[Rule]) -> list[Literal]:
-        """No rule of these matches f(x)."""
+        """Return the facts that these rules don't match f(x)."""
         return [self.matches_after(rule) ^ 1 for rule in rules if self.space.can_match(rule)]
 
     def inside(self, box: Box) -> list[Literal]:
-        """x is in this box."""
+        """Return the facts which together say that x is in this box."""
         return [self.among(axis, values) for axis, values in box.items()]
 
     def among(self, axis: Axis, among: Among) -> Literal:
-        """x has one of these values on the axis."""
+        """Return the fact that x has one of these values on the axis."""
         self._check()
         key = axis, among.values
         found = self._among.get(key)
@@ -140,7 +142,9 @@ class Questions:
         return found ^ among.all_but
 
     def among_after(self, axis: Axis, among: Among) -> Literal:
-        """f(x) has one of these values on the axis: one that was there and stays, or the one that is written last."""
+        """Return the fact that f(x) has one of these values on the axis: an old one that stays, or the one that is
+        written last.
+        """
         if axis not in self.space.writers:
             return self.among(axis, among)
         key = axis, among.values
@@ -154,7 +158,7 @@ class Questions:
         return found ^ among.all_but
 
     def _fate(self, axis: Axis) -> _Written:
-        """Return who is the last to write an axis: a chain from the last writer to the first."""
+        """Return the facts about the last write to an axis: a chain from the last writer to the first."""
         found = self._written.get(axis)
         if found is None:
             last: dict[str, list[Literal]] = {}
@@ -170,7 +174,7 @@ class Questions:
         return found
 
     def _inside(self, box: Box, fact_of: FactOf) -> Literal:
-        """Return a fact that holds just when the object is in the box."""
+        """Return a fact that holds if and only if the object is in the box."""
         return self._all([fact_of(axis, among) for axis, among in box.items()])
 
     def _nobody_rejects(self, fact_of: Callable[[Rule], Literal], *, after: bool) -> Literal:
@@ -183,11 +187,11 @@ class Questions:
         return found
 
     def _all(self, facts: Sequence[Literal]) -> Literal:
-        """Return a fact that holds just when all of these do."""
+        """Return a fact that holds if and only if all of these do."""
         return self._any([fact ^ 1 for fact in facts]) ^ 1
 
     def _any(self, facts: Iterable[Literal]) -> Literal:
-        """Return a fact that holds just when some of these do."""
+        """Return a fact that holds if and only if at least one of these does."""
         self._check()
         false = self._true ^ 1
         some = [fact for fact in dict.fromkeys(facts) if fact != false]
@@ -222,7 +226,7 @@ class Questions:
         return found
 
     def _numbers(self, axes: Iterable[Axis]) -> frozenset[int]:
-        """Return the axes' numbers; sets that are equal are one."""
+        """Return the axes' numbers; equal sets are one object."""
         numbers = frozenset(self._number[axis] for axis in axes)
         if numbers not in self._sets:
             self.solver.keep(len(numbers))

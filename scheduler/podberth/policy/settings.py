@@ -9,7 +9,7 @@ from podberth.policy.powers import Reserved
 
 
 class SettingsError(ValueError):
-    """Settings that can't work: one line that names option, value and what was expected."""
+    """Settings that can't work. The text is one line that names option, value and what was expected."""
 
 
 def seconds(option: str, value: float) -> None:
@@ -24,19 +24,19 @@ class ServiceSettings:
 
     namespace: str
     host: str = ""
-    """Address to listen on; empty is every one."""
+    """The address to listen on; empty: all addresses."""
     port: int = 0
     lease: str = ""
     scheduler_lease: str = "berth"
     profiles: tuple[str, ...] = ()
-    """Profiles that the scheduler's Lease stands for when it does not say itself; empty is its own name."""
+    """The profiles of a scheduler whose Lease does not name them; empty: its own name."""
     exempt_namespaces: tuple[str, ...] = ()
     allowed_prefixes: tuple[str, ...] = ()
     reserved_prefixes: tuple[str, ...] = ()
     reserve_known: bool = True
-    """The keys of `policy.powers` are kept from policies."""
+    """True if the keys of `policy.powers` are kept from policies."""
     stamp: bool = True
-    """Every pod gets its QoS class as an annotation. Rules know the class in any case."""
+    """True if every pod gets its QoS class as an annotation. Rules know the class in any case."""
 
     def __post_init__(self) -> None:
         if not self.namespace:

@@ -21,11 +21,11 @@ _NOBODY = -1
 
 
 class TooComplexError(Exception):
-    """The bound on the work of a question was hit; nothing is known about it."""
+    """A question hit its bound on work, so it has no answer."""
 
 
 class ExhaustedError(TooComplexError):
-    """The bound on all of the work, or on what is kept, was hit: no question will be answered any more."""
+    """The bound on all work, or on memory, was hit: no further question will be answered."""
 
 
 class Solver:
@@ -57,7 +57,7 @@ class Solver:
         self.learned: list[list[Literal]] = []
         """Clauses that follow from the others, and were found in a search."""
         self.learned_room = room // 2
-        """So many literals more of them may be kept."""
+        """The number of literals that learned clauses may still take."""
         self._trail: list[Literal] = []
         self._ends: list[int] = []  # of the trail, where each level starts
         self._done = 0
@@ -83,7 +83,7 @@ class Solver:
             self.work += amount
 
     def fact(self, group: int = _NOBODY) -> Literal:
-        """Return a new yes/no fact. Raises ExhaustedError."""
+        """Return a new fact, which holds or does not. Raises ExhaustedError."""
         self.keep(_FACT)
         literal = 2 * len(self._reason)
         self._literals += [literal, literal + 1]
@@ -110,7 +110,7 @@ class Solver:
         return facts
 
     def add(self, clause: Iterable[Literal]) -> None:
-        """At least one of these literals is to hold. Raises ExhaustedError."""
+        """Add a clause: at least one of these literals holds. Raises ExhaustedError."""
         given = dict.fromkeys(clause)
         self.keep(1 + len(given))
         self._back_to(0)
@@ -123,7 +123,8 @@ class Solver:
             self._sound = False
 
     def solve(self, assumptions: Sequence[Literal], groups: Collection[int] | None = None) -> bool:
-        """Return whether all clauses can hold together with the assumptions; then `holds` and `choice` tell how.
+        """Return whether all clauses can hold together with the assumptions; then `holds` and `choice` give the
+        solution.
 
         `groups`: those that the assumptions depend on, None for all; the others are left open where nothing decides
         them, so every other fact must follow from groups alone. Raises TooComplexError.
@@ -155,11 +156,11 @@ class Solver:
         return False
 
     def holds(self, literal: Literal) -> bool:
-        """Return whether a literal holds in the answer that was found last."""
+        """Return whether a literal holds in the last solution."""
         return self._value[literal] is True
 
     def choice(self, group: int) -> Literal | None:
-        """Return the fact of a group that holds in the answer that was found last; None where that was left open."""
+        """Return the fact of a group that holds in the last solution; None where that was left open."""
         chosen = self._chosen[group]
         return None if chosen == _NOBODY else chosen
 
@@ -176,7 +177,7 @@ class Solver:
             raise ExhaustedError
 
     def _next(self, assumptions: Sequence[Literal]) -> int | None:
-        """Return what to decide: -1 when an assumption can't hold, None when nothing is left."""
+        """Return the next literal to decide; -1 when an assumption can't hold, None when nothing is left."""
         while len(self._ends) < len(assumptions):
             literal = assumptions[len(self._ends)]
             if self._value[literal] is False:
@@ -238,11 +239,11 @@ class Solver:
         return None
 
     def _says(self, true: Literal, group: int) -> bool:
-        """Return whether something about the group's other facts follows."""
+        """Return whether a literal implies anything about the other facts of its group."""
         return not true & 1 or (self._chosen[group] == _NOBODY and self._open[group] < 2)
 
     def _exclude(self, true: Literal, group: int) -> list[Literal] | None:
-        """A fact that holds excludes all others of its group; the last one left holds."""
+        """Return what follows for a group from a fact that holds: all others do not; the last one left holds."""
         facts = self._groups[group]
         if true & 1:
             last = next((fact for fact in facts if self._value[fact] is not False), None)

@@ -55,7 +55,7 @@ class Among(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Return whether no value is one of them; all but some never are, for values are without number."""
+        """Return whether no value is among them. All but some is never empty, as values are infinite."""
         return not self.values and not self.all_but
 
 
@@ -64,7 +64,7 @@ Box = Mapping[Axis, Among]
 
 
 def changed_by(write: Write) -> Among:
-    """Return the old values that a write changes, if it is the last one of its axis."""
+    """Return the old values that a write changes, if it is the last one to its axis."""
     return Among(frozenset((write.value,)), all_but=True)
 
 
@@ -79,7 +79,7 @@ def among(requirement: Requirement) -> Among:
 
 
 class Space:
-    """One world of objects, as far as these rules can see."""
+    """One world of objects, as far as these rules can tell them apart."""
 
     def __init__(
         self, rules: Sequence[Rule], world: World, owners: Iterable[LabelSelector] = (), like: "Space | None" = None
@@ -109,15 +109,15 @@ class Space:
         }
 
     def can_match(self, rule: Rule) -> bool:
-        """Return whether anything in this world can match the rule."""
+        """Return whether the rule can match any object of this world."""
         return id(rule) in self.boxes
 
     def gets_anywhere(self, write: Write) -> bool:
-        """Return whether a write's rule can match, and the key is one that policies write here."""
+        """Return whether a write's rule can match, and policies may write its key here."""
         return ((write.field, write.key), id(write.rule)) in self._places
 
     def later(self, write: Write) -> list[Write] | None:
-        """Return the writes that would overwrite this one; None when it never gets anywhere."""
+        """Return the writes that would overwrite this one; None when it has no effect."""
         axis = write.field, write.key
         place = self._places.get((axis, id(write.rule)))
         return None if place is None else self.writers[axis][place + 1 :]
@@ -200,7 +200,7 @@ class Space:
             self.values[axis] = [None, *first.values(), _fresh(known.keys())]
 
     def _in_short(self, box: Box, like: Box | None = None) -> Box:
-        """Return the box, told by the values that stand for others. What is equal in `like` is taken from there."""
+        """Return the box with the values that stand for others. Parts that are equal in `like` are taken from there."""
         short: dict[Axis, Among] = {}
         for axis, inside in box.items():
             alike = self._alike[axis]
@@ -211,7 +211,7 @@ class Space:
 
 
 def weigh(rules: Iterable[Rule], owners: Iterable[LabelSelector] = ()) -> int:
-    """Return what a space of these rules would take, before it is made."""
+    """Return the size of the space of these rules, before it is made."""
     axes: set[Axis] = set()
     values = 0
     asked: Iterable[tuple[Field, Requirement]]

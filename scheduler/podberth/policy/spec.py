@@ -27,7 +27,7 @@ MAX_TEXT = 8192
 MAX_MESSAGE = 1024
 MAX_RULE_NAME = 63
 REASON_LENGTH = 1500
-"""Characters of one rule's part in a denial."""
+"""The largest number of characters of one rule in a denial."""
 
 
 class Predicate(Struct, frozen=True):
@@ -53,7 +53,7 @@ class Predicate(Struct, frozen=True):
 
 
 class Action(Struct, frozen=True):
-    """The action on an object that the predicate holds for. With `reject`, the writes are void (as in the seed)."""
+    """The action on an object that matches the predicate. With `reject`, the writes have no effect (as in the seed)."""
 
     reject: bool = False
     message: str = ""
@@ -65,18 +65,18 @@ Field = Literal["label", "annotation"]
 
 
 class Write(NamedTuple):
-    """One rule's wish for one key."""
+    """One rule's value for one key."""
 
     rule: "Rule"
     field: Field
     key: str
     value: str
     power: str = ""
-    """The power that the key gives, and policies should not (`powers.of`)."""
+    """The power that the key gives and policies should not (`powers.of`)."""
 
 
 class Rule(Struct, frozen=True, dict=True):
-    """One rule, with its place. What every request asks of a rule is worked out once."""
+    """One rule, with its place. Everything that each request needs of a rule is computed once."""
 
     policy: str
     index: int
@@ -86,7 +86,7 @@ class Rule(Struct, frozen=True, dict=True):
 
     @cached_property
     def writes(self) -> tuple[Write, ...]:
-        """Return what it wants to write; a rule that rejects wants nothing."""
+        """Return the values that it writes; a rule that rejects writes none."""
         if self.action.reject:
             return ()
         labels = [Write(self, "label", key, value, powers.of(key)) for key, value in self.action.labels.items()]
@@ -97,7 +97,7 @@ class Rule(Struct, frozen=True, dict=True):
 
     @cached_property
     def announced(self) -> tuple[tuple[Write, str], ...]:
-        """Its writes, labels first, each field by key, with what mode warn says of each."""
+        """Its writes and the warning about each, labels first, each field by key."""
         ordered = sorted(self.writes, key=lambda write: (write.field != "label", write.key))
         return tuple(
             (write, words.warning(f'{self.short_place} would write {write.field} {write.key}="{write.value}"'))
@@ -106,12 +106,12 @@ class Rule(Struct, frozen=True, dict=True):
 
     @cached_property
     def would_reject(self) -> str:
-        """Return what mode warn says of a rule that rejects."""
+        """Return the warning of a rule that rejects, in mode warn."""
         return words.warning(f"would be rejected by {self.short_place}: {self.action.message or self.predicate}")
 
     @cached_property
     def rejection(self) -> str:
-        """Return which rule rejects, and why: its own message, or else its predicate."""
+        """Return the rule that rejects, with its own message, or else its predicate."""
         return words.cut(f"{self}: {self.action.message or f'rejects {self.predicate}'}", REASON_LENGTH)
 
     @cached_property
@@ -121,7 +121,7 @@ class Rule(Struct, frozen=True, dict=True):
 
     @cached_property
     def place(self) -> str:
-        """Return how short texts call the rule: policy/name, or policy/rules[i]."""
+        """Return the short name of the rule: policy/name, or policy/rules[i]."""
         return f"{self.policy}/{self.name or f'rules[{self.index}]'}"
 
     def __str__(self) -> str:
@@ -138,7 +138,7 @@ class Policy(Struct, frozen=True):
 
 
 class Policies:
-    """Policies in their one order: by name, then rule index. The order that they came in never counts."""
+    """Policies in order of name, then rule index, whatever order they were given in."""
 
     def __init__(self, policies: Iterable[Policy] = ()) -> None:
         self.policies = tuple(_ordered(policies))
@@ -165,7 +165,7 @@ class Policies:
 
 
 def _ordered(policies: Iterable[Policy]) -> Iterator[Policy]:
-    """A namespace holds a name once. Files may repeat one: then content decides, so that the order still is one."""
+    """Yield the policies in order. A file may have a name twice, which a namespace can't: then the content decides."""
 
     def place(policy: Policy) -> tuple[str, str, str]:
         return policy.name, policy.namespace, policy.mode

@@ -1,4 +1,4 @@
-"""The story of one object over several passes, in words: the analysis' counterexamples, run by the evaluator."""
+"""Runs counterexamples of the analysis through the evaluator for several passes, and tells in words what happens."""
 
 from podberth.policy import keys, objects
 from podberth.policy.evaluate import evaluate
@@ -11,12 +11,12 @@ from podberth.policy.words import cut
 
 MOST_PASSES = 12
 VALUE = 120
-"""Characters of a value that a message shows."""
+"""The largest number of characters of a value that a message shows."""
 _MOST_WRITES = 8
 
 
 def passes(policies: Policies, obj: JsonObject) -> list[Verdict]:
-    """Return the verdicts of one pass after the other, until one denies, nothing changes, or an object comes back."""
+    """Return the verdicts of repeated passes, until one denies, nothing changes, or an object recurs."""
     found: list[Verdict] = []
     seen: list[Snapshot] = []
     while len(found) < MOST_PASSES:
@@ -42,14 +42,14 @@ def written(policies: Policies, obj: JsonObject) -> list[Write]:
 
 
 def poisoning(policies: Policies, obj: JsonObject, rule: Rule) -> tuple[list[Rule], str]:
-    """Return which writes of the first pass make a rule reject what comes out."""
+    """Return the writes of the first pass that make a rule reject the result."""
     writes = written(policies, obj)
     enabling = [write for write in writes if _reads(write, rule)] or writes
     return [*_rules(enabling), rule], f"{_told(enabling)}; then {rule} rejects every later update"
 
 
 def chain(policies: Policies, obj: JsonObject, rule: Rule) -> tuple[list[Rule], str]:
-    """Return how one pass makes another change the object again, and where it ends."""
+    """Return the way in which one pass makes another change the object again, and its end."""
     verdicts = passes(policies, obj)
     first = written(policies, obj)
     middle = verdicts[0].object or {}

@@ -16,7 +16,9 @@ MOST_REASONS = 32
 
 
 class Effect(Struct, frozen=True):
-    """The effect that one policy had, or (modes warn and observe) would have had; the admission server counts these."""
+    """The effect of one policy, or in modes warn and observe the one that it would have; the admission server counts
+    these.
+    """
 
     policy: str
     namespace: str
@@ -35,7 +37,7 @@ class Verdict(Struct, frozen=True):
     warnings: list[str] = []
     audit: Mapping[str, str] = {}
     effects: tuple[Effect, ...] = ()
-    """In the mutating pass one for each policy that matched, in the validating pass one for each that rejects."""
+    """In the mutating pass an effect for each policy that matched, in the validating pass for each that rejects."""
     conflicts: tuple[str, ...] = ()
     """Names of the policies that disagreed about this object."""
     lost: tuple[Write, ...] = ()
@@ -59,7 +61,7 @@ def denial(rules: list[Rule]) -> str:
 
 
 def conflict(found: Conflict) -> str:
-    """Return who differs, and who wins."""
+    """Return the text about rules that differ, and the one that wins."""
     wins = found.writes[-1]
     loses = next(write for write in found.writes if write.value != wins.value)
     return (
@@ -69,7 +71,7 @@ def conflict(found: Conflict) -> str:
 
 
 def skipped(found: Skipped) -> str:
-    """Return what was not written, and why."""
+    """Return the text about a write that was kept back, and the reason."""
     write = found.write
     return f"{write.field} {cut(write.key, 40)} not written for {write.rule.short_place}: {found.reason}"
 

@@ -15,11 +15,11 @@ from podberth.policy.spec import Policies, Policy, Rule
 from podberth.policy.words import cut
 
 MOST = 20
-"""Findings of this kind: who writes many reserved keys learns it from the first ones."""
+"""The largest number of findings of this kind: an author of many such keys sees from these what is wrong."""
 
 
 def report(policies: Policies, ask: Callable[[Policies], Report], reserved: Reserved) -> Report:
-    """Return what `ask` says of the policies as they work here, and which of their writes are never made."""
+    """Return the result of `ask` for the policies as they work here, and the writes that are never made."""
     rest, findings = _without(policies, reserved)
     if not findings:
         return ask(policies)

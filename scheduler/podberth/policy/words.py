@@ -4,7 +4,7 @@ WARNING_LENGTH = 120
 
 
 def cut(text: str, length: int) -> str:
-    """Return a text that fits."""
+    """Return a text, shortened if it is too long."""
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 

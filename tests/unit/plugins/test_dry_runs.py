@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.validate import validate
+from podberth.framework.filters import FilterPlugins
 from podberth.model.pod import Pod
 from podberth.model.selectors import LabelSelector
 from podberth.plugins.default_preemption import dry_run
@@ -115,6 +116,20 @@ def test_only_changed_rows_are_tried_again() -> None:
     crowd.change("start", 3, 5)
     answer(framework, a_pod("q1", 2, 4), crowd.cluster)
     assert known.tried == NODES + 1
+
+
+def test_filters_are_asked_about_no_row_where_amounts_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither where all rows are to be tried, nor where one is."""
+    crowd, framework = Crowd([(0, 2, 0)] * 2 * NODES), a_framework()
+    for i in range(2):
+        preemptor = a_pod(f"q{i}", 2, 4)
+        decision = framework.decide(preemptor, crowd.cluster)
+        with monkeypatch.context() as patched:
+            asked = calls(patched, (FilterPlugins, "passing"))
+            assert framework.post_filter_result(preemptor, crowd.cluster, decision).node == f"n{i}"
+        assert asked["passing"] == 0
+        crowd.change("start", 0, 5)
+        crowd.change("place", 0, (0, 0, 0))
 
 
 def test_budgets_of_others_cost_no_look_at_rows(monkeypatch: pytest.MonkeyPatch) -> None:

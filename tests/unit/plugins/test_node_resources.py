@@ -1,12 +1,15 @@
 """What fits, and how full a node should be: NodeResourcesFit and NodeResourcesBalancedAllocation."""
 
+import numpy as np
 import pytest
 
 from podberth.explain.cases import answer
 from podberth.framework.config import convert
+from podberth.framework.interface import Assignment, Placement
+from podberth.model.pod_group import GroupKey, PodGroup
 from tests.builders import Object, container, node, pod
 from tests.devices import allocated, claim, device, device_class, resource_slice, result
-from tests.unit.plugins.small import a_node, a_pod, plugin, rejected, scored
+from tests.unit.plugins.small import a_node, a_pod, cluster, plugin, rejected, scored
 
 GPU = {"example.com/gpu": "1"}
 
@@ -210,3 +213,34 @@ def test_a_weight_of_none_is_one() -> None:
         made = plugin("NodeResourcesBalancedAllocation", resources=[{"name": "cpu", "weight": weight}])
         args = convert({"resources": [{"name": "cpu", "weight": weight}]}, made.Args, "args")
         assert len(made.check(args, "args")) == wrong
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wakes"),
+    [
+        (node("n", "2"), node("n", "2", "99Gi"), True),
+        (node("n", "2"), node("n", "1"), False),
+        (node("n", "2", others={"test/gpu": "1"}), node("n", "2", others={"test/gpu": "1"}), False),
+    ],
+    ids=["devices may serve it", "but no cpu", "the node has some itself"],
+)
+def test_wakes_for_any_change_of_a_node_whose_devices_may_serve_it(old: Object, new: Object, wakes: bool) -> None:
+    """A resource of which the node has none is left to the devices (haveAnyRequestedResourcesIncreased, fit.go)."""
+    asks, made = a_pod(pod("p", "2", others={"test/gpu": "1"})), plugin("NodeResourcesFit")
+    made.filter(asks, cluster(node("n"), device_class("gpu", "true", extendedResourceName="test/gpu")))
+    assert made.node_hint(asks, a_node(old), a_node(new)) is wakes
+
+
+@pytest.mark.parametrize(
+    ("others", "score"),
+    [({}, 50), (GPU, 75)],
+    ids=["(1 + 1) / 4 cpu", "and all of the devices: (50 + 100) / 2"],
+)
+def test_a_placement_is_scored_by_what_its_pods_ask_for(others: Object, score: int) -> None:
+    """What none of them asks for is passed over (scorePlacement, resource_allocation.go)."""
+    made = plugin("NodeResourcesFit", **over(LEAST, ("cpu", 1), ("example.com/gpu", 1)))
+    there = cluster(node("n", "4", others=GPU), pod("e", "1", on="n"))
+    asks = [a_pod(pod("p", "1", others=others))]
+    placement = Placement("", np.array([0], dtype=np.intp))
+    group = PodGroup(GroupKey("default", "train"), "uid-train", "", 1, "", False, 0)
+    assert made.placement_score(Assignment(group, placement, asks, 0), there) == score

@@ -4,11 +4,15 @@ import numpy as np
 import pytest
 
 from podberth.framework.events import ClusterEvent
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.namespaced import SelectingObject
 from podberth.plugins.pod_topology_spread import Spread, distinct, rounded
 from tests.builders import Object, node, pod
 from tests.unit.plugins.small import a_node, a_pod, cluster, normalized, plugin, rejected, scored
 
 NODES = [node("a1", zone="a"), node("b1", zone="b")]
+SERVICE = {"metadata": {"name": "db", "namespace": "default", "uid": "db"}, "spec": {"selector": {"app": "db"}}}
 
 
 def spread(selector: Object | None, **more: object) -> Object:
@@ -166,3 +170,50 @@ def test_labels_that_one_of_two_constraints_looks_at() -> None:
     assert found.holds(there)
     there.put_node(a_node(node("b1", zone="b", labels={"disk": "ssd"})))
     assert not found.holds(there)
+
+
+def test_a_node_is_told_the_first_reason_only() -> None:
+    """The first constraint that a node misses is the last one that is looked at there (filtering.go, Filter)."""
+    asks = spread({"matchLabels": {"app": "db"}})
+    (one,) = asks["spec"]["topologySpreadConstraints"]
+    asks["spec"]["topologySpreadConstraints"] = [one, one | {"topologyKey": "rack"}]
+    racks = {"a1": ("a", "full"), "b1": ("b", "empty"), "none": (None, "full"), "b2": ("b", "full")}
+    nodes = [node(name, zone=zone, labels={"rack": rack}) for name, (zone, rack) in racks.items()]
+    there = [pod(f"e{i}", labels={"app": "db"}, on="a1") for i in range(2)]
+    assert rejected(plugin("PodTopologySpread"), asks, *nodes, *there) == {
+        "a1": ["node(s) didn't match pod topology spread constraints"],
+        "none": ["!node(s) didn't match pod topology spread constraints (missing required label)"],
+        "b2": ["node(s) didn't match pod topology spread constraints"],
+    }
+
+
+def test_the_first_service_of_all_is_heeded() -> None:
+    """A pod without constraints follows the default ones once a Service selects it."""
+    made, asks, there = plugin("PodTopologySpread"), a_pod(pod("p", labels={"app": "db"})), cluster(*NODES)
+    assert made.constraints(asks, there, hard=False) == []
+    service = Decoder().of_kind("Service")(wire.encode(SERVICE))
+    assert isinstance(service, SelectingObject)
+    there.put_selecting(service)
+    assert [one.topology_key for one in made.constraints(asks, there, hard=False)] == [
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+    ]
+
+
+def test_a_placed_pod_is_one_too_many_in_any_zone() -> None:
+    """By as many as its zone has beyond the emptiest one and maxSkew. Zones without it, and hosts, are fine."""
+    made, selector = plugin("PodTopologySpread"), {"matchLabels": {"app": "db"}}
+    for name in ("a1", "b1"):
+        placed = [spread(selector) for _ in range(3)]
+        for i, document in enumerate(placed):
+            document["metadata"] |= {"name": f"p{i}", "uid": f"p{i}"}
+            document["spec"]["nodeName"] = name
+        there = cluster(*NODES, *placed)
+        ((constraint, excess),) = made.too_uneven(a_pod(placed[0]), there.nodes.row_of(name), there)
+        assert (constraint.topology_key, excess) == ("topology.kubernetes.io/zone", 2)
+
+
+def test_a_placed_pod_out_of_every_zone_is_in_nobodys_way() -> None:
+    made, asks = plugin("PodTopologySpread"), a_pod(spread({"matchLabels": {"app": "db"}}))
+    there = cluster(*NODES, node("none"), *(pod(f"e{i}", labels={"app": "db"}, on="b1") for i in range(3)))
+    assert made.too_uneven(asks, there.nodes.row_of("none"), there) == []

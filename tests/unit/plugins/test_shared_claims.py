@@ -3,10 +3,13 @@
 import pytest
 
 from podberth.explain.objects.world import World
+from podberth.framework.binding import AssumedPod
 from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
 from podberth.model.quantity import parse_quantity
-from podberth.plugins.dynamic_resources.reservation import ReservedClaim, is_other
-from tests.devices import claim, request
+from podberth.plugins.dynamic_resources.reservation import ROUNDS, Reservation, ReservedClaim, is_other, next_step
+from tests.builders import node, pod
+from tests.devices import allocated, claim, device, request, resource_slice, result
+from tests.unit.plugins.small import a_pod
 
 RESULT = {"request": "r", "driver": "gpu.test", "pool": "a", "device": "d0", "shareID": "s"}
 
@@ -32,3 +35,25 @@ def test_an_amount_may_come_back_in_another_notation(promised: str, stored: str,
     )
     one = ReservedClaim(there.key, there.uid, Allocation((device,), None), {}, shared=True)
     assert is_other(one, there) is other
+
+
+THEIRS = "device gpu.test/n/d0 of claim default/c was given to claim default/theirs by another scheduler"
+
+
+@pytest.mark.parametrize(
+    ("users", "peers", "gives_way"),
+    [(["p"], [], True), (["p", "q"], ["q"], True), (["p", "q"], [], False)],
+    ids=["its own", "of pods that give way with it", "of a pod that runs"],
+)
+def test_what_others_use_is_not_taken_back(users: list[str], peers: list[str], gives_way: bool) -> None:
+    """Though another claim has the device as well: a pod that runs with it would lose it."""
+    world = World()
+    given = [
+        claim(name, status=allocated(result("d0", "n"), reserved=of)) for name, of in (("c", users), ("theirs", ["x"]))
+    ]
+    world.add_all([node("n"), resource_slice("n", device("d0"), node="n"), *given])
+    reservation = Reservation([ReservedClaim(("default", "c"), "claim/c", None, None)], asked=ROUNDS)
+    assumed = AssumedPod(a_pod(pod("p", uid="p")), 0, "n")
+    wait = next_step(reservation, assumed, world.cluster.devices, 30.0, peers)
+    assert reservation.lost == (THEIRS if gives_way else "")
+    assert (wait is not None) is gives_way

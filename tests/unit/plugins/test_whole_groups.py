@@ -176,3 +176,35 @@ def test_what_is_kept_heeds_members_elsewhere() -> None:
         found = answer(framework, _preemptor(), cluster)
         assert found == answer(a_framework(), _preemptor(), cluster)
         assert found[0] == f"n{fewer}"
+
+
+def _two_groups(pods: int) -> Cluster:
+    """Two nodes, each full of the pods of a group that goes as a whole."""
+    cluster = Cluster()
+    for i in range(2):
+        cluster.pod_groups.put(_group(f"g{i}"))
+        cluster.put_node(decoder.node(msgspec.json.encode(node(f"n{i}", cpu="4", labels={"disk": "ssd"}))))
+        for k in range(pods):
+            of_group = {"schedulingGroup": {"podGroupName": f"g{i}"}}
+            cluster.put_pod(_pod(f"g{i}-{k}", 4 // pods, 0, f"n{i}", labels={"group": f"g{i}"}, **of_group))
+    return cluster
+
+
+def test_a_group_whose_budget_is_overdrawn_is_spared() -> None:
+    """Of two groups that are alike, the one goes of which fewer pods overdraw a budget (pickOneNodeForPreemption)."""
+    for allowed, chosen in (((1, 1), "n0"), ((1, 2), "n1"), ((2, 1), "n0"), ((0, 1), "n1")):
+        cluster = _two_groups(pods=2)
+        for i, number in enumerate(allowed):
+            cluster.put_selecting(a_budget(f"b{i}", number, {"matchLabels": {"group": f"g{i}"}}))
+        node, victims, _ = answer(a_framework(), _preemptor(), cluster)
+        assert (node, len(victims)) == (chosen, 2), allowed
+
+
+def test_where_groups_are_the_least_important_pod_of_a_node_counts() -> None:
+    """For the next preemptor, too, which is of another kind."""
+    cluster, framework = _two_groups(pods=1), a_framework()
+    cluster.drop_node("n1")
+    cluster.put_pod(_pod("important", 0, 9, "n0"))
+    for cpu in (4, 3):
+        preemptor = _pod(f"q{cpu}", cpu, 5, nodeSelector={"disk": "ssd"})
+        assert answer(framework, preemptor, cluster)[:2] == ("n0", {"default/g0-0"})

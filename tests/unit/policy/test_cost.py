@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bench.hostile_policies import SHAPES, Object, one, policy, rejects, rule, values, writers
 from podberth.cli.main import run
+from podberth.model.selectors import LabelSelector, Requirement
 from podberth.policy.analyse import TOO_COMPLEX, analyse
 from podberth.policy.findings import Report
 from podberth.policy.parse import parse
@@ -140,3 +141,14 @@ def test_nothing_found_by_climbing_costs_more(rules: list[Object]) -> None:
     target(megabytes, label="megabytes")
     assert report.steps < 1.5 * TOTAL + weigh(accepted([document]).enforcing)
     assert megabytes < 24
+
+
+def test_owners_are_charged_by_what_they_require() -> None:
+    """For each write by which it may lose its objects. One that selects nothing is read to its end, and counts."""
+    many = 500
+    never = (Requirement("a", "In", frozenset({value})) for value in "xy")
+    requires = (*(Requirement(f"k{i}", "Exists") for i in range(many)), *never)
+    loses, keeps = (
+        analyse(accepted([policy("p", [rule(writes={key: "v"})])]), [LabelSelector(requires)]).steps for key in "ab"
+    )
+    assert loses - keeps > many

@@ -31,13 +31,18 @@ PRIORITY_CLASSES = {
         "Used for system critical pods that must not be moved from their current node.",
     ),
 }
-"""The classes that a real server has from the start: name → value, description."""
+"""The classes that a real server has from the start: name → (value, description)."""
+GATE = "GenericWorkload"
+PROTECTION = "scheduling.k8s.io/podgroup-protection"
+HIGHEST_PRIORITY = 1_000_000_000
+MESSAGE_LIMIT = 32 << 10
+_MODES, _POLICIES = ("single", "all"), ("basic", "gang")
 
 
 def priority_class(spec: JsonObject, classes: Mapping[str, JsonObject]) -> JsonObject | None:
-    """The class that a spec names, or else the lowest default one, which it names from now on.
+    """Return the class that a spec names, or else the lowest default one, whose name is written into the spec.
 
-    An empty object where there is neither; None when there is no class of that name.
+    Returns an empty object where there is neither, None when there is no class of that name.
     """
     name = spec.get("priorityClassName", "")
     if not name:
@@ -48,12 +53,6 @@ def priority_class(spec: JsonObject, classes: Mapping[str, JsonObject]) -> JsonO
         name = spec["priorityClassName"] = default["metadata"]["name"]
     return classes.get(name)
 
-
-GATE = "GenericWorkload"
-PROTECTION = "scheduling.k8s.io/podgroup-protection"
-HIGHEST_PRIORITY = 1_000_000_000
-MESSAGE_LIMIT = 32 << 10
-_MODES, _POLICIES = ("single", "all"), ("basic", "gang")
 
 POD_GROUPS = Resource(
     "scheduling.k8s.io",
@@ -101,7 +100,7 @@ def _refused(metadata: JsonObject, why: str) -> StatusError:
 
 
 def rules(obj: JsonObject) -> list[FieldError]:
-    """Return what is wrong with a group's spec."""
+    """Return the errors in a group's spec."""
     spec = obj.get("spec") or {}
     errors: list[FieldError] = []
     if (reference := spec.get("workloadRef")) is not None:
@@ -140,7 +139,7 @@ def _one_of(union: JsonObject, field: str, members: tuple[str, ...]) -> list[Fie
 
 
 def changes(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    """Return what is wrong with an update: of the spec only a gang's minimum may change."""
+    """Return the errors in an update: of the spec only a gang's minimum may change."""
     after, before = new.get("spec") or {}, old.get("spec") or {}
     errors = []
     to, was = after.get("schedulingPolicy") or {}, before.get("schedulingPolicy") or {}
@@ -159,7 +158,7 @@ def changes(new: JsonObject, old: JsonObject) -> list[FieldError]:
 
 
 def status_rules(obj: JsonObject) -> list[FieldError]:
-    """Return what is wrong with the conditions (metav1 ValidateConditions)."""
+    """Return the errors in the conditions (metav1 ValidateConditions)."""
     errors: list[FieldError] = []
     seen = set()
     for index, condition in enumerate((obj.get("status") or {}).get("conditions") or []):
@@ -185,7 +184,7 @@ def status_rules(obj: JsonObject) -> list[FieldError]:
 
 
 def member_rules(spec: JsonObject) -> list[FieldError]:
-    """Return what is wrong with a pod's schedulingGroup."""
+    """Return the errors in a pod's schedulingGroup."""
     group = spec.get("schedulingGroup")
     if group is None:
         return []

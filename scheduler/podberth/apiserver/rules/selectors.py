@@ -16,6 +16,8 @@ Labels = Mapping[str, str]
 Matches = Callable[[Labels], bool]
 
 _TOKEN = re.compile(r"\s*(?:(?P<op>==|!=|=|!|\(|\)|,|>|<)|(?P<word>[^\s!=(),<>]+))")
+_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
+_FIELD_TERM = re.compile(r"([^!=]*)(!=|==|=)(.*)", re.DOTALL)
 
 
 def _tokens(text: str) -> list[str]:
@@ -30,7 +32,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _number(text: str | None) -> int | None:
-    """A label value as Go's ParseInt(value, 10, 64) reads it."""
+    """Return a label value as Go's ParseInt(value, 10, 64) reads it; None: it is no such number."""
     if text is None or not re.fullmatch(r"[+-]?[0-9]+", text):
         return None
     number = int(text)
@@ -38,7 +40,7 @@ def _number(text: str | None) -> int | None:
 
 
 def requirement(key: str, operator: str, values: frozenset[str]) -> Matches:
-    """One requirement as a predicate over labels."""
+    """Return one requirement as a predicate over labels."""
     if operator == "in":
         return lambda labels: labels.get(key) in values
     if operator == "notin":
@@ -121,7 +123,7 @@ class _Parser:
 
 
 def parse_labels(text: str) -> Matches | None:
-    """A labelSelector parameter; None selects everything."""
+    """Return the predicate of a labelSelector parameter; None selects everything."""
     if not text.strip():
         return None
     try:
@@ -130,11 +132,8 @@ def parse_labels(text: str) -> Matches | None:
         raise bad_request(str(error)) from error
 
 
-_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
-
-
 def label_selector(selector: JsonObject | None) -> Matches:
-    """A LabelSelector object: absent selects nothing, empty selects all."""
+    """Return the predicate of a LabelSelector object: absent selects nothing, empty selects all."""
     if selector is None:
         return lambda _: False
     parts = [requirement(key, "in", frozenset({value})) for key, value in (selector.get("matchLabels") or {}).items()]
@@ -144,9 +143,6 @@ def label_selector(selector: JsonObject | None) -> Matches:
             raise ValueError(f'"{expression.get("operator", "")}" is not a valid label selector operator')
         parts.append(requirement(expression["key"], operator, frozenset(expression.get("values") or [])))
     return lambda labels: all(matches(labels) for matches in parts)
-
-
-_FIELD_TERM = re.compile(r"([^!=]*)(!=|==|=)(.*)", re.DOTALL)
 
 
 def _field_terms(text: str) -> list[tuple[str, bool, str]]:
@@ -163,7 +159,7 @@ def _field_terms(text: str) -> list[tuple[str, bool, str]]:
 
 
 def field_text(value: Any) -> str:
-    """A field's value as field selectors compare it."""
+    """Return a field's value as field selectors compare it."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -172,7 +168,7 @@ def field_text(value: Any) -> str:
 
 
 def field_value(obj: JsonObject, path: tuple[str, ...]) -> str:
-    """The text at a path; absent is empty, and a bool that Go would leave out is `false`."""
+    """Return the text at a path; absent is empty, and a bool that Go would leave out is `false`."""
     value: Any = obj
     try:
         for part in path:
@@ -185,7 +181,7 @@ def field_value(obj: JsonObject, path: tuple[str, ...]) -> str:
 
 
 class Selection:
-    """The objects a list or watch is about."""
+    """The objects that a list or watch selects."""
 
     def __init__(self, resource: Resource, namespace: str = "", labels: str = "", fields: str = "") -> None:
         self._prefix = f"{namespace}/" if namespace else ""
@@ -213,7 +209,7 @@ class Selection:
 
 
 def unsupported_field(resource: Resource, label: str) -> StatusError:
-    """400 for a field label that the resource can't be selected by."""
+    """Return the 400 for a field label that the resource can't be selected by."""
     if resource.custom or resource.fields:
         return bad_request(f"field label not supported: {label}")
     return bad_request(f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"')

@@ -112,7 +112,7 @@ class Writer:
         return await self._post(self._about, evictions.LEADS, f"{self._instance} became leader", action="Leading")
 
     async def drain(self, seconds: float) -> int:
-        """Wait for what is under way; how many did not end in time and were cancelled."""
+        """Wait for the requests under way; return how many did not end in time and were cancelled."""
         return await self._under_way.drain(seconds)
 
     async def _read(self, node: str) -> None:

@@ -121,7 +121,7 @@ def string_of(value: Value) -> str:
 
 
 def duration_text(value: Duration) -> str:
-    """Seconds and an s."""
+    """Return the text of a duration: its seconds and an s."""
     whole, rest = divmod(abs(value.nanos), times.SECOND)
     seconds = float(whole) + rest / 1e9
     return ("-" if value.nanos < 0 else "") + fixed(seconds) + "s"

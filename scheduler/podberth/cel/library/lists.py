@@ -23,7 +23,7 @@ from podberth.cel.values import (
 )
 
 _RECEIVERS = frozenset({str, Duration, Timestamp})
-"""cel-go asks values of these types themselves, and their error does not name the function."""
+"""The types for which cel-go asks the value itself, so that their error does not name the function."""
 _KINDS = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 _ZERO: dict[str, Value] = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}
 
@@ -65,7 +65,7 @@ def _slice(values: list[Value], start: int, end: int) -> list[Value]:
 
 
 def _flatten(values: Value, *depth: Value) -> list[Value]:
-    """Nothing has looked at the arguments before; that the depth is a number, the price asks for."""
+    """Return the list with nested lists opened to a depth. The arguments are checked here."""
     if type(values) not in LISTS or (depth and type(depth[0]) is not int):
         given = ", ".join(map(_shown_type, depth))
         raise EvaluationError(f"no such overload: {_shown_type(values)}.flatten({given})")
@@ -76,7 +76,7 @@ def _flatten(values: Value, *depth: Value) -> list[Value]:
 
 
 def _shown_type(value: Value) -> str:
-    """Return a type with what it is made of, of which nothing is known when an expression runs."""
+    """Return a type with its parameters, which are unknown when an expression runs."""
     name = type_name(value)
     return name + {"list": "(dyn)", "map": "(dyn, dyn)", "optional_type": "(dyn)"}.get(name, "")
 
@@ -148,7 +148,7 @@ def _is_sorted(values: list[Value]) -> bool:
 
 
 def _compared(left: Value, right: Value) -> int | None:
-    """-1, 0 or 1, or None for what has no order, such as NaN."""
+    """Return -1, 0 or 1; None for values without an order, such as NaN."""
     try:
         return compare(left, right)
     except EvaluationError:
@@ -245,7 +245,7 @@ SINGLE: dict[str, Callable[..., Value]] = {
 
 
 _EPOCH = -62135596800 * 10**9
-"""Go's zero of a time: the first moment of year 1."""
+"""Go's zero time, the first moment of year 1, in nanoseconds since the epoch."""
 
 
 def _is_zero(value: Value) -> bool:

@@ -257,12 +257,12 @@ class UrlError(ValueError):
 
 
 def parse_request(text: str) -> Url:
-    """Return a URL as it may be in a request: absolute, or an absolute path. Raises UrlError."""
+    """Return the URL in a request: absolute, or an absolute path. Raises UrlError."""
     return _shown(text, request=True)
 
 
 def parse(text: str) -> Url:
-    """Return a URL, the fragment of which is cut off. Raises UrlError."""
+    """Return a URL without its fragment. Raises UrlError."""
     return _shown(text.partition("#")[0], request=False)
 
 
@@ -355,7 +355,7 @@ def _check_port(port: str) -> None:
 
 
 def unescaped(text: str, mode: str) -> str:
-    """Percent escapes replaced. Raises UrlError; `mode` is host, zone, query or empty."""
+    """Return the text with percent escapes replaced. Raises UrlError; `mode` is host, zone, query or empty."""
     out = bytearray()
     at = 0
     while at < len(text):
@@ -380,7 +380,7 @@ def unescaped(text: str, mode: str) -> str:
 
 
 def _path(path: str) -> str:
-    """Return the escaped path: as it was given when that is valid."""
+    """Return the escaped path, as it was given when that is valid."""
     plain = unescaped(path, "")
     if all(character in _IN_PATH for character in path):
         return path
@@ -401,7 +401,7 @@ def host_and_port(host: str) -> tuple[str, str]:
 
 
 def query_of(text: str) -> dict[str, list[str]]:
-    """Return the values of each parameter; what can't be read is left out."""
+    """Return parameter → values; those that can't be read are left out."""
     values: dict[str, list[str]] = {}
     for part in text.split("&"):
         if not part or ";" in part:
@@ -440,12 +440,14 @@ def _regex_error(text: str, regex: str, *examples: str) -> str:
 
 
 def _too_long(text: str, most: int, unit: str = "characters") -> list[str]:
-    """Bytes are counted in any case; the newer ones of upstream's functions say so."""
+    """Return an error if the text is too long in bytes. Newer functions of upstream name bytes as the unit, older ones
+    characters.
+    """
     return [f"must be no more than {most} {unit}"] if len(text.encode()) > most else []
 
 
 def _format_prefix(text: str) -> str:
-    """Return what stands for a name of which only the beginning is known."""
+    """Return a valid name in place of a prefix: its trailing dash becomes a letter."""
     return text[:-2] + "a" if len(text) > 1 and text.endswith("-") else text
 
 

@@ -31,7 +31,7 @@ _RECEIVERS = frozenset({str, Duration, Timestamp})
 
 
 def no_overload() -> EvaluationError:
-    """For types that an operation doesn't take."""
+    """Return the error for types that an operation doesn't take."""
     return EvaluationError(NO_OVERLOAD)
 
 
@@ -54,7 +54,7 @@ def _span(value: int) -> Duration:
 
 
 def refused(left: Value, function: str) -> EvaluationError:
-    """Return the error for a left operand that has no such operator; some types word it otherwise."""
+    """Return the error for a left operand without such an operator; some types word it in another way."""
     return no_overload() if type(left) in _RECEIVERS else EvaluationError(f"{NO_OVERLOAD}: {function}")
 
 
@@ -202,7 +202,7 @@ _NUMBERS = frozenset({int, Uint, float})
 
 
 def compare(left: Value, right: Value) -> int:
-    """-1, 0 or 1 for values that have an order; numbers of different types are ordered too."""
+    """Return -1, 0 or 1 for values that have an order; numbers of different types are ordered too."""
     kind, other = type(left), type(right)
     if kind is other:
         if kind is Duration or kind is Timestamp:
@@ -254,12 +254,12 @@ def equals(left: Value, right: Value) -> bool:
 
 
 def differs(left: Value, right: Value) -> bool:
-    """Return `left != right`: what can't be compared differs."""
+    """Return `left != right`: values that can't be compared differ."""
     return equal(left, right) is not True
 
 
 def check_hashable(value: Value) -> None:
-    """Some types can't be keys: cel-go panics."""
+    """Raise an error for types that can't be keys: cel-go panics."""
     if type(value) in _UNHASHABLE:
         raise AbortError(f"internal error: runtime error: hash of unhashable type {go_type(value)}")
 

@@ -18,7 +18,7 @@ def _quantity(text: str) -> Quantity:
 
 
 def _size(value: Quantity) -> int:
-    """Return steps of reading a quantity, or of making a number of it: one may have 20,000 digits (`1e9999`)."""
+    """Return the steps of reading a quantity, or of making a number of it: one may have 20,000 digits (`1e9999`)."""
     return value.nano.bit_length() >> 6
 
 
@@ -56,7 +56,7 @@ def _version(text: str, normalize: bool = False) -> Version:
 
 
 def _normalized(text: str) -> str:
-    """Without a leading v and leading zeros, and with the parts that are missing."""
+    """Return the version without a leading v and leading zeros, and with the missing parts."""
     parts = text.removeprefix("v").split(".", 2)
     for index, part in enumerate(parts):
         if len(part.encode()) > 1:
@@ -99,5 +99,5 @@ OVERLOADS: dict[str, Callable[..., Value]] = {
 
 
 def _signed(number: int) -> int:
-    """As int64, in which a huge number turns negative."""
+    """Return the number as int64, in which a huge one turns negative."""
     return number - (1 << 64) if number >= 1 << 63 else number

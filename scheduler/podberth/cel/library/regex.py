@@ -35,7 +35,7 @@ SCRIPTS: Final[dict[str, tuple[str, ...]]] = {
                  "Hangul", "Hebrew", "Hiragana", "Kannada", "Katakana", "Khmer", "Lao", "Latin", "Malayalam",
                  "Mongolian", "Myanmar", "Sinhala", "Tamil", "Telugu", "Thai", "Tibetan")
 } | {"Han": ("CJK UNIFIED ", "CJK COMPATIBILITY IDEOGRAPH", "CJK RADICAL", "KANGXI RADICAL")}  # fmt: skip
-"""By how the names of their characters begin: Python knows no scripts."""
+"""Script → beginnings of the names of its characters, as Python does not know scripts."""
 
 
 _MOST_REPEATS: Final = 1000
@@ -57,7 +57,7 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """One character of a set; `fold`: in either case."""
+    """A set of which one character matches; `fold`: in either case."""
 
     ranges: Ranges
     negated: bool = False
@@ -75,21 +75,21 @@ class Assert:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One after the other."""
+    """Patterns that match one after the other."""
 
     parts: "tuple[Tree, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The first that matches."""
+    """Alternatives of which the first that matches is taken."""
 
     parts: "tuple[Tree, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """From `low` to `high` times (-1: any number); `lazy`: as few as will do."""
+    """A repetition from `low` to `high` times (-1: any number); `lazy`: as few as possible."""
 
     part: "Tree"
     low: int
@@ -113,7 +113,7 @@ class _Flags:
 
 @lru_cache(maxsize=16)
 def parse(pattern: str) -> Tree:
-    """Return the tree of a pattern, which is asked for when a selector is validated, and when it is planned.
+    """Return the tree of a pattern, both when a selector is validated and when it is planned.
 
     Raises PatternError.
     """
@@ -131,7 +131,7 @@ class _Parser:
         self._flags = _Flags()
 
     def choice(self, depth: int) -> Tree:
-        """Alternatives up to a closing parenthesis or the end."""
+        """Parse alternatives up to a closing parenthesis or the end."""
         if depth > _MOST_NESTED:
             raise PatternError("expression nests too deeply", self.text)
         branches: list[Tree] = []
@@ -239,7 +239,7 @@ class _Parser:
         self.at = end + 1
 
     def _set_flags(self) -> bool:
-        """`(?i)` for the rest of the group, which ends here, or `(?i:` for a group of its own."""
+        """Parse `(?i)`, for the rest of the group, which ends here, or `(?i:`, for a group of its own."""
         start = self.at
         at = self.at + 2
         value, seen = True, False
@@ -311,7 +311,7 @@ class _Parser:
         return Chars((), negated, self._flags.fold, lambda one: unicodedata.category(one).startswith(name))
 
     def _code(self) -> int:
-        """The character that an escape means."""
+        """Parse an escape, and return its character."""
         start = self.at
         self.at += 1
         letter = self.text[self.at : self.at + 1]
@@ -339,7 +339,7 @@ class _Parser:
         return int(digits, 8)
 
     def _hexadecimal(self, start: int) -> int:
-        """Two digits, or any number of them in braces. Raises PatternError at the first that is wrong or too much."""
+        """Parse two hexadecimal digits, or any number of them in braces. Raises PatternError at the first wrong one."""
         found = _HEX.match(self.text, self.at)
         if found is not None:
             self.at = found.end()
@@ -417,7 +417,7 @@ class _Parser:
 
 
 def _repeats(tree: Tree) -> int:
-    """Return how often counted repetitions within each other can repeat."""
+    """Return the number of times that nested counted repetitions can repeat."""
     if isinstance(tree, Repeat):
         many = max(tree.low, tree.high, 1) if tree.high >= 0 else max(tree.low, 1)
         return many * _repeats(tree.part)
@@ -427,13 +427,13 @@ def _repeats(tree: Tree) -> int:
 
 
 _LARGEST: Final = 10_000
-"""Instructions of a program. Go allows a hundred times as many; no pattern that means something needs them."""
+"""The largest number of instructions of a program. Go allows a hundred times as many; no useful pattern needs them."""
 _WORDS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
 _CHAR, _SPLIT, _ASSERT, _MATCH = range(4)
 _Test = Callable[[str], bool]
 _Instruction = tuple[int, int, int, _Test | str | None]
-"""The instruction, where to go on, where else, and what is tested."""
+"""(the instruction, the next one, the alternative one, the test)."""
 
 
 class Pattern:
@@ -449,7 +449,7 @@ class Pattern:
         return self.find(text, 0, shortest=True) is not None
 
     def find(self, text: str, begin: int, shortest: bool = False) -> tuple[int, int] | None:
-        """Return the leftmost match from a position on, of those the one that the pattern prefers."""
+        """Return the leftmost match from a position on; of several there, the one that the pattern prefers."""
         found: tuple[int, int] | None = None
         threads: list[tuple[int, int]] = []
         program = self._program
@@ -474,7 +474,7 @@ class Pattern:
         return found
 
     def _followed(self, threads: list[tuple[int, int]], text: str, at: int) -> list[tuple[int, int]]:
-        """Return all that can be reached without a character, the preferred ways first."""
+        """Return all that can be reached without a character, in order of preference."""
         seen: set[int] = set()
         ready: list[tuple[int, int]] = []
         program = self._program
@@ -498,7 +498,7 @@ class Pattern:
         return ready
 
     def find_all(self, text: str, count: int) -> list[Value]:
-        """Return all matches that don't overlap, at most so many unless that is negative."""
+        """Return all matches that don't overlap, at most `count` unless that is negative."""
         result: list[Value] = []
         at, last = 0, -1
         while at <= len(text) and (count < 0 or len(result) < count):
@@ -534,7 +534,7 @@ class _Compiler:
         self.program: list[_Instruction] = []
 
     def add(self, instruction: _Instruction) -> int:
-        """Append an instruction; returns where it is."""
+        """Append an instruction; return its index."""
         if len(self.program) >= _LARGEST:
             raise PatternError("expression too large")
         METER.spend(PER_INSTRUCTION)
@@ -542,7 +542,7 @@ class _Compiler:
         return len(self.program) - 1
 
     def emit(self, tree: Tree, onward: int) -> int:
-        """Instructions for the tree, after which it goes on; returns where they begin."""
+        """Append the instructions of a tree, after which `onward` follows; return where they begin."""
         if isinstance(tree, Chars):
             return self.add((_CHAR, onward, -1, tested(tree)))
         if isinstance(tree, Assert):
@@ -605,7 +605,7 @@ def tested(chars: Chars) -> _Test:
 
 
 def _folded(one: str) -> tuple[str, ...]:
-    """Return the character in all its cases."""
+    """Return all cases of the character."""
     variants = {one}
     for other in (one.lower(), one.upper()):
         if len(other) == 1:

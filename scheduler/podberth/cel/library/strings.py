@@ -17,7 +17,7 @@ _ENDS = "unexpected end of string"
 _FLOATS = ("NaN", "Infinity", "-Infinity")
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MOST_DIGITS = 1000
-"""Upstream has no limit; nobody reads more digits."""
+"""The largest precision of a number; upstream has no limit."""
 
 
 def formatted(template: str, args: list[Value]) -> str:
@@ -29,7 +29,7 @@ Clause = Callable[[int, str, int | None], str]
 
 
 def run(template: str, count: int, clause: Clause, *, compiling: bool = False) -> str:
-    """Go over the template. Raises EvaluationError where it is wrong.
+    """Write the template clause by clause. Raises EvaluationError where it is wrong.
 
     `compiling`: nothing is evaluated yet, and a template that ends too early is noticed before a missing argument.
     """
@@ -130,7 +130,7 @@ def _fixed_point(value: float, precision: int) -> str:
 
 
 def _scientific(value: float) -> str:
-    """With six digits: what the clause calls its precision, cel-go takes for the width."""
+    """Return the number with six digits: cel-go takes the clause's precision for the width."""
     if text := _no_number(value):
         return text
     mantissa, _, exponent = f"{value:.{_PRECISION}e}".partition("e")
@@ -175,7 +175,7 @@ def _pair(pair: tuple[Value, Value]) -> tuple[str, str]:
 
 
 def _inner(value: Value) -> str:
-    """Return a value within a list or a map."""
+    """Return the text of a value within a list or a map."""
     kind = type(value)
     if kind is str:
         return quoted(value)
@@ -196,7 +196,7 @@ _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map
 _LOWER = {code: code + 32 for code in range(65, 91)}
 _UPPER = {code: code - 32 for code in range(97, 123)}
 LONGEST = 1 << 22
-"""No function makes a longer string: upstream would, and the memory is no part of its price."""
+"""The most characters of a string that a function makes. Upstream has no limit, as memory is no part of the price."""
 
 
 def _out_of_range(index: int) -> EvaluationError:

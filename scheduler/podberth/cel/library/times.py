@@ -18,13 +18,13 @@ _MINUTE = 60 * 10**9
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _PLAIN = re.compile(r"[A-Za-z0-9_+\-]+(?:/[A-Za-z0-9_+\-]+)*")
 _LONGEST = 64
-"""No zone has a longer name."""
+"""The largest length of a zone's name."""
 _LOOK_UP, _READ = 400, 60
 """Steps of the meter for a name that is not known yet, and for opening one file."""
 
 
 def zone(name: str) -> tzinfo | int:
-    """Return the zone of a name, or of an offset the seconds east of UTC, however many. Raises EvaluationError."""
+    """Return the zone of a name, or the seconds east of UTC of an offset. Raises EvaluationError."""
     if ":" in name:
         return _offset(name)
     if name in ("", "UTC", "Local"):
@@ -40,7 +40,7 @@ def zone(name: str) -> tzinfo | int:
 
 
 def _offset(name: str) -> int:
-    """Hours and minutes, which upstream reads as any two numbers and counts in 64 bits."""
+    """Return the seconds of hours and minutes, which upstream reads as any two numbers and counts in 64 bits."""
     hours, _, minutes = name.partition(":")
     one, two = _number(hours), _number(minutes)
     nanos = _wrapped(_wrapped(one * 60 - two if name[0] == "-" else one * 60 + two) * _MINUTE)
@@ -60,13 +60,13 @@ def _number(text: str) -> int:
 
 
 def _wrapped(number: int) -> int:
-    """As int64 has it."""
+    """Return the number wrapped to int64."""
     return (number - INT_MIN) % (1 << 64) + INT_MIN
 
 
 @lru_cache(maxsize=256)
 def _named(name: str) -> tzinfo | str:
-    """Return the zone, or why there is none."""
+    """Return the zone, or the reason for which there is none."""
     METER.spend(_LOOK_UP)
     if _PLAIN.fullmatch(name):
         try:
@@ -77,7 +77,7 @@ def _named(name: str) -> tzinfo | str:
 
 
 def _read(name: str) -> tzinfo | str:
-    """Return what comes of opening a file of that name, as Go does: it may be a directory, or no zone's."""
+    """Return the result of opening a file of that name, as Go does: it may be a directory, or no zone's file."""
     METER.spend(_READ)
     why = ""
     for root in zoneinfo.TZPATH:
@@ -101,11 +101,11 @@ _RFC3339 = re.compile(
 )
 _FIRST, _LAST = -62135596800, 253402300799
 _DAYS = 146_097
-"""Of 400 years, after which the calendar repeats itself, days of the week included."""
+"""The days of 400 years, after which the calendar repeats itself, days of the week included."""
 
 
 def parse_duration(text: str) -> Duration | None:
-    """`1h30m`, or None where it is no duration."""
+    """Return the duration in a text such as `1h30m`; None: it is none."""
     sign, rest = 1, text
     if rest[:1] in ("+", "-"):
         sign, rest = (-1 if rest[0] == "-" else 1), rest[1:]
@@ -131,7 +131,7 @@ def parse_duration(text: str) -> Duration | None:
 
 
 def _part_of(fraction: str, unit: int) -> int:
-    """Nanoseconds: digits after the point, of a unit. As in Go a float, of the digits that fit in 63 bits."""
+    """Return nanoseconds from digits after the point of a unit: as in Go a float, of the digits that fit in 63 bits."""
     number, scale = 0, 1.0
     for digit in fraction:
         more = number * 10 + int(digit)
@@ -142,7 +142,7 @@ def _part_of(fraction: str, unit: int) -> int:
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """RFC 3339, or None where it is not; raises EvaluationError when the time is out of range."""
+    """Return the timestamp in RFC 3339; None: it is none. Raises EvaluationError when it is out of range."""
     found = _RFC3339.fullmatch(text)
     if found is None:
         return None
@@ -171,7 +171,7 @@ def from_unix(seconds: int, nanos: int = 0, offset: int = 0) -> Timestamp:
 
 
 def shifted(start: Timestamp, nanos: int) -> Timestamp:
-    """Return the timestamp so much later."""
+    """Return the timestamp moved by a duration."""
     seconds, rest = divmod(start.nanos + nanos, SECOND)
     return from_unix(seconds, rest, start.offset)
 
@@ -191,13 +191,13 @@ def rfc3339(when: Timestamp) -> str:
 
 
 def _on_the_calendar(seconds: int) -> tuple[datetime, int]:
-    """Date and time of day, and by how many years they were moved to be between the years 1 and 9999 of `datetime`."""
+    """Return date and time of day, and the number of years by which they were moved into the range of `datetime`."""
     cycles = 0 if _FIRST <= seconds <= _LAST else 1 if seconds < _FIRST else -1
     return datetime(1970, 1, 1) + timedelta(days=cycles * _DAYS, seconds=seconds), 400 * cycles
 
 
 def _local(seconds: int, zone_name: str) -> tuple[datetime, int]:
-    """Return what clocks in the zone show, and by how many years it was moved. Raises EvaluationError."""
+    """Return the local time in the zone, and the number of years by which it was moved. Raises EvaluationError."""
     there = zone(zone_name)
     if isinstance(there, int):
         return _on_the_calendar(seconds + there)
@@ -210,7 +210,7 @@ def _local(seconds: int, zone_name: str) -> tuple[datetime, int]:
 
 
 def part(when: Timestamp, zone_name: str = "UTC", *, function: str) -> int:
-    """Return what `getFullYear` and its like give in a time zone. Raises EvaluationError."""
+    """Return the result of `getFullYear` and the like in a time zone. Raises EvaluationError."""
     seconds, nanos = divmod(when.nanos, SECOND)
     moment, years = _local(seconds, zone_name)
     if function == "getMilliseconds":
@@ -237,7 +237,7 @@ def part(when: Timestamp, zone_name: str = "UTC", *, function: str) -> int:
 
 
 def span_part(span: Duration, function: str) -> int:
-    """Return what `getHours` and its like give for a duration; fractions are cut."""
+    """Return the result of `getHours` and the like for a duration; fractions are cut."""
     if function == "getMilliseconds":
         return _cut(span.nanos, 10**6)
     return _cut(span.nanos, {"getHours": 3600, "getMinutes": 60}.get(function, 1) * SECOND)

@@ -47,7 +47,7 @@ TryAll = Callable[[GroupAttempt], Turns[None]]
 
 
 class Placements:
-    """Takes a group through its placements."""
+    """Tries the placements of a group one after the other."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Placements:
         endings: Endings,
         pick: Callable[[str, int], int],
     ) -> None:
-        """`pick`: which of several equally good placements is taken, by the name of the group."""
+        """`pick(group name, n)` returns the index of the one to take of n equally good placements."""
         self._cluster = cluster
         self._queue = queue
         self._scheduling = scheduling

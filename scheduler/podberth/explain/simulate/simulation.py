@@ -62,7 +62,7 @@ class Simulation:
         self.failed: dict[str, tuple[Pod, str]] = {}
         """The pod and what was last said of it; it waits on."""
         self.undecided: dict[str, str] = {}
-        """Of `failed`: the message of each pod whose last attempt ended with an error, and not for want of room."""
+        """UID → message, for pods of `failed` whose last attempt ended with an error, and not for want of room."""
         self.preempted: dict[str, tuple[Pod, Pod, str]] = {}
         """The victim, the pod that it made room for, and the node."""
         self.preparing: dict[str, tuple[Pod, str]] = {}
@@ -125,8 +125,7 @@ class Simulation:
             self.put(thing)
 
     def plain(self, pod: Pod, framework: Framework, besides: Container[str] = ()) -> bool:
-        """Return whether binding pods of this shape takes nothing to reserve, wait for or write. `besides`: plugins not
-        to ask.
+        """Return whether nothing has to be reserved, waited for or written to bind pods of this shape.
 
         `besides`: by other plugins than these.
         """

@@ -26,7 +26,7 @@ from podberth.policy.admission.lanes import Lanes
 from podberth.policy.admission.review import Bytes
 
 THREADS = 2
-"""Slots where there are no workers."""
+"""The number of threads where there are no workers."""
 EACH, WAITING = 1, 64
 JOB_SECONDS = 5.0
 """After that a worker is replaced: the dearest review takes less than a tenth of it."""
@@ -34,7 +34,7 @@ START_SECONDS = 60.0
 """So long a worker may take to begin. It takes half a second of a processor, and where there is little of that, a
 worker which is replaced for being slow would never begin."""
 KEPT_UNITS = bounds.MOST
-"""The policies that one worker remembers may cost so much. The namespace judged longest ago is forgotten first."""
+"""The largest price of the policies that one worker remembers. The namespace judged longest ago is forgotten first."""
 MOST_KNOWN = 64
 BYTES_A_UNIT = 256
 """Decoding so many bytes of a review costs a unit (`bounds`)."""
@@ -46,7 +46,7 @@ log = structlog.get_logger("aside")
 
 
 class WorkError(Exception):
-    """A job that could not be done; `end` when it asked for more than a worker has."""
+    """A job that could not be done. `end`: it needed more than a worker has."""
 
     def __init__(self, text: str, *, end: bool = False) -> None:
         super().__init__(text)
@@ -61,9 +61,9 @@ class Aside:
         self.replaced = 0
         self._count = count
         self.idle: list[_Worker] = []
-        """Workers without a job."""
+        """The workers without a job."""
         self.workers: set[_Worker] = set()
-        """All workers."""
+        """The running workers."""
         self._under_way: set[asyncio.Task[Reply]] = set()
         self.lanes = Lanes(count or THREADS, EACH, WAITING)
 
@@ -87,7 +87,7 @@ class Aside:
     async def review(
         self, namespace: str, held: KnownPolicies, question: Question, body: Bytes, until: float
     ) -> Ruling:
-        """Return the ruling on a review of this namespace, as far as is known.
+        """Return the ruling on a review of this namespace.
 
         Raises OverloadedError, WorkError.
         """
@@ -103,7 +103,7 @@ class Aside:
         return reply.ruling
 
     async def parse(self, namespace: str, raw: bytes) -> Parsed:
-        """Return what a policy object of this namespace says and costs.
+        """Return the policy in an object of this namespace with its price, or the problem with it.
 
         Raises WorkError.
         """
@@ -189,7 +189,7 @@ class _Worker:
         """Namespace → version and size of the policies that it has been sent."""
         self._terms = terms
         self.has_begun = False
-        """It reads jobs."""
+        """True once the worker reads jobs."""
 
     @property
     def pid(self) -> int:
@@ -239,7 +239,7 @@ class _Worker:
             self.process.kill()
 
     async def end(self) -> None:
-        """It ends by itself when the socket is closed."""
+        """Close the socket, at which the process ends by itself."""
         self._socket.close()
         try:
             await asyncio.to_thread(self.process.wait, JOB_SECONDS)

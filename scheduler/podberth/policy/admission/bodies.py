@@ -1,4 +1,4 @@
-"""Reads the bodies of large reviews: when there is room for them, and then a piece in each turn of the event loop.
+"""Reads the bodies of large reviews: each waits until it is admitted, and is then read piece by piece.
 
 Receiving a megabyte costs milliseconds of the loop, most of them for TLS. So the connection of a large review is
 paused as soon as its head is there. Its namespace, which the first bytes name, waits for room (`Lanes`). What is let in
@@ -18,22 +18,22 @@ from podberth.policy.admission.memory import block
 from podberth.service.handshakes import ANSWER_TURNS, MOST_TURNS
 
 LIMIT = 8 << 20
-"""An object and its older self, each at most 3 MiB on the way into the API server, and their wrapping."""
+"""The largest body in bytes: an object and its older self, each at most 3 MiB in the API server, and their wrapping."""
 UNREAD_BYTES = 32 << 10
-"""So much of a body that nobody reads yet is kept by TLS, and as much by the system. Each would keep half a megabyte
-otherwise, for every connection. What the system has is also what TLS takes at once: its buffer for that, and the one
-for what is not decrypted, grow to that size and stay so until the connection ends.
+"""The largest number of bytes of an unread body that TLS buffers, and as many that the kernel does. The default would
+be half a megabyte for every connection. TLS also decrypts as much as the kernel holds at once, so its two buffers grow
+to this size and stay so until the connection ends.
 """
 
 
 class TooLargeError(Exception):
-    """A body over the limit."""
+    """A body is over the limit."""
 
 
 class Turns:
-    """Lets one of those who wait go on in each turn of the event loop, in the order in which they came.
+    """Lets one waiting reader go on in each turn of the event loop, first come, first served.
 
-    A small request goes first: after `hold` nobody goes on for as many turns as it takes to answer one.
+    Small requests go first: after `hold`, no reader goes on for as many turns as it takes to answer one.
     """
 
     def __init__(self) -> None:
@@ -43,11 +43,11 @@ class Turns:
         self._waited = 0
 
     def hold(self) -> None:
-        """A request has arrived."""
+        """Let a request that has arrived go before the readers that wait."""
         self._held = ANSWER_TURNS
 
     async def next(self) -> None:
-        """Until it is our turn."""
+        """Wait until it is the caller's turn."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         if not self._going:
@@ -75,10 +75,7 @@ class Turns:
 
 
 class LargeBody:
-    """The body of one request. From here on nothing of it is received but in its turn.
-
-    `length` None: the client did not say.
-    """
+    """The body of one request, received only in its turns. `length` None: the client did not send it."""
 
     def __init__(self, request: web.BaseRequest, length: int | None, turns: Turns) -> None:
         self._request = request
@@ -89,7 +86,7 @@ class LargeBody:
 
     @property
     def bytes(self) -> memoryview:
-        """Return what was read so far."""
+        """Return the part of the body that was read so far."""
         return self._buffer[: self._size]
 
     async def read(self, seconds: float, enough: int = LIMIT + 1) -> memoryview:
@@ -114,12 +111,12 @@ class LargeBody:
 
 
 def pause(request: web.BaseRequest) -> None:
-    """Receive nothing more of this connection; what TLS has received by then is kept."""
+    """Stop receiving on this connection; what TLS has received by then is kept."""
     if request.transport is not None:
         request.transport.pause_reading()
 
 
 def resume(request: web.BaseRequest) -> None:
-    """Receive what comes."""
+    """Receive on this connection again."""
     if request.transport is not None:
         request.transport.resume_reading()

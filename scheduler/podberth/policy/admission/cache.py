@@ -30,9 +30,11 @@ from podberth.policy.admission.natives import Natives
 from podberth.service.log import RateLimit
 
 LONG_BYTES = 8 << 10
-"""Policies of so many bytes are read aside: longer ones take milliseconds."""
+"""Policies of this many bytes or more are read by a worker, as they take milliseconds."""
 WAITING_BYTES = 4 << 20
-"""Bytes of policies that are kept while they wait to be read; what is beyond is asked for again in its turn."""
+"""The largest sum of bytes of policies that are kept while they wait to be read; others are requested again in their
+turn.
+"""
 GET_SECONDS, RETRY_SECONDS = 5.0, 1.0
 
 log = structlog.get_logger("policies")
@@ -64,14 +66,14 @@ NONE = KnownPolicies()
 
 
 class _Unread(msgspec.Struct, eq=False):
-    """A policy that has to be read; without its bytes it is asked for again."""
+    """A policy that has to be read. Without its bytes it is requested again."""
 
     stored: Stored
     raw: bytes | None
 
 
 class PolicyCache:
-    """All policies, by namespace. `run` follows them until cancelled."""
+    """The policies of all namespaces. `run` watches them until cancelled."""
 
     def __init__(
         self,
@@ -93,7 +95,7 @@ class PolicyCache:
         self._groups: defaultdict[str, Group] = defaultdict(Group)
         self._held: dict[str, KnownPolicies] = {}
         self._counts: dict[str, tuple[int, int, int]] = {}
-        """By namespace, what is in `_totals` of it."""
+        """Namespace → its part of `_totals`."""
         self._totals = (0, 0, 0)
         self._versions = 0
         self._unread: OrderedDict[str, dict[str, _Unread]] = OrderedDict()
@@ -124,16 +126,16 @@ class PolicyCache:
             tasks.create_task(self.reflector.run())
 
     async def wait_known(self) -> None:
-        """Until every policy of the first list was read."""
+        """Wait until every policy of the first list was read."""
         await self.reflector.wait_synced()
         if self._first:
             await self._first_read.wait()
 
     @property
     def unready(self) -> str | None:
-        """Return why no review can be answered yet. Once the first list was there, what is known stays good to answer
-        with.
+        """Return the reason for which no review can be answered yet; None: reviews can be answered.
 
+        After the first list, reviews are answered from the policies that are known, however old they are.
         Without the CRD it is not ready either: an API server may answer 404 while it starts, and then nobody knows
         whether there are policies.
         """
@@ -144,7 +146,7 @@ class PolicyCache:
         return f"MetadataPolicies not listed yet: {self.reflector.last_error or 'first list under way'}"
 
     def of(self, namespace: str) -> KnownPolicies:
-        """Return what applies in this namespace; nothing applies to objects without one."""
+        """Return the policies that apply in this namespace; none apply to objects without one."""
         return self._held.get(namespace, NONE)
 
     @property
@@ -174,12 +176,12 @@ class PolicyCache:
 
     @property
     def left_out(self) -> int:
-        """Policies that are accepted and not applied, as those of their namespace cost too much."""
+        """The number of policies that are accepted and not applied, as those of their namespace cost too much."""
         return self._totals[2]
 
     @property
     def closed(self) -> int:
-        """Namespaces into which nothing is let, as a policy that rejects is left out."""
+        """The number of namespaces that admit no object, as a policy that rejects is left out there."""
         return sum(held.closed for held in self._held.values())
 
     def _stored(self, namespace: str, name: str) -> Stored | None:
@@ -341,7 +343,7 @@ class PolicyCache:
         return found
 
     async def _read_forever(self) -> None:
-        """One policy of each namespace that has some to read, and round again."""
+        """Read one policy of each namespace that has unread ones, over and over."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -378,7 +380,7 @@ class PolicyCache:
         self._settle({stored.namespace})
 
     async def _get(self, stored: Stored) -> bytes | None:
-        """Return the policy's bytes, if it is still the one that was meant; else a watch event is on its way."""
+        """Return the bytes of a policy if it is still the same object; else None, as a watch event is on its way."""
         path = METADATA_POLICIES.path(stored.namespace, stored.name)
         try:
             async with asyncio.timeout(GET_SECONDS):

@@ -29,11 +29,11 @@ SERVING_DAYS = 365
 RENEW_AT = 2 / 3
 """The part of its life after which a certificate is replaced."""
 BACKDATE = timedelta(minutes=5)
-"""Certificates begin this much before they are made: the API server's clock may be behind ours."""
+"""The time by which certificates are backdated: the API server's clock may be behind ours."""
 
 
 class CertificateError(ValueError):
-    """Certificates or keys that can't be used; the text says which, never what is in them."""
+    """Certificates or keys that can't be used. The text never contains their content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,9 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """All that is kept: trusted CAs (newest first), the newest one's key, the serving certificate and its key."""
+    """The content of the Secret: trusted CAs (newest first), the newest one's key, the serving certificate and its
+    key.
+    """
 
     authorities: tuple[Authority, ...]
     authority_key: bytes
@@ -105,7 +107,7 @@ def advance(
     overlap: timedelta,
     rotate_before: datetime | None = None,
 ) -> Material:
-    """Return the material as it should be now; the very same object when nothing is to be done.
+    """Return the material as it should be now; the same object when nothing is to be done.
 
     `names` are the DNS names and addresses to serve, `published` says whether all CAs of `material` have been in the
     webhook configurations for at least `overlap`; a CA made before `rotate_before` is to be replaced.
@@ -129,7 +131,7 @@ def advance(
 
 
 def certificates(bundle: bytes) -> list[bytes]:
-    """Return the certificates of a bundle, each as PEM of one spelling; none of one that can't be read."""
+    """Return the certificates of a bundle, each as normalised PEM; none if the bundle can't be read."""
     try:
         return [c.public_bytes(Encoding.PEM) for c in x509.load_pem_x509_certificates(bundle)]
     except ValueError:

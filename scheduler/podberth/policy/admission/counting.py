@@ -25,9 +25,9 @@ from podberth.policy.objects import JsonObject
 GAP_SECONDS = 0.2
 """Between two policies: at most five reads and five writes a second, however many policies there are."""
 TRIES = 5
-"""For one policy in one round, when others write it at the same time."""
+"""The number of tries to write one policy's status in one round, when others write it at the same time."""
 LAST_SECONDS = 5.0
-"""For all that is left, when the replica ends."""
+"""Seconds for writing what is left when the replica ends."""
 
 
 class _Policy(msgspec.Struct):
@@ -87,7 +87,7 @@ class Counting:
             )
 
     def due(self) -> list[Key]:
-        """Return the policies for which something was counted that is not known to be written."""
+        """Return the policies whose counts are not known to be written."""
         return [key for key, counted in self._tallies.of.items() if counted.counts() != self._written.get(key)]
 
     async def round(self, gap: float) -> None:

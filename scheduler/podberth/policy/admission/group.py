@@ -14,12 +14,12 @@ from podberth.policy.admission.judging import MOST_NAMED, KnownPolicies
 from podberth.policy.bounds import Place
 
 LATE_SECONDS = 10.0
-"""Within which the operator says who enforces a policy. Where it does not, the webhook is asked about it."""
+"""Seconds within which the operator writes how a policy is enforced. After that the webhook is asked about it."""
 MOST_KEPT = 64
 
 
 class Stored(msgspec.Struct):
-    """A policy object: what it says, or why it can't be accepted.
+    """A policy object: what was read of it, or the problem with it.
 
     One that is accepted and has no `spec` is left out of its namespace's bound, and only its price is kept.
     """
@@ -35,13 +35,13 @@ class Stored(msgspec.Struct):
     units: int = 0
     kind: int = 0
     native: bool = False
-    """The status says of this generation that the API server enforces it."""
+    """True if the status of this generation says that the API server enforces it."""
     left: bool = False
-    """It is not judged here: the API server enforces it in truth, or the status says that nobody enforces it."""
+    """True if it is not judged here: the API server enforces it, or the status says that nothing does."""
     ours: bool = False
-    """The status says of this generation that the webhook enforces it."""
+    """True if the status of this generation says that the webhook enforces it."""
     seen: float = 0.0
-    """When this generation was first seen."""
+    """The time at which this generation was first seen."""
 
     @property
     def place(self) -> Place:
@@ -55,7 +55,7 @@ class Stored(msgspec.Struct):
 
 
 class Group:
-    """A namespace's policies by name. `put` and `remove`, then `settle`."""
+    """The policies of a namespace by name. Call `put` and `remove`, then `settle`."""
 
     def __init__(self) -> None:
         self.stored: dict[str, Stored] = {}
@@ -63,13 +63,13 @@ class Group:
         self.kept: set[str] = set()
         """The policies that are not left to the API server."""
         self.natives: set[str] = set()
-        """Those that it enforces."""
+        """Those that the API server enforces."""
         self._order: list[tuple[Place, int]] = []
         self._applied: tuple[Place, ...] = ()
         self._new: list[Stored] = []
 
     def put(self, stored: Stored) -> None:
-        """A policy that is new, or says something else."""
+        """Add a policy that is new or has changed."""
         self.remove(stored.name)
         self.stored[stored.name] = stored
         if not stored.left:
@@ -83,7 +83,7 @@ class Group:
             self._new.append(stored)
 
     def remove(self, name: str) -> None:
-        """A policy that is gone."""
+        """Remove a policy that was deleted."""
         stored = self.stored.pop(name, None)
         if stored is None:
             return
@@ -94,7 +94,7 @@ class Group:
             del self._order[bisect_left(self._order, (stored.place, stored.units))]
 
     def settle(self, version: int) -> tuple[KnownPolicies, list[Stored]]:
-        """Return what applies now, and the policies that should and have to be read again.
+        """Return the policies that apply now, and those of them that have to be read again.
 
         Looks at those that apply and at those that did, however many there are besides.
         """
@@ -118,7 +118,7 @@ class Group:
         return held, [one for one in applied if not one.spec]
 
     def left_until(self, before: bool) -> float:
-        """Until when the webhook need not be asked about this namespace: 0 for not at all.
+        """Return the time until which the webhook need not be asked about this namespace; 0: it has to be asked.
 
         `before`: whether it is not asked now. Then a policy that has just been written changes nothing, since who
         enforces it is about to be said; unless that is the webhook, or it is late, or it is not so. Where the API
@@ -137,5 +137,5 @@ class Group:
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """Return how many apply, are refused, are left out."""
+        """Return the number of policies that apply, are refused, and are left out."""
         return len(self._applied), len(self.refused), len(self._order) - len(self._applied)

@@ -28,7 +28,7 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
-    """The first word: what holds for all reviews."""
+    """The first message to a worker: what holds for all reviews."""
 
     terms: Terms
 
@@ -47,14 +47,14 @@ class Review(msgspec.Struct, frozen=True, tag="review"):
 
 
 class Parse(msgspec.Struct, frozen=True, tag="parse"):
-    """Read the policy in the bytes, and say what it costs."""
+    """Read the policy in the bytes, and compute its price."""
 
 
 Job = Start | Review | Parse
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """A policy, as `KnownPolicies` keeps it, and its price; or what is wrong with it."""
+    """A policy, as `KnownPolicies` keeps it, and its price; or the problem with it."""
 
     spec: bytes = b""
     problem: str = ""
@@ -69,12 +69,12 @@ class Reply(msgspec.Struct, frozen=True):
     parsed: Parsed | None = None
     failed: str = ""
     exhausted: bool = False
-    """It failed for want of memory, which is the job's doing and no bug."""
+    """True if it failed for want of memory, which is the job's doing and no bug."""
     tired: bool = False
 
 
 def parsed(raw: Bytes | msgspec.Raw, allowed_prefixes: tuple[str, ...]) -> Parsed:
-    """Return a policy object's bytes as a policy with its price, or what is wrong with it."""
+    """Return the policy in an object's bytes with its price, or the problem with it."""
     try:
         policy = parse(msgspec.json.decode(raw), allowed_prefixes)
     except PolicyError as error:
@@ -84,12 +84,14 @@ def parsed(raw: Bytes | msgspec.Raw, allowed_prefixes: tuple[str, ...]) -> Parse
 
 
 def rules(held: KnownPolicies) -> Rules:
-    """Return what a worker needs of it."""
+    """Return the part of the policies that a worker needs."""
     return Rules(held.specs, held.refused, held.left_out, held.closed)
 
 
 def ruled(body: Bytes, namespace: str, held: KnownPolicies, terms: Terms, question: Question) -> Ruling:
-    """A review from its bytes. One of another namespace than was thought is not judged, only said to be elsewhere."""
+    """Return the ruling on a review. One of another namespace than expected is not judged, only marked as
+    `elsewhere`.
+    """
     request = read(body)
     if isinstance(request, Ruling):
         return request
@@ -99,7 +101,7 @@ def ruled(body: Bytes, namespace: str, held: KnownPolicies, terms: Terms, questi
 
 
 class Desk:
-    """The state of one worker: the terms, and the rules of the namespaces that it was told of."""
+    """The state of one worker: the terms, and the rules of the namespaces that it knows."""
 
     def __init__(self) -> None:
         self._terms = Terms("")
@@ -111,7 +113,7 @@ class Desk:
         return frozenset(self._held)
 
     def do(self, job: Job, body: Bytes) -> Reply:
-        """One job."""
+        """Do one job, and return its result."""
         match job:
             case Start():
                 self._terms = job.terms

@@ -19,7 +19,7 @@ from podberth.policy.spec import Policies, Policy
 from podberth.policy.verdict import Effect, Verdict, warnings
 
 MOST_NAMED = 256
-"""Policies of a namespace that are not accepted and named in warnings."""
+"""The largest number of refused policies of a namespace that warnings name."""
 
 
 class ReviewReply(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class KnownPolicies(msgspec.Struct, frozen=True, dict=True):
     specs: tuple[bytes, ...] = ()
     refused: tuple[str, ...] = ()
     uids: Mapping[str, str] = {}
-    """By policy name: counts are of this very object, not of the next one of that name."""
+    """Policy name → UID: counts belong to this object, and not to a later one of that name."""
     left_out: int = 0
     closed: bool = False
     units: int = 0
@@ -66,7 +66,7 @@ class KnownPolicies(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def said(self) -> list[str]:
-        """Return what every answer says of policies that do not apply."""
+        """Return the warnings about policies that do not apply, which every answer has."""
         found = [f'MetadataPolicy "{name}" is not accepted, and not applied' for name in self.refused]
         if self.left_out:
             found.append(
@@ -76,7 +76,7 @@ class KnownPolicies(msgspec.Struct, frozen=True, dict=True):
 
 
 def encoded(policy: Policy) -> bytes:
-    """Return a policy as `KnownPolicies` keeps it."""
+    """Return a policy's bytes as `KnownPolicies` keeps them."""
     return msgspec.msgpack.encode(policy)
 
 
@@ -84,7 +84,7 @@ _decoded = msgspec.msgpack.Decoder(Policy).decode
 
 
 class Question(msgspec.Struct, frozen=True):
-    """The conditions of one review. `live_schedulers` None: not known."""
+    """The options of one review. `live_schedulers` None: not known."""
 
     pass_: Pass
     live_schedulers: frozenset[str] | None = None
@@ -94,19 +94,19 @@ _NOT_YET = ReviewReply(500, b"", "failed")
 
 
 class Ruling(msgspec.Struct):
-    """The answer, and what there is to count and to log."""
+    """The answer to a review, and what is to be counted and logged."""
 
     answer: ReviewReply = _NOT_YET
     namespace: str = ""
     effects: tuple[Effect, ...] = ()
     denied: dict[str, str | bool] | None = None
-    """A refusal for the log: the user and the rules. It has no labels or annotations: those may hold secrets."""
+    """A refusal for the log: the object and the rules. It has no labels or annotations: those may hold secrets."""
     elsewhere: bool = False
-    """The review is of `namespace`, and the policies of another one were at hand: not judged yet."""
+    """True if the review is of `namespace`, for which the policies were not at hand: it is not judged yet."""
 
 
 def read(body: Bytes) -> Request | Ruling:
-    """Return the request in a review, or the answer to what is none."""
+    """Return the request in a review, or the answer if it is malformed."""
     try:
         request = review.read(body)
     except ReviewError as error:
@@ -119,12 +119,14 @@ def read(body: Bytes) -> Request | Ruling:
 
 
 def refusal(uid: str, text: str, *, code: int = 400, outcome: str = "malformed", operation: str = "") -> Ruling:
-    """No, whatever the policies say."""
+    """Return an answer that denies the request, whatever the policies say."""
     return Ruling(ReviewReply(200, review.answer(uid, allowed=False, code=code, message=text), outcome, operation))
 
 
 def judge(request: Request, held: KnownPolicies, terms: Terms, question: Question) -> Ruling:
-    """Return what the policies of the request's namespace say of it: never yes to what is not understood."""
+    """Return the ruling of the policies of the request's namespace. A request that is not understood is never
+    allowed.
+    """
     operation = next(known for known in OPERATIONS if known == request.operation)
     if request.namespace in terms.exempt:
         told = {"exempt": f"namespace {request.namespace} is exempt"}

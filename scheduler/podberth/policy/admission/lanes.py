@@ -15,11 +15,11 @@ from contextlib import asynccontextmanager
 import msgspec
 
 MOST_IDLE = 1024
-"""Namespaces that are remembered though they want nothing now."""
+"""The largest number of namespaces that are remembered although they have no work."""
 
 
 class OverloadedError(Exception):
-    """No slot was free in time. `own`: because of the namespace's own work, and not of other namespaces'."""
+    """No slot was free in time. `own`: because of the namespace's own work, and not that of others."""
 
     def __init__(self, namespace: str, *, own: bool) -> None:
         super().__init__(namespace)
@@ -53,17 +53,17 @@ class Lanes:
 
     @property
     def waiting(self) -> int:
-        """Return how many wait for a slot."""
+        """The number of requests that wait for a slot."""
         return sum(len(lane.waiting) for lane in self._in_line.values())
 
     @property
     def kept(self) -> int:
-        """Return how many namespaces are known, idle ones too: bounded, as tenants name them."""
+        """The number of namespaces that are known, idle ones too; it is bounded, as tenants name them."""
         return len(self._lanes)
 
     @property
     def busy(self) -> int:
-        """Slots in use."""
+        """The number of slots in use."""
         return self._busy
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Run the admission server until it is told to end."""
+"""Runs the admission server until it is told to end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from podberth.service.run import until_told
 from podberth.service.serving import Address, Endpoints
 
 QPS, BURST = 200.0, 400
-"""For lookups of owners, mostly; all else is a few requests a minute."""
+"""Requests per second, and at once, mostly look-ups of owners; all others are a few a minute."""
 
 
 async def admit(connection: Connection, settings: Settings, listen: Address | None = None) -> None:
@@ -37,7 +37,7 @@ async def admit(connection: Connection, settings: Settings, listen: Address | No
 
 
 def endpoints(replica: Replica) -> Endpoints:
-    """Return all that there is to serve about one replica on a port where who asks has to be allowed to."""
+    """Return the pages about one replica, for a port whose clients have to be authorised."""
     return Endpoints(
         ready={
             "policies": lambda: replica.cache.unready,

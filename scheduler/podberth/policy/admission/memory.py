@@ -20,5 +20,5 @@ def give_back() -> None:
 
 
 def block(length: int) -> memoryview:
-    """So many bytes, as a mapping of their own. Nothing is used of it before something is written there."""
+    """Return a buffer of this many bytes as a mapping of its own, whose pages take no memory until they are written."""
     return memoryview(mmap.mmap(-1, max(length, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))[:length]

@@ -30,7 +30,7 @@ class Metrics:
         self._gauges = [_asked(Family(name, "gauge", about), value) for name, (about, value) in gauges.items()]
 
     def count(self, endpoint: str, operation: str, outcome: str, seconds: float) -> None:
-        """A review was answered."""
+        """Count a review that was answered."""
         self._reviews.add(1.0, endpoint, operation, outcome)
         self._seconds.observe(seconds, endpoint)
 

@@ -52,7 +52,7 @@ class MountedFiles:
         return None if self._ca_file is None else b"".join(sorted(self._last_seen))
 
     async def ready(self) -> None:
-        """Return once there is a certificate to serve; says why while there is none."""
+        """Wait until there is a certificate to serve; the log says why while there is none."""
         while not self.look():  # noqa: ASYNC110 - files announce nothing
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -63,7 +63,7 @@ class MountedFiles:
             self.look()
 
     async def advance(self, published: bool) -> None:
-        """Nothing to do: whoever writes the files rotates them."""
+        """Do nothing: the writer of the files rotates them."""
 
     def look(self) -> bool:
         """Read the files; True when what they hold is served."""

@@ -1,4 +1,4 @@
-"""The annotation by which a pod asks something of its node while it runs: refused at the API when it can't be read.
+"""Checks the annotation by which a pod requires things of its node while it runs; a mistake in it is refused.
 
 Without the webhook the scheduler leaves such a pod pending and the evictor says so in an Event; both are later.
 """
@@ -9,7 +9,7 @@ from podberth.policy.objects import JsonObject
 
 
 def problem(request: Request) -> str | None:
-    """Return what is wrong with a pod's annotation; None when nothing is, or when it was so before this request."""
+    """Return the problem with a pod's annotation; None: there is none, or it was there before this request."""
     if (request.group, request.kind) != ("", "Pod") or request.sub_resource:
         return None
     text = _text(request.object)

@@ -1,4 +1,4 @@
-"""Keep the webhook configurations as they should be; the leader's work, with the rotation of certificates.
+"""Keeps the webhook configurations as they should be; the leader does it, together with the rotation of certificates.
 
 A watch says at once when somebody edits or deletes one; every five seconds they are read anyway, in case the watch
 has gone quiet. They stay when we go: an API server that finds nobody applies the failurePolicy, which was a choice.
@@ -75,7 +75,7 @@ class Registration:
 
     @property
     def published(self) -> bool:
-        """Return whether both configurations were as they should be since we lead."""
+        """Return whether both configurations were as they should be since this replica leads."""
         return self._published is not None
 
     def wake(self) -> None:
@@ -146,7 +146,7 @@ class Registration:
         self._written_left[resource.plural] = left
 
     async def _owner(self) -> str | None:
-        """Return the owner's UID, read each time: a role that was deleted and created again has another."""
+        """Return the owner's UID. It is read each time, as a role that was deleted and created again has another."""
         if not self._settings.owner:
             return None
         found = read_answer(await self._client.get(OWNERS.path(None, self._settings.owner)), metadata.decode)

@@ -23,11 +23,11 @@ from podberth.policy.patch import Operation
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 UID_LENGTH = 256
-"""Uids are 36 characters; whatever else comes is echoed too, but not at any length."""
+"""The largest length of a UID that is echoed. Those of the API server have 36 characters."""
 MALFORMED = (msgspec.MsgspecError, UnicodeError, RecursionError)
 REASONS = {400: "BadRequest", 403: "Forbidden", 413: "RequestEntityTooLarge", 429: "TooManyRequests"}
 RETRY_SECONDS = 1
-"""When whoever is told 429 should come again: clients of Kubernetes do so by themselves."""
+"""The Retry-After of a 429, in seconds: clients of Kubernetes retry by themselves."""
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -35,7 +35,7 @@ _NOTHING = (b"", b"null")
 
 
 class ReviewError(ValueError):
-    """Bytes that are no review at all: nobody can be answered by uid. The text says what was expected."""
+    """Bytes that are no review, so that there is no uid to answer."""
 
 
 class MalformedError(ValueError):
@@ -137,7 +137,7 @@ class _WholePod(msgspec.Struct):
 
 
 class _OldPod(msgspec.Struct):
-    """A pod as it was before an update: nobody reads its spec."""
+    """A pod as it was before an update, without its spec, which is not read."""
 
     metadata: _Meta | None = None
     status: _Status | None = None
@@ -148,7 +148,7 @@ class _Addressed(_Request, kw_only=True, rename="camel"):
 
 
 class _Review(msgspec.Struct, rename="camel"):
-    """All levels in one go; what is wrong is found out one level at a time, and only then."""
+    """A review decoded in one go. Mistakes are found by decoding one level at a time, and only then."""
 
     api_version: str
     kind: str
@@ -167,11 +167,11 @@ _NAME = rb':\s*"([A-Za-z0-9._-]{1,253})"'
 _hinted_uid = re.compile(rb'"uid"' + _NAME).search
 _hinted_namespace = re.compile(rb'"namespace"' + _NAME).search
 HEAD_BYTES = 16 << 10
-"""The API server names uid and namespace within so many bytes of a review."""
+"""The number of first bytes of a review in which the API server writes uid and namespace."""
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """A guess from the first bytes of a review: whose it is, before the rest is read. Never more than a hint."""
+    """A guess of uid and namespace from the first bytes of a review, before the rest is read. It is only a hint."""
 
     uid: str = ""
     namespace: str = ""
@@ -224,7 +224,7 @@ def read(body: Bytes) -> Request:
 
 
 def _by_level(body: Bytes) -> tuple[str, _Request]:
-    """Return the request of a review that has something wrong with it: said as far as the uid is readable."""
+    """Return the uid and request of a malformed review, decoded level by level, to name the mistake."""
     try:
         envelope = _envelope(body)
         if (envelope.api_version, envelope.kind) != (API_VERSION, KIND):
@@ -250,7 +250,7 @@ def answer(
     warnings: Sequence[str] = (),
     audit: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Return a review with the response to it."""
+    """Return a review with the response."""
     response: dict[str, Any] = {"uid": uid, "allowed": allowed}
     if not allowed:
         response["status"] = {"code": code, "reason": REASONS.get(code, "Forbidden"), "message": message}
@@ -267,7 +267,7 @@ def answer(
 
 
 def _thin(uid: str, field: str, raw: msgspec.Raw, kind: _Kind) -> JsonObject | None:
-    """Return what policies read of an object, under the kind that the API server names."""
+    """Return the fields of an object that policies read, under the kind that the API server names."""
     if bytes(memoryview(raw)[:5]) in _NOTHING:
         return None
     found: JsonObject = {"apiVersion": f"{kind.group}/{kind.version}".lstrip("/"), "kind": kind.kind}
@@ -294,5 +294,5 @@ def _of_pod(raw: msgspec.Raw) -> _Pod | _WholePod:
 
 
 def _say(error: Exception) -> str:
-    """Return what is wrong, in a line; the decoder names paths and types, never values."""
+    """Return the mistake in a line; the decoder names paths and types, never values."""
     return misfit(error)[:200]

@@ -23,9 +23,11 @@ from podberth.policy.options import Pass
 __all__ = ["ReviewReply", "Reviewer"]
 
 BIG_BYTES = 64 << 10
-"""From this size on decoding may take milliseconds: somebody may send a pod of 10,000 containers."""
+"""The size from which on a review is decoded by a worker: a pod of 10,000 containers takes milliseconds."""
 INLINE_UNITS = 1024
-"""Policies that cost more are judged aside: about half a millisecond of a review (`bounds`)."""
+"""The largest price of policies that are judged in the server's process: about half a millisecond of a review
+(`bounds`).
+"""
 PATIENCE = 1.5
 """Seconds that a review may wait for a slot aside: the API server waits three for the answer."""
 
@@ -33,7 +35,7 @@ log = structlog.get_logger("admission")
 
 
 class Reviewer:
-    """Answers reviews from one policy cache, on the terms of what is done aside."""
+    """Answers reviews from one policy cache, in this process or by the workers."""
 
     def __init__(self, cache: PolicyCache, aside: Aside, tallies: Tallies | None = None) -> None:
         self.live_schedulers: frozenset[str] | None = None
@@ -42,7 +44,7 @@ class Reviewer:
         self._aside = aside
 
     async def answer(self, body: Bytes, pass_: Pass) -> ReviewReply:
-        """Return the answer to a review: never an exception for what the bytes hold, never yes to what is not
+        """Return the answer to a review. It never raises for what the bytes hold, and never allows what is not
         understood.
         """
         request: Request | None = None
@@ -86,7 +88,7 @@ class Reviewer:
     async def _ruled(
         self, body: Bytes, request: Request | None, namespace: str, question: Question, until: float
     ) -> tuple[KnownPolicies, Ruling]:
-        """Return the ruling, and the policies that it is by."""
+        """Return the ruling, and the policies that it used."""
         while True:
             held = self._cache.of(namespace)
             if request is not None and held.units <= INLINE_UNITS:

@@ -35,7 +35,7 @@ ROTATE = "podberth.dev/rotate-before"
 """Annotation (RFC 3339): a CA made before this moment is replaced, with the same overlap as ever."""
 
 CHECK_SECONDS = 60.0
-"""The Secret that is known is compared with the one that there is so often: a lost event may be that of a new CA."""
+"""Seconds between comparisons of the known Secret with the stored one: a lost event may be that of a new CA."""
 
 log = structlog.get_logger("certificates")
 
@@ -48,12 +48,12 @@ class Secret(Partial):
 
     @property
     def ours(self) -> bool:
-        """Return whether we may write it: we made it, or it waits empty to be filled."""
+        """Return whether we may write the Secret: it has our labels, or no data."""
         return not self.data or OURS.items() <= (self.metadata.labels or {}).items()
 
     @property
     def rotate_before(self) -> datetime | None:
-        """Return what the annotation asks for; a time that can't be read asks for nothing."""
+        """Return the time in the annotation; None if there is none that can be read."""
         text = (self.metadata.annotations or {}).get(ROTATE)
         try:
             return None if text is None else datetime.fromisoformat(text).astimezone(UTC)
@@ -62,7 +62,7 @@ class Secret(Partial):
             return None
 
     def material(self) -> Material:
-        """Return what it holds. Raises CertificateError."""
+        """Return the content of the Secret. Raises CertificateError."""
         try:
             parts = [base64.b64decode((self.data or {})[key], validate=True) for key in KEYS]
         except (KeyError, binascii.Error, ValueError) as error:
@@ -116,7 +116,7 @@ class SharedSecret:
         return None if self.material is None else self.material.bundle
 
     async def ready(self) -> None:
-        """Return once there is a certificate to serve; says why while there is none."""
+        """Wait until there is a certificate to serve; the log says why while there is none."""
         backoff = Backoff(random.random, cap=10.0)
         while True:
             try:

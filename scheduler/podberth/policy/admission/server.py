@@ -27,12 +27,16 @@ from podberth.service.port import Limits, Port
 from podberth.service.serving import listen
 
 BODIES, BODIES_EACH = 16 << 20, 4 << 20
-"""Bytes of big reviews that are held at once, in all and of one namespace; a larger body has the whole share."""
+"""The largest number of bytes of big reviews held at once, in all and of one namespace; a larger body takes the whole
+share.
+"""
 BODIES_WAITING, BYTES_WAITING = 64, 8 << 20
 """Big reviews of one namespace that may wait with their bodies unread, and their bytes: each costs its connection's
 buffers. One more is refused."""
 BODY_SECONDS = 1.0
-"""For that wait, of the three that the API server waits for the answer; see `reviewer.PATIENCE` for the rest."""
+"""Seconds of the wait for a body, of the three that the API server waits for the answer; see `reviewer.PATIENCE` for
+the rest.
+"""
 READ_SECONDS = 10.0
 TOLD_SECONDS = 0.5
 """A client that is refused before its body has come has so long to read the answer. Then the connection is closed, and
@@ -84,7 +88,7 @@ class AdmissionServer:
         self.port = int(listening[0].getsockname()[1])
 
     def ports(self) -> list[Port]:
-        """Return what it listens on."""
+        """Return the ports on which it listens."""
         return [] if self._listens is None else [self._listens]
 
     async def drain(self, seconds: float) -> None:
@@ -191,7 +195,7 @@ def _text(status: int, text: str = "") -> web.Response:
 
 
 def web_reason(status: int) -> str:
-    """Return the status in words, for answers that have nothing else to say."""
+    """Return the status in words, for answers without other text."""
     return {404: "not found", 405: "method not allowed"}.get(status, str(status))
 
 

@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 from podberth.policy.settings import ServiceSettings, SettingsError, seconds
 
 WORKERS, MOST_WORKERS = 2, 16
-"""With two, a namespace, which has one worker at most, never stands in another's way; two that do share with others."""
+"""The usual and the largest number of workers. A namespace uses one at most, so that with two it never blocks another
+one alone; two namespaces that use both share them with others.
+"""
 FAILURE_POLICIES = ("Ignore", "Fail")
 
 
@@ -24,26 +26,26 @@ class Settings(ServiceSettings):
     service_port: int = 443
     url: str = ""
     failure_policy: str = "Ignore"
-    """The validating webhook's; the mutating one's is always Ignore."""
+    """The failurePolicy of the validating webhook; the mutating one's is always Ignore."""
     workers: int = WORKERS
-    """Processes that judge what is dear; 0: threads of the server's own."""
+    """The number of processes that judge expensive reviews; 0: threads of the server."""
     configuration: str = "zz-berth-admission"
     """Name of both webhook configurations: mutating ones are asked by name, and we want to see what others wrote."""
     owner: str = ""
-    """A ClusterRole that owns them: they go when it goes. Empty: they stay."""
+    """A ClusterRole that owns the webhook configurations, so that they are deleted with it. Empty: they stay."""
     register: bool = True
     leave_native: bool = False
-    """Policies are left to the API server where their status says that it enforces them."""
+    """True if policies are left to the API server where their status says that it enforces them."""
     secret: str = "berth-admission-tls"
     cert_file: Path | None = None
     key_file: Path | None = None
     ca_file: Path | None = None
     overlap_seconds: float = 300.0
-    """For how long two CAs are trusted, at least, before the newer one signs and before the older one goes."""
+    """The least seconds for which two CAs are trusted before the newer one signs and before the older one goes."""
     count_seconds: float = 15.0
     """Between two rounds of writing what was counted into the policies' statuses; 0 is never."""
     drain_seconds: float = 10.0
-    """From SIGTERM until no connection is accepted: readiness probes and endpoints need to notice."""
+    """Seconds from SIGTERM until no connection is accepted: readiness probes and endpoints need to notice."""
 
     def __post_init__(self) -> None:
         ServiceSettings.__post_init__(self)

@@ -51,7 +51,7 @@ class _Hook(msgspec.Struct, rename="camel"):
 
 
 class _Configuration(msgspec.Struct):
-    """The fields that `repaired` reads of a configuration that was found."""
+    """The fields of an existing configuration that `repaired` reads."""
 
     metadata: _Meta
     webhooks: list[_Hook] | None = None
@@ -116,12 +116,12 @@ def desired(
 
 
 def _namespaces(operator: str, *names: str) -> Object:
-    """Return a selector by the label that nobody but the API server writes."""
+    """Return a selector by the namespace's name label, which only the API server writes."""
     return {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": operator, "values": [*names]}]}
 
 
 def repaired(found: Object, wanted: Object) -> Object | None:
-    """Return what to write over a configuration that was found; None when it is as wanted.
+    """Return the object to write over an existing configuration; None when it is as wanted.
 
     Labels, annotations and owners that others gave it stay; so does an injected caBundle where we have none.
     """

@@ -22,7 +22,7 @@ from podberth.policy.admission.memory import block, give_back
 
 NICE = 10
 MEMORY = 128 << 20
-"""Bytes of its own that the process may have. Two workers and the server fit into the chart's limit with it."""
+"""The largest private memory of the process in bytes. Two workers and the server fit into the chart's limit with it."""
 TIRED = 64 << 20
 """Resident bytes above which it asks to be replaced: what one odd object took is then given back."""
 

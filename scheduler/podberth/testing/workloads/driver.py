@@ -32,6 +32,7 @@ from podberth.testing.workloads.workload import (
     Workload,
 )
 from podberth.testing.workloads.writes import (
+    LET_GO,
     Bindings,
     ClaimController,
     Key,
@@ -242,7 +243,7 @@ class Driver:
 
         async def let_go(name: str) -> None:
             try:
-                await self._client.patch(f"{path}/{name}", _NO_FINALIZERS)
+                await self._client.patch(f"{path}/{name}", LET_GO)
             except ApiError as error:
                 if error.status != 404:  # a controller was there first
                     raise
@@ -404,7 +405,7 @@ class Driver:
         return Template(document, words, {"count": count, "nodes": self._workload.nodes})
 
     async def _churn(self, churn: Churn, scheduler_name: str, background: _Background) -> None:
-        """Until the measured pods are bound."""
+        """Create and delete objects until the measured pods are bound."""
         await self._namespace(churn.namespace)
         mark = {"metadata": {"labels": {_CHURNED: "true"}}}
         each_made = [objects.other(each, scheduler_name) for each in churn.objects]
@@ -449,7 +450,7 @@ class Driver:
         await for_each(wanted, lambda name: delete_one(self._client, f"{path}/{name}"), unwanted.rate)
 
     async def _wait_attempted(self, scheduler_name: str, check: Callable[[], None]) -> None:
-        """Until the scheduler has bound each pod of the run, or said that it fits nowhere (or is gated)."""
+        """Wait until the scheduler has bound each pod of the run, or reported that it fits nowhere (or is gated)."""
         until = time.monotonic() + self._workload.patience
         chosen = {
             "labelSelector": f"{LABEL}={self._run},!{_CHURNED}",
@@ -501,7 +502,6 @@ class _Pending(msgspec.Struct):
 
 
 _pending = msgspec.json.Decoder(_Pending)
-_NO_FINALIZERS = msgspec.json.encode({"metadata": {"finalizers": None}})
 
 
 def _all_in(bindings: Bindings, keys: set[Key]) -> Callable[[], bool]:

@@ -5,10 +5,12 @@ import pytest
 from tests.builders import Object, node, pod
 from tests.devices import (
     allocated,
+    asks,
     claim,
     claiming,
     device,
     device_class,
+    first_of,
     request,
     resource_slice,
     result,
@@ -78,6 +80,11 @@ CASES: list[tuple[str, list[Object], str]] = [
         [SLICE, claim("c", request("r"), request("s"))],
         "each request alone could be served, but not all of them together: "
         "requests want the same devices, or their counters",
+    ),
+    (
+        "of two alternatives, the one that lacks fewer",
+        [SLICE, claim("c", first_of("r", a=asks(count=4), b=asks(count=2)))],
+        "claim default/c, request r/b needs 2 of class gpu, 1 free",
     ),
     (
         "what it has is elsewhere",

@@ -309,6 +309,14 @@ def test_attachments_count_as_attached() -> None:
     assert why(answer, "n") == ["1 of 1 volumes of csi.test are attached, the pod needs 1 more"]
 
 
+def test_a_node_that_can_attach_none() -> None:
+    """A limit of 0 is a limit, and no pod can make room."""
+    there = claim("data", storage_class="fast", to="v"), volume("v", storage_class="fast", claimed="data")
+    answer = of(using(pod("p"), "data"), node("n"), FAST, csi_node("n", csi_test=0), *there)
+    assert why(answer, "n") == ["0 of 0 volumes of csi.test are attached, the pod needs 1 more"]
+    assert texts(answer) == []
+
+
 def test_two_faults_are_mended_together() -> None:
     """One change for each claim, and none is offered that helps one of them only."""
     answer = of(
@@ -328,3 +336,29 @@ def test_what_is_missing_besides_is_told_with_it() -> None:
     """With its claim there is still no room: both changes are offered as one."""
     answer = of(using(pod("p", "4"), "data"), node("n", "4"), pod("q", "1", on="n"), FAST)
     assert texts(answer)[0] == ("create the claim data, 1Gi of the storage class fast and ask for 3 cpu instead of 4")
+
+
+def test_the_class_that_was_perhaps_meant_comes_first() -> None:
+    """Then a class of the name that is written, and then the other ones."""
+    classes = [storage_class("any", "csi.test"), FAST]
+    answer = of(using(pod("p"), "data"), node("n"), *classes, claim("data", storage_class="fats"))
+    assert [text for text in texts(answer) if "class" in text] == [
+        "create the claim data again with the storage class fast instead of fats",
+        "create the storage class fats, with the provisioner csi.test",
+        "create the claim data again with the storage class any instead of fats",
+    ]
+
+
+def test_released_volumes_are_offered_and_others_are_not() -> None:
+    """Two of those that would do. One that another claim has, one for this claim and one that goes are left alone."""
+    local: dict[str, Any] = {"storage_class": "local"}
+    volumes = [
+        volume("taken", claimed="other", phase="Bound", **local),
+        volume("going", claimed="gone", phase="Released", leaving=True, **local),
+        *(volume(f"old-{i}", claimed="gone", phase="Released", **local) for i in range(3)),
+    ]
+    asks = using(pod("p"), "data")
+    answer = of(asks, node("n"), storage_class("local"), claim("data", **local), claim("other", to="taken"), *volumes)
+    assert [text for text in texts(answer) if "claimRef" in text] == [
+        f"clear the claimRef of the volume old-{i}, which is Released, with what it holds" for i in range(2)
+    ]
