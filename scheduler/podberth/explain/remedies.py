@@ -178,7 +178,9 @@ def awaited(trial: Trial, first: tuple[Change, ...]) -> tuple[AwaitPod, ...]:
 
 
 def instead_of_moves(changes: Sequence[Change], cluster: Cluster) -> tuple[Change, ...]:
-    """Return the changes without those that move a pod which is being deleted, or only nominated for its node."""
+    """Return the changes with others in place of moves of a pod that is being deleted, or only nominated for its
+    node.
+    """
     return tuple(_instead(change, cluster) if isinstance(change, MovePod) else change for change in changes)
 
 

@@ -103,7 +103,7 @@ class Placing:
 
 @contextmanager
 def placing(framework: Framework, cluster: Cluster, choice: Choice | None = None) -> Iterator[Placing]:
-    """Take pods that are put on nodes within the block off again at its end. `choice`: as in `best`."""
+    """Put pods on nodes within the block, and take them off again at its end. `choice`: as in `best`."""
     found = Placing(framework, cluster, choice)
     try:
         yield found

@@ -250,7 +250,7 @@ class Placements:
             attempt.fail(why, early=True)
 
     def _fail(self, attempt: GroupAttempt, search: Search, outcome: Outcome) -> None:
-        """End the attempt with the outcome of the first placement: the group fits into none."""
+        """End the attempt with the outcome of the first or the broadest placement: the group fits into none."""
         which = "broadest" if search.levels else "first"
         attempt.fail(
             f"0/{len(search.found)} placements are available, {which} placement status: {outcome.status}", early=True

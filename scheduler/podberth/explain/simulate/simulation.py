@@ -110,7 +110,7 @@ class Simulation:
         return None if queued is None else queued.pod
 
     def _without(self, pod: Pod, *, comes_again: bool = False) -> list[Stimulus]:
-        """Return the claims of a pod as they are once it is gone."""
+        """Return the watch events of a pod's claims once it is gone."""
         found = left_by(pod, self.cluster.devices, comes_again=comes_again)
         return [Put(claim) if there else Gone(KIND, *claim.key, claim.uid) for claim, there in found]
 

@@ -242,7 +242,9 @@ class Regret(msgspec.Struct, rename="camel", frozen=True):
     missed: int
     """The number of decisions that did not take a best node."""
     impossible: int
-    """The number of decisions for a node that was full by the order in which we learned of them."""
+    """The number of decisions for a node that is not feasible when they are replayed in the order in which we saw
+    them.
+    """
 
 
 class Compaction(msgspec.Struct, rename="camel", frozen=True):
