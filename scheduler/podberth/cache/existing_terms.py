@@ -93,7 +93,7 @@ class TermSet(Struct, eq=False):
 
 
 class TermSets:
-    """All sets, the rows of the pods that carry them, and the index of their terms."""
+    """The sets of affinity terms, the rows of the pods that carry them, and the index of their terms."""
 
     def __init__(self) -> None:
         self.placed = RowCounts()
@@ -283,7 +283,7 @@ class ExistingTermSums(KeptResult[set[TermSet]]):
     """Sums for pods that the same terms select. Placed pods are counted by the set of terms that they have."""
 
     def __init__(self, by: bytes) -> None:
-        """`by`: the numbers of the terms (`pack`)."""
+        """`by` holds the numbers of the terms (`pack`)."""
         self.by = by
         """The numbers of the terms that select the pods."""
         self.repelled: dict[str, ByTopology] = {}

@@ -1,4 +1,4 @@
-"""Pod groups: their objects, and which of their pods wait, are assumed, or are assigned.
+"""The state of pod groups: their objects, and which of their pods wait, are assumed, or are assigned.
 
 Mirrors kube-scheduler `backend/cache/podgroupstate.go`. A group is known from its object or from its pods, whichever
 come first: a pod may name a group that does not exist yet.
@@ -16,7 +16,7 @@ Pods = dict[str, Pod]
 
 
 class GroupState:
-    """One group and its pods. Each pod is in one of `unscheduled`, `assumed` and `assigned`, in the order they came."""
+    """One group and its pods. Each pod is in one of `unscheduled`, `assumed` and `assigned`, in order of arrival."""
 
     __slots__ = ("assigned", "assumed", "key", "object", "pods", "size", "unscheduled", "version")
 
@@ -143,7 +143,7 @@ class PodGroups:
         return min(self._priorities, default=priority) < priority
 
     def state(self, key: GroupKey) -> GroupState | None:
-        """Return what is known of a group; None: neither object nor pod."""
+        """Return the state of a group; None: neither its object nor a pod is known."""
         return self._groups.get(key)
 
     def scheduled(self, key: GroupKey) -> int:

@@ -33,7 +33,7 @@ Ports = tuple[HostPort, ...]
 
 
 class HostPorts:
-    """Host ports by row."""
+    """The host ports in use, by row."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
@@ -101,7 +101,7 @@ def conflicts(mine: Ports, theirs: Ports) -> int:
 
 
 class Images:
-    """Images by name: which rows hold them, and how large they are there."""
+    """The images by name, with the rows that hold them and their sizes there."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -166,7 +166,7 @@ class Derived(KeptByRow):
 
 
 class Nodes:
-    """Columns over node rows. Arrays are longer than `rows`; slice them with `[:rows]`."""
+    """The columns over node rows. Arrays are longer than `rows`; slice them with `[:rows]`."""
 
     def __init__(self) -> None:
         self.rows = 0

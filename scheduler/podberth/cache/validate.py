@@ -1,4 +1,4 @@
-"""Recompute every column, count and index from the objects, by the plainest Python, and name each difference.
+"""Recomputes every column, count and index from the objects, by the plainest Python, and names each difference.
 
 The mirror of kube-scheduler `backend/cache/debugger/comparer.go`. Run at the end of every engine test.
 """

@@ -98,7 +98,7 @@ class _Set(Struct):
 
 
 class SchedulingQueue:
-    """All waiting pods of all profiles, by UID. Times are engine seconds."""
+    """The queue of all profiles' waiting pods, by UID. Times are engine seconds."""
 
     def __init__(
         self,
@@ -110,13 +110,13 @@ class SchedulingQueue:
         no_fits: NoFits,
         observers: Observers,
     ) -> None:
-        """`no_fits`: what attempts have found that gave no node."""
+        """`no_fits` holds the results of attempts that found no node."""
         self.frameworks = frameworks
         """The profiles, by name."""
         self.places = Places(frameworks, initial_backoff, max_backoff, outbox, cluster, observers)
         self.groups = QueuedGroups(self.places)
         self.events = InFlightEvents()
-        """For pods that are being tried."""
+        """The events since attempts began, for the pods that are being tried."""
         self.fair_share = self.places.fair_share
         self.unschedulable = self.places.unschedulable
         self.incoming = self.places.incoming
