@@ -75,7 +75,10 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
     "berth-operator": {
         **ALL_OF_THE_ROLE,
         "a policy's conditions change (test_operator)": {("create", "events.k8s.io/events", "")},
-        "an apply makes what is not there (test_native_operator)": {("create", one, "") for one in NATIVE},
+        "an apply makes what is not there (test_native_operator)": {
+            *(("create", one, "") for one in NATIVE),
+            ("create", "configmaps", "in-force.podberth.dev"),
+        },
         "an admission policy goes, or is repaired (test_native_operator)": {
             (verb, one, "") for one in NATIVE for verb in ("delete", "update")
         },

@@ -17,6 +17,14 @@ from podberth.apiserver.rules.strategy import set_condition
 from podberth.apiserver.storage import Store
 
 Schema = Mapping[str, Any]
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+}
 
 
 def resources_of(crd: JsonObject) -> list[Resource]:
@@ -98,16 +106,6 @@ def _established(crd: JsonObject) -> JsonObject:
     status["acceptedNames"] = spec["names"]
     status["storedVersions"] = [version["name"] for version in spec["versions"] if version.get("storage")]
     return {**crd, "status": status}
-
-
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "boolean": (bool,),
-    "integer": (int,),
-    "number": (int, float),
-}
 
 
 def default_and_prune(value: Any, schema: Schema, top: bool = True) -> None:

@@ -41,6 +41,9 @@ _TOO_OLD = (
     "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
     "deleted between the time the first chunk was returned and now may show up in the list."
 )
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+# A client that lets this many lines pile up is cut off, as the real watch cache does with its slow readers.
+PENDING_LIMIT = 200_000
 
 
 def flag(query: Query, name: str) -> bool:
@@ -213,11 +216,6 @@ class Lists:
             msgspec.json.encode(metadata),
         )
         return head + b",".join([stored.item(resource) for stored in chosen]) + b"]}"
-
-
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-# A client that lets this many lines pile up is cut off, as the real watch cache does with its slow readers.
-PENDING_LIMIT = 200_000
 
 
 def line(type_: str, body: bytes) -> bytes:

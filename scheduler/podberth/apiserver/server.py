@@ -32,6 +32,16 @@ from podberth.apiserver.storage import Store
 from podberth.apiserver.users import ANONYMOUS, MASTER, AuditEntry, Authorizer, Trail, User
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+HOST = "127.0.0.1"
+BODY_LIMIT = 3 * 1024 * 1024
+AUDITED = 500_000
+"""Entries of the audit log that are kept."""
+WATCH_SECONDS = 3600.0
+"""The seconds that a watch lasts which names no time."""
+JSON_HEADERS = {"Content-Type": "application/json"}
+_HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
+# system:public-info-viewer: readable without credentials.
+_PUBLIC = _HEALTH | {"/version"}
 
 
 def bootstrap(store: Store, registry: Registry) -> None:
@@ -49,18 +59,6 @@ def _add(store: Store, registry: Registry, plural: str, name: str, content: dict
     defaults.apply(resource.kind, obj)
     strategy.prepare_create(resource, obj)
     store.create(resource, name, obj)
-
-
-HOST = "127.0.0.1"
-BODY_LIMIT = 3 * 1024 * 1024
-AUDITED = 500_000
-"""Entries of the audit log that are kept."""
-WATCH_SECONDS = 3600.0
-"""The seconds that a watch lasts which names no time."""
-JSON_HEADERS = {"Content-Type": "application/json"}
-_HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
-# system:public-info-viewer: readable without credentials.
-_PUBLIC = _HEALTH | {"/version"}
 
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:

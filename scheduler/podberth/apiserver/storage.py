@@ -25,6 +25,10 @@ _TO_CORE = {
     "deprecatedCount": "count",
 }
 _FROM_CORE = {core: name for name, core in _TO_CORE.items()}
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder().decode
+# A real server has used up some revisions by the time it serves; clients that start from 1 are too late on both.
+FIRST_REVISION = 100
 
 
 def to_core(event: JsonObject) -> JsonObject:
@@ -55,13 +59,6 @@ def set_defaults(event: JsonObject) -> None:
     event.setdefault("eventTime", None)
     event.setdefault("reportingComponent", "")
     event.setdefault("reportingInstance", "")
-
-
-encode = msgspec.json.Encoder().encode
-decode = msgspec.json.Decoder().decode
-
-# A real server has used up some revisions by the time it serves; clients that start from 1 are too late on both.
-FIRST_REVISION = 100
 
 
 class Stored:

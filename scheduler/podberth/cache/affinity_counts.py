@@ -1,4 +1,5 @@
-"""Placed pods and affinity terms: which pods a term selects, and which terms select a pod, summed per topology value.
+"""Counts of placed pods and affinity terms: the pods that a term selects, and the terms that select a pod, summed per
+topology value.
 
 Nothing is counted in advance. When a pod is placed or removed, that is only noted. Each kept sum is brought up to date
 when a plugin asks for it: `selected_pods` (which pods, how many, where), `existing_terms` (the other direction).
@@ -68,7 +69,7 @@ class AffinityCounts:
         return self._sum((terms, None if len(terms) == 1 else (1,) * len(terms), topology_key))
 
     def share(self, pod: Pod, of: Selected) -> int:
-        """Return what one placed pod adds to a sum, where it counts."""
+        """Return the number that one placed pod adds to a sum, where it counts."""
         return of.of_class(self.pods.number_of(pod))
 
     def preferred(self, terms: WeightedTerms, topology_key: str) -> Selected:

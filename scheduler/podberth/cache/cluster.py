@@ -13,7 +13,7 @@ from msgspec import Struct
 from podberth.cache.affinity_counts import AffinityCounts
 from podberth.cache.column import Ints
 from podberth.cache.devices import Devices
-from podberth.cache.groups import PodGroups, Priorities
+from podberth.cache.groups import PodGroups
 from podberth.cache.kept_results import ChangeLog
 from podberth.cache.label_index import Services
 from podberth.cache.nodes import Nodes
@@ -69,7 +69,8 @@ class Cluster:
         self.budget_log: ChangeLog[tuple[str, str]] = ChangeLog()
         """(namespace, name) of PodDisruptionBudgets that were added, changed or deleted."""
         self._placed: dict[str, Placement] = {}
-        self.priorities = Priorities()
+        self.priorities: Counter[int] = Counter()
+        """Priority → placed pods. One that no pod has any more stays: PriorityClasses are few."""
         self._on_row: dict[int, dict[str, Placement]] = {}
 
     def __len__(self) -> int:
@@ -95,6 +96,11 @@ class Cluster:
         """
         selector = LabelSelector(tuple([Requirement(key, "In", frozenset((labels[key],))) for key in sorted(labels)]))
         return self.affinity.on_rows(namespace, selector).by_row(self.nodes.rows)
+
+    def has_below(self, priority: int) -> bool:
+        """Return whether a placed pod has a lower priority, or a group has one, which counts for its pods."""
+        placed = any(number and of < priority for of, number in self.priorities.items())
+        return placed or self.pod_groups.below(priority)
 
     def is_confirmed(self, uid: str) -> bool:
         """Return whether the API has shown this pod on a node."""
@@ -174,8 +180,7 @@ class Cluster:
             if pod.scheduling_group is not None:
                 self.pod_groups.assign(pod)
         if pods:
-            for priority, number in Counter(pod.priority for pod in pods).items():
-                self.priorities.add(priority, number)
+            self.priorities.update(pod.priority for pod in pods)
             self.nodes.charge_many(pods[0].shape, counts)
             self.affinity.add_many(pods[0], counts)
 
@@ -369,7 +374,7 @@ class Cluster:
         self.storage = self.storage.without_pods(self.nodes)
         groups, self.pod_groups = self.pod_groups, PodGroups()
         self.pod_groups.followed = groups.followed
-        self.priorities = Priorities()
+        self.priorities = Counter()
         self._placed, self._on_row, self.supposed, self.supposed_leaving = {}, {}, {}, {}
 
     def adopt(self, made: "Cluster") -> None:
@@ -381,7 +386,7 @@ class Cluster:
         placement = Placement(pod, row, assumed)
         self._placed[pod.uid] = placement
         self._on_row.setdefault(row, {})[pod.uid] = placement
-        self.priorities.add(pod.priority, 1)
+        self.priorities[pod.priority] += 1
         self.nodes.charge(row, pod.shape, 1)
         self.affinity.add(pod, row)
         if pod.shape.volumes is not NO_VOLUMES:
@@ -390,14 +395,14 @@ class Cluster:
     def _exchange(self, placement: Placement, pod: Pod) -> None:
         """Exchange a placed pod for another one that counts the same in all columns."""
         self._changes += 1
-        self.priorities.add(placement.pod.priority, -1)
-        self.priorities.add(pod.priority, 1)
+        self.priorities[placement.pod.priority] -= 1
+        self.priorities[pod.priority] += 1
         placement.pod = pod
 
     def _take(self, placement: Placement) -> None:
         pod, row = placement.pod, placement.row
         del self._placed[pod.uid]
-        self.priorities.add(pod.priority, -1)
+        self.priorities[pod.priority] -= 1
         on_row = self._on_row[row]
         del on_row[pod.uid]
         if not on_row:

@@ -39,7 +39,7 @@ _MANY = 256
 
 
 class Rivals:
-    """Other schedulers that give devices as well: where they were seen, and how long ago.
+    """The other schedulers that give devices as well: where they were seen, and how long ago.
 
     Times are in seconds since the epoch; if not known (0), what was seen counts forever.
     """
@@ -49,13 +49,13 @@ class Rivals:
         self._pod: float | None = None
 
     def gave(self, pools: Collection[PoolID], wall: float) -> None:
-        """Another scheduler has given devices of these pools."""
+        """Note that another scheduler has given devices of these pools."""
         if len(self._pools) >= _MANY:
             self._pools = {pool: at for pool, at in self._pools.items() if wall - at < POOL_SECONDS}
         self._pools.update(dict.fromkeys(pools, wall))
 
     def has_pod(self, wall: float) -> None:
-        """Another scheduler has a pod that claims devices and waits."""
+        """Note that another scheduler has a waiting pod that claims devices."""
         self._pod = wall
 
     def near(self, pools: Collection[PoolID], wall: float) -> bool:
@@ -71,7 +71,7 @@ MOST = 256
 
 
 class ClaimUser(NamedTuple):
-    """One of the pods."""
+    """A pod of a group that is about to use a claim."""
 
     name: str
     group: GroupKey
@@ -175,7 +175,7 @@ class AllocatedDevices:
         return len(self._of_claim)
 
     def of_claim(self, uid: str) -> Allocation | None:
-        """Return what is counted for a claim."""
+        """Return the allocation that is counted for a claim."""
         return self._of_claim.get(uid)
 
     @property
@@ -284,7 +284,9 @@ class InFlight(NamedTuple):
     version: str | None = None
     """The resourceVersion with which it was written; None: it was not, as far as is known."""
     doubt: str | None = None
-    """The pod has gone elsewhere, and it may be written all the same: over this version, if it was."""
+    """The version of the claim over which the allocation may have been written, although its pod went elsewhere; None:
+    no such doubt.
+    """
     pod: str = ""
     """UID of the pod for which it is given."""
     group: GroupKey | None = None
@@ -813,7 +815,7 @@ _A_CLAIM = 6
 
 
 class SupposedDevices(Devices):
-    """Claims and devices as a dry run sees them: what is reserved in it, and what pods give back that leave in it.
+    """Claims and devices for a dry run: with its reservations, and without what pods hold that leave in it.
 
     Slices, classes and taint rules are the original's. Nobody else looks at it. To be filled by `supposed`.
     """

@@ -93,7 +93,7 @@ class TermSet(Struct, eq=False):
 
 
 class TermSets:
-    """All sets, the rows of the pods that carry them, and the index of their terms."""
+    """The sets of affinity terms, the rows of the pods that carry them, and the index of their terms."""
 
     def __init__(self) -> None:
         self.placed = RowCounts()
@@ -283,7 +283,7 @@ class ExistingTermSums(KeptResult[set[TermSet]]):
     """Sums for pods that the same terms select. Placed pods are counted by the set of terms that they have."""
 
     def __init__(self, by: bytes) -> None:
-        """`by`: the numbers of the terms (`pack`)."""
+        """`by` holds the numbers of the terms (`pack`)."""
         self.by = by
         """The numbers of the terms that select the pods."""
         self.repelled: dict[str, ByTopology] = {}
@@ -334,14 +334,14 @@ class ExistingTermSums(KeptResult[set[TermSet]]):
 
     def follow(self, sets: TermSets, nodes: Nodes, pods: PodClasses) -> None:
         """Bring the sums up to date."""
-        self.renew((sets.numbering, nodes.key_changes, pods.relabels), sets.placed, sets, nodes)
+        self.renew((sets.numbering, nodes.key_changes, pods.relabels), sets.placed, (sets, nodes))
 
-    def changes(self, log: RowCounts, *asked: Any) -> set[TermSet] | None:
+    def changes(self, log: RowCounts, asked: Any) -> set[TermSet] | None:
         """Return the sets that came; None if computing anew costs less than following the changes."""
         sets: TermSets = asked[0]
         return sets.sets_born.since(self._sets) if log.worth_following(self.version) else None
 
-    def apply(self, changes: set[TermSet], *asked: Any) -> None:
+    def apply(self, changes: set[TermSet], asked: Any) -> None:
         """Weigh the sets that came, and count the pods that came and went."""
         sets, nodes = asked
         which = unpack(self.by, len(sets.index)) if changes else _NO_TERMS
@@ -358,7 +358,7 @@ class ExistingTermSums(KeptResult[set[TermSet]]):
             for row, amount, weight in weights.since(sets.placed, self.version):
                 one.count(row, amount, weight)
 
-    def compute(self, *asked: Any) -> None:
+    def compute(self, asked: Any) -> None:
         """Weigh all sets, and add up all pods that are placed."""
         sets, nodes = asked
         self.repelled, self.hard, self.attracted, self.avoided = {}, {}, {}, {}

@@ -1,44 +1,22 @@
-"""Pod groups: their objects, and which of their pods wait, are assumed, or are assigned.
+"""The state of pod groups: their objects, and which of their pods wait, are assumed, or are assigned.
 
 Mirrors kube-scheduler `backend/cache/podgroupstate.go`. A group is known from its object or from its pods, whichever
 come first: a pod may name a group that does not exist yet.
 """
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 
 from podberth.cache.kept_results import ChangeLog
 from podberth.model.pod import Pod
 from podberth.model.pod_group import NATIVE, GroupKey, PodGroup
 
-
-class Priorities:
-    """Counts placed pods, or groups, by priority, so that a lower priority is found without a look at all of them.
-
-    Priorities come from PriorityClasses, which are few and an administrator's.
-    """
-
-    def __init__(self) -> None:
-        self.pods: dict[int, int] = {}
-        """Priority → how many have it."""
-
-    def add(self, priority: int, amount: int) -> None:
-        """Count this many more of a priority, or fewer where negative."""
-        left = self.pods[priority] = self.pods.get(priority, 0) + amount
-        if not left:
-            del self.pods[priority]
-
-    @property
-    def lowest(self) -> int | None:
-        """The lowest priority of any of them; None: there are none."""
-        return min(self.pods, default=None)
-
-
 Pods = dict[str, Pod]
 """UID → pod."""
 
 
 class GroupState:
-    """One group and its pods. Each pod is in one of `unscheduled`, `assumed` and `assigned`, in the order they came."""
+    """One group and its pods. Each pod is in one of `unscheduled`, `assumed` and `assigned`, in order of arrival."""
 
     __slots__ = ("assigned", "assumed", "key", "object", "pods", "size", "unscheduled", "version")
 
@@ -104,8 +82,8 @@ class PodGroups:
         self.members: dict[str, GroupKey] = {}
         """UID of a pod → its group."""
         self._version = 0
-        self._priorities = Priorities()
-        """Priorities of the objects of Kubernetes' own API: a tenant may make thousands, too many to look through."""
+        self._priorities: Counter[int] = Counter()
+        """Priority → objects of Kubernetes' own API: a tenant may make thousands, too many to look through."""
         self.log: ChangeLog[GroupKey] = ChangeLog()
         """Groups whose priority or disruption mode changed."""
         self.members_log: ChangeLog[GroupKey] = ChangeLog()
@@ -162,11 +140,10 @@ class PodGroups:
 
     def below(self, priority: int) -> bool:
         """Return whether any group has a lower priority: its pods may have a higher one in their specs."""
-        lowest = self._priorities.lowest
-        return lowest is not None and lowest < priority
+        return min(self._priorities, default=priority) < priority
 
     def state(self, key: GroupKey) -> GroupState | None:
-        """Return what is known of a group; None: neither object nor pod."""
+        """Return the state of a group; None: neither its object nor a pod is known."""
         return self._groups.get(key)
 
     def scheduled(self, key: GroupKey) -> int:
@@ -211,7 +188,10 @@ class PodGroups:
 
     def _count_priority(self, group: PodGroup | None, amount: int) -> None:
         if group is not None and group.key.api == NATIVE:
-            self._priorities.add(group.priority or 0, amount)
+            priority = group.priority or 0
+            self._priorities[priority] += amount
+            if not self._priorities[priority]:
+                del self._priorities[priority]
 
     # -- pods --------------------------------------------------------------------------------------------------------
 

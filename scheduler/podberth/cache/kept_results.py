@@ -83,7 +83,7 @@ class KeptResult(ABC, Generic[Changes]):
     computed: int = 0
     """The number of times that everything was computed: a version of this result, for those computed from it."""
 
-    def renew(self, basis: tuple[object, ...], log: Any, *asked: Any) -> bool:
+    def renew(self, basis: tuple[object, ...], log: Any, asked: Any) -> bool:
         """Bring the result up to date; returns whether everything was computed.
 
         `log`: anything with a `version`. `asked` is passed on. If an exception is raised, the result counts as before,
@@ -93,26 +93,26 @@ class KeptResult(ABC, Generic[Changes]):
         if self.basis == basis:
             if self.version == log.version:
                 return False
-            changes = self.changes(log, *asked)
+            changes = self.changes(log, asked)
             if changes is not None:
-                self.apply(changes, *asked)
+                self.apply(changes, asked)
                 self.version = log.version
                 return False
-        self.compute(*asked)
+        self.compute(asked)
         self.basis, self.version = basis, log.version
         self.computed += 1
         return True
 
     @abstractmethod
-    def changes(self, log: Any, *asked: Any) -> Changes | None:
+    def changes(self, log: Any, asked: Any) -> Changes | None:
         """Return the changes since `version`; None: compute everything."""
 
     @abstractmethod
-    def apply(self, changes: Changes, *asked: Any) -> None:
+    def apply(self, changes: Changes, asked: Any) -> None:
         """Apply changes to the result."""
 
     @abstractmethod
-    def compute(self, *asked: Any) -> None:
+    def compute(self, asked: Any) -> None:
         """Compute everything."""
 
 
@@ -125,7 +125,7 @@ class KeptByRow(KeptResult[set[int]]):
     repair_at_most = 8
     """Rows are repaired while they are at most one in this many; a single row always is."""
 
-    def changes(self, log: RowLog, *asked: Any) -> set[int] | None:
+    def changes(self, log: RowLog, asked: Any) -> set[int] | None:
         """The rows that changed, if they are few."""
         changed = log.since(self.version)
         if changed is not None and (len(changed) == 1 or len(changed) * self.repair_at_most <= asked[0].rows):

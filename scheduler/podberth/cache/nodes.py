@@ -33,7 +33,7 @@ Ports = tuple[HostPort, ...]
 
 
 class HostPorts:
-    """Host ports by row."""
+    """The host ports in use, by row."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
@@ -101,7 +101,7 @@ def conflicts(mine: Ports, theirs: Ports) -> int:
 
 
 class Images:
-    """Images by name: which rows hold them, and how large they are there."""
+    """The images by name, with the rows that hold them and their sizes there."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -155,18 +155,18 @@ class Derived(KeptByRow):
         self._of_row = of_row
         self.values: Numbers = np.zeros(0)
 
-    def compute(self, *asked: Any) -> None:
+    def compute(self, asked: Any) -> None:
         """Compute the numbers of all rows."""
         self.values = self._of_all(asked[0])
 
-    def apply(self, changes: set[int], *asked: Any) -> None:
+    def apply(self, changes: set[int], asked: Any) -> None:
         """Compute the numbers of some rows."""
         for row in changes:
             self.values[..., row] = self._of_row(asked[0], row)
 
 
 class Nodes:
-    """Columns over node rows. Arrays are longer than `rows`; slice them with `[:rows]`."""
+    """The columns over node rows. Arrays are longer than `rows`; slice them with `[:rows]`."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -344,7 +344,7 @@ class Nodes:
         if found is None:
             found = Derived(of_all, of_row)
             self._derived.keep(question, found)
-        found.renew((self.rows,), self.log, self)
+        found.renew((self.rows,), self.log, (self,))
         return found.values
 
     def put(self, row: int, node: Node | None) -> None:
@@ -436,12 +436,13 @@ class Nodes:
         for name, amount in shape.requests.items():
             index = indices.get(name)
             if index is not None:
-                requested[index, row] += sign * amount
+                requested[index, row] = requested.item(index, row) + sign * amount
             elif amount:
                 self._ask(name, row, sign * amount)
-        self.nonzero[0, row] += sign * shape.nonzero[0]
-        self.nonzero[1, row] += sign * shape.nonzero[1]
-        self.pods[row] += sign
+        nonzero, (cpu, memory) = self.nonzero, shape.nonzero
+        nonzero[0, row] = nonzero.item(0, row) + sign * cpu
+        nonzero[1, row] = nonzero.item(1, row) + sign * memory
+        self.pods[row] = self.pods.item(row) + sign
         if shape.host_ports:
             self.ports.charge(row, shape.host_ports, sign)
 

@@ -1,4 +1,6 @@
-"""Waiting pods that a node is kept for while victims leave it (kube-scheduler `backend/queue/nominator.go`)."""
+"""Nominations: waiting pods that a node is reserved for while victims leave it (kube-scheduler
+`backend/queue/nominator.go`).
+"""
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator

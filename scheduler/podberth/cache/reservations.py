@@ -212,5 +212,5 @@ class Reservations:
         self.version += 1
 
     def of(self, group: GroupKey) -> ReservedRoom | None:
-        """Return what is kept for a group."""
+        """Return the reservation of a group; None: it has none."""
         return next((room for room in self.by_profile.values() if room.group == group), None)

@@ -254,21 +254,21 @@ class Members(KeptResult[set[int]]):
         """Bring the weights up to date."""
         self.renew((pods.numbering, pods.namespace_changes if self._by_namespace else 0), pods.born, pods)
 
-    def changes(self, log: ChangeLog[int], *asked: Any) -> set[int] | None:
+    def changes(self, log: ChangeLog[int], asked: Any) -> set[int] | None:
         """Return the classes that came, if they are few; None: too many."""
         came = log.since(self.version)
         return None if came is None or len(came) > _ONE_BY_ONE else came
 
-    def apply(self, changes: set[int], *asked: Any) -> None:
+    def apply(self, changes: set[int], asked: Any) -> None:
         """Compare new classes with the terms."""
-        (pods,) = asked
+        pods: PodClasses = asked
         for number in changes:
             found = pods.get(number)
             self.weights.set(number, 0 if found is None else self._weight(found, pods))
 
-    def compute(self, *asked: Any) -> None:
+    def compute(self, asked: Any) -> None:
         """Match all terms."""
-        (pods,) = asked
+        pods: PodClasses = asked
         self.weights = weights = Weights()
         for i, term in enumerate(self.terms):
             found = pods.matching(term, leaving=self._leaving)
@@ -318,18 +318,18 @@ class Selected(ByTopology, KeptResult[list[Moved]]):
             return
         self._members.follow(pods)
         relabelled = pods.relabelled.get(self.topology_key, 0)
-        self.renew((self._members.computed, column, relabelled), pods.placed, pods.placed, column)
+        self.renew((self._members.computed, column, relabelled), pods.placed, (pods.placed, column))
 
-    def changes(self, log: RowCounts, *asked: Any) -> list[Moved] | None:
+    def changes(self, log: RowCounts, asked: Any) -> list[Moved] | None:
         """Return the pods that came and went; None if computing anew costs less."""
         return self._members.weights.since(log, self.version) if log.worth_following(self.version) else None
 
-    def apply(self, changes: list[Moved], *asked: Any) -> None:
+    def apply(self, changes: list[Moved], asked: Any) -> None:
         """Count what came and went."""
         for row, amount, weight in changes:
             self.count(row, amount, weight)
 
-    def compute(self, *asked: Any) -> None:
+    def compute(self, asked: Any) -> None:
         """Add up all pods."""
         counts, column = asked
         self.start(column)
@@ -369,20 +369,20 @@ class OnRows(KeptResult[list[Moved]]):
         self._members.follow(pods)
         self.renew((self._members.computed,), pods.placed, pods.placed)
 
-    def changes(self, log: RowCounts, *asked: Any) -> list[Moved] | None:
+    def changes(self, log: RowCounts, asked: Any) -> list[Moved] | None:
         """Return the pods that came and went; None if computing anew costs less."""
         return self._members.weights.since(log, self.version) if log.worth_following(self.version) else None
 
-    def apply(self, changes: list[Moved], *asked: Any) -> None:
+    def apply(self, changes: list[Moved], asked: Any) -> None:
         """Count what came and went."""
         for row, amount, _ in changes:
             self._grow(row + 1)
             self.counts[row] += amount
             self.log.touch((row, amount))
 
-    def compute(self, *asked: Any) -> None:
+    def compute(self, asked: Any) -> None:
         """Add up all pods."""
-        (counts,) = asked
+        counts: RowCounts = asked
         placed, weights = self._members.weights.weighed(counts)
         by_row = np.bincount(placed.rows, weights=placed.counts * weights, minlength=len(self.counts))
         self.counts = by_row.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Recompute every column, count and index from the objects, by the plainest Python, and name each difference.
+"""Recomputes every column, count and index from the objects, by the plainest Python, and names each difference.
 
 The mirror of kube-scheduler `backend/cache/debugger/comparer.go`. Run at the end of every engine test.
 """
@@ -99,7 +99,7 @@ def _rows(cluster: Cluster) -> Iterator[str]:
 def _placements(cluster: Cluster) -> Iterator[str]:
     by_row: dict[int, dict[str, Any]] = {}
     of_priority = Counter(placement.pod.priority for placement in cluster._placed.values())
-    yield from _differ("placed pods", "numbers by priority", cluster.priorities.pods, dict(of_priority))
+    yield from _differ("placed pods", "numbers by priority", +cluster.priorities, of_priority)
     for uid, placement in cluster._placed.items():
         where = f"pod {placement.pod.key}"
         yield from _differ(where, "uid it is placed under", uid, placement.pod.uid)

@@ -1,4 +1,4 @@
-"""Storage objects, which placed pods use which disks and claims, and which volumes are attached where.
+"""Storage objects, the disks and claims that placed pods use, and the volumes that are attached to each node.
 
 Mirrors the listers and indexes behind kube-scheduler `plugins/{volumerestrictions,volumebinding,volumezone}`, and what
 `plugins/nodevolumelimits/csi.go` gathers per node and decision.
@@ -190,7 +190,9 @@ class Attachments:
         self._nodes = nodes
 
     def without_pods(self, nodes: Nodes) -> "Attachments":
-        """Return what is attached to these nodes, which are on the same rows, without what their pods use."""
+        """Return the attachments of these nodes, which are on the same rows, without the volumes that their pods
+        use.
+        """
         made = copy.copy(self)
         made._nodes, made._pods, made._claim_rows, made._made_for = nodes, {}, {}, {}  # noqa: SLF001 (of another Attachments)
         made._counted, made._counts, made._holders = {}, {}, {}  # noqa: SLF001
@@ -441,7 +443,7 @@ class _Users:
 
 
 class Storage:
-    """Every storage object, indexed. Volumes and claims may be assumed."""
+    """The storage objects with their indexes. Volumes and claims may be assumed."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes

@@ -196,7 +196,7 @@ def float_of(text: str, negative: bool) -> float:
 
 
 def string_of(text: str) -> str:
-    """Return what is between the quotes, with escapes replaced."""
+    """Return the text between the quotes, with escapes replaced."""
     raw, body = _body(text)
     return body if raw else _ESCAPED.sub(_character, body)
 

@@ -1,4 +1,4 @@
-"""Tokens to a tree, by the grammar of the language, with macros expanded on the way.
+"""Parses tokens to a tree, by the grammar of the language, and expands macros on the way.
 
 The parser stops at the first token that doesn't fit. cel-go's tries to go on, and may then report more.
 """

@@ -1,4 +1,4 @@
-"""A checked tree to closures. Each closure takes the frame of an evaluation and gives a value or raises.
+"""Plans a checked tree as closures. Each closure takes the frame of an evaluation and gives a value or raises.
 
 What is constant is computed here, once; `PlanError` says that it can't be.
 """

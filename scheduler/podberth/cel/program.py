@@ -1,4 +1,4 @@
-"""Compile an expression once, evaluate it for many devices."""
+"""Compiles an expression once, and evaluates it for many devices."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -231,10 +231,10 @@ def _compiled(expression: str) -> tuple[Code, int]:
 
 
 class Programs:
-    """Compiled expressions, by the owners that ask for them."""
+    """A cache of compiled expressions, shared by the owners that ask for them."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:
-        """`most`: how much is kept compiled, in characters and instructions."""
+        """`most` is the size of the cache, in characters and instructions."""
         self._known: Owned[Program] = Owned(most)
 
     def get(self, expression: str, owner: str) -> tuple[Program, int]:

@@ -22,7 +22,7 @@ _LOOKUP: Final = re.compile(
 
 
 def attributes_read(expression: str) -> frozenset[str] | None:
-    """Their names, qualified by a domain; None: it may read any."""
+    """Return the names of the attributes that an expression reads, qualified by a domain; None: it may read any."""
     found: set[str] = set()
     for device in _DEVICE.finditer(expression):
         lookup = _LOOKUP.match(expression, device.end())

@@ -45,32 +45,32 @@ _NAMED = {shown: known for known, shown in _SHOWN.items()} | {
 
 
 def list_of(element: Type) -> Type:
-    """list(element)."""
+    """Return the type list(element)."""
     return Type(LIST, "list", (element,))
 
 
 def map_of(key: Type, value: Type) -> Type:
-    """map(key, value)."""
+    """Return the type map(key, value)."""
     return Type(MAP, "map", (key, value))
 
 
 def optional_of(value: Type) -> Type:
-    """optional_type(value)."""
+    """Return the type optional_type(value)."""
     return Type(OPAQUE, "optional_type", (value,))
 
 
 def type_of(named: Type) -> Type:
-    """type(named)."""
+    """Return the type type(named)."""
     return Type(TYPE, "type", (named,))
 
 
 def is_dyn(known: Type) -> bool:
-    """Return whether anything may be in its place."""
+    """Return whether the type is dyn, which any type fits."""
     return known in (DYN, ANY)
 
 
 def unwrapped(known: Type) -> tuple[Type, bool]:
-    """Return what is in an optional type, and whether it is one."""
+    """Return the type within an optional type, and whether it is one."""
     wrapped = known.kind == OPAQUE and known.name == "optional_type"
     return known.args[0] if wrapped else known, wrapped
 
@@ -157,7 +157,9 @@ class Substitutions:
         return Type(PARAMETER, name)
 
     def assignable(self, pairs: "list[tuple[Type, Type]]") -> bool:
-        """Return whether the first of each pair fits the second; what was learnt on the way is kept if all do."""
+        """Return whether the first type of each pair fits the second; the parameters that were bound stay so if all
+        do.
+        """
         self._trail.clear()
         for left, right in pairs:
             if not self._fits(left, right):

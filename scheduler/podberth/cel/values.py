@@ -103,7 +103,7 @@ FAILED: Final = _Missing()
 
 
 def key_of(value: Value) -> Value:
-    """Return what a map key is kept as: numbers that are equal are one key, and a bool is no number."""
+    """Return the form in which a map key is stored: equal numbers are one key, and a bool is no number."""
     kind = type(value)
     if kind is str or kind is int:
         return value

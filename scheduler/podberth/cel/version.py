@@ -31,7 +31,7 @@ class Version:
         return _parsed(text) if len(text) <= 64 else _parse(text)
 
     def compare(self, other: "Version") -> int:
-        """-1, 0 or 1."""
+        """Return -1, 0 or 1."""
         one, two = (self.major, self.minor, self.patch), (other.major, other.minor, other.patch)
         if one != two:
             return -1 if one < two else 1

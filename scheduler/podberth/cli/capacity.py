@@ -36,8 +36,11 @@ from podberth.explain.simulate.capacity import MOST, capacity
 from podberth.framework.runtime import Framework
 from podberth.model.pod_group import POD_GROUP_KINDS
 
+_OWN = ("name", "uid", "creationTimestamp", "resourceVersion", "generation", "managedFields")
+_LISTED = 8
 
-def about_gangs(held: Sequence[Document], asked: PodName | Owner | Group | None) -> bool:
+
+def _about_gangs(held: Sequence[Document], asked: PodName | Owner | Group | None) -> bool:
     """Return whether a question is about a gang: the file has a pod group, and no other thing is named."""
     names = [str((plain(each).get("metadata") or {}).get("name")) for each in held if each.kind in POD_GROUP_KINDS]
     names += [str((plain(each).get("metadata") or {}).get("name")) for each in groups_made(held).groups]
@@ -46,7 +49,7 @@ def about_gangs(held: Sequence[Document], asked: PodName | Owner | Group | None)
     return bool(names) and (asked is None or (isinstance(asked, PodName) and asked.name in names))
 
 
-def capacity_of_gangs(
+def _capacity_of_gangs(
     held: Sequence[Document],
     asked: PodName | Owner | Group | None,
     there: World,
@@ -91,11 +94,7 @@ def _together(workloads: Sequence[Workload]) -> list[Workload]:
     return [*found.values(), *others]
 
 
-_OWN = ("name", "uid", "creationTimestamp", "resourceVersion", "generation", "managedFields")
-
-
 app = typer.Typer(add_completion=False)
-_LISTED = 8
 
 
 @app.command("capacity")
@@ -145,8 +144,8 @@ def _capacity(
     there, usual, held = all_given.world, all_given.usual, all_given.files[file]
     framework = all_given.frameworks[scheduler] if scheduler else next(iter(all_given.frameworks.values()))
     with about(named(file)):
-        if about_gangs(held, asked):
-            gangs = capacity_of_gangs(held, asked, there, framework, namespace, usual)
+        if _about_gangs(held, asked):
+            gangs = _capacity_of_gangs(held, asked, there, framework, namespace, usual)
             as_asked(
                 gangs,
                 output,

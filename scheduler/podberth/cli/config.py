@@ -18,6 +18,7 @@ from podberth.framework.profiles import effective
 from podberth.plugins.registry import registry
 
 _WIDTH = 100
+DEFAULTS = "the defaults"
 
 
 def findings(found: Mapping[str, Sequence[Finding]]) -> str:
@@ -67,7 +68,6 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Print a configuration with all defaults filled in, and find mistakes in it.",
 )
-DEFAULTS = "the defaults"
 
 
 @app.command()

@@ -52,8 +52,12 @@ from podberth.model.kinds import Modelled
 from podberth.model.mistakes import misfit
 from podberth.model.pod import Pod
 
+_LISTED = 8
+_MADE_BY = {"Deployment": "ReplicaSet", "CronJob": "Job"}
+"""Kinds whose pods are owned by an object of another kind, named after it with a suffix."""
 
-def print_cases(path: str) -> int:
+
+def _print_cases(path: str) -> int:
     """Answer every case of a file; the exit code says whether all of them could be read.
 
     Raises InputError when the file itself can't be.
@@ -75,11 +79,6 @@ def print_cases(path: str) -> int:
             code = WRONG
         as_json(msgspec.json.encode(result))
     return code
-
-
-_LISTED = 8
-_MADE_BY = {"Deployment": "ReplicaSet", "CronJob": "Job"}
-"""Kinds whose pods are owned by an object of another kind, named after it with a suffix."""
 
 
 def home(world: World, of: Owner, usual: str) -> str | None:
@@ -116,7 +115,7 @@ def _meant(world: World, of: Owner) -> str:
     return f" (did you mean {', '.join(near)}?)" if near else ""
 
 
-def why_none(world: World, namespace: str | None, of: Owner | None, selector: str | None) -> Iterator[str]:
+def _why_none(world: World, namespace: str | None, of: Owner | None, selector: str | None) -> Iterator[str]:
     """Yield what to say where none of the pods that are asked about waits."""
     if of is not None and selector is None:
         yield f"{of.kind} {f'{namespace}/' if namespace else ''}{of.name}: all its pods have nodes"
@@ -170,7 +169,7 @@ class Asked(NamedTuple):
     written: Written | None = None
 
 
-def from_cluster(
+def _from_cluster(
     asked: PodName,
     namespace: str | None,
     world: World,
@@ -338,7 +337,7 @@ def explain(
     0 when none waits; of a pod group, when enough of its pods find a node.
     """
     if cases is not None:
-        return print_cases(cases)
+        return _print_cases(cases)
     about = None if pod is None else subject(pod)
     group = about if isinstance(about, Group) else None
     of = about if isinstance(about, Owner) and file is None else None
@@ -375,7 +374,7 @@ def explain(
         pods = waiting(there, namespace=inside, of=of, selector=selector)
         notes += note(pods, there)
         found = pending(pods, there, frameworks, running(there.placed.values()), notes=notes)
-        found.notes.extend([] if pods else why_none(there, inside, of, selector))
+        found.notes.extend([] if pods else _why_none(there, inside, of, selector))
         as_asked(found, output, lambda: report.pending_page(found), lambda: report.PendingTable(found, everything))
         return FOUND if pods else 0
     if group is not None or (file is not None and pod is None and holds_group(held)):
@@ -401,7 +400,7 @@ def explain(
             notes.extend(filter(None, [races.note(placed)]))
 
         assert isinstance(about, PodName)
-        asked, node, written = from_cluster(about, namespace, there, where, usual, look=look)
+        asked, node, written = _from_cluster(about, namespace, there, where, usual, look=look)
     ran = running([*there.placed.values(), *([] if node is None else [asked])])
     framework, instead = _view(frameworks, scheduler, asked, ran, notes)
     if node is None:

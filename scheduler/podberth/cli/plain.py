@@ -14,6 +14,9 @@ from functools import wraps
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+SERVICES = frozenset(("run", "evictor", "admission", "operator"))
+"""Commands that run until they get a signal to end: each is a function of that name in a module of that name."""
+_TEXT = (str, str | None)
 
 
 class Option:
@@ -46,12 +49,6 @@ def typed(command: Command) -> Command:
     signature = inspect.signature(command)
     called.__signature__ = signature.replace(parameters=[*map(replaced, signature.parameters.values())])  # type: ignore[attr-defined]
     return called  # type: ignore[return-value]
-
-
-SERVICES = frozenset(("run", "evictor", "admission", "operator"))
-"""Commands that run until they get a signal to end: each is a function of that name in a module of that name."""
-
-_TEXT = (str, str | None)
 
 
 def read(arguments: Iterable[str], command: Callable[..., Any]) -> dict[str, str | int] | None:

@@ -48,6 +48,35 @@ from podberth.policy.spec import Policies, Policy
 _NAMES = 6
 _EXAMPLE = 1000
 """Characters of an example that a table shows."""
+Namespace = Annotated[
+    str | None,
+    typer.Option(
+        "-n",
+        "--namespace",
+        help="Look at this namespace only: what is in it, and what names no namespace in its file.",
+        callback=options.namespace,
+    ),
+]
+OwnNamespace = Annotated[
+    str, typer.Option("--own-namespace", help="The namespace that Berth runs in; no policy applies there.")
+]
+Live = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--profile",
+        help="A schedulerName that is served; policies that send pods elsewhere are reported. May be repeated.",
+    ),
+]
+Owner = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--owner-selector",
+        help='A label selector by which a controller finds its pods: {"matchLabels": …}; may be repeated.',
+    ),
+]
+LONGEST_RELEASE = 53
+"""Characters, as Helm has it."""
+Form = Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")]
 
 
 def _print_verdict(got: dict[str, Any]) -> None:
@@ -147,34 +176,6 @@ def _finding_told(finding: Finding) -> str:
     return printable(f"{finding.message}. Example: {example}")
 
 
-Namespace = Annotated[
-    str | None,
-    typer.Option(
-        "-n",
-        "--namespace",
-        help="Look at this namespace only: what is in it, and what names no namespace in its file.",
-        callback=options.namespace,
-    ),
-]
-OwnNamespace = Annotated[
-    str, typer.Option("--own-namespace", help="The namespace that Berth runs in; no policy applies there.")
-]
-Live = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--profile",
-        help="A schedulerName that is served; policies that send pods elsewhere are reported. May be repeated.",
-    ),
-]
-Owner = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--owner-selector",
-        help='A label selector by which a controller finds its pods: {"matchLabels": …}; may be repeated.',
-    ),
-]
-
-
 def chosen(
     namespace: str | None,
     own_namespace: str,
@@ -194,10 +195,6 @@ def chosen(
         reserved_prefixes=tuple(prefix.lower() for prefix in reserved or ()),
         reserve_known=reserve_known,
     )
-
-
-LONGEST_RELEASE = 53
-"""Characters, as Helm has it."""
 
 
 def compile_policies(
@@ -284,8 +281,6 @@ app = typer.Typer(
 )
 
 app.command("compile")(typed(compile_policies))
-
-Form = Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")]
 
 
 @app.command("eval")

@@ -35,6 +35,7 @@ from podberth.policy.parse import PolicyError, parse
 from podberth.policy.spec import KIND, Policies, Policy
 
 _ENDINGS = (".yaml", ".yml", ".json")
+_READ = ("apiVersion", "kind", "metadata")
 
 
 def _files(paths: list[str]) -> Iterator[tuple[str, bool]]:
@@ -193,9 +194,6 @@ def _json(text: str, option: str) -> dict[str, Any]:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
         raise InputError(f"{option}: {shown(text)}: expected a JSON object") from None
-
-
-_READ = ("apiVersion", "kind", "metadata")
 
 
 class _Listed(NamedTuple):

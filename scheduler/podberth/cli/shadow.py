@@ -46,6 +46,15 @@ from podberth.model.kinds import Decoder
 _LONGEST = 16 << 20
 """Bytes of a line. An object of the API has a tenth of that."""
 _NOTHING = "nothing was written: the cluster was not listed"
+FOLLOWED = (*SCHEDULING, *DEVICES, *GROUPS)
+"""The kinds that are listed and watched."""
+_NEEDED = (NODES, PODS)
+_OFTEN_ABSENT = (*DEVICES, *GROUPS)
+_LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
+_NO_SUCH_KIND = 404
+_TICK_SECONDS = 0.5
+DEFAULT = "default-scheduler"
+_DURATION = re.compile(r"(?=\d)(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s?)?", re.ASCII)
 
 
 class Recorder:
@@ -194,15 +203,6 @@ def _told(path: str) -> Iterator[None]:
         raise InputError(f"{path}: {(error.strerror or str(error) or type(error).__name__).lower()}") from None
 
 
-FOLLOWED = (*SCHEDULING, *DEVICES, *GROUPS)
-"""The kinds that are listed and watched."""
-_NEEDED = (NODES, PODS)
-_OFTEN_ABSENT = (*DEVICES, *GROUPS)
-_LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
-_NO_SUCH_KIND = 404
-_TICK_SECONDS = 0.5
-
-
 class _Item(Partial):
     """An object's bytes, with what list and watch read of it."""
 
@@ -333,8 +333,6 @@ class Following:
 
 
 app = typer.Typer(add_completion=False)
-DEFAULT = "default-scheduler"
-_DURATION = re.compile(r"(?=\d)(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s?)?", re.ASCII)
 
 
 @app.command()

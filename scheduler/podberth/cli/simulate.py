@@ -46,8 +46,10 @@ from podberth.model.namespaced import Namespace, SelectingObject
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 
+_PROBLEMS = 8
 
-def chosen_by(selector: str | None) -> Callable[[Node], bool]:
+
+def _chosen_by(selector: str | None) -> Callable[[Node], bool]:
     """Return whether a node has these labels. Raises InputError."""
     if selector is None:
         return lambda node: True
@@ -55,7 +57,7 @@ def chosen_by(selector: str | None) -> Callable[[Node], bool]:
     return lambda node: matches(node.labels)
 
 
-def print_removable(
+def _print_removable(
     world: World, framework: Framework, chosen: Callable[[Node], bool], where: str, output: PageOutput
 ) -> int:
     """Print which of the chosen nodes could be removed; the exit code. Raises InputError if none is chosen."""
@@ -65,9 +67,6 @@ def print_removable(
     found = removals(simulation.cluster, framework, chosen, only_wait={pod.uid for pod in waiting})
     as_asked(found, output, lambda: report.removable_page(found), lambda: report.RemovableTable(found))
     return 0 if found.removable else FOUND
-
-
-_PROBLEMS = 8
 
 
 class Asked:
@@ -213,7 +212,7 @@ def simulate(
         if files or drain or trace is not None or disable_eviction:
             others = "-f, --drain, --disable-eviction and --trace don't go with it"
             raise InputError(f"--removable tries all nodes of a cluster: {others}")
-        chosen = chosen_by(selector)
+        chosen = _chosen_by(selector)
     if trace is not None:
         if files or drain or cluster:
             raise InputError("--trace plays a trace on its own nodes: -f, --drain and --cluster don't go with it")
@@ -233,7 +232,7 @@ def simulate(
     there = all_given.world
     framework = all_given.frameworks[scheduler] if scheduler else next(iter(all_given.frameworks.values()))
     if removable:
-        return print_removable(there, framework, chosen, all_given.where, output)
+        return _print_removable(there, framework, chosen, all_given.where, output)
     faults = Faults()
     for name in drain or ():
         with faults.noting():

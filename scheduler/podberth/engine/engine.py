@@ -151,7 +151,12 @@ class Engine:
     def has_work(self) -> bool:
         """Return whether a Cycle would schedule a pod."""
         under_way = self.groups.attempt is not None and self.groups.has_work
-        return self.queue.has_active or under_way or self._victims.has_work
+        return self.queue.has_active or under_way or self._preemption_goes_on
+
+    @property
+    def _preemption_goes_on(self) -> bool:
+        """Return whether victims are still to be told to go, or nominations to end: a node may have thousands."""
+        return bool(self._victims.leaving or self._nominator.ending)
 
     def next_tick(self) -> float | None:
         """Return the engine time at which a Tick has something to do."""
@@ -262,7 +267,7 @@ class Engine:
 
     def _cycle(self, now: float) -> None:
         """Have some more victims leave, try the next pod, or go on with the group of pods that is being tried."""
-        if self._victims.take_turn():
+        if self._preemption_goes_on and self._victims.take_turn():
             self._victims.remove_more(now)
             return
         groups = self.groups

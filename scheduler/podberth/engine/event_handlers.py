@@ -135,7 +135,8 @@ class EventHandlers:
         ours = self._binding.may_be_bound(pod.uid)
         self._binding.happens(pod.uid, Event.PLACED, pod, now)
         before = self._cluster.put_pod(pod)
-        self._nominator.end(pod, now)
+        if self._cluster.nominations.node_of(pod.uid) is not None:
+            self._nominator.end(pod, now)
         if before is None:
             self._binding.look_again(pod.node_name, now)
         for hear in self._observers.placed:

@@ -53,7 +53,7 @@ class NoFits:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._kept: dict[object, NoFit] = {}
+        self.kept: dict[object, NoFit] = {}
         """By what equal pods share."""
         self._as_of = cluster.versions()
         self.used = 0
@@ -73,13 +73,13 @@ class NoFits:
         """Return what an equal pod found, with that pod's decision; None: it is not known, or does
         not hold any more.
         """
-        if not self._kept:
+        if not self.kept:
             return None
         if self._as_of != self._cluster.versions():
-            self._kept.clear()
+            self.kept.clear()
             return None
         key = self._key(pod, framework)
-        return None if key is None else self._kept.get(key)
+        return None if key is None else self.kept.get(key)
 
     def keep(self, found: NoFit, framework: Framework, record: AttemptRecord) -> None:
         """Keep what an attempt has found, if it is the same for every equal pod."""
@@ -90,10 +90,10 @@ class NoFits:
         if key is None:
             return
         as_of = self._cluster.versions()
-        if self._as_of != as_of or len(self._kept) >= MOST:
-            self._kept.clear()
+        if self._as_of != as_of or len(self.kept) >= MOST:
+            self.kept.clear()
             self._as_of = as_of
-        kept = self._kept[key] = found.of(pod)
+        kept = self.kept[key] = found.of(pod)
         kept.points = tuple([(point, status) for point, status, _ in points(record.trace)])
 
     def _key(self, pod: Pod, framework: Framework) -> object | None:

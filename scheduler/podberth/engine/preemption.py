@@ -135,22 +135,13 @@ class Victims:
         self._observers = observers
         self._others_had = True
         """Since the last of those, somebody else had a turn."""
-        self._leaving: deque[tuple[Pod, str, tuple[Pod, ...]]] = deque()
+        self.leaving: deque[tuple[Pod, str, tuple[Pod, ...]]] = deque()
         """(preemptor, node, victims that are still to be told to go)."""
-
-    @property
-    def has_work(self) -> bool:
-        """Return whether some are still to be told to go, or nominations are to end, of which a node may have
-        thousands.
-        """
-        return bool(self._leaving or self._nominator.ending)
 
     def take_turn(self) -> bool:
         """Return whether this turn is theirs: every other one is, so that nobody waits until a large group is told to
         go.
         """
-        if not (self._leaving or self._nominator.ending):
-            return False
         theirs, self._others_had = self._others_had, True
         return theirs
 
@@ -162,7 +153,7 @@ class Victims:
         if len(victims) > _AT_ONCE:
             # Those of the node first: while they leave, the pod waits for them.
             victims = tuple(sorted(victims, key=lambda victim: victim.node_name != node))
-            self._leaving.append((pod, node, victims[_AT_ONCE:]))
+            self.leaving.append((pod, node, victims[_AT_ONCE:]))
         self.remove(pod, node, victims[:_AT_ONCE], now)
         lower = [other for other in nominations.on(node) if other.priority < pod.priority]
         self._nominator.end_all(lower, node, here, now)
@@ -172,11 +163,11 @@ class Victims:
         if self._nominator.ending:
             self._nominator.end_more(now)
         else:
-            pod, node, victims = self._leaving.popleft()
+            pod, node, victims = self.leaving.popleft()
             if len(victims) > _AT_ONCE:
-                self._leaving.appendleft((pod, node, victims[_AT_ONCE:]))
+                self.leaving.appendleft((pod, node, victims[_AT_ONCE:]))
             self.remove(pod, node, victims[:_AT_ONCE], now)
-        self._others_had = not self.has_work
+        self._others_had = not (self.leaving or self._nominator.ending)
 
     def remove(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float, group: PodGroup | None = None) -> None:
         """Have victims removed for a pod, or for its group; from now on they count as terminating."""

@@ -182,9 +182,10 @@ class SchedulingCycle:
             verify = self._verifies()
             # A decision that is to be verified, or to be shown in full, has to be taken.
             shared = not (verify or self._in_full)
-            known = self.no_fits.find(pod, self._frameworks[pod.scheduler_name], self.record) if shared else None
-            if known is not None:
-                return known
+            if shared and self.no_fits.kept:
+                known = self.no_fits.find(pod, self._frameworks[pod.scheduler_name], self.record)
+                if known is not None:
+                    return known
             step = self._find(queued, None, verify=verify)
         if isinstance(step, PostFilterResult):
             assert answer is not None

@@ -1,4 +1,5 @@
-"""Pods in conflict with another scheduler's: who of them goes, one at a time, and what is read before.
+"""Decides which of the pods in conflict with another scheduler's is evicted, one at a time, and which nodes are read
+before.
 
 Evicting one of the pods that got in each other's way is enough. It is the one with the lowest priority, and of equal
 ones the youngest; the next one has its turn when the API let nobody evict that one, or it has nowhere to go.
@@ -16,7 +17,7 @@ _STUCK = frozenset(("NoOtherNode", "DisruptionBudget", "TwoDisruptionBudgets", "
 
 
 class Conflicted:
-    """All conflicts, indexed by the pods in them, to find which pod of a conflict goes first."""
+    """Finds which pod of a conflict goes first, by an index of conflicts by pod."""
 
     def __init__(self, observed: Observed) -> None:
         self._observed = observed

@@ -53,9 +53,9 @@ class Then(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """`result`: label of the metric; `event`: reason of the Event about it, empty for none.
+    """The meaning of an answer. `result`: label of the metric; `event`: reason of its Event, empty for none.
 
-    `evicted`: whether the pod was evicted; None: it may have been, or may yet be.
+    `evicted` is true if the pod was evicted; None: it may have been, or may yet be.
     """
 
     result: str
@@ -158,7 +158,7 @@ class Evictor:
         return found
 
     def next_look(self, now: float) -> float | None:
-        """Engine time at which a Look has something to do; None: only news can give it something."""
+        """Return the engine time at which a Look has something to do; None: only news can give it something."""
         if self.observed.has_news:
             return now
         nodes = self.observed.cluster.nodes.count
@@ -403,7 +403,7 @@ class Evictor:
         return self._gates.closed(broken.followed, self.observed.node(broken.followed.row), now)
 
     def _try(self, broken: Broken, node: str, now: float) -> list[Instruction]:
-        """Both observations are made, and no gate is shut but perhaps the last: another node has to take the pod."""
+        """Search another node for a pod that no gate holds back, and ask for its eviction if there is one."""
         followed = broken.followed
         pod = followed.pod
         target = find_target(pod, followed.wanted, self._frameworks[pod.scheduler_name], self.observed.cluster)

@@ -23,9 +23,9 @@ as the next process knows only what is in Events.
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Times in seconds, rates per second.
+    """The settings of the evictor: times in seconds, rates per second.
 
-    Raises ValueError naming the field for a figure that makes no sense.
+    Raises ValueError that names the field of a value that makes no sense.
     """
 
     grace: float = 30.0
@@ -97,9 +97,9 @@ class Breaker:
         self._since.pop(node, None)
 
     def look(self, nodes: int, now: float) -> str:
-        """Open or close; what there is to say of it, empty for nothing new.
+        """Open or close the breaker; return the note about it, empty for nothing new.
 
-        While it is open the count is said again when it is another one, but not more often than every ten seconds.
+        While it is open, a new count is noted at most every ten seconds.
         """
         if not self.open:
             for node in [node for node, since in self._since.items() if since + self._window <= now]:
@@ -137,7 +137,9 @@ class _Record:
     """The latest round of one owner. No eviction of it took place later than `last` (engine time)."""
 
     began: str
-    """When the first of this round was asked to go (RFC 3339); pods created before are its siblings."""
+    """The time at which the first pod of this round was asked to go (RFC 3339); pods created before are its
+    siblings.
+    """
     last: float
     round: int
     spared: float
@@ -311,7 +313,7 @@ _ROUNDING = 1e-9
 
 
 class Bucket:
-    """`burst` tokens at most, refilled with `rate` a second."""
+    """A token bucket with at most `burst` tokens, refilled with `rate` a second."""
 
     __slots__ = ("_at", "_burst", "_rate", "_tokens")
 
@@ -336,7 +338,7 @@ class Bucket:
 
 
 class Appointments:
-    """Whose turn comes when: `burst` at once, then `rate` a second. Whoever has to wait is told for how long, once."""
+    """A rate limit that tells each key once how long to wait: `burst` at once, then `rate` a second."""
 
     def __init__(self, rate: float, burst: int) -> None:
         self._step, self._ahead = 1.0 / rate, (burst - 1) / rate

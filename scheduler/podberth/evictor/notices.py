@@ -71,7 +71,7 @@ class Notices:
         self._queued: set[str] = set()
 
     def put(self, namespace: str, uid: str) -> None:
-        """There is something to say of a pod; said once, however often it is put here meanwhile."""
+        """Queue a pod with something to report; it is reported once, however often it is put here meanwhile."""
         if uid not in self._queued:
             self._queued.add(uid)
             self._queues.setdefault(namespace, deque()).append(uid)

@@ -128,7 +128,7 @@ class Promises:
         return bool(self._waiting)
 
     def mark_due(self, slots: Slots, why: int, *, by_node: bool = False) -> None:
-        """These pods have to be looked at, and why; who is to be looked at already keeps its reason."""
+        """Mark pods to be looked at, with the reason; a pod that is marked already keeps its reason."""
         if not len(slots):
             return
         self._why[slots] = np.where(self._why[slots] == _NOT_DUE, why, self._why[slots])
@@ -281,7 +281,7 @@ class Observed:
         """Label key (None: all of them) → rows where it changed since the last look."""
         self._pods: dict[str, str] = {}
         self._before: dict[int, Mapping[str, str]] = {}
-        """As in Seen, for looks that are not over."""
+        """The labels of nodes before they changed, as in Seen, for looks that are not finished."""
         self._unreadable: dict[str, str] = {}
         self._seen = Seen()
         self.undone = False
@@ -294,7 +294,7 @@ class Observed:
         return bool(self._changed or self._pods or self.promises.due or seen.lost or seen.unreadable)
 
     def next_conflict(self) -> float | None:
-        """Engine time at which pods have to be looked at that may be in conflict with another scheduler's."""
+        """Return the engine time at which pods that may be in conflict with another scheduler's are to be looked at."""
         return self.conflicts.next_look()
 
     def node(self, row: int) -> str:

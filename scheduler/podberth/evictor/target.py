@@ -18,7 +18,7 @@ from podberth.plugins.required_during_execution import meeting
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`row`: where the pod could go now; None: nowhere, and `text` says why."""
+    """The result of a search. `row`: where the pod could go now; None: nowhere, and `text` says why."""
 
     row: int | None
     text: str

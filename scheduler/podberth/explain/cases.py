@@ -1,4 +1,4 @@
-"""Answers to vectors: one scheduling question as JSON in, kube-scheduler's own categories of answer out."""
+"""Answers vectors: one scheduling question as JSON in, kube-scheduler's own categories of answer out."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -178,7 +178,7 @@ def _term(shape: PodShape, number: int) -> NodeSelectorTerm | None:
 def _replace_term(
     shape: PodShape, number: int, labels: tuple[Requirement, ...], fields: tuple[FieldRequirement, ...]
 ) -> None:
-    """Have a term of the required node affinity ask for these labels and fields alone."""
+    """Replace a term of the required node affinity by one with these labels and fields only."""
     assert shape.required_node_affinity is not None
     terms = list(shape.required_node_affinity.terms)
     only = [frozenset((f.name,)) for f in fields if f.operator == "In" and f.names_node]
@@ -416,7 +416,7 @@ class Label(SmallChange, frozen=True):
 
 
 class MovePod(SmallChange, frozen=True):
-    """Have a placed pod leave its node."""
+    """Move a placed pod off its node."""
 
     cost = 2.0
     pod: str
@@ -427,7 +427,7 @@ class MovePod(SmallChange, frozen=True):
 
 
 class FreeClaim(MovePod, frozen=True):
-    """Have the pod go that holds a claim which only one pod may use."""
+    """Delete the pod that holds a claim which only one pod may use."""
 
     claim: str
 
@@ -447,7 +447,7 @@ class AwaitPod(SmallChange, frozen=True):
 
 
 class GiveUpNode(SmallChange, frozen=True):
-    """Have a waiting pod go that a node is kept for."""
+    """Delete a waiting pod that is nominated for the node."""
 
     cost = 3.0
     pod: str
@@ -617,7 +617,7 @@ class DropConstraint(SmallChange, frozen=True):
 
 
 class FreeDevices(SmallChange, frozen=True):
-    """Have the pods leave that use a claim, so that its devices are free. `pods`: namespace/name of each."""
+    """Delete the pods that use a claim, so that its devices are free. `pods`: namespace/name of each."""
 
     cost = 2.0
     claim: str

@@ -120,8 +120,8 @@ def _preempting(
     written: Written | None,
     notes: list[str],
 ) -> list[shown.Remedy]:
-    """Return what preemption would do for a pod that may not preempt. `notes` gets why that is not known, where it is
-    not.
+    """Return the preemption that a pod which may not preempt would cause. `notes` gets the reason if that is not
+    known.
     """
     if pod.preempts:
         return []

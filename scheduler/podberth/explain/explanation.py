@@ -79,7 +79,7 @@ class Scorer(Shown, frozen=True):
 
 
 class Difference(Shown, frozen=True):
-    """By how much the winner leads (or trails, negative) in one plugin."""
+    """The lead of the winner (negative: it trails) in the points of one plugin."""
 
     plugin: str
     difference: int

@@ -1,4 +1,4 @@
-"""All pods that wait, by cause and owner, and the few changes that free most.
+"""Explains all waiting pods by cause and owner, with the few changes that free most.
 
 Equal pods (same shape, priority and scheduler) are explained once, and so are the pods of a pod group.
 """

@@ -64,7 +64,7 @@ class SideEffects:
         ordered = sorted(groups.values(), key=lambda group: (-len(group), group[0].key))[:_KINDS]
         self._groups = sorted(ordered, key=lambda group: (-group[0].priority, group[0].created, group[0].key))
         self._fit: list[bool] | None = None
-        """Whether each group fits without changes; None: not computed yet."""
+        """For each group, true if it fits without changes; None: not computed yet."""
 
     def of(self, changes: Sequence[Change]) -> shown.SideEffects | None:
         """Return the effects of these changes; None: a plugin failed, and a note says so. The cluster is as before
@@ -178,7 +178,9 @@ def awaited(trial: Trial, first: tuple[Change, ...]) -> tuple[AwaitPod, ...]:
 
 
 def instead_of_moves(changes: Sequence[Change], cluster: Cluster) -> tuple[Change, ...]:
-    """Return the changes without those that move a pod which is being deleted, or only nominated for its node."""
+    """Return the changes with others in place of moves of a pod that is being deleted, or only nominated for its
+    node.
+    """
     return tuple(_instead(change, cluster) if isinstance(change, MovePod) else change for change in changes)
 
 

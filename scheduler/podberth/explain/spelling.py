@@ -1,4 +1,4 @@
-"""Names and labels of nodes that were perhaps meant."""
+"""Finds names and labels of nodes that may have been meant."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -88,7 +88,7 @@ class Placing:
         self.placed, self.given = [], []
 
     def _give(self, pod: Pod, row: int) -> list[str]:
-        """Have the pod's claims hold their devices, so that nobody who comes later gets them."""
+        """Give the pod's claims their devices, so that later pods don't get them."""
         plugin, devices = self._framework.plugin("DynamicResources"), self._cluster.devices
         if not isinstance(plugin, DynamicResources) or not (pod.shape.claims or pod.shape.containers):
             return []
@@ -103,7 +103,7 @@ class Placing:
 
 @contextmanager
 def placing(framework: Framework, cluster: Cluster, choice: Choice | None = None) -> Iterator[Placing]:
-    """Take pods that are put on nodes within the block off again at its end. `choice`: as in `best`."""
+    """Put pods on nodes within the block, and take them off again at its end. `choice`: as in `best`."""
     found = Placing(framework, cluster, choice)
     try:
         yield found

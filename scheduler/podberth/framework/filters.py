@@ -38,11 +38,11 @@ class _Taken(KeptResult[set[str]]):
         """int64[needs, nodes with nominated pods]."""
         self._sums = sums
 
-    def changes(self, log: ChangeLog[str], *asked: Any) -> set[str] | None:
+    def changes(self, log: ChangeLog[str], asked: Any) -> set[str] | None:
         """The nodes that are kept for other pods than before."""
         return log.since(self.version)
 
-    def apply(self, changes: set[str], *asked: Any) -> None:
+    def apply(self, changes: set[str], asked: Any) -> None:
         """Add up for these nodes."""
         plugins, pod, found = asked
         more = len(found.pods) - self.amounts.shape[1]
@@ -53,7 +53,7 @@ class _Taken(KeptResult[set[str]]):
         for i in {found.place[name] for name in changes if name in found.place}:
             self.amounts[:, i] = self._sums(plugins, pod, found.pods[i], known)
 
-    def compute(self, *asked: Any) -> None:
+    def compute(self, asked: Any) -> None:
         """Add up for all nodes."""
         plugins, pod, found = asked
         known: dict[PodShape, list[int]] = {}
@@ -77,13 +77,13 @@ class _FromPriority(KeptResult[set[str]]):
     def follow(self, cluster: Cluster) -> None:
         """Bring it up to date."""
         nodes, nominations = cluster.nodes, cluster.nominations
-        self.renew((nodes, nodes.label_changes), nominations.log, nominations, nodes)
+        self.renew((nodes, nodes.label_changes), nominations.log, (nominations, nodes))
 
-    def changes(self, log: ChangeLog[str], *asked: Any) -> set[str] | None:
+    def changes(self, log: ChangeLog[str], asked: Any) -> set[str] | None:
         """The nodes that are kept for other pods than before."""
         return log.since(self.version)
 
-    def apply(self, changes: set[str], *asked: Any) -> None:
+    def apply(self, changes: set[str], asked: Any) -> None:
         """Look at these nodes again."""
         nominations, nodes = asked
         rows = []
@@ -101,7 +101,7 @@ class _FromPriority(KeptResult[set[str]]):
             self.rows = np.concatenate((self.rows, np.array(rows, dtype=np.intp)))
             self.any = np.concatenate((self.any, np.ones(len(rows), dtype=np.bool_)))
 
-    def compute(self, *asked: Any) -> None:
+    def compute(self, asked: Any) -> None:
         """Look at all nodes that are kept for any pod."""
         nominations, nodes = asked
         live = [(name, row) for name in nominations.nodes() if (row := nodes.live_row(name)) is not None]
@@ -179,7 +179,7 @@ class NominatedPods:
             taken = _Taken(self._sums)
             if not pod.shape.heavy:
                 found.taken.keep(kind, taken)
-        taken.renew((found.computed,), cluster.nominations.log, plugins, pod, found)
+        taken.renew((found.computed,), cluster.nominations.log, (plugins, pod, found))
         return taken.amounts
 
     def _sums(self, plugins: list[Any], pod: Pod, others: Iterable[Pod], known: dict[PodShape, list[int]]) -> list[int]:

@@ -60,7 +60,7 @@ class StaticResults(KeptByRow):
         self.moves = 0
         """The number of changes of `raw`."""
 
-    def compute(self, *asked: Any) -> None:
+    def compute(self, asked: Any) -> None:
         """Compute the results of all rows."""
         nodes, pod, cluster = asked
         passes = passing(self._filters, pod, cluster, nodes.alive[: nodes.rows], self._ask)
@@ -75,7 +75,7 @@ class StaticResults(KeptByRow):
         self.passes, self.raw = passes, found
         self.moves += 1
 
-    def apply(self, changes: set[int], *asked: Any) -> None:
+    def apply(self, changes: set[int], asked: Any) -> None:
         """Compute the results of some rows again."""
         _, pod, cluster = asked
         which = as_index(changes)
@@ -109,7 +109,7 @@ class OnNodeResults(KeptByRow):
         """The scorers that take part, with their weights."""
         self._one_by_one = False
 
-    def compute(self, *asked: Any) -> None:
+    def compute(self, asked: Any) -> None:
         """Compute the results of all rows."""
         nodes, pod, cluster = asked
         passes = passing(self._filters, pod, cluster, None, self._ask)
@@ -126,7 +126,7 @@ class OnNodeResults(KeptByRow):
         self.sums = total if isinstance(total, np.ndarray) else np.full(nodes.rows, total or 0, dtype=np.int64)
         self._one_by_one = self._may_one_by_one.issuperset([*self._filters, *[plugin for plugin, _ in adding]])
 
-    def apply(self, changes: set[int], *asked: Any) -> None:
+    def apply(self, changes: set[int], asked: Any) -> None:
         """Compute the results of some rows again."""
         nodes, pod, cluster = asked
         if len(changes) <= ONE_BY_ONE and self._one_by_one:
@@ -227,19 +227,20 @@ class EquivalenceClass(KeptByRow):
         log = nodes.log
         if self.version == log.version and self.basis == (nodes, nodes.rows, static.computed, on_node.computed):
             return False
-        rows = nodes, nodes.rows
-        static.renew(rows, nodes.object_log, nodes, pod, cluster)
-        computed = on_node.renew(rows, log, nodes, pod, cluster)
-        self.renew((*rows, static.computed, on_node.computed), log, nodes)
+        rows, asked = (nodes, nodes.rows), (nodes, pod, cluster)
+        if static.version != nodes.object_log.version or static.basis != rows:
+            static.renew(rows, nodes.object_log, asked)
+        computed = on_node.renew(rows, log, asked)
+        self.renew((nodes, nodes.rows, static.computed, on_node.computed), log, asked)
         return computed
 
-    def compute(self, *asked: Any) -> None:
+    def compute(self, asked: Any) -> None:
         """Combine the results of all rows."""
         self.passes = self.static.passes & self.on_node.passes
         self._feasible = self._totals = None
         self._follow_scores()
 
-    def apply(self, changes: set[int], *asked: Any) -> None:
+    def apply(self, changes: set[int], asked: Any) -> None:
         """Combine the results of some rows again."""
         static, on_node, passes = self.static, self.on_node, self.passes
         if self._moves != static.moves:

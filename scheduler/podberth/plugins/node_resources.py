@@ -5,6 +5,7 @@ plain numbers alike; where the two differ, it asks `ROWS` or `ONE`.
 """
 
 import math
+import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -135,7 +136,7 @@ ROWS = Arithmetic(
     np.sqrt,
     _whole,
 )
-ONE = Arithmetic(lambda a, b: a // b, lambda a, b: float(a) / float(b), min, max, math.sqrt, int)
+ONE = Arithmetic(operator.floordiv, lambda a, b: float(a) / float(b), min, max, math.sqrt, int)
 
 Formula = Callable[[Sequence[Amount], Arithmetic], Any]
 """The score of rows, or of one row, by resources that all of these rows have."""

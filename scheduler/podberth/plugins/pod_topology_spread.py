@@ -193,20 +193,20 @@ class Domains(KeptResult[list[tuple[int, int]]]):
     def _of_placed(self, pod: Pod, cluster: Cluster) -> Ints:
         found = self._of(pod, cluster)
         if found is not None:
-            self.renew((found,), found.log, found, cluster.nodes.rows)
+            self.renew((found,), found.log, (found, cluster.nodes.rows))
         return self._counts
 
-    def changes(self, log: ChangeLog[tuple[int, int]], *asked: Any) -> list[tuple[int, int]] | None:
+    def changes(self, log: ChangeLog[tuple[int, int]], asked: Any) -> list[tuple[int, int]] | None:
         """The pods that came and went."""
         return log.entries_since(self.version)
 
-    def apply(self, changes: list[tuple[int, int]], *asked: Any) -> None:
+    def apply(self, changes: list[tuple[int, int]], asked: Any) -> None:
         """Count them."""
         for row, amount in changes:
             if self.eligible[row]:
                 self._counts[self.codes[row]] += amount
 
-    def compute(self, *asked: Any) -> None:
+    def compute(self, asked: Any) -> None:
         """Count all."""
         found, rows = asked
         here, on_rows = self.codes[self.eligible], found.by_row(rows)[self.eligible]

@@ -1,4 +1,4 @@
-"""Questions as JSON, verdicts as JSON: what `berth policy eval` reads and prints."""
+"""Reads the cases of `berth policy eval` from JSON, and writes their verdicts as JSON."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""All policies of a namespace on one object: the verdict.
+"""Evaluates all policies of a namespace for one object, and returns the verdict.
 
 The story of a request: exempt, or not; a pod gets its QoS stamp; every predicate is asked about that one snapshot;
 rejects first, all reasons named; else all writes merged into one patch; then, for a pod being created, the annotation

@@ -34,7 +34,7 @@ class Finding(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """All findings about the policies of one namespace."""
+    """The findings about the policies of one namespace."""
 
     findings: Sequence[Finding] = ()
     steps: int = 0

@@ -64,9 +64,9 @@ class Impact(Struct):
 
 
 def impact(policies: Policies, found: Iterable[JsonObject], options: Options, owners: Iterable[Owner] = ()) -> Impact:
-    """Return what would happen if each of these objects were created again and all policies were in mode enforce.
+    """Return the effects if each of these objects were created again and all policies were in mode enforce.
 
-    `owners` are looked at for what they would make.
+    `owners` are examined for the objects that they would make.
     """
     enforced = policies.enforced()
     result = Impact(policies={policy.name: Effects() for policy in enforced.policies})

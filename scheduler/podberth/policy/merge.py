@@ -1,4 +1,4 @@
-"""All writes of all matching rules as one: who wins where two differ, and what is not written at all.
+"""Merges the writes of all matching rules: where two differ the later wins, and some are kept back.
 
 Rules come in their one order (policy name, rule index); of two that differ on a key the later wins. Two writes are kept
 back: the QoS stamp of a pod is nobody's to write, and keys that are reserved (`powers`) are no policy's. Each write is

@@ -1,4 +1,4 @@
-"""Owners that lose what they make, because a policy writes a label by which they find it. Pure.
+"""Finds owners that lose the pods they make, because a policy writes a label that their selector reads. Pure.
 
 A ReplicaSet whose pods get another label than it selects by makes pods without end. The policies write all the same, as
 their author says (decision 32); an owner that suffers is found here, from its selector and its template, and told of by

@@ -1,4 +1,4 @@
-"""MetadataPolicy objects into `podberth.policy.spec`, strictly: every problem named by its field's path.
+"""Parses MetadataPolicy objects into `podberth.policy.spec`, strictly: every problem is named by its field's path.
 
 The CRD's schema and CEL rules (manifests/crd-metadatapolicies.yaml) refuse the same; this is for what was stored under
 an older schema, and for files that never meet an API server. Next stage: `podberth.policy.evaluate`.

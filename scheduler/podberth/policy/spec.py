@@ -97,7 +97,7 @@ class Rule(Struct, frozen=True, dict=True):
 
     @cached_property
     def announced(self) -> tuple[tuple[Write, str], ...]:
-        """Its writes, labels first, each field by key, with what mode warn says of each."""
+        """Its writes and the warning about each, labels first, each field by key."""
         ordered = sorted(self.writes, key=lambda write: (write.field != "label", write.key))
         return tuple(
             (write, words.warning(f'{self.short_place} would write {write.field} {write.key}="{write.value}"'))

@@ -18,14 +18,14 @@ class Copied(KeptByRow):
         self.fails = False
         self.repaired: list[set[int]] = []
 
-    def compute(self, *asked: Any) -> None:
+    def compute(self, asked: Any) -> None:
         """All rows."""
         if self.fails:
             raise RuntimeError("not now")
         (nodes,) = asked
         self.values = nodes.pods[: nodes.rows].tolist()
 
-    def apply(self, changes: set[int], *asked: Any) -> None:
+    def apply(self, changes: set[int], asked: Any) -> None:
         """Some rows."""
         (nodes,) = asked
         self.repaired.append(changes)
@@ -37,7 +37,7 @@ class Copied(KeptByRow):
     def follow(self, nodes: Nodes) -> set[int] | None:
         """The rows that were computed again; None: all were."""
         self.repaired = []
-        return None if self.renew((nodes, nodes.rows), nodes.log, nodes) else set().union(*self.repaired)
+        return None if self.renew((nodes, nodes.rows), nodes.log, (nodes,)) else set().union(*self.repaired)
 
 
 def some(rows: int) -> Nodes:

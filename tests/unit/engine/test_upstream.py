@@ -22,13 +22,13 @@ def test_137707_equal_pods_are_not_filtered_twice(harness: Harness, monkeypatch:
     looks: list[set[int] | None] = []
     all_of_them, some_of_them = OnNodeResults.compute, OnNodeResults.apply
 
-    def compute(self: OnNodeResults, *asked: Any) -> None:
+    def compute(self: OnNodeResults, asked: Any) -> None:
         looks.append(None)
-        all_of_them(self, *asked)
+        all_of_them(self, asked)
 
-    def apply(self: OnNodeResults, changes: set[int], *asked: Any) -> None:
+    def apply(self: OnNodeResults, changes: set[int], asked: Any) -> None:
         looks.append(set(changes))
-        some_of_them(self, changes, *asked)
+        some_of_them(self, changes, asked)
 
     monkeypatch.setattr(OnNodeResults, "compute", compute)
     monkeypatch.setattr(OnNodeResults, "apply", apply)

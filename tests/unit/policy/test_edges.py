@@ -178,12 +178,17 @@ def test_what_the_api_server_fills_in_is_no_difference(found: object, wanted: ob
 
 
 def test_what_a_patch_is_made_of() -> None:
-    """The stamp comes to every pod or to those that bring one; reasons only where something can be rejected."""
-    stamped, plain = (patch('""', [], [], "[]", stamp) for stamp in (True, False))
-    assert stamped.startswith("(variables.pod ? (")
-    assert plain.startswith(f'(variables.pod && "{QOS}" in variables.annotations ? ')
-    assert " ? [JSONPatch" in patch("variables.refusal", [], [], "[]", True).split('variables.refusal != ""')[1]
-    assert '"" != ""' not in stamped
+    """The reasons alone where there are any; else the stamp, for every pod or for those that bring one."""
+    head = 'variables.refusal != "" ? '
+    for stamp, begins in (
+        (True, "(variables.pod ? ("),
+        (False, f'(variables.pod && "{QOS}" in variables.annotations ? '),
+    ):
+        found = patch("variables.refusal", [], [], "[]", stamp)
+        assert found.startswith(head)
+        reasons, _, allowed = found.removeprefix(head).partition(f" : {begins}")
+        assert "variables.refusal" in reasons
+        assert allowed
 
 
 ODD = "\x02"

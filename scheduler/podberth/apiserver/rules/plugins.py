@@ -32,6 +32,21 @@ from podberth.apiserver.storage import Store
 _ANNOTATION = "kubernetes.io/limit-ranger"
 _OVERRIDING = ("cpu", "memory")
 """Resources of which a pod's own request counts in place of what its containers ask for."""
+_COMPUTE = ("cpu", "memory", "ephemeral-storage")
+_PODS = frozenset(
+    (
+        "count/pods",
+        "pods",
+        *_COMPUTE,
+        *(f"{part}.{name}" for part in ("requests", "limits") for name in _COMPUTE),
+    )
+)
+_ASKED_OF_CONTAINERS = frozenset(("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"))
+"""A quota that bounds one of these needs it said: each container has to say it."""
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+_POD = next(resource for resource in BUILT_IN if resource.kind == "Pod")
 
 
 def fill(pod: JsonObject, limit_ranges: Sequence[JsonObject]) -> None:
@@ -130,19 +145,6 @@ def _text(amounts: JsonObject, name: str) -> str:
 
 def _refused(obj: JsonObject, why: str) -> StatusError:
     return forbidden("", "pods", obj["metadata"].get("name", ""), why)
-
-
-_COMPUTE = ("cpu", "memory", "ephemeral-storage")
-_PODS = frozenset(
-    (
-        "count/pods",
-        "pods",
-        *_COMPUTE,
-        *(f"{part}.{name}" for part in ("requests", "limits") for name in _COMPUTE),
-    )
-)
-_ASKED_OF_CONTAINERS = frozenset(("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"))
-"""A quota that bounds one of these needs it said: each container has to say it."""
 
 
 class Verdict(NamedTuple):
@@ -304,12 +306,6 @@ def _usage(requests: JsonObject, limits: JsonObject) -> JsonObject:
         if name.startswith(HUGE_PAGES) or not overcommitted(name):
             found[f"requests.{name}"] = amount
     return found
-
-
-NOT_READY = "node.kubernetes.io/not-ready"
-UNREACHABLE = "node.kubernetes.io/unreachable"
-TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
-_POD = next(resource for resource in BUILT_IN if resource.kind == "Pod")
 
 
 class Surroundings(NamedTuple):

@@ -32,6 +32,11 @@ PRIORITY_CLASSES = {
     ),
 }
 """The classes that a real server has from the start: name → (value, description)."""
+GATE = "GenericWorkload"
+PROTECTION = "scheduling.k8s.io/podgroup-protection"
+HIGHEST_PRIORITY = 1_000_000_000
+MESSAGE_LIMIT = 32 << 10
+_MODES, _POLICIES = ("single", "all"), ("basic", "gang")
 
 
 def priority_class(spec: JsonObject, classes: Mapping[str, JsonObject]) -> JsonObject | None:
@@ -48,12 +53,6 @@ def priority_class(spec: JsonObject, classes: Mapping[str, JsonObject]) -> JsonO
         name = spec["priorityClassName"] = default["metadata"]["name"]
     return classes.get(name)
 
-
-GATE = "GenericWorkload"
-PROTECTION = "scheduling.k8s.io/podgroup-protection"
-HIGHEST_PRIORITY = 1_000_000_000
-MESSAGE_LIMIT = 32 << 10
-_MODES, _POLICIES = ("single", "all"), ("basic", "gang")
 
 POD_GROUPS = Resource(
     "scheduling.k8s.io",

@@ -23,6 +23,7 @@ _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_TEXT = ["", *_BINARY]
 _DECIMAL_TEXT = {power: suffix for suffix, power in _DECIMAL.items()}
+HUGE_PAGES = "hugepages-"
 
 
 @lru_cache(maxsize=8192)
@@ -118,9 +119,6 @@ def nano(amounts: dict[str, Any] | None, name: str) -> int:
     """One entry of a resource list in 10⁻⁹ units; absent is zero."""
     value = (amounts or {}).get(name)
     return 0 if value is None else parse(text_of(value))[0]
-
-
-HUGE_PAGES = "hugepages-"
 
 
 def containers(spec: JsonObject) -> Iterator[JsonObject]:

@@ -16,6 +16,8 @@ Labels = Mapping[str, str]
 Matches = Callable[[Labels], bool]
 
 _TOKEN = re.compile(r"\s*(?:(?P<op>==|!=|=|!|\(|\)|,|>|<)|(?P<word>[^\s!=(),<>]+))")
+_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
+_FIELD_TERM = re.compile(r"([^!=]*)(!=|==|=)(.*)", re.DOTALL)
 
 
 def _tokens(text: str) -> list[str]:
@@ -130,9 +132,6 @@ def parse_labels(text: str) -> Matches | None:
         raise bad_request(str(error)) from error
 
 
-_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
-
-
 def label_selector(selector: JsonObject | None) -> Matches:
     """Return the predicate of a LabelSelector object: absent selects nothing, empty selects all."""
     if selector is None:
@@ -144,9 +143,6 @@ def label_selector(selector: JsonObject | None) -> Matches:
             raise ValueError(f'"{expression.get("operator", "")}" is not a valid label selector operator')
         parts.append(requirement(expression["key"], operator, frozenset(expression.get("values") or [])))
     return lambda labels: all(matches(labels) for matches in parts)
-
-
-_FIELD_TERM = re.compile(r"([^!=]*)(!=|==|=)(.*)", re.DOTALL)
 
 
 def _field_terms(text: str) -> list[tuple[str, bool, str]]:

@@ -17,6 +17,17 @@ from podberth.apiserver.rules.quantity import containers, default_pod_level, is_
 from podberth.apiserver.rules.status import JsonObject
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+# Counters without omitempty in Go: a fresh object shows them as zeros.
+_ZEROS: dict[str, tuple[str, ...]] = {
+    "PodDisruptionBudget": ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"),
+    "ReplicaSet": ("replicas",),
+    "ReplicationController": ("replicas",),
+    "StatefulSet": ("replicas", "availableReplicas"),
+    "DaemonSet": ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"),
+}
+_SERVER_META = ("uid", "creationTimestamp", "namespace", "name", "generateName", "selfLink")
+_STATUS_ALONE = frozenset(("DeviceTaintRule", "PodGroup", "ResourceClaim", "VolumeAttachment"))
+"""Built-in kinds whose labels, annotations and finalizers a write through /status leaves alone, as with custom ones."""
 
 
 def _uid() -> str:
@@ -112,16 +123,6 @@ def _create_namespace(obj: JsonObject) -> None:
     obj["status"] = {"phase": "Active"}
 
 
-# Counters without omitempty in Go: a fresh object shows them as zeros.
-_ZEROS: dict[str, tuple[str, ...]] = {
-    "PodDisruptionBudget": ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"),
-    "ReplicaSet": ("replicas",),
-    "ReplicationController": ("replicas",),
-    "StatefulSet": ("replicas", "availableReplicas"),
-    "DaemonSet": ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"),
-}
-
-
 def prepare_create(resource: Resource, obj: JsonObject) -> None:
     """Set what the server sets on a new object, in place."""
     if resource.generation:
@@ -145,9 +146,6 @@ def prepare_create(resource: Resource, obj: JsonObject) -> None:
         obj["status"] = (
             {"loadBalancer": {}} if resource.kind == "Service" else dict.fromkeys(_ZEROS.get(resource.kind, ()), 0)
         )
-
-
-_SERVER_META = ("uid", "creationTimestamp", "namespace", "name", "generateName", "selfLink")
 
 
 def carry_metadata(new: JsonObject, old: JsonObject) -> None:
@@ -174,10 +172,6 @@ def prepare_update(resource: Resource, new: JsonObject, old: JsonObject) -> None
         podgroups.drop_gated(resource, new)
     if (resource.generation or resource.custom) and _content(new) != _content(old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-
-
-_STATUS_ALONE = frozenset(("DeviceTaintRule", "PodGroup", "ResourceClaim", "VolumeAttachment"))
-"""Built-in kinds whose labels, annotations and finalizers a write through /status leaves alone, as with custom ones."""
 
 
 def prepare_status_update(resource: Resource, new: JsonObject, old: JsonObject) -> JsonObject:

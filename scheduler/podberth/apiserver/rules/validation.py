@@ -22,41 +22,7 @@ from podberth.apiserver.rules.status import (
 )
 
 MOST_USERS = 256
-_FIELD = "status.reservedFor"
-
-
-def status_rules(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    """Return what a new status breaks."""
-    status, before = new.get("status") or {}, old.get("status") or {}
-    users = status.get("reservedFor") or []
-    errors = _users(users)
-    if users and status.get("allocation") is None:
-        errors.append(forbidden_field(_FIELD, "may not be specified when `allocated` is not set"))
-    elif old["metadata"].get("deletionTimestamp"):
-        were = before.get("reservedFor") or []
-        if any(user not in were for user in users):
-            why = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
-            errors.append(forbidden_field(_FIELD, why))
-    if before.get("allocation") is not None and status.get("allocation") not in (None, before["allocation"]):
-        errors.append(invalid_value("status.allocation", None, "field cannot be modified once set"))
-    return errors
-
-
-def _users(users: list[JsonObject]) -> list[FieldError]:
-    errors: list[FieldError] = []
-    if len(users) > MOST_USERS:
-        errors.append(FieldError("TooMany", _FIELD, len(users), f"must have at most {MOST_USERS} items"))
-    seen: set[str] = set()
-    for index, user in enumerate(users):
-        field = f"{_FIELD}[{index}]"
-        errors += [required(f"{field}.{name}") for name in ("resource", "name", "uid") if not user.get(name)]
-        uid = user.get("uid", "")
-        if uid in seen:
-            errors.append(duplicate(field, user))
-        seen.add(uid)
-    return errors
-
-
+_RESERVED_FOR = "status.reservedFor"
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 COMPARISONS = ("Lt", "Gt")
 UPDATABLE = (
@@ -66,6 +32,49 @@ UPDATABLE = (
     "`spec.tolerations` (only additions to existing tolerations)",
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
 )
+_FREE = ("tolerations", "schedulingGates", "activeDeadlineSeconds")
+STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
+ANNOTATIONS_LIMIT = 256 * 1024
+_NAME_RULES: dict[str, Callable[[str], tuple[str, ...]]] = {
+    "Namespace": names.dns_label_errors,
+    "Service": names.dns_label_errors,
+    "Role": names.path_segment_errors,
+    "RoleBinding": names.path_segment_errors,
+    "ClusterRole": names.path_segment_errors,
+    "ClusterRoleBinding": names.path_segment_errors,
+}
+
+
+def status_rules(new: JsonObject, old: JsonObject) -> list[FieldError]:
+    """Return what a new status breaks."""
+    status, before = new.get("status") or {}, old.get("status") or {}
+    users = status.get("reservedFor") or []
+    errors = _users(users)
+    if users and status.get("allocation") is None:
+        errors.append(forbidden_field(_RESERVED_FOR, "may not be specified when `allocated` is not set"))
+    elif old["metadata"].get("deletionTimestamp"):
+        were = before.get("reservedFor") or []
+        if any(user not in were for user in users):
+            why = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+            errors.append(forbidden_field(_RESERVED_FOR, why))
+    if before.get("allocation") is not None and status.get("allocation") not in (None, before["allocation"]):
+        errors.append(invalid_value("status.allocation", None, "field cannot be modified once set"))
+    return errors
+
+
+def _users(users: list[JsonObject]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if len(users) > MOST_USERS:
+        errors.append(FieldError("TooMany", _RESERVED_FOR, len(users), f"must have at most {MOST_USERS} items"))
+    seen: set[str] = set()
+    for index, user in enumerate(users):
+        field = f"{_RESERVED_FOR}[{index}]"
+        errors += [required(f"{field}.{name}") for name in ("resource", "name", "uid") if not user.get(name)]
+        uid = user.get("uid", "")
+        if uid in seen:
+            errors.append(duplicate(field, user))
+        seen.add(uid)
+    return errors
 
 
 def labels(found: JsonObject | None, field: str) -> list[FieldError]:
@@ -391,9 +400,6 @@ def _untimed(toleration: JsonObject) -> JsonObject:
     return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
 
 
-_FREE = ("tolerations", "schedulingGates", "activeDeadlineSeconds")
-
-
 def _munged(spec: JsonObject, gated: bool) -> JsonObject:
     """A spec without the parts that may change; a gated pod's node selection may still be narrowed."""
     munged = {name: value for name, value in spec.items() if name not in _FREE}
@@ -426,19 +432,6 @@ def pod_status_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
     if after.get("qosClass") != before.get("qosClass"):
         errors.append(invalid_value("status.qosClass", after.get("qosClass"), "field is immutable"))
     return errors
-
-
-STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
-ANNOTATIONS_LIMIT = 256 * 1024
-
-_NAME_RULES: dict[str, Callable[[str], tuple[str, ...]]] = {
-    "Namespace": names.dns_label_errors,
-    "Service": names.dns_label_errors,
-    "Role": names.path_segment_errors,
-    "RoleBinding": names.path_segment_errors,
-    "ClusterRole": names.path_segment_errors,
-    "ClusterRoleBinding": names.path_segment_errors,
-}
 
 
 def _metadata(resource: Resource, metadata: JsonObject) -> list[FieldError]:

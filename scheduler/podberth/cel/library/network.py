@@ -355,7 +355,7 @@ def _check_port(port: str) -> None:
 
 
 def unescaped(text: str, mode: str) -> str:
-    """Percent escapes replaced. Raises UrlError; `mode` is host, zone, query or empty."""
+    """Return the text with percent escapes replaced. Raises UrlError; `mode` is host, zone, query or empty."""
     out = bytearray()
     at = 0
     while at < len(text):

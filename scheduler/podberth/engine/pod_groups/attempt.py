@@ -38,7 +38,7 @@ MOST_STEPS = 16_000_000
 """Steps that one search may take: for victims of a group, for room that is kept for it, or for its domain."""
 GROUP_UNSCHEDULABLE = "pod group is unschedulable"
 NOWHERE: Rows = np.zeros(0, dtype=np.intp)
-"""No nodes."""
+"""An empty set of nodes."""
 
 
 class Plan(Struct):
@@ -336,7 +336,7 @@ class StandIns:
     """
 
     def __init__(self, attempt: GroupAttempt, cluster: Cluster, framework: Framework, at_once: int) -> None:
-        """`cluster`: in which the group is tried. `at_once`: so many of its pods are tried until it is asked anew."""
+        """`at_once` is the number of the group's pods that are tried until it is asked again."""
         self._cluster = cluster
         self._at_once = at_once
         self._none = attempt.group.key.api == COSCHEDULING

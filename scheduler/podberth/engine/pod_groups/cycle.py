@@ -309,7 +309,7 @@ class GroupCycles:
         attempt.break_off(f"failed to schedule other pod from a pod group: {message}")
 
     def _note(self, attempt: GroupAttempt, member: Member, decision: Decision) -> None:
-        """Assume a pod on one of the nodes that were found for it, if any were, and note what comes of that."""
+        """Assume a pod on one of the nodes that were found for it, and record the result."""
         member.decision = decision
         if not len(decision.feasible):
             member.reason, member.message = UNSCHEDULABLE, fit_error(decision)
@@ -333,7 +333,7 @@ class GroupCycles:
     def _decided(
         self, attempt: GroupAttempt, queued: QueuedPod, answer: CallAnswer | None, within: Bools | None
     ) -> Decision | AskExtenders:
-        """Return what `SchedulingCycle.schedule_pod` says, first of the node that was planned for the pod."""
+        """Return the decision of `SchedulingCycle.schedule_pod`, which tries the planned node of the pod first."""
         searches = self._cluster.search_steps
         attempt.tries += 1
         searches.taken = 0
@@ -368,12 +368,12 @@ class GroupCycles:
         attempt.break_off(f"failed to schedule other pod from a pod group: {error}")
 
     def _within(self, attempt: GroupAttempt) -> Bools | None:
-        """bool[rows]: the only nodes on which the next pod may be; None: all. It is about to be tried."""
+        """Return bool[rows]: the only nodes on which the next pod may be; None: all."""
         self._stand_in(attempt)
         return self._placements.within(attempt)
 
     def _stand_in(self, attempt: GroupAttempt) -> None:
-        """Have only stand-ins keep from the group the nodes that are kept for its pods."""
+        """Set the nominations of the group's pods aside, with stand-ins in their place, while its pods are tried."""
         if self._standing_in > 1:
             self._standing_in -= 1
             return
@@ -406,7 +406,7 @@ class GroupCycles:
     # -- what happens meanwhile --------------------------------------------------------------------------------------
 
     def drop(self, uid: str) -> QueuedPod | None:
-        """A pod is gone, or placed."""
+        """Take a pod out of the attempt that is gone, or placed."""
         attempt = self.attempt
         if attempt is None or uid not in attempt.members:
             return None
@@ -422,13 +422,13 @@ class GroupCycles:
         return member.queued
 
     def _ask_no_more(self, attempt: GroupAttempt) -> None:
-        """Nobody waits for what extenders are being asked: an answer that comes now is for nobody."""
+        """Withdraw the question to extenders, as their answer is not needed any more."""
         question, attempt.asking = attempt.asking, None
         if question is not None:
             self._scheduling.extender_calls.drop(question.pod.uid)
 
     def _measure(self, attempt: GroupAttempt) -> None:
-        """Have the attempt counted, if somebody measures and a pod of it is left."""
+        """Record the attempt, if attempts are measured and a pod of it is left."""
         clock = self._scheduling.record.clock
         if clock is not None and attempt.members:
             plan, result = attempt.plan, _RESULTS.get(attempt.ended, "error")
@@ -457,7 +457,7 @@ class GroupCycles:
         self._take_turn(attempt, self._end(attempt))
 
     def _is_elsewhere(self, queued: QueuedPod) -> bool:
-        """Return whether a pod of the group is no part of the attempt any more: it went on, or is back in the queue."""
+        """Return whether a pod has left the attempt: it went on, or is back in the queue."""
         uid = queued.pod.uid
         went_on = queued.group is None and self._binding.state(uid) is not State.GROUP_DECIDING
         return went_on or uid in self._queue

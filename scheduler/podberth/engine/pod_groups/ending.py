@@ -80,10 +80,9 @@ class Endings:
         yield from self._tell(attempt)
 
     def give_back(self, attempt: GroupAttempt, *, untold: bool = False, again: bool = False) -> Turns[None]:
-        """Have all assumed pods give back what they hold, the last one first. `untold` is that of
-        `BindingCycles.give_back`. `again`: they are going to be tried once more.
+        """Make all assumed pods give back what they hold, the last one first.
 
-        `untold`: as of `BindingCycles.give_back`. `again`: they are going to be tried once more.
+        `untold` is that of `BindingCycles.give_back`. `again`: they are going to be tried once more.
         """
         holding = [(uid, member) for uid, member in attempt.members.items() if member.fits]
         for i, (uid, member) in enumerate(reversed(holding)):

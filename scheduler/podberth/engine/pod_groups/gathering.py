@@ -1,4 +1,4 @@
-"""Pods of groups that could be bound, and wait until enough of their group could be: then all of them are bound.
+"""Pods that are ready to be bound wait here until enough pods of their group are; then all of them are bound.
 
 In kube-scheduler, Permit of GangScheduling makes them wait (`framework/plugins/gangscheduling`). Here they wait after
 PreBind, since the write of one pod's claim may fail, too.

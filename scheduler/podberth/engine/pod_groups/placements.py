@@ -47,7 +47,7 @@ TryAll = Callable[[GroupAttempt], Turns[None]]
 
 
 class Placements:
-    """Takes a group through its placements."""
+    """Tries the placements of a group one after the other."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Placements:
         endings: Endings,
         pick: Callable[[str, int], int],
     ) -> None:
-        """`pick`: which of several equally good placements is taken, by the name of the group."""
+        """`pick(group name, n)` returns the index of the one to take of n equally good placements."""
         self._cluster = cluster
         self._queue = queue
         self._scheduling = scheduling
@@ -250,7 +250,7 @@ class Placements:
             attempt.fail(why, early=True)
 
     def _fail(self, attempt: GroupAttempt, search: Search, outcome: Outcome) -> None:
-        """End the attempt with the outcome of the first placement: the group fits into none."""
+        """End the attempt with the outcome of the first or the broadest placement: the group fits into none."""
         which = "broadest" if search.levels else "first"
         attempt.fail(
             f"0/{len(search.found)} placements are available, {which} placement status: {outcome.status}", early=True

@@ -176,7 +176,8 @@ class Trial:
         self._reserved: dict[str, list[tuple[Plugin, AssumedPod]]] = {}
 
     def run(self) -> Steps[tuple[str, Assigned]]:
-        """(why the group does not fit, its pods with their rows); yields the steps that it took.
+        """Return (the reason for which the group does not fit, its pods with their rows); yields the steps that it
+        took.
 
         Afterwards, the cluster is as it was. Raises PluginError.
         """
@@ -326,7 +327,7 @@ class Copied(NamedTuple):
     """A copy of a cluster."""
 
     cluster: Cluster | None
-    """None: no pod leaves, so that the original itself can be asked."""
+    """The copy; None: no pod leaves, so that the original itself can be asked."""
     left_out: Mapping[int, list[Pod]]
     """Row → the pods that are left out."""
     version: int
@@ -348,8 +349,9 @@ class Planning(ABC, Generic[Found]):
         *,
         extenders: ExtenderCalls | None,
     ) -> None:
-        """`pick`: which of several equally good nodes or placements is taken. `extenders`: if they have a say in the
-        nodes."""
+        """`pick` chooses one of several equally good nodes or placements. `extenders` is None if they have no say in
+        the nodes.
+        """
         self._attempt = attempt
         self._framework = framework
         self._cluster = cluster
@@ -359,7 +361,7 @@ class Planning(ABC, Generic[Found]):
         self._copy: WithoutPods | None = None
         self._extenders = extenders
         self._consulting: Consulting | None = None
-        """If extenders are asked about the pods."""
+        """The questions to extenders; None: they are not asked about the pods."""
         self.turns = 0
         """The number of times that others could be tried since the search began."""
 

@@ -1,4 +1,4 @@
-"""Preemption for a pod group that found too few nodes: a plan says whom it removes, and these are told to go.
+"""Preemption for a pod group that found too few nodes: a plan names the pods to remove, and these are told to go.
 
 Mirrors kube-scheduler `framework/preemption/podgrouppreemption.go`. In a dry run all pods of lower priority are left
 out, and the group is tried once. If it fits, as many of them as possible are spared. All of this is one plan, in
@@ -27,7 +27,7 @@ from podberth.plugins.default_preemption.sparing import Sparing, gathered
 from podberth.plugins.default_preemption.victims import Budgets
 
 NODE = "cluster"
-"""This is said in place of a node's name: a group makes room in the whole cluster."""
+"""The text in place of a node's name: a group makes room in the whole cluster."""
 _NEVER = "not eligible due to preemptionPolicy=Never."
 _NOBODY = "No preemption victims found for incoming preemptor"
 _AT_ONCE = 32
@@ -101,8 +101,7 @@ class GroupPreemption(Planning[Plan]):
         nominated = self._nominated()
         if self._under_way(set(nominated.values())):
             return Plan("ongoing preemption on nominated nodes", True, nominated), True
-        lowest = cluster.priorities.lowest
-        if (lowest is None or lowest >= self.priority) and not cluster.pod_groups.below(self.priority):
+        if not cluster.has_below(self.priority):
             return Plan(_NOBODY), True
         return (yield from self._planned())
 
@@ -169,7 +168,7 @@ class Evictions:
         pick: Callable[[str, int], int],
         victims: Victims,
     ) -> None:
-        """`pick`: which of several equally good nodes or placements is taken."""
+        """`pick` chooses one of several equally good nodes or placements."""
         self._cluster = cluster
         self._queue = queue
         self._scheduling = scheduling
@@ -179,9 +178,9 @@ class Evictions:
         self._budgets = Budgets()
 
     def make_room(self, attempt: GroupAttempt) -> Turns[None]:
-        """Have pods of lower priority removed, if that helps the group.
+        """Search for victims of lower priority that make room for the group, and have them removed.
 
-        Then the attempt has its plan, if preemption was asked at all.
+        Afterwards the attempt has its plan, if preemption was asked at all.
         """
         while attempt.plan is None:
             if attempt.ended is not Ended.REJECTED or attempt.short or not attempt.members:

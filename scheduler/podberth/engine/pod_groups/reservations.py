@@ -1,4 +1,4 @@
-"""Room for gangs that wait behind smaller pods: who gets some, where, and for how long.
+"""Decides which gangs that wait behind smaller pods get a reservation of room, where, and for how long.
 
 A profile has it if one of its plugins has a `reservation`, as GangScheduling by its argument of that name. A gang that
 has waited for long, and fits nowhere now, gets room on the nodes on which it would start first if nobody else came.
@@ -170,7 +170,7 @@ class Reservations:
         outbox: Outbox,
         pick: Callable[[str, int], int],
     ) -> None:
-        """`pick`: which of several equally good nodes or placements is taken."""
+        """`pick` chooses one of several equally good nodes or placements."""
         self._cluster = cluster
         self._queue = queue
         self._scheduling = scheduling

@@ -137,7 +137,7 @@ _RANKS = (
 )
 """Labels that say which rank a pod has: of its part of the group, and in it."""
 TRIED = 64
-"""If sums say nothing of a group with levels, and a level has more placements than that, a broader one is tried."""
+"""The most placements of a level that are tried where sums say nothing; with more, a broader level is tried."""
 Rank = tuple[tuple[int, int, str], ...]
 
 
@@ -194,7 +194,7 @@ def fill_order(
 
 
 def used(order: list[Path], room: Mapping[Path, int], count: int) -> int:
-    """Return how many domains so many pods use, if they are filled in this order."""
+    """Return the number of domains that `count` pods use if they are filled in this order."""
     sums = list(accumulate(room[path] for path in order))
     return next((i + 1 for i, reached in enumerate(sums) if reached >= count), len(order))
 

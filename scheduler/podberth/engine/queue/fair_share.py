@@ -78,10 +78,9 @@ class FairShare:
         namespaces[namespace].push(queued.order, queued)
 
     def pop(self, now: float, *, within_share: bool) -> Queued | None:
-        """Pop the first pod of those with the highest priority; the namespaces take turns. `within_share`: only if the
-        namespace whose turn it is has paid off enough meanwhile. None: there is no such pod.
+        """Pop the first pod of those with the highest priority; the namespaces take turns.
 
-        `within_share`: only if the namespace whose turn it is has paid off enough meanwhile. None: there is no such.
+        `within_share`: only if the namespace whose turn it is has paid off enough meanwhile. None: there is none.
         """
         while self._held:
             priority = self.highest

@@ -25,7 +25,7 @@ _GROUP_ADDED, _GROUP_UPDATED, _GROUP_GONE = Cause("PodGroupAdd"), Cause("PodGrou
 MOST_PODS = 10_000
 """The largest number of waiting pods with which a group is tried. To ask the plugins about so many takes 30 ms."""
 _MANY = 256
-"""If more pods move at once, observers are told so."""
+"""The number of pods that move at once from which on observers are told that they are many."""
 _SHORTEST_DEBT = 0.001
 """Seconds: a shorter wait would be lost when it is added to the time."""
 

@@ -39,7 +39,7 @@ class Cause(NamedTuple):
 
 
 class Places:
-    """Waiting pods by UID, each in one place, and the moves of those that are in no group."""
+    """The waiting pods by UID, each in one place, and the moves of those that are in no group."""
 
     def __init__(
         self,
@@ -172,8 +172,7 @@ class Places:
         self.active.push(key, queued)
 
     def check_key(self, framework: Framework, key: tuple[Any, ...]) -> None:
-        """Check that a sort key has the form of all others: keys that can't be compared would break the heap. Raises
-        PluginError.
+        """Check that a sort key has the form of all others: keys that can't be compared would break the heap.
 
         Raises PluginError.
         """

@@ -53,9 +53,7 @@ class QueuedPod(Struct, eq=False):
     ticket: int = 0
     """Tells a live heap entry from a stale one."""
     early: bool = True
-    """True if it may be taken once before its backoff is over, when no other pod is active. Set again by each real
-    event that may help it, by the end of its nomination, and after a full backoff. Room that our own attempts give back
-    does not count: pods that pass it to each other would be tried forever.
+    """True if it may be taken once before its backoff is over, when no other pod is active.
 
     Set again by each real event that may help it, by the end of its nomination, and after a full backoff. Room that our
     own attempts give back does not count: pods that pass it to each other would be tried forever.
@@ -69,7 +67,7 @@ class QueuedPod(Struct, eq=False):
     group: "QueuedGroup | None" = None
     """Its pod group; None: it is scheduled by itself."""
     arrival: int = 0
-    """The number by which pods of a group are in the order in which they came to the queue."""
+    """The order of arrival of a group's pods in the queue."""
 
 
 class QueuedGroup(Struct, eq=False):
@@ -146,7 +144,7 @@ Queued = QueuedPod | QueuedGroup
 
 
 class Heap:
-    """Waiting pods and groups in an order. When one leaves, its entry becomes stale, and is dropped when it comes up.
+    """A heap of waiting pods and groups. When one leaves, its entry becomes stale, and is dropped when it comes up.
 
     An entry is live while what it stands for waits with the ticket that it had. Stale entries never outnumber the live
     ones by much, however often pods are added, updated and deleted.

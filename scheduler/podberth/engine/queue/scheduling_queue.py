@@ -98,7 +98,7 @@ class _Set(Struct):
 
 
 class SchedulingQueue:
-    """All waiting pods of all profiles, by UID. Times are engine seconds."""
+    """The queue of all profiles' waiting pods, by UID. Times are engine seconds."""
 
     def __init__(
         self,
@@ -110,13 +110,13 @@ class SchedulingQueue:
         no_fits: NoFits,
         observers: Observers,
     ) -> None:
-        """`no_fits`: what attempts have found that gave no node."""
+        """`no_fits` holds the results of attempts that found no node."""
         self.frameworks = frameworks
         """The profiles, by name."""
         self.places = Places(frameworks, initial_backoff, max_backoff, outbox, cluster, observers)
         self.groups = QueuedGroups(self.places)
         self.events = InFlightEvents()
-        """For pods that are being tried."""
+        """The events since attempts began, for the pods that are being tried."""
         self.fair_share = self.places.fair_share
         self.unschedulable = self.places.unschedulable
         self.incoming = self.places.incoming
@@ -392,7 +392,7 @@ class SchedulingQueue:
             self._wake_more(now)
             if self._waking and not self._active_before(-self._waking[0][0]):
                 return False  # pods of higher priority are still being woken
-        if self.behind:
+        if self.unschedulable.behind:
             self._ask(now, _ASKED_BESIDE)
         return True
 
@@ -400,20 +400,18 @@ class SchedulingQueue:
         """Pop the first active pod whose namespace is within its share; else the first of the others of that
         priority.
         """
-        fair_share = self.fair_share
+        fair_share, active = self.fair_share, self.places.active
         for _ in range(_HELD_AT_ONCE):
-            first = self.places.active.peek()
             if fair_share.holds:
+                first = active.peek()
                 behind_others = first is not None and first.pod.priority >= fair_share.highest
                 within = behind_others and first is not None and first.pod.priority == fair_share.highest
                 if not behind_others or within:
                     held = fair_share.pop(now, within_share=within)
                     if held is not None:
                         return held
-            if first is None:
-                return None
-            self.places.active.pop()
-            if not fair_share.seconds_beyond(first.pod.namespace, now):
+            first = active.pop()
+            if first is None or not fair_share.seconds_beyond(first.pod.namespace, now):
                 return first
             fair_share.hold(first)
         return None  # pods behind them in the queue may have to come first
@@ -427,7 +425,7 @@ class SchedulingQueue:
         if isinstance(queued, QueuedGroup):
             return queued if self.groups.begin(queued, self.events.number) else None
         del self._pods[queued.pod.uid]
-        self._leave(queued)
+        self.places.leave(queued)
         queued.attempts += 1
         queued.left_at = self.events.number
         return queued
@@ -446,7 +444,7 @@ class SchedulingQueue:
         """End backoffs that are over and flush pods that waited long. If there are many, the others follow later."""
         if not self.places.counts[Place.ACTIVE]:
             self.unschedulable.idle()
-        if self._idle:
+        if len(self.places.early_groups) and self._idle:
             self.groups.take_early(now)
         self.do_pending_work(now)
         left = AT_ONCE
@@ -573,12 +571,7 @@ class SchedulingQueue:
     @property
     def has_pending_work(self) -> bool:
         """Return whether pods are still being woken, or events are pending."""
-        return bool(self._waking or self._entering) or self.behind
-
-    @property
-    def behind(self) -> bool:
-        """Return whether events are pending."""
-        return bool(self.unschedulable.behind)
+        return bool(self._waking or self._entering or self.unschedulable.behind)
 
     def do_pending_work(self, now: float) -> None:
         """Do part of the pending work."""
@@ -586,7 +579,7 @@ class SchedulingQueue:
             self._reenter(now)
         elif self._waking:
             self._wake_more(now)
-        elif self.behind:
+        elif self.unschedulable.behind:
             self._ask(now, _ASKED_AT_ONCE)
 
     def _ask(self, now: float, steps: int) -> None:
@@ -594,7 +587,7 @@ class SchedulingQueue:
         turns.
         """
         found = list[Woken]()
-        while steps > 0 and not found and self.behind:
+        while steps > 0 and not found and self.unschedulable.behind:
             found, namespace, taken = self.unschedulable.catch_up(steps)
             self.fair_share.charge(namespace, taken, now)
             self._wake_all(found, now)

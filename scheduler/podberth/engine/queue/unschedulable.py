@@ -71,8 +71,7 @@ class Room:
         return framework.filters.rejecting(pod, view, plugins) is not None
 
     def waits_on(self, framework: Framework, plugins: Collection[str], pod: Pod) -> bool:
-        """Return whether a pod that is nominated for the node waits on, since victims of it are still there. Raises
-        PluginError.
+        """Return whether a pod that is nominated for the node waits on, since victims of it are still there.
 
         Raises PluginError.
         """
@@ -103,7 +102,7 @@ class EqualPods:
 
     def __init__(self, waiting: "Waiting", bucket: Bucket, key: Any, pod: Pod, asked: int) -> None:
         self.waiting: Waiting | None = waiting
-        """None: its pods are being woken."""
+        """The namespace's pods; None: the pods of this set are being woken."""
         self.bucket = bucket
         self.key = key
         self.pod = pod
@@ -169,7 +168,7 @@ class _OfBucket:
         self.namespaces = 0
         """The number of them."""
         self.current: dict[str, Waiting] = {}
-        """Those that are not behind."""
+        """The namespaces that are not behind."""
 
 
 class UnschedulablePods:

@@ -17,7 +17,7 @@ from podberth.model.pod_group import COSCHEDULING, NATIVE, PodGroup
 
 
 class LowerMinCount(SmallChange, frozen=True):
-    """Have fewer pods start together."""
+    """Let fewer pods start together."""
 
     cost = 1.0
     count: int
@@ -31,7 +31,7 @@ class LowerMinCount(SmallChange, frozen=True):
         return replace(group, min_count=self.count)
 
     def command(self, group: PodGroup) -> str:
-        """Return what makes the change when it is run."""
+        """Return the command that makes the change."""
         spec = (
             {"minMember": self.count}
             if group.key.api == COSCHEDULING

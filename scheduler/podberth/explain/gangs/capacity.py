@@ -170,7 +170,7 @@ def one_by_one(
 
 
 def _put(simulation: Simulation, group: PodGroup, batches: Sequence[Batch], number: int) -> Iterator[Pod]:
-    """Have one more gang wait."""
+    """Add the pods of one more gang as waiting."""
     key = group.key._replace(name=f"{group.name}-{number}")
     simulation.put(replace(group, key=key, uid=f"new/{key}", preempts=False, conditions=()))
     for batch in batches:

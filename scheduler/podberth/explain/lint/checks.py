@@ -1,4 +1,4 @@
-"""All checks of a configuration, in the order of what to mend first."""
+"""Runs the checks of a configuration, and orders findings by what to mend first."""
 
 from collections.abc import Mapping
 from typing import Any

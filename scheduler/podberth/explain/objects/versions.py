@@ -69,7 +69,8 @@ def group_of(api_version: Any) -> str:
 
 
 def called(kind: str, api_version: Any) -> str:
-    """Return the name of an object's kind, with its API group if Kubernetes has another kind of that name.
+    """Return the kind of an object, with its API group if that is another project's and Kubernetes has a kind of that
+    name.
 
     A group of Kubernetes that has no such kind is a slip of the pen, which those who judge files tell.
     """

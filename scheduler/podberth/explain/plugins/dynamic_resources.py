@@ -589,7 +589,7 @@ def _remove(*path: object) -> list[dict[str, Any]]:
 
 
 def _tolerated(at: str, taint: DeviceTaint, there: int) -> list[dict[str, Any]]:
-    """Return the patch that adds a toleration. `there`: the number of tolerations before it."""
+    """Return the patch operations that add a toleration. `there`: the number of tolerations before it."""
     made = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
     path = f"{at}/tolerations"
     return [

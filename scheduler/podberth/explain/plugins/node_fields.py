@@ -70,7 +70,7 @@ class NodeDeclaredFeaturesExplainer(Explainer):
     """Says of a node that NodeDeclaredFeatures rejects: which features the node does not declare."""
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Return which features it does not declare."""
+        """Return the features that the node does not declare."""
         lacking = sorted(inquiry.pod.shape.features - inquiry.node(row).features)
         return f"the node does not declare {', '.join(lacking)}", {"lacking": lacking}
 
@@ -81,7 +81,7 @@ class RequiredDuringExecutionExplainer(Explainer):
     plugin: RequiredDuringExecution
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Return what of it the node does not meet."""
+        """Return the part of the promise that the node does not meet."""
         node, wanted = inquiry.node(row), self.plugin.wanted(inquiry.pod)
         if wanted is None:
             return reason.text, {}

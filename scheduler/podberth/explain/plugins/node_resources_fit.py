@@ -34,7 +34,7 @@ class NodeResourcesFitExplainer(Explainer):
     """Says of a node that NodeResourcesFit rejects: how much is missing, and what would help."""
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Return what the pod needs, what is free, of how much."""
+        """Return the amounts that the pod needs, that are free, and that the node has."""
         short = _shortage(inquiry, row, reason)
         if short is None:
             nodes = inquiry.cluster.nodes

@@ -233,7 +233,7 @@ class VolumeBindingExplainer(ClaimsExplainer):
     plugin: VolumeBinding
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Return which claim, which volume, and what keeps the two or the node apart."""
+        """Return the claim and the volume, and what keeps the two or the node apart."""
         found = self.plugin.find(inquiry.pod, inquiry.cluster)
         match reason:
             case self.plugin.unreachable:
@@ -470,7 +470,7 @@ class VolumeRestrictionsExplainer(ClaimsExplainer):
     plugin: VolumeRestrictions
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Return who holds the claim, or the disk, and where."""
+        """Return the holders of the claim, or of the disk, and their nodes."""
         if reason != self.plugin.claim_in_use:
             held = _disk_holders(inquiry, row)
             text = "; ".join(f"the disk {disk} is used by {pod.key} here" for pod, disk in held)
@@ -487,7 +487,7 @@ class VolumeRestrictionsExplainer(ClaimsExplainer):
         return text, {"claims": [{"claim": claim, "pod": pod.key, "node": node} for claim, (pod, node) in users]}
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Have those go that hold the claim or the disk."""
+        """Return the deletion of the pods that hold the claim or the disk."""
         free: dict[str, MovePod] = {}
         if self.plugin.no_disk in reasons:
             node = inquiry.node(row).name
@@ -517,7 +517,7 @@ class VolumeZoneExplainer(ClaimsExplainer):
     plugin: VolumeZone
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Return which volume of which claim is where, and where the node is."""
+        """Return the places of the volumes of each claim, and of the node."""
         labels = inquiry.node(row).labels
         parts, data = [], []
         for volume, topologies in self._elsewhere(inquiry, row):

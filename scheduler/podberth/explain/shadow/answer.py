@@ -63,7 +63,7 @@ class Waiting(Shown, frozen=True):
 
 
 class Summary(Shown, kw_only=True, frozen=True):
-    """All pods together. `points`: by how much Berth's nodes are better in all, `most` at one pod.
+    """The summary of all pods. `points`: by how much Berth's nodes are better in all, `most` at one pod.
 
     `plugins`: by plugin, the points by which its scores make Berth's nodes better (or worse, negative); `refusals`:
     plugin → pods. `skipped`: why pods were not compared → how many. `otherState`: of those that agree, how many do only

@@ -570,7 +570,7 @@ def _is_its(pod: Pod, workload: Workload) -> bool:
 
 
 def _as_it_makes_them(pods: Iterable[Pod], batch: Batch, world: World) -> list[Pod]:
-    """Those pods that ask for what a batch would, had its pods the same hashes and numbers.
+    """Return the pods that ask for what a batch would, had its pods the same hashes and numbers.
 
     Of a revision whose ReplicaSet is not known, as a dump by hand may lack it, the hash is no longer that of the file.
     """

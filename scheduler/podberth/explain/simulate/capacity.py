@@ -146,7 +146,9 @@ def _keep_nodes(pod: Pod, cluster: Cluster) -> dict[int, list[Pod]]:
 def _kept_out(
     kept: Mapping[int, list[Pod]], pod: Pod, framework: Framework, cluster: Cluster
 ) -> Iterator[tuple[int, str]]:
-    """Yield the rows that would take one more pod if they were not reserved, and for whom. Raises PluginError."""
+    """Yield the rows that would take one more pod if no pods were nominated for them, and the names of these. Raises
+    PluginError.
+    """
     if not kept:
         return
     full = set(kept) - set(framework.find(pod, cluster).feasible.tolist())

@@ -130,7 +130,7 @@ def _shares_volumes(pod: Pod, batch: Batch) -> bool:
 
 
 def _give(pod: Pod, row: int, simulation: Simulation, framework: Framework) -> None:
-    """Have the pod's claims hold the devices that they get on a node; one for extended resources is made."""
+    """Give the pod's claims the devices that they get on a node; a claim for extended resources is made."""
     plugin, devices = framework.plugin("DynamicResources"), simulation.cluster.devices
     if not (pod.shape.claims or pod.shape.containers) or not isinstance(plugin, DynamicResources):
         return

@@ -364,7 +364,7 @@ class Ahead:
         nodes, found = self._cluster.nodes, self._on_node
         nodes.charge_all(self._pod.shape, number)
         try:
-            found.compute(nodes, self._pod, self._cluster)
+            found.compute((nodes, self._pod, self._cluster))
         finally:
             nodes.charge_all(self._pod.shape, -number)
         passes = self._beyond.passes & found.passes

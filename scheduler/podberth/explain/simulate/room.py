@@ -127,7 +127,7 @@ _MOST = 10_000
 def claimed_room(
     pod: Pod, framework: Framework, cluster: Cluster, own: Collection[ClaimKey] = frozenset()
 ) -> Room | None:
-    """Return what each node takes; None where that is not a question about each node by itself.
+    """Return the number of pods that each node takes; None: nodes can't be looked at one by one.
 
     The pod's equals would have claims like its own, which are there. `own`: of those, the ones for volumes.
 

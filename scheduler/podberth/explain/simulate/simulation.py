@@ -62,7 +62,7 @@ class Simulation:
         self.failed: dict[str, tuple[Pod, str]] = {}
         """The pod and what was last said of it; it waits on."""
         self.undecided: dict[str, str] = {}
-        """Of `failed`: the message of each pod whose last attempt ended with an error, and not for want of room."""
+        """UID → message, for pods of `failed` whose last attempt ended with an error, and not for want of room."""
         self.preempted: dict[str, tuple[Pod, Pod, str]] = {}
         """The victim, the pod that it made room for, and the node."""
         self.preparing: dict[str, tuple[Pod, str]] = {}
@@ -110,7 +110,7 @@ class Simulation:
         return None if queued is None else queued.pod
 
     def _without(self, pod: Pod, *, comes_again: bool = False) -> list[Stimulus]:
-        """Return the claims of a pod as they are once it is gone."""
+        """Return the watch events of a pod's claims once it is gone."""
         found = left_by(pod, self.cluster.devices, comes_again=comes_again)
         return [Put(claim) if there else Gone(KIND, *claim.key, claim.uid) for claim, there in found]
 
@@ -125,8 +125,7 @@ class Simulation:
             self.put(thing)
 
     def plain(self, pod: Pod, framework: Framework, besides: Container[str] = ()) -> bool:
-        """Return whether binding pods of this shape takes nothing to reserve, wait for or write. `besides`: plugins not
-        to ask.
+        """Return whether nothing has to be reserved, waited for or written to bind pods of this shape.
 
         `besides`: by other plugins than these.
         """

@@ -242,7 +242,9 @@ class Regret(msgspec.Struct, rename="camel", frozen=True):
     missed: int
     """The number of decisions that did not take a best node."""
     impossible: int
-    """The number of decisions for a node that was full by the order in which we learned of them."""
+    """The number of decisions for a node that is not feasible when they are replayed in the order in which we saw
+    them.
+    """
 
 
 class Compaction(msgspec.Struct, rename="camel", frozen=True):
@@ -386,7 +388,8 @@ def stretched(trace: Trace, by: float) -> Trace:
 
 
 def stretch_to(trace: Trace, load: float) -> float:
-    """Return how much longer pods have to live for those of some moment to ask for `load` times what there is.
+    """Return the factor by which pods have to live longer so that at some moment they ask for `load` times what there
+    is.
 
     What there is: of the resource that is short first. A published trace may be a sample of the pods beside all of the
     nodes, and leave these all but empty; 1.0 where the trace is as full as that by itself.

@@ -577,8 +577,7 @@ class DryRuns:
         The row is None if preemption helps on none, the text is empty if all is known that is asked for.
         `at_most`: how many candidates are enough where results are not kept for the next pod.
         """
-        lowest = cluster.priorities.lowest
-        if (lowest is None or lowest >= pod.priority) and not cluster.pod_groups.below(pod.priority):
+        if not cluster.has_below(pod.priority):
             results = DryRunResults(pod, cluster.nodes)
             results.note(np.flatnonzero(rows), WITHOUT_VICTIMS)
             return results, None, ""

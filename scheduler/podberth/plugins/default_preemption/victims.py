@@ -94,8 +94,7 @@ class Ranking:
 
         What counts for a pod of a group is its group's priority.
         """
-        lowest = cluster.priorities.lowest
-        if not len(cluster.pod_groups) and (lowest is None or lowest >= priority):
+        if not (len(cluster.pod_groups) or cluster.has_below(priority)):
             return np.ones(len(rows), dtype=np.bool_)
         known: Bools = self._lowest[rows] >= priority
         return known

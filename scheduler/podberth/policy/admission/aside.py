@@ -63,7 +63,7 @@ class Aside:
         self.idle: list[_Worker] = []
         """The workers without a job."""
         self.workers: set[_Worker] = set()
-        """All workers."""
+        """The running workers."""
         self._under_way: set[asyncio.Task[Reply]] = set()
         self.lanes = Lanes(count or THREADS, EACH, WAITING)
 

@@ -100,7 +100,7 @@ class Ruling(msgspec.Struct):
     namespace: str = ""
     effects: tuple[Effect, ...] = ()
     denied: dict[str, str | bool] | None = None
-    """A refusal for the log: the user and the rules. It has no labels or annotations: those may hold secrets."""
+    """A refusal for the log: the object and the rules. It has no labels or annotations: those may hold secrets."""
     elsewhere: bool = False
     """True if the review is of `namespace`, for which the policies were not at hand: it is not judged yet."""
 

@@ -1,4 +1,4 @@
-"""Run the admission server until it is told to end."""
+"""Runs the admission server until it is told to end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keep the webhook configurations as they should be; the leader's work, with the rotation of certificates.
+"""Keeps the webhook configurations as they should be; the leader does it, together with the rotation of certificates.
 
 A watch says at once when somebody edits or deletes one; every five seconds they are read anyway, in case the watch
 has gone quiet. They stay when we go: an API server that finds nobody applies the failurePolicy, which was a choice.

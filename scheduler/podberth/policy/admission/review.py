@@ -267,7 +267,9 @@ def answer(
 
 
 def _thin(uid: str, field: str, raw: msgspec.Raw, kind: _Kind) -> JsonObject | None:
-    """Return the fields of an object that policies read, under the kind that the API server names."""
+    """Return the fields of an object that policies read, under the kind that the API server names. Raises
+    MalformedError.
+    """
     if bytes(memoryview(raw)[:5]) in _NOTHING:
         return None
     found: JsonObject = {"apiVersion": f"{kind.group}/{kind.version}".lstrip("/"), "kind": kind.kind}

@@ -34,7 +34,9 @@ BODIES_WAITING, BYTES_WAITING = 64, 8 << 20
 """Big reviews of one namespace that may wait with their bodies unread, and their bytes: each costs its connection's
 buffers. One more is refused."""
 BODY_SECONDS = 1.0
-"""For that wait, of the three that the API server waits for the answer; see `reviewer.PATIENCE` for the rest."""
+"""Seconds of the wait for a body, of the three that the API server waits for the answer; see `reviewer.PATIENCE` for
+the rest.
+"""
 READ_SECONDS = 10.0
 TOLD_SECONDS = 0.5
 """A client that is refused before its body has come has so long to read the answer. Then the connection is closed, and

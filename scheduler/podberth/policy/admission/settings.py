@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 from podberth.policy.settings import ServiceSettings, SettingsError, seconds
 
 WORKERS, MOST_WORKERS = 2, 16
-"""With two, a namespace, which has one worker at most, never stands in another's way; two that do share with others."""
+"""The usual and the largest number of workers. A namespace uses one at most, so that with two it never blocks another
+one alone; two namespaces that use both share them with others.
+"""
 FAILURE_POLICIES = ("Ignore", "Fail")
 
 

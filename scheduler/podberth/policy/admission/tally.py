@@ -23,8 +23,9 @@ FIELDS = ("matched", "rejected", "mutated")
 KEPT_FOR = timedelta(hours=1)
 """The time after which the entry of a silent replica is removed: its counts are in the sums."""
 WROTE_LAST = 8
-"""So many entries stay whatever their times say: those that were written last, which are the last of the list. The
-clock of whoever wrote them, or of whoever reads them, may be wrong by more than `KEPT_FOR`."""
+"""The number of entries that stay whatever their times say: those written last, at the end of the list. A clock of a
+writer or reader may be wrong by more than `KEPT_FOR`.
+"""
 MOST_REPLICAS = 32
 
 Key = tuple[str, str, str]

@@ -9,6 +9,8 @@ A request meets them in this order, as it meets the webhook's two passes:
    asks the rules that reject once more, about the object as it will be stored, and checks the class.
 3. What modes warn and observe would do are ValidatingAdmissionPolicies of their own, bound by Warn and by Audit.
 
+The dry run by which the operator sees what is in force (`requests.SEEN`) is refused with the version of either half.
+
 Whoever sends the annotation by himself has it taken away in 1. Names say release and namespace.
 """
 
@@ -16,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from podberth.policy import keys, verdict
@@ -46,6 +49,8 @@ class Compiled(Struct, frozen=True):
     left: Mapping[str, str]
     native: tuple[str, ...] = ()
     """Names of the policies that the objects enforce."""
+    version: str = ""
+    """Of the objects; the answer to the dry run has it twice, once for each half."""
 
 
 class _Variables:
@@ -89,7 +94,13 @@ def compile_namespace(
         return Compiled((), {}, fitted.left)
     build = _Namespace(fitted.native, namespace, release, reserved, stamp, closed)
     names = tuple(policy.name for policy in fitted.native.policies)
-    return Compiled(tuple(build.objects()), build.comments, fitted.left, names)
+    objects = tuple(build.objects())
+    version = sha256(msgspec.json.encode(objects)).hexdigest()[:32]
+    for one in objects:
+        for variable in one["spec"].get("variables", ()):
+            if variable["name"] == "version":
+                variable["expression"] = text(version)
+    return Compiled(objects, build.comments, fitted.left, names, version)
 
 
 def label_of(release: str) -> str:
@@ -138,10 +149,11 @@ class _Namespace:
         return found
 
     def _refusal(self, variables: _Variables) -> str:
-        """Return why rules reject; an empty text when none does."""
+        """Return why rules reject, or the version for who asks that; an empty text when the object is let in."""
+        variables.add("version", text(""))  # its value follows from all the rest
         rules = self._rejecting()
         if not rules:
-            return '""'
+            return variables.add("refusal", f'{requests.SEEN} ? variables.version : ""')
         found = []
         for number, part in enumerate(chunks(rules, _size)):
             # Nearly always no rule rejects, and then nothing but this is evaluated.
@@ -158,6 +170,7 @@ class _Namespace:
         )
         return variables.add(
             "refusal",
+            f"{requests.SEEN} ? variables.version : "
             f'size(variables.reasons) == 0 ? "" : size(bytes(variables.allReasons)) <= {MOST_BYTES} ? '
             "variables.allReasons : "
             f'variables.allReasons.substring(0, [{_CUT}, size(variables.allReasons)].min()) + "..."',
@@ -202,11 +215,11 @@ class _Namespace:
 
     def _concerned(self, rules: Iterable[Rule]) -> list[Object]:
         """The match condition of the mutating policy; `rules` are those that would do something."""
-        forged = f"{text(keys.VERDICT)} in annotations"
+        always = [f"{text(keys.VERDICT)} in annotations", requests.SEEN]
         if self._stamp:
-            return requests.before_storing([forged, *(_asked(rule, requests.NO_POD) for rule in rules)])
+            return requests.before_storing([*always, *(_asked(rule, requests.NO_POD) for rule in rules)])
         own = [f"pod && {text(key)} in annotations" for key in (keys.QOS, keys.SCHEDULER_NAME)]
-        return requests.of_what_comes([forged, *own, *(_asked(rule, requests.OF_ANY_CLASS) for rule in rules)])
+        return requests.of_what_comes([*always, *own, *(_asked(rule, requests.OF_ANY_CLASS) for rule in rules)])
 
     def _written(self, rule: Rule) -> Iterator[Write]:
         """Yield what a rule writes where policies may write it."""
@@ -254,11 +267,15 @@ class _Namespace:
         self.comments |= variables.comments
         validation = {
             "expression": "size(variables.verdict) == 0",
-            "messageExpression": "variables.verdict[0]",
+            "messageExpression": f'{requests.SEEN} ? variables.verdict.join(" ") : variables.verdict[0]',
             "message": "a MetadataPolicy of this namespace rejects the object",
             "reason": "Forbidden",
         }
-        suspect = [f"{key} in annotations", f"(pod && {stamp} in annotations && annotations[{stamp}] != qos)"]
+        suspect = [
+            f"{key} in annotations",
+            f"(pod && {stamp} in annotations && annotations[{stamp}] != qos)",
+            requests.SEEN,
+        ]
         suspect += ["true"] if self._closed else [_asked(rule, requests.HERE) for rule in self._rejecting()]
         yield self._object(
             "ValidatingAdmissionPolicy", "enforce", self._checks(variables, [validation], suspect, "Fail")

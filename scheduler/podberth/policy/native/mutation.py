@@ -55,8 +55,6 @@ def patch(refusal: str, labels: Sequence[str], annotations: Sequence[str], sched
         f"[{_add(text('/spec/schedulerName'), last)}] : [])"
     )
     allowed = " + ".join(made)
-    if refusal == '""':
-        return allowed
     rejected = f"({_THERE} ? [{_add(verdict, refusal)}] : [{_first(keys.VERDICT, refusal)}])"
     return f'{refusal} != "" ? {rejected} : {allowed}'
 

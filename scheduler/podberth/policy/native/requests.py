@@ -18,6 +18,12 @@ from podberth.policy.qos import CLASSES
 from podberth.policy.spec import GROUP
 
 POD = 'request.kind.group == "" && request.kind.kind == "Pod"'
+SEEN_NAME = "in-force.podberth.dev"
+SEEN = (
+    "(has(request.dryRun) && request.dryRun && has(request.name) && "
+    f'request.name == {text(SEEN_NAME)} && request.resource.resource == "configmaps")'
+)
+"""Whether the operator asks, by a dry run, which version of the admission policies is in force."""
 _EXEMPT = (
     ("metadatapolicies", (GROUP,)),
     ("events", ("", "events.k8s.io")),
@@ -35,6 +41,7 @@ def of_resources() -> list[dict[str, str]]:
         for plural, groups in _EXEMPT
     ]
     found.append(("not-reviews", f"!(request.resource.group in {_list(REVIEWS)})"))
+    found.append(("not-in-force", f"!{SEEN}"))
     return [{"name": name, "expression": expression} for name, expression in found]
 
 

@@ -3,8 +3,8 @@
 The release's switch says who enforces. A move to the other way is: write the new one, wait until it is in force, take
 the old one away. What is done depends on nothing but what is stored, so another replica goes on where one ended:
 
-- *To the API server.* The objects are written. Once they are in force, the statuses say Native. Only then does the
-  webhook leave the policies out.
+- *To the API server.* The objects are written. Once a dry run in the namespace is answered by them, the statuses say
+  Native. Only then does the webhook leave the policies out.
 - *To the webhook.* The statuses say Webhook, and from then on the webhook judges the policies. The objects stay until
   that is `HANDOVER_SECONDS` ago and the webhook configurations have covered the namespace for as long.
 """
@@ -33,7 +33,9 @@ from podberth.policy.operator.ways import Enforcement, Rules, since_of, way_of, 
 from podberth.policy.spec import Policies
 
 IN_FORCE_SECONDS = 3.0
-"""From a write until every API server uses it: they look for changes once a second."""
+"""From a write until API servers use it that the dry run did not reach: each looks for changes once a second."""
+UNSEEN_SECONDS = 10.0
+"""After a write; then what the API server answers instead is said, and it is asked less often."""
 HANDOVER_SECONDS = 3.0
 MOST_NAMESPACES = 100
 """So many namespaces may have natively enforced policies. The API server asks their objects in every request whether
@@ -63,6 +65,7 @@ class _Split(msgspec.Struct, frozen=True):
     basis: object
     native: frozenset[str]
     stays: Mapping[str, tuple[str, str]]
+    version: str
     digests: dict[tuple[str, str], bytes]
 
 
@@ -149,10 +152,11 @@ class Enforcer:
                 break
             except RefusedError as error:
                 await self._find_refused(namespace, policies, split.native, error)
-        in_force = written = not again and self.natives.as_wanted(namespace, split.digests)
-        settled = self.natives.settled(namespace)
-        if in_force and settled < IN_FORCE_SECONDS:
-            in_force, again = False, IN_FORCE_SECONDS - settled
+        written = not again and self.natives.as_wanted(namespace, split.digests)
+        in_force, answer = written, ""
+        if written and split.native:
+            again, answer = await self._seen(namespace, split.version)
+            in_force = not again
         if not stored:
             self._split.pop(namespace, None)
             self._refused.pop(namespace, None)
@@ -164,8 +168,22 @@ class Enforcer:
             stays=split.stays,
             in_force=in_force,
             written=written,
+            answer=answer,
         )
         return Enforced(found, again, self.natives.writes - before, size)
+
+    async def _seen(self, namespace: str, version: str) -> tuple[float, str]:
+        """Seconds after which to look again whether what was written is in force, 0 when it is; and what speaks
+        against it, once that has lasted.
+        """
+        answer = await self.natives.unseen(namespace, version)
+        settled = self.natives.settled(namespace)
+        if not answer:
+            return max(IN_FORCE_SECONDS - settled, 0.0), ""
+        if settled < UNSEEN_SECONDS:
+            return AGAIN_SECONDS, ""
+        log.error("admission policies are not seen to be in force", namespace=namespace, answer=answer)
+        return UNSEEN_SECONDS, answer
 
     # -- what it should be ---------------------------------------------------------------------------------------
 
@@ -189,7 +207,9 @@ class Enforcer:
         stays = {name: ("Refused" if name in names else "NotNative", why) for name, why in compiled.left.items()}
         if full:
             stays = {one.name: ("TooManyNamespaces", TOO_MANY) for one in policies}
-        split = self._split[namespace] = _Split(basis, frozenset(compiled.native), stays, digests(objects))
+        split = self._split[namespace] = _Split(
+            basis, frozenset(compiled.native), stays, compiled.version, digests(objects)
+        )
         return split, objects
 
     def _compile(self, namespace: str, policies: Sequence[Stored], refused: Mapping[str, str]) -> Compiled:

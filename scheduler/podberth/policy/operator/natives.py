@@ -25,9 +25,10 @@ from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.objects import Change, Deleted, MarkedMeta, Partial
 from podberth.kube.reflector import Reflector, follow
-from podberth.kube.resources import Resource
+from podberth.kube.resources import CONFIG_MAPS, Resource
 from podberth.policy.native.compile import NAMESPACE_LABEL, POLICIES, RELEASE_LABEL, label_of
 from podberth.policy.native.likeness import same
+from podberth.policy.native.requests import SEEN_NAME
 
 FIELD_MANAGER = "berth-operator"
 APPLY = "application/apply-patch+yaml"
@@ -58,6 +59,7 @@ KINDS = {
 """In the order in which they are written; they are deleted the other way round."""
 _ORDER = {kind: number for number, kind in enumerate(KINDS)}
 _REFUSALS = (400, 413, 422)
+SEEN_KEY = "podberth.dev/in-force"
 
 
 class RefusedError(Exception):
@@ -115,6 +117,8 @@ class Natives:
         self._written: dict[Key, _Written] = {}
         self._steps: dict[str, float] = {}
         """Namespace → when one of its objects was last written or deleted."""
+        self._seen: dict[str, str] = {}
+        """Namespace → the version that a dry run has shown to be in force since anything was written there."""
         self._writing: set[Key] = set()
         """Whose new generation is not known yet."""
         self._known = asyncio.Event()
@@ -205,7 +209,7 @@ class Natives:
         return ""
 
     def _forget(self) -> None:
-        for store in (self._found, self._by_namespace, self._written, self._steps):
+        for store in (self._found, self._by_namespace, self._written, self._steps, self._seen):
             store.clear()
         self._known.clear()
 
@@ -249,6 +253,7 @@ class Natives:
         held.discard(key)
         if not held:
             self._by_namespace.pop(namespace, None)
+            self._seen.pop(namespace, None)
 
     # -- what there should be ------------------------------------------------------------------------------------
 
@@ -262,6 +267,28 @@ class Natives:
     def settled(self, namespace: str) -> float:
         """Seconds since anything was written in this namespace; a long time when nothing was."""
         return self._machine.monotonic() - self._steps.get(namespace, float("-inf"))
+
+    async def unseen(self, namespace: str, version: str) -> str:
+        """Ask the API server by a dry run whether it enforces this version; its answer if not, empty when it does.
+
+        Only the API server that answers has shown it. Raises Unreachable.
+        """
+        if self._seen.get(namespace) == version:
+            return ""
+        steps = self._steps.get(namespace)
+        meta = {"name": SEEN_NAME, "annotations": {SEEN_KEY: version}}
+        body = msgspec.json.encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+        query = urlencode({"fieldManager": FIELD_MANAGER, "force": "true", "dryRun": "All"})
+        path = CONFIG_MAPS.path(namespace, SEEN_NAME)
+        try:
+            await self._client.request("PATCH", path, query=query, body=body, content_type=APPLY)
+        except ApiError as error:
+            if f"{version} {version}" not in error.message:
+                return str(error)[:300]
+            if self._steps.get(namespace) == steps:
+                self._seen[namespace] = version
+            return ""
+        return "the object was let in"
 
     async def bring(self, namespace: str, objects: Sequence[Object]) -> float:
         """Write and delete what differs; seconds after which the rest may follow, 0 when nothing is left to do.
@@ -358,6 +385,7 @@ class Natives:
         if len(self._steps) > 1024:
             self._steps = {one: at for one, at in self._steps.items() if now - at < LOOK_SECONDS}
         self._steps[namespace] = now
+        self._seen.pop(namespace, None)
         self.writes += 1
 
 

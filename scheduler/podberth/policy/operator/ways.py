@@ -84,9 +84,10 @@ class Rules(msgspec.Struct, frozen=True):
             return Enforcement("Webhook", reason, message)
         return Enforcement("None", reason, f"not enforced: {message}")
 
-    def starting(self) -> Enforcement:
-        """A policy whose admission policies are not in force yet."""
-        return Enforcement("Webhook" if self.webhook else "None", "Starting", STARTING)
+    def starting(self, answer: str) -> Enforcement:
+        """A policy whose admission policies are not in force yet; `answer` is what was said in their place."""
+        message = f"a dry run does not show that the API server enforces the policy: {answer}" if answer else STARTING
+        return Enforcement("Webhook" if self.webhook else "None", "Starting", message)
 
 
 def ways(
@@ -98,11 +99,12 @@ def ways(
     stays: Mapping[str, tuple[str, str]],
     in_force: bool,
     written: bool,
+    answer: str = "",
 ) -> dict[str, Enforcement]:
     """Return who enforces each policy. `stays`: reason and message of those that are not `native`.
 
-    A policy that is enforced natively already stays so while its objects are still to be `written` again: an older
-    version of it is in force until the new one is.
+    A policy that is enforced natively already stays so until its new objects are in force, in an older version if it
+    was edited. `answer`: as for `Rules.starting`.
     """
     found: dict[str, Enforcement] = {}
     for one in stored:
@@ -112,7 +114,8 @@ def ways(
             found[one.name] = Enforcement("None", "NotAccepted", "not enforced: the policy is not accepted")
         elif one.name in native:
             kept = way_of(one.status) == "Native"
-            found[one.name] = NATIVE if in_force or (kept and written) else OLDER if kept else rules.starting()
+            same = kept and written and one.status["enforcement"].get("generation") == one.generation
+            found[one.name] = NATIVE if in_force or same else OLDER if kept else rules.starting(answer)
         elif not rules.native:
             switched = rules.enforcement == "webhook"
             message = "this release leaves policies to the webhook" if switched else rules.missing

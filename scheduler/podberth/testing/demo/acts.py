@@ -38,6 +38,12 @@ _STEP = 50
 """Milli-cores between two amounts that the workers may ask for."""
 _LEAST, _MOST = 200, 4000
 _NOT_SERVED = (403, 404)
+OWNER = "owner"
+SHOWN_NODES = 14
+SHOWN_REMEDIES = 5
+MODEST = 10
+"""Milli-cores that the pod asks for in the end on a cluster that is not ours."""
+Wanted = TypeVar("Wanted", Uncordon, Request)
 
 
 async def gang(play: Play) -> None:
@@ -141,9 +147,6 @@ def _waits(play: Play, name: str) -> bool:
     return found is not None and found.condition is not None and found.condition[:2] == ("False", "Unschedulable")
 
 
-OWNER = "owner"
-
-
 async def governed(play: Play) -> None:
     """Two policies, a pod for each."""
     title = "Policies decide which objects may be created, and which scheduler gets a pod"
@@ -232,14 +235,6 @@ def _modest(name: str, **labels: str) -> Object:
     del found["spec"]["schedulerName"]
     del found["spec"]["containers"][0]["resources"]
     return found
-
-
-SHOWN_NODES = 14
-SHOWN_REMEDIES = 5
-MODEST = 10
-"""Milli-cores that the pod asks for in the end on a cluster that is not ours."""
-
-Wanted = TypeVar("Wanted", Uncordon, Request)
 
 
 async def free_by_uncordoning(play: Play, report: Object) -> None:

@@ -19,6 +19,21 @@ PAUSE = "registry.k8s.io/pause:3.10"
 GATE = "podberth.dev/demo-approval"
 
 Object = dict[str, Any]
+DEFAULT_SCHEDULER = "default-scheduler"
+TRAINER_IMAGE = "trainer:v7"
+DISK = "disk"
+REPORT_CPU = 6000
+DEVICES: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "gpu-a": {"gpu-0": ("A100", "40Gi"), "gpu-1": ("A100", "40Gi")},
+    "gpu-b": {"gpu-0": ("L4", "24Gi"), "gpu-1": ("A100", "40Gi")},
+}
+"""Node → its devices, with model and memory."""
+HOLDER = ("notebook-0", "gpu-a", "gpu-0")
+"""The pod that has a device already, its node, and the device."""
+DRIVER = "gpu.podberth.dev"
+_API_VERSION = "resource.k8s.io/v1"
+_NOT_SERVED = (403, 404)
+_LET_GO = msgspec.json.encode({"metadata": {"finalizers": None}})
 
 
 def namespace(name: str) -> Object:
@@ -131,19 +146,6 @@ def affinity(
     }
 
 
-DEFAULT_SCHEDULER = "default-scheduler"
-TRAINER_IMAGE = "trainer:v7"
-DISK = "disk"
-REPORT_CPU = 6000
-DEVICES: Mapping[str, Mapping[str, tuple[str, str]]] = {
-    "gpu-a": {"gpu-0": ("A100", "40Gi"), "gpu-1": ("A100", "40Gi")},
-    "gpu-b": {"gpu-0": ("L4", "24Gi"), "gpu-1": ("A100", "40Gi")},
-}
-"""Node → its devices, with model and memory."""
-HOLDER = ("notebook-0", "gpu-a", "gpu-0")
-"""The pod that has a device already, its node, and the device."""
-
-
 @dataclass(frozen=True, slots=True)
 class Setting:
     """The place of the story. `prefix` starts the names of its nodes; `scale` divides what its pods ask for.
@@ -237,12 +239,6 @@ def others(setting: Setting, *, devices: bool) -> list[Object]:
         )
         for name, where, cpu, memory in rows
     ]
-
-
-DRIVER = "gpu.podberth.dev"
-_API_VERSION = "resource.k8s.io/v1"
-_NOT_SERVED = (403, 404)
-_LET_GO = msgspec.json.encode({"metadata": {"finalizers": None}})
 
 
 def class_name(setting: Setting) -> str:

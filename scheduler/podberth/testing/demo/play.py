@@ -23,6 +23,9 @@ from podberth.testing.demo.recording import Act, NodeCard, PodCard, Recording, S
 from podberth.testing.demo.witness import SeenDecision, Witness
 
 LIVE = "status.phase!=Succeeded,status.phase!=Failed"
+PATIENCE = 15.0
+"""Seconds that anything may take before the demo gives up on it."""
+Audience = Callable[[Step | Act, Recording], None]
 
 
 class LateError(Exception):
@@ -111,12 +114,6 @@ class Mirror:
                 if pod.node_name:
                     self.seen.setdefault(pod.uid, self._now())
         self.stir()
-
-
-PATIENCE = 15.0
-"""Seconds that anything may take before the demo gives up on it."""
-
-Audience = Callable[[Step | Act, Recording], None]
 
 
 class Play:

@@ -6,6 +6,10 @@ from typing import Any
 from podberth.testing.demo import witness
 from podberth.testing.demo.witness import SeenDecision
 
+MOST_NODES = 36
+MOST_CANDIDATES = 8
+MOST_REFUSALS = 40
+
 
 @dataclass(slots=True)
 class PodCard:
@@ -83,11 +87,6 @@ class Recording:
     steps: list[Step] = field(default_factory=list)
     summary: list[tuple[str, str, str]] = field(default_factory=list)
     """(number, what it counts, a word of explanation)."""
-
-
-MOST_NODES = 36
-MOST_CANDIDATES = 8
-MOST_REFUSALS = 40
 
 
 def page_data(recording: Recording) -> dict[str, Any]:

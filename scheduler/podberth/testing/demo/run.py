@@ -40,6 +40,16 @@ from podberth.testing.demo.play import PATIENCE, Audience, Mirror, Play
 from podberth.testing.demo.recording import Recording
 from podberth.testing.demo.witness import Witness
 
+NOW = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
+GRACE = 4.0
+"""Seconds that the cluster's own namespace controller gets before we look whether there is one."""
+LONGEST = 12.0
+CONFIG_MAPS = Resource("", "v1", "configmaps", True, "ConfigMap")
+EVERYWHERE = "kube-root-ca.crt"
+"""A ConfigMap that a controller manager puts into each namespace."""
+REAL_SCALE = 40
+"""On nodes that are somebody's, the story's pods ask for this part of what they would."""
+
 
 def summarise(play: Play, seconds: float) -> list[tuple[str, str, str]]:
     """(number, what it counts, a word of explanation); `seconds`: how long the story took."""
@@ -87,15 +97,6 @@ def _waits(play: Play) -> list[float]:
         for key, pod in play.mirror.pods.items()
         if key in play.created and pod.uid in seen and tries[key] == 1 and pod.name in at_once
     ]
-
-
-NOW = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
-GRACE = 4.0
-"""Seconds that the cluster's own namespace controller gets before we look whether there is one."""
-LONGEST = 12.0
-CONFIG_MAPS = Resource("", "v1", "configmaps", True, "ConfigMap")
-EVERYWHERE = "kube-root-ca.crt"
-"""A ConfigMap that a controller manager puts into each namespace."""
 
 
 class Tidy:
@@ -196,10 +197,6 @@ class Tidy:
         found["spec"]["finalizers"] = []
         await self._client.replace(f"{path}/finalize", msgspec.json.encode(found))
         return await self._gone(GRACE)
-
-
-REAL_SCALE = 40
-"""On nodes that are somebody's, the story's pods ask for this part of what they would."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,13 @@ from podberth.testing.demo.recording import Act, NodeCard, PodCard, Recording, S
 from podberth.testing.demo.witness import SeenDecision
 
 MARKS = {"scene": "·", "bound": "✓", "pending": "…", "gated": "…", "rejected": "✗", "change": "▸"}
+OTHERS = "bright_black"
+APPS = ("blue", "magenta", "cyan", "yellow", "green", "bright_blue", "red")
+PLUGINS = ("blue", "cyan", "magenta", "yellow", "green", "red", "bright_blue")
+COLUMN = 24
+"""A zone is at least this wide; fewer fit side by side on a narrow terminal."""
+MOST_NODES = 24
+BEST = 4
 
 
 class Lines:
@@ -58,15 +65,6 @@ class Lines:
     def _wrapped(self, text: str, style: str, first: str, rest: str) -> None:
         for line in wrap(text, self._width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False):
             self._say(line, style)
-
-
-OTHERS = "bright_black"
-APPS = ("blue", "magenta", "cyan", "yellow", "green", "bright_blue", "red")
-PLUGINS = ("blue", "cyan", "magenta", "yellow", "green", "red", "bright_blue")
-COLUMN = 24
-"""A zone is at least this wide; fewer fit side by side on a narrow terminal."""
-MOST_NODES = 24
-BEST = 4
 
 
 class Picture:

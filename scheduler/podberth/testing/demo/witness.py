@@ -21,6 +21,27 @@ from podberth.framework.interface import Profile
 from podberth.framework.runtime import Framework, Rotation
 from podberth.model.pod import Pod
 
+Reader = Callable[[Framework, Decision, Decision, Cluster, float], None]
+"""(framework, the decision, the same in full, cluster, seconds that it took) → nothing."""
+SHORT = {
+    "node(s) had untolerated taint(s)": "tainted",
+    "node(s) were unschedulable": "cordoned",
+    "node(s) didn't match Pod's node affinity/selector": "with other labels than it asks for",
+    "node(s) didn't match pod affinity rules": "not near the pods it needs",
+    "node(s) didn't match pod anti-affinity rules": "too close to pods it must avoid",
+    "node(s) didn't satisfy existing pods anti-affinity rules": "claimed by pods that want to be apart from it",
+    "Too many pods": "full of pods",
+}
+PLUGIN_WORDS = {
+    "NodeResourcesFit": "free room",
+    "NodeResourcesBalancedAllocation": "balance of cpu and memory",
+    "InterPodAffinity": "pods nearby",
+    "NodeAffinity": "node labels",
+    "TaintToleration": "taints",
+    "ImageLocality": "image already there",
+    "PodTopologySpread": "even spread",
+}
+
 
 @dataclass(slots=True)
 class Candidate:
@@ -78,10 +99,6 @@ class SeenDecision:
     def runner_up(self) -> Candidate | None:
         """The next best node."""
         return self.candidates[1] if len(self.candidates) > 1 else None
-
-
-Reader = Callable[[Framework, Decision, Decision, Cluster, float], None]
-"""(framework, the decision, the same in full, cluster, seconds that it took) → nothing."""
 
 
 class Watched(Framework):
@@ -211,26 +228,6 @@ def _refusals(framework: Framework, decision: Decision, cluster: Cluster, names:
                 text, _ = asking.detail(int(row), rejected.plugin, reason)
                 found.append(Refusal(names[row], rejected.plugin, reason.text, text))
     return sorted(found, key=lambda refusal: refusal.node)
-
-
-SHORT = {
-    "node(s) had untolerated taint(s)": "tainted",
-    "node(s) were unschedulable": "cordoned",
-    "node(s) didn't match Pod's node affinity/selector": "with other labels than it asks for",
-    "node(s) didn't match pod affinity rules": "not near the pods it needs",
-    "node(s) didn't match pod anti-affinity rules": "too close to pods it must avoid",
-    "node(s) didn't satisfy existing pods anti-affinity rules": "claimed by pods that want to be apart from it",
-    "Too many pods": "full of pods",
-}
-PLUGIN_WORDS = {
-    "NodeResourcesFit": "free room",
-    "NodeResourcesBalancedAllocation": "balance of cpu and memory",
-    "InterPodAffinity": "pods nearby",
-    "NodeAffinity": "node labels",
-    "TaintToleration": "taints",
-    "ImageLocality": "image already there",
-    "PodTopologySpread": "even spread",
-}
 
 
 def cores(milli: int) -> str:

@@ -32,6 +32,7 @@ from podberth.testing.workloads.workload import (
     Workload,
 )
 from podberth.testing.workloads.writes import (
+    LET_GO,
     Bindings,
     ClaimController,
     Key,
@@ -242,7 +243,7 @@ class Driver:
 
         async def let_go(name: str) -> None:
             try:
-                await self._client.patch(f"{path}/{name}", _NO_FINALIZERS)
+                await self._client.patch(f"{path}/{name}", LET_GO)
             except ApiError as error:
                 if error.status != 404:  # a controller was there first
                     raise
@@ -501,7 +502,6 @@ class _Pending(msgspec.Struct):
 
 
 _pending = msgspec.json.Decoder(_Pending)
-_NO_FINALIZERS = msgspec.json.encode({"metadata": {"finalizers": None}})
 
 
 def _all_in(bindings: Bindings, keys: set[Key]) -> Callable[[], bool]:

@@ -28,6 +28,16 @@ WORDS = ("run", "pool")
 """Names that stand for text: what all names of the run begin with, and what those of its nodes do."""
 NUMBERS = ("i", "count", "nodes")
 """Names that arithmetic may use: the object's index, how many the step makes, how many nodes the workload has."""
+PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", False, "PriorityClass")
+KINDS: dict[str, Resource] = {
+    **BY_KIND,
+    "PriorityClass": PRIORITY_CLASSES,
+    "ResourceClaimTemplate": RESOURCE_CLAIM_TEMPLATES,
+}
+"""Kinds that a workload may create."""
+LABEL = "podberth.dev/bench"
+"""On everything that a run creates; its value is the run."""
+ZONES = 10
 
 
 class TemplateError(ValueError):
@@ -92,18 +102,6 @@ def merged(under: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         key: merged(under[key], value) if isinstance(value, dict) and isinstance(under.get(key), dict) else value
         for key, value in over.items()
     }
-
-
-PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", False, "PriorityClass")
-KINDS: dict[str, Resource] = {
-    **BY_KIND,
-    "PriorityClass": PRIORITY_CLASSES,
-    "ResourceClaimTemplate": RESOURCE_CLAIM_TEMPLATES,
-}
-"""Kinds that a workload may create."""
-LABEL = "podberth.dev/bench"
-"""On everything that a run creates; its value is the run."""
-ZONES = 10
 
 
 def node(over: dict[str, Any], allocatable: dict[str, Any]) -> dict[str, Any]:

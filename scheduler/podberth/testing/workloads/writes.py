@@ -30,6 +30,10 @@ _NOW = msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": "v1", "graceP
 Item = TypeVar("Item")
 Post = tuple[str, bytes]
 """Path of a collection, and the object to create in it."""
+LET_GO = msgspec.json.encode({"metadata": {"finalizers": None}})
+_FREED = msgspec.json.encode({"status": {"allocation": None, "reservedFor": None, "devices": None}})
+Key = tuple[str, str]
+_SILENCE = 600.0
 
 
 async def create_all(
@@ -141,10 +145,6 @@ class _Counted(msgspec.Struct):
 _counted = msgspec.json.Decoder(_Counted)
 
 
-_LET_GO = msgspec.json.encode({"metadata": {"finalizers": None}})
-_FREED = msgspec.json.encode({"status": {"allocation": None, "reservedFor": None, "devices": None}})
-
-
 class _Owner(msgspec.Struct):
     kind: str = ""
 
@@ -228,7 +228,7 @@ class ClaimController:
         """Delete the claims of a pod that was deleted. `answer`: the one to its creation."""
         for each in templated(_holder.decode(answer).spec):
             path = RESOURCE_CLAIMS.path(namespace, resource_claims.claim_name(pod, each.name))
-            await self._client.patch(path, _LET_GO)
+            await self._client.patch(path, LET_GO)
             await delete_one(self._client, path)
 
     async def clear(self, namespaces: Iterable[str]) -> None:
@@ -242,18 +242,14 @@ class ClaimController:
         path = RESOURCE_CLAIMS.path(meta.namespace, meta.name)
         if any(owner.kind in (PODS.kind, POD_GROUPS.kind) for owner in meta.owner_references):
             if meta.finalizers:
-                await self._client.patch(path, _LET_GO)
+                await self._client.patch(path, LET_GO)
             await delete_one(self._client, path)
         elif claim.status.reserved_for:
             await self._client.patch(f"{path}/status", _FREED)
-            await self._client.patch(path, _LET_GO)
+            await self._client.patch(path, LET_GO)
 
 
 _holder, _claim = msgspec.json.Decoder(_Holder), msgspec.json.Decoder(_Claim)
-
-
-Key = tuple[str, str]
-_SILENCE = 600.0
 
 
 class Bindings:

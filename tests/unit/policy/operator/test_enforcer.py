@@ -41,6 +41,8 @@ class Server:
         self.objects: dict[tuple[str, str], Object] = {}
         self.log: list[tuple[str, str]] = []
         self.dry_runs = 0
+        self.used: dict[str, str] = {}
+        """The version that each half uses in truth, where that is not what is stored."""
         self.role: str | None = "uid-role"
         self.refuses = ""
         """What an object may not hold."""
@@ -65,8 +67,11 @@ class Server:
     async def request(
         self, verb: str, path: str, *, query: str = "", body: bytes = b"", content_type: str = ""
     ) -> bytes:
-        plural, _, name = path.removeprefix(f"{ROOT}/").partition("/")
         assert verb == "PATCH"
+        if path == "/api/v1/namespaces/team/configmaps/in-force.podberth.dev":
+            assert "dryRun=All" in query
+            self._judge()
+        plural, _, name = path.removeprefix(f"{ROOT}/").partition("/")
         given = json.loads(body)
         if self.refuses and self.refuses in body.decode():
             raise ApiError(422, "Invalid", f"it holds {self.refuses}")
@@ -80,6 +85,15 @@ class Server:
         self.objects[plural, name] = {**given, "metadata": meta}
         self.log.append(("apply", given["kind"]))
         return json.dumps(self.objects[plural, name]).encode()
+
+    def _judge(self) -> None:
+        """Refuse the dry run as the stored policies do, with the versions of both halves."""
+        stored = {one["kind"]: one["spec"]["variables"] for one in self.objects.values() if "variables" in one["spec"]}
+        said = []
+        for kind in ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"):
+            version = next(one["expression"].strip('"') for one in stored[kind] if one["name"] == "version")
+            said.append(self.used.get(kind, version))
+        raise ApiError(403, "Forbidden", f"denied request: {' '.join(said)}")
 
     async def delete(self, path: str, body: bytes | None = None) -> bytes:
         plural, _, name = path.removeprefix(f"{ROOT}/").partition("/")
@@ -175,6 +189,38 @@ async def test_the_webhook_judges_until_the_objects_are_in_force() -> None:
     assert (found.ways["note"].way, found.ways["note"].reason) == ("Webhook", "Starting")
     town = Town(NOTE, webhook="")
     assert (await town.look()).ways["note"].way == "None"
+
+
+@pytest.mark.parametrize("half", ["MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"])
+async def test_in_force_is_seen_in_force(half: str) -> None:
+    """However long the API server takes for either half: the webhook judges until then, and at last it is said why."""
+    town = Town(NOTE)
+    town.server.used = {half: "none"}
+    start = town.clock.now
+    while town.clock.now < start + module.UNSEEN_SECONDS + 2 * PAUSE_SECONDS:
+        found = await town.look()
+        assert (found.ways["note"].way, found.ways["note"].reason) == ("Webhook", "Starting")
+        assert found.again
+        town.clock.now += found.again
+    assert "a dry run does not show" in (await town.look()).ways["note"].message
+    town.server.used = {}
+    await town.settle()
+    assert town.ways() == {"note": "Native"}
+
+
+async def test_an_edited_policy_is_the_older_one_until_the_new_one_is_seen() -> None:
+    town = Town(NOTE, REFUSE)
+    await town.settle()
+    town.server.used = {"MutatingAdmissionPolicy": "older"}
+    town.edit("note", stored_object("note", rule(set_annotations={"note": "b"})))
+    for _ in range(3):
+        town.clock.now += (await town.look()).again
+    held = {name: one["status"]["enforcement"] for name, one in town.documents.items()}
+    assert {name: one["generation"] for name, one in held.items()} == {"note": 1, "refuse": 1}
+    assert {one["way"] for one in held.values()} == {"Native"}
+    town.server.used = {}
+    await town.settle()
+    assert town.documents["note"]["status"]["enforcement"]["generation"] == 2
 
 
 async def test_policies_leave_only_when_the_webhook_has_them() -> None:
