@@ -49,7 +49,7 @@ def costly(i: int) -> dict[str, Any]:
 
 def busy_with_costly_pods(monkeypatch: pytest.MonkeyPatch, machine: Machine = MACHINE) -> Scheduler:
     """A scheduler whose instructions nobody carries out: 50 nodes, 100 placed pods, and 40 costly ones that wait."""
-    monkeypatch.setattr(Freshness, "clear", True)
+    monkeypatch.setattr(Freshness, "may_decide", True)
     config = decode(configuration())
     scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config, machine=machine)
     scheduler.carries = dict.fromkeys(scheduler.carries, lambda _instruction: None)
