@@ -167,7 +167,7 @@ class Natives:
         log.error("policies are not enforced by the API server itself", reason=self.missing)
 
     async def known(self) -> None:
-        """Return once it is known which of our objects there are, or that there can be none."""
+        """Wait until it is known which of our objects there are, or that there can be none."""
         await self._known.wait()
 
     @property

@@ -80,7 +80,7 @@ class Watch:
             await asyncio.sleep(LOOK_SECONDS / 2)
 
     async def _served(self) -> None:
-        """Return once MetadataPolicies can be listed; what stands in the way is said once."""
+        """Wait until MetadataPolicies can be listed; say once what stands in the way."""
         said = ""
         looks = 0
         while True:
