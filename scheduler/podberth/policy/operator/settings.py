@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podberth.policy.keys import is_subdomain
-from podberth.policy.operator.kinds import DEFAULT_KINDS, KindError, resource
+from podberth.policy.operator.listing import DEFAULT_KINDS, KindError, resource
 from podberth.policy.operator.ways import ENFORCEMENTS, Enforce
 from podberth.policy.settings import ServiceSettings, SettingsError, seconds
 
