@@ -83,8 +83,7 @@ def operator(
     from podberth.policy.operator.listing import DEFAULT_KINDS
     from podberth.policy.operator.replica import audit_once as audit
     from podberth.policy.operator.replica import operate
-    from podberth.policy.operator.settings import Settings
-    from podberth.policy.operator.ways import ENFORCEMENTS
+    from podberth.policy.operator.settings import ENFORCEMENTS, Settings
     from podberth.service.run import run_service
 
     services.log_at(log_level, quiet=audit_once)

@@ -12,12 +12,16 @@ from typing import Any
 import kopf
 
 from podberth.kube.resources import METADATA_POLICIES
+from podberth.policy.operator.enforcement import KINDS, SETS, Enforcer, Kept, kept
 from podberth.policy.operator.kopf_limits import STREAM_SECONDS, Essence, Session, tame_logging
 from podberth.policy.operator.reconcile import Entry, Reconciler, entry
 from podberth.policy.operator.settings import Settings
 
 POLICIES = METADATA_POLICIES.group, METADATA_POLICIES.version, METADATA_POLICIES.plural
+OURS = SETS.group, SETS.version, SETS.plural
 REGISTRY = kopf.get_default_registry()
+CRDS = "app.kubernetes.io/name=berth"
+"""The labels of the CRDs that are ours: those of others, which may be large, are not read."""
 RETRY_SECONDS = 60.0
 """After a fault that nobody foresaw."""
 
@@ -38,15 +42,15 @@ async def configure(settings: kopf.OperatorSettings, memo: Any, **kwargs: Any) -
     settings.watching.connect_timeout = 10.0
     settings.watching.chunk_size = 20  # a policy may have 1.5 MB, and take ten times that once it is read
     settings.networking.request_timeout = 30.0
-    # Of CRDs and namespaces, only those that matter are read.
-    settings.watching.field_selectors["apiextensions.k8s.io", "customresourcedefinitions"] = (
-        f"metadata.name={METADATA_POLICIES.plural}.{METADATA_POLICIES.group}"
-    )
-    ours: Settings = memo.settings
-    if ours.watched:
-        names = ",".join(ours.watched)
-        settings.watching.label_selectors["v1", "namespaces"] = f"kubernetes.io/metadata.name in ({names})"
-    memo.begin(kwargs["policies"])
+    # Of kinds that others have objects of, only what matters is read.
+    operator: Settings = memo.settings
+    selectors = settings.watching.label_selectors
+    selectors["apiextensions.k8s.io", "customresourcedefinitions"] = CRDS
+    selectors["v1", "namespaces"] = f"kubernetes.io/metadata.name in ({','.join(operator.watched)})"
+    selectors[OURS] = operator.selector
+    for kind in KINDS.values():
+        selectors[kind.group, kind.version, kind.plural] = operator.selector
+    memo.begin(kwargs["policies"], kwargs["sets"])
 
 
 @kopf.on.login(errors=kopf.ErrorsMode.TEMPORARY)
@@ -60,6 +64,12 @@ async def login(memo: Any, **_: Any) -> kopf.AiohttpSession:
 async def policies(namespace: str | None, body: kopf.Body, **_: Any) -> dict[str, Entry]:
     """Policies by namespace."""
     return {str(namespace): entry(body)}
+
+
+@kopf.index(*OURS)
+async def sets(namespace: str | None, body: kopf.Body, **_: Any) -> dict[str, Kept]:
+    """What we made of them."""
+    return {str(namespace): kept(body)}
 
 
 @kopf.on.resume(*POLICIES, backoff=RETRY_SECONDS)
@@ -77,3 +87,22 @@ async def notice(type: str, namespace: str | None, memo: Any, **_: Any) -> None:
     reconciler: Reconciler = memo.reconciler
     if type in ("MODIFIED", "DELETED"):
         reconciler.look_soon(str(namespace))
+
+
+@kopf.on.event(*OURS)
+async def repair(type: str, namespace: str | None, body: kopf.Body, memo: Any, **_: Any) -> None:
+    """A set was written or deleted, by us or by somebody."""
+    enforcer: Enforcer = memo.enforcer
+    reconciler: Reconciler = memo.reconciler
+    if type == "DELETED":
+        enforcer.forget(str(namespace))
+    reconciler.look_soon(str(namespace))
+
+
+for _kind in KINDS.values():
+
+    @kopf.on.event(_kind.group, _kind.version, _kind.plural)
+    async def look(memo: Any, **_: Any) -> None:
+        """An admission policy or a binding of the release was written or deleted, by us or by somebody."""
+        enforcer: Enforcer = memo.enforcer
+        enforcer.wake()

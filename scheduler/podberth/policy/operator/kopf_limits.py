@@ -36,8 +36,9 @@ from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, ConfigError, Unreachable
 from podberth.kube.lease import LeaseLostError
 from podberth.kube.objects import MALFORMED, Version, list_page, older, read_version
+from podberth.kube.pages import list_items
 from podberth.kube.resources import METADATA_POLICIES
-from podberth.policy.operator.listing import bodies
+from podberth.policy.operator.enforcement import SETS
 
 STREAM_SECONDS = 55
 """A watch lasts so long: each new one that is answered proves the path, the credentials and kopf's own loop."""
@@ -132,7 +133,7 @@ class Pulse:
 class Session:
     """Gives kopf sessions with our own connection's certificates and (renewed) credentials, and listens to them.
 
-    `relisted` is set by each list of policies: of what was deleted before it, nobody may have told.
+    `relisted` is set by each list of policies, or of sets: of what was deleted before it, nobody may have told.
     """
 
     def __init__(self, connection: Connection, pulse: Pulse) -> None:
@@ -186,11 +187,12 @@ class Session:
     async def _ends(
         self, _session: aiohttp.ClientSession, _context: SimpleNamespace, request: aiohttp.TraceRequestEndParams
     ) -> None:
-        stream = self._pulse.followed(request.url.path)
-        if stream is not None and request.response.status == 200:
+        if request.response.status != 200:
+            return
+        if (stream := self._pulse.followed(request.url.path)) is not None:
             self._pulse.heard(stream)
-            if "watch" not in request.url.query:
-                self.relisted.set()
+        if request.url.name in (METADATA_POLICIES.plural, SETS.plural) and "watch" not in request.url.query:
+            self.relisted.set()
 
 
 class _Named(msgspec.Struct):
@@ -201,10 +203,15 @@ class _Head(msgspec.Struct):
     metadata: _Named
 
 
-class Missed:
-    """Finds the policies that are gone though the index has them.
+def _uid(item: msgspec.Raw) -> str:
+    return msgspec.json.decode(item, type=_Head).metadata.uid
 
-    `known()` returns the uids that the index has; `lost()` is called when some of them are gone.
+
+class Missed:
+    """Finds the policies and sets that are gone though the index has them.
+
+    `policies()` and `sets()` return the uids that the indices have; `lost()` is called when some of them are gone.
+    `selector` is that of the release's sets.
     """
 
     def __init__(
@@ -213,7 +220,9 @@ class Missed:
         session: Session,
         pulse: Pulse,
         watched: tuple[str, ...],
-        known: Callable[[], set[str]],
+        selector: str,
+        policies: Callable[[], set[str]],
+        sets: Callable[[], set[str]],
         lost: Callable[[], None],
     ) -> None:
         self.gone: set[str] = set()
@@ -224,7 +233,9 @@ class Missed:
         self._session = session
         self._pulse = pulse
         self._watched: tuple[str | None, ...] = watched or (None,)
-        self._known = known
+        self._selector = selector
+        self._policies = policies
+        self._sets = sets
         self._lost = lost
         self._absences = 0
         self._version: Version = ""
@@ -260,7 +271,7 @@ class Missed:
             told = "the CRD of MetadataPolicies is not there, waiting for it"
             self._pulse.absent = True
             self._pulse.heard_all()
-            self._leave(self._known())
+            self._leave(self._policies())
             self.complete.set()
         if told != self._said:
             log.warning(told[:300])
@@ -279,18 +290,25 @@ class Missed:
             raise LeaseLostError("resourceVersions went back: etcd was restored from a backup")
 
     async def _compare(self) -> None:
-        """Note what a list of our own does not have, and wait until the index has what it does have."""
+        """Note what lists of our own do not have, and wait until the index has what they do have."""
         while True:
-            before = self._known()
+            before = self._policies() | self._sets()
             listed: set[str] = set()
             for namespace in self._watched:
-                async for _, page in bodies(self._client, METADATA_POLICIES, namespace):
-                    listed.update(msgspec.json.decode(item, type=_Head).metadata.uid for item in page.items or ())
+                for path, selectors in self._lists(namespace):
+                    try:
+                        listed.update([_uid(item) async for item in list_items(self._client, path, selectors)])
+                    except ApiError as error:
+                        if error.status != 404 or not selectors:
+                            raise  # else sets are not served: there are none
             self._leave(before - listed)
             for _ in range(_SETTLES):
-                if listed <= self._known():
+                if listed <= self._policies() | self._sets():
                     return
                 await asyncio.sleep(SETTLE_SECONDS)
+
+    def _lists(self, namespace: str | None) -> list[tuple[str, dict[str, str]]]:
+        return [(METADATA_POLICIES.path(namespace), {}), (SETS.path(namespace), {"labelSelector": self._selector})]
 
     def _leave(self, gone: set[str]) -> None:
         if not gone <= self.gone:

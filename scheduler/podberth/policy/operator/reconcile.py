@@ -11,6 +11,7 @@ and an analysis that takes long is done beside the passes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -26,17 +27,16 @@ from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.resources import METADATA_POLICIES
 from podberth.kube.writes import meta_time
 from podberth.policy.operator import judge, status
-from podberth.policy.operator.enforcer import Enforcer
+from podberth.policy.operator.enforcement import Enforcer
 from podberth.policy.operator.judge import Judged, Revision, Stored, Told, revision_of
 from podberth.policy.operator.settings import Settings
-from podberth.policy.operator.status import Counts
-from podberth.policy.operator.ways import Enforcement
+from podberth.policy.operator.status import Counts, Enforcement
 
 GATHER_SECONDS = 0.1
 """Before a pass: what else changes meanwhile is part of it."""
 RETRY_SECONDS = 2.0
-PASSES = 16
-"""Namespaces that are looked at side by side: each waits for the API server most of the time."""
+LARGE_PASSES = 2
+"""Namespaces with more policies than the index keeps whole that are looked at side by side: each takes its memory."""
 REST, LONGEST_REST = 4.0, 30.0
 """A namespace rests for so many times what its pass took to compute: a fifth of the operator is all that it gets."""
 QUICK = 300_000
@@ -101,7 +101,7 @@ class Reconciler:
         self._identity = identity
         self._machine = machine
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._places = asyncio.Semaphore(PASSES)
+        self._large = asyncio.Semaphore(LARGE_PASSES)
         self._next: dict[str, asyncio.Task[None]] = {}
         """Namespace → the pass that has not begun yet."""
         self._soon: dict[str, asyncio.TimerHandle] = {}
@@ -157,7 +157,8 @@ class Reconciler:
                 rest = self._rested.pop(namespace, 0.0) - self._machine.monotonic()
                 await asyncio.sleep(max(rest, GATHER_SECONDS))
                 del self._next[namespace]
-                async with self._places:
+                large = sum(one.size for one in self._policies(namespace)) > LARGE
+                async with self._large if large else contextlib.nullcontext():
                     await self._pass(namespace)
         except (ApiError, Unreachable) as error:
             raise kopf.TemporaryError(str(error)[:300], delay=RETRY_SECONDS) from error
@@ -173,7 +174,7 @@ class Reconciler:
         stored = judge.bounded(await self.read(namespace)) if watched else []
         computed = self._machine.monotonic() - began
         enforced = await self._enforcer.enforce(namespace, stored)
-        if enforced is not None and enforced.again:
+        if enforced.again:
             self.look_soon(namespace, enforced.again)
         if not stored:
             self._judged.pop(namespace, None)
@@ -183,7 +184,7 @@ class Reconciler:
         computed += self._machine.monotonic() - began
         if computed > GATHER_SECONDS:
             self._rested[namespace] = self._machine.monotonic() + min(REST * computed, LONGEST_REST)
-        await self._tell(namespace, stored, judged, {} if enforced is None else enforced.ways)
+        await self._tell(namespace, stored, judged, enforced.ways)
 
     async def read(self, namespace: str, entries: Iterable[Entry] | None = None) -> list[Stored]:
         """The policies of a namespace. `entries` None: those of the index.

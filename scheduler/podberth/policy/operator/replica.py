@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
 import kopf
 import msgspec
@@ -24,11 +25,10 @@ from podberth.kube.writes import meta_time
 from podberth.policy.objects import JsonObject
 from podberth.policy.operator import handlers
 from podberth.policy.operator.audit import BURST, QPS, Audit, Audits, Result, report
-from podberth.policy.operator.enforcer import Enforcer
+from podberth.policy.operator.enforcement import Enforcer, Kept
 from podberth.policy.operator.judge import bounded
 from podberth.policy.operator.kopf_limits import Missed, Pulse, Session
 from podberth.policy.operator.listing import bodies, resource
-from podberth.policy.operator.natives import Natives
 from podberth.policy.operator.probe import Probe
 from podberth.policy.operator.reconcile import Entry, Reconciler, entry
 from podberth.policy.operator.settings import Settings
@@ -68,12 +68,14 @@ NATIVE_NAMESPACES = Family(
     "Namespaces in which the API server enforces MetadataPolicies by itself.",
 )
 NATIVE_WRITES = Family(
-    "berth_operator_admission_policy_writes_total", "counter", "Admission policies and bindings written or deleted."
+    "berth_operator_admission_policy_writes_total",
+    "counter",
+    "Sets, admission policies and bindings written or deleted.",
 )
 NATIVE_REPAIRS = Family(
     "berth_operator_admission_policy_repairs_total",
     "counter",
-    "Admission policies and bindings that somebody else had changed or deleted.",
+    "Sets, admission policies and bindings that somebody else had changed or deleted.",
 )
 FAMILIES = (LEADER, WATCH_AGE, SCHEDULERS, NATIVES, NATIVE_NAMESPACES, NATIVE_WRITES, NATIVE_REPAIRS)
 
@@ -98,7 +100,14 @@ class Operator:
         self.pulse = Pulse((METADATA_POLICIES.path(one) for one in settings.watched or (None,)), machine.monotonic)
         self.session = Session(client.connection, self.pulse)
         self.missed = Missed(
-            client, self.session, self.pulse, settings.watched, self._known, lambda: self.look_everywhere()
+            client,
+            self.session,
+            self.pulse,
+            settings.watched,
+            settings.selector,
+            lambda: _uids(self._policies),
+            lambda: _uids(self._sets),
+            self._lost,
         )
         self.schedulers = Schedulers(
             client,
@@ -109,7 +118,9 @@ class Operator:
             wall=machine.wall,
             rng=machine.chance,
         )
-        self.natives = Natives(client, settings.release, self._drifted, machine)
+        self.enforcer = Enforcer(
+            client, settings, self.set_of, lambda: list(self._policies), lambda: self.look_everywhere(), machine
+        )
         self.audit = Audit(
             slow, map(resource, settings.audit_kinds), settings.namespace, settings.exempt, settings.reserved
         )
@@ -124,21 +135,15 @@ class Operator:
             client,
             settings,
             self.policies,
-            Enforcer(
-                client,
-                settings,
-                self.natives,
-                lambda: self.elector.leading,
-                wall=machine.wall,
-                monotonic=machine.monotonic,
-            ),
+            self.enforcer,
             lambda: self.schedulers.live,
             self.audits.of,
             identity=self.elector.term.identity,
             machine=machine,
         )
         self.probe = Probe(self.dead, self.unready, self._about)
-        self._index: kopf.Index[str, Entry] | None = None
+        self._policies: Mapping[str, Iterable[Entry]] = {}
+        self._sets: Mapping[str, Iterable[Kept]] = {}
 
     async def run(self) -> None:
         """Work until cancelled. What breaks one of the parts comes out here.
@@ -160,7 +165,7 @@ class Operator:
         log.info("leads", identity=self.elector.term.identity)
         self.pulse.begin()
         async with asyncio.TaskGroup() as tasks:
-            parts = [self.schedulers.run(), self.natives.run(), self.missed.run(), self._resync_forever()]
+            parts = [self.schedulers.run(), self.enforcer.run(), self.missed.run(), self._resync_forever()]
             if self.settings.audit_seconds:
                 parts.append(self.audits.run())
             beside = [tasks.create_task(part) for part in parts]
@@ -176,7 +181,11 @@ class Operator:
             await kopf.operator(
                 registry=handlers.REGISTRY,
                 memo=kopf.Memo(
-                    settings=self.settings, session=self.session, begin=self.begin, reconciler=self.reconciler
+                    settings=self.settings,
+                    session=self.session,
+                    begin=self.begin,
+                    reconciler=self.reconciler,
+                    enforcer=self.enforcer,
                 ),
                 standalone=True,
                 clusterwide=not watched,
@@ -188,30 +197,27 @@ class Operator:
 
     # -- what the handlers ask -------------------------------------------------------------------------------------
 
-    def begin(self, index: kopf.Index[str, Entry]) -> None:
-        """Take note of the index, which kopf fills from now on."""
-        self._index = index
+    def begin(self, policies: Mapping[str, Iterable[Entry]], sets: Mapping[str, Iterable[Kept]]) -> None:
+        """Take note of the indices, which kopf fills from now on."""
+        self._policies, self._sets = policies, sets
 
     def policies(self, namespace: str) -> list[Entry]:
         """The policies that a namespace has."""
-        if self._index is None or namespace not in self._index:
-            return []
-        return [one for one in self._index[namespace] if one.uid not in self.missed.gone]
+        return [one for one in self._policies.get(namespace, ()) if one.uid not in self.missed.gone]
+
+    def set_of(self, namespace: str) -> Kept | None:
+        """The set that a namespace has."""
+        return next((one for one in self._sets.get(namespace, ()) if one.uid not in self.missed.gone), None)
 
     def look_everywhere(self) -> None:
-        """Reconcile all namespaces that have policies, or had them, once it is known which these are."""
+        """Reconcile all namespaces that have policies or a set, once it is known which these are."""
         if self.missed.complete.is_set():
-            for namespace in sorted(set(self._index or ()) | self.natives.namespaces):
+            for namespace in sorted({*self._policies, *self._sets}):
                 self.reconciler.look_soon(namespace)
 
-    def _known(self) -> set[str]:
-        return {one.uid for namespace in self._index or () for one in self._index[namespace]} if self._index else set()
-
-    def _drifted(self, namespace: str | None) -> None:
-        if namespace is None:
-            self.look_everywhere()
-        elif self.missed.complete.is_set():
-            self.reconciler.look_soon(namespace)
+    def _lost(self) -> None:
+        self.enforcer.forget()
+        self.look_everywhere()
 
     async def _resync_forever(self) -> None:
         await self.missed.complete.wait()
@@ -248,16 +254,20 @@ class Operator:
             return [
                 Asked(LEADER, lambda: {(self.settings.lease,): float(self.elector.leading)}),
                 Asked(WATCH_AGE, age),
-                Asked(NATIVES, lambda: {(): float(len(self.natives))}),
-                Asked(NATIVE_NAMESPACES, lambda: {(): float(len(self.natives.namespaces))}),
-                Asked(NATIVE_WRITES, lambda: {(): float(self.natives.writes)}),
-                Asked(NATIVE_REPAIRS, lambda: {(): float(self.natives.repairs)}),
+                Asked(NATIVES, lambda: {(): float(len(self.enforcer.found))}),
+                Asked(NATIVE_NAMESPACES, lambda: {(): float(len(self._sets))}),
+                Asked(NATIVE_WRITES, lambda: {(): float(self.enforcer.writes)}),
+                Asked(NATIVE_REPAIRS, lambda: {(): float(self.enforcer.repairs)}),
                 Asked(SCHEDULERS, lambda: {(name,): 1.0 for name in self.schedulers.live or ()}),
             ]
 
         return Endpoints(
             live={"watch": self.dead}, ready={"watch": self.unready}, instruments=instruments, ports=self.probe.ports
         )
+
+
+def _uids(index: Mapping[str, Iterable[Entry | Kept]]) -> set[str]:
+    return {one.uid for found in index.values() for one in found}
 
 
 async def operate(connection: Connection, settings: Settings, listen: Address | None = None) -> None:
