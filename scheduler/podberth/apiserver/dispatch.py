@@ -91,7 +91,7 @@ class Dispatch:
         return found
 
     async def answer(self, info: RequestInfo, query: Query, content: str, body: bytes, trail: Trail) -> Answer:
-        """The answer to any request but a watch."""
+        """Return the answer to any request but a watch."""
         if info.verb == "create":
             with decoding("v1", info.resource):
                 special = self._special(info, query, body, trail)

@@ -47,12 +47,12 @@ PENDING_LIMIT = 200_000
 
 
 def flag(query: Query, name: str) -> bool:
-    """A boolean parameter in Go's spellings; an empty value counts as true, as in `?watch=`."""
+    """Return a boolean parameter in Go's spellings; an empty value counts as true, as in `?watch=`."""
     return name in query and query[name].lower() not in {"false", "0", "f"}
 
 
 def _number(query: Query, name: str) -> int:
-    """A parameter that is a whole number; 0 when unset."""
+    """Return a parameter that is a whole number; 0 when unset."""
     text = query.get(name, "")
     if text and not text.isdecimal():
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
@@ -60,7 +60,7 @@ def _number(query: Query, name: str) -> int:
 
 
 def version(query: Query, watching: bool = False) -> int | None:
-    """The resourceVersion parameter: None when unset."""
+    """Return the resourceVersion parameter: None when unset."""
     text = query.get("resourceVersion", "")
     if not text:
         return None
@@ -102,7 +102,7 @@ def _wrong_options(query: Query, watching: bool) -> Iterator[FieldError]:
 
 
 def watch_options(query: Query, store: Store, longest: float) -> WatchOptions:
-    """The parameters of a watch."""
+    """Return the parameters of a watch."""
     check_options(query, watching=True)
     since = version(query, watching=True)
     wants_initial = flag(query, "sendInitialEvents") if "sendInitialEvents" in query else since in {None, 0}
@@ -139,12 +139,12 @@ class Lists:
         self._snapshots: OrderedDict[tuple[str, int], list[Stored]] = OrderedDict()
 
     def render(self, resource: Resource, namespace: str, query: Query) -> bytes:
-        """The whole list, or one page of it."""
+        """Return the whole list, or one page of it."""
         selection = Selection(resource, namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
         return self._encoded(resource, *self.select(resource, selection, query))
 
     def select(self, resource: Resource, selection: Selection, query: Query) -> tuple[list[Stored], dict[str, Any]]:
-        """The selected objects of one page, and the list's metadata."""
+        """Return the selected objects of one page, and the list's metadata."""
         check_options(query, watching=False)
         limit = _number(query, "limit")
         objects, revision, after = self._snapshot(resource, query)
@@ -164,7 +164,7 @@ class Lists:
         return chosen, metadata
 
     def _snapshot(self, resource: Resource, query: Query) -> tuple[list[Stored], int, str]:
-        """The objects to list from, their revision, and the key after which this page starts."""
+        """Return the objects to list from, their revision, and the key after which this page starts."""
         store = self._store
         current = store.collection(resource.collection).ordered()
         if token := query.get("continue", ""):
@@ -186,7 +186,7 @@ class Lists:
         return current, store.revision, ""
 
     def _exact(self, resource: Resource, revision: int) -> list[Stored]:
-        """The state at a past revision, found by undoing the history."""
+        """Return the state at a past revision, found by undoing the history."""
         collection = self._store.collection(resource.collection)
         if revision < collection.oldest:
             raise expired("The resourceVersion for the provided list is too old.")
@@ -219,12 +219,12 @@ class Lists:
 
 
 def line(type_: str, body: bytes) -> bytes:
-    """One watch event on the wire."""
+    """Return one watch event on the wire."""
     return b'{"type":"%s","object":%s}\n' % (type_.encode(), body)
 
 
 def error_line(error: StatusError) -> bytes:
-    """An ERROR event: how a watch that has begun says that it can't go on."""
+    """Return an ERROR event: how a watch that has begun says that it can't go on."""
     return line("ERROR", msgspec.json.encode(error.body()))
 
 
@@ -310,7 +310,7 @@ class Watcher:
             self._pending.append(self._bookmark({INITIAL_EVENTS_END: "true"}))
 
     async def stream(self, options: WatchOptions, bookmark_interval: float) -> AsyncGenerator[bytes, None]:
-        """The lines to send, as joined chunks, until the timeout or the end of the server."""
+        """Yield the lines to send, as joined chunks, until the timeout or the end of the server."""
         if options.since is not None and not options.initial_events and options.since < self._collection.oldest:
             too_old = f"too old resource version: {options.since} ({self._collection.oldest})"
             yield error_line(expired(too_old))

@@ -56,7 +56,7 @@ class Target(NamedTuple):
     trail: Trail
 
     def admission(self, operation: str, name: str | None = None) -> AdmissionRequest:
-        """The write as admission sees it. `name`: of an object whose name the request did not say."""
+        """Return the write as admission sees it. `name`: of an object whose name the request did not say."""
         return AdmissionRequest(
             operation=operation,
             resource=self.resource,
@@ -69,7 +69,7 @@ class Target(NamedTuple):
 
 
 def is_dry_run(query: Query, kind: str = "CreateOptions") -> bool:
-    """The dryRun parameter; `All` is its only value."""
+    """Return the dryRun parameter; `All` is its only value."""
     value = query.get("dryRun", "")
     if value not in {"", "All"}:
         raise invalid("meta.k8s.io", kind, "", [not_supported("dryRun", [value], ["All"])])
@@ -77,7 +77,7 @@ def is_dry_run(query: Query, kind: str = "CreateOptions") -> bool:
 
 
 def read_object(resource: Resource, body: bytes) -> JsonObject:
-    """A request's object in its stored form, without kind and apiVersion."""
+    """Return a request's object in its stored form, without kind and apiVersion."""
     try:
         obj = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
@@ -126,7 +126,7 @@ def _check_texts(resource: Resource, metadata: JsonObject, part: str) -> None:
 
 
 def to_stored(resource: Resource, obj: JsonObject) -> JsonObject:
-    """An object with its metadata first and, for events, in the core form."""
+    """Return an object with its metadata first and, for events, in the core form."""
     if resource.view:
         obj = storage.to_core(obj)
     metadata = obj.pop("metadata", None) or {}
@@ -337,7 +337,7 @@ class Writes:
         return True
 
     async def _prepared(self, target: Target, new: JsonObject, old: Stored) -> JsonObject:
-        """The object to store for an update, after admission, strategy and validation."""
+        """Return the object to store for an update, after admission, strategy and validation."""
         resource, before = target.resource, old.obj
         strategy.carry_metadata(new, before)
         request = target.admission("UPDATE")
