@@ -1,4 +1,4 @@
-"""On SIGUSR2, compares the cache with a fresh list and logs the differences.
+"""Compares the cache with a fresh list on SIGUSR2, and logs the differences.
 
 Mirrors kube-scheduler `backend/cache/debugger` (comparer.go, dumper.go). A list and a watch are never of one moment, so
 only what differs twice in a row counts.
@@ -106,7 +106,7 @@ class Comparer:
     async def _list(
         self, resource: Resource, decode: Callable[[bytes], Found], selectors: Mapping[str, str] | None = None
     ) -> AsyncIterator[Found]:
-        """Every object that can be read; the reflector has logged the others."""
+        """Yield every object that can be read; the reflector has logged the others."""
 
         def readable(raw: bytes) -> Found | None:
             with contextlib.suppress(*MALFORMED):
@@ -122,7 +122,7 @@ class Comparer:
 
 
 def differences(engine: Engine, nodes: list[Node], pods: list[Pod]) -> Iterator[str | None]:
-    """One line for each object that differs in the cache. Now and then None, so that the scheduler has a turn.
+    """Yield one line for each object that differs in the cache. Now and then None, so that the scheduler has a turn.
 
     An object that changes in between may be reported as a difference; the next comparison does not find it.
     """

@@ -191,7 +191,7 @@ def _number(text: str | None) -> float:
 
 
 def seconds(stamp: str) -> float:
-    """Unix time of an RFC 3339 time."""
+    """Return Unix time of an RFC 3339 time."""
     return datetime.fromisoformat(stamp).timestamp()
 
 

@@ -1,4 +1,4 @@
-"""All objects of a kind, page by page: one list for everything that reads a collection once and does not watch it.
+"""Lists the objects of a kind page by page, for everything that reads a collection once and does not watch it.
 
 A page is as long as the size of the last one's objects allows, so that no answer is larger than the caller wants to
 hold. Where the server has forgotten the state that the pages are of (410), the list goes on in the present state, with

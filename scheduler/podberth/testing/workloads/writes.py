@@ -116,7 +116,7 @@ async def count(client: Client, path: str) -> int:
 
 
 async def names(client: Client, path: str, label: str) -> list[str]:
-    """The names in a collection of what carries a label (`key`, `key=value`), or does not (`!key`)."""
+    """Return the names in a collection of what carries a label (`key`, `key=value`), or does not (`!key`)."""
     return [partial.decode(item).metadata.name async for item in list_items(client, path, {"labelSelector": label})]
 
 
@@ -160,7 +160,7 @@ class _Holder(msgspec.Struct):
     spec: dict[str, Any]
 
     def group(self) -> str:
-        """The name of the group that the pod is in; empty: it is in none."""
+        """Return the name of the group that the pod is in; empty: it is in none."""
         name: str = self.spec.get("schedulingGroup", {}).get("podGroupName", "")
         return name
 
