@@ -20,8 +20,11 @@ from tests.integration.rights import wait_granted
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 CRD = "crd-metadatapolicies.yaml"
+CRDS = (CRD, "crd-metadatapolicysets.yaml")
 EVERYWHERE = "/apis/podberth.dev/v1alpha1/metadatapolicies"
+SETS_EVERYWHERE = "/apis/podberth.dev/v1alpha1/metadatapolicysets"
 POLICIES = "/apis/podberth.dev/v1alpha1/namespaces/{}/metadatapolicies"
+SETS = "/apis/podberth.dev/v1alpha1/namespaces/{}/metadatapolicysets"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 SCHEDULER = "scheduler.alpha.kubernetes.io/name"
 PATIENCE = 120.0
@@ -50,6 +53,7 @@ class Ship:
         self.home = home
         self.berth = namespaces.create(self.api, "berth")
         self.team = namespaces.create(self.api, "team")
+        self.release = f"r{secrets.token_hex(4)}"
         self._name = f"berth-operator-{secrets.token_hex(4)}"
         text = (
             (MANIFESTS / "operator-rbac.yaml").read_text().replace("namespace: berth\n", f"namespace: {self.berth}\n")
@@ -58,6 +62,7 @@ class Ship:
             text = text.replace(old, old.replace("berth-operator", self._name))
         limited = "resources: [clusterroles]\n    resourceNames: [berth-operator]"
         text = text.replace(limited, limited.replace("berth-operator", self._name))
+        text = text.replace("      - berth.", f"      - {self.release}.")
         self._rights = text
         self.role = self._name
         cluster.kubectl("apply", "-f", "-", stdin=text)
@@ -77,6 +82,7 @@ class Ship:
             self.home,
             self.kubeconfig,
             f"--namespace={self.berth}",
+            f"--release={self.release}",
             "--audit-interval=2",
             *([] if everywhere else [f"--watch-namespace={self.team}"]),
             *options,
@@ -143,12 +149,13 @@ class Ship:
 
 
 def wait_served(cluster: Cluster) -> None:
-    """Apply the CRD and wait until it is served."""
-    cluster.kubectl("apply", "-f", str(MANIFESTS / CRD))
+    """Apply the CRDs and wait until they are served."""
+    for name in CRDS:
+        cluster.kubectl("apply", "-f", str(MANIFESTS / name))
 
     def served() -> bool:
         with contextlib.suppress(ApiError):
-            return bool(cluster.api.get(EVERYWHERE))
+            return bool(cluster.api.get(EVERYWHERE)) and bool(cluster.api.get(SETS_EVERYWHERE))
         return False
 
     wait_for("MetadataPolicies to be served", served, PATIENCE)

@@ -1,6 +1,6 @@
 """The release's switch: who enforces policies, the API server by itself or the webhook, and the moves between the two.
 
-What the API server reads is one MetadataPolicySet for each namespace, and eight admission policies and bindings for the
+What the API server reads is one MetadataPolicySet for each namespace, and ten admission policies and bindings for the
 release. A move is: write the new way, wait until it is seen to be in force, take the old one away. While both are
 there, both enforce. What is done depends on nothing but what is stored, so another replica goes on where one ended:
 

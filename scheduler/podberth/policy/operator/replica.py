@@ -192,8 +192,8 @@ class Operator:
                 namespaces=list(watched),
             )
         except Exception as error:
-            log.exception("kopf has ended")
-            raise LeaseLostError(f"kopf has ended: {error}") from error
+            # An answer that it did not expect ends it: a 5xx that lasts, or an error in the midst of a watch.
+            raise LeaseLostError(f"kopf has ended: {type(error).__name__}: {str(error)[:300]}") from error
 
     # -- what the handlers ask -------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from math import inf
 
 import msgspec
 import pytest
+from podberth.policy.operator.covering import Configuration, covers
 
 from podberth.kube.resources import Resource
 from podberth.model.promise import ANNOTATION as PROMISE
@@ -21,7 +22,6 @@ from podberth.policy.admission.settings import Settings
 from podberth.policy.admission.webhooks import MUTATING, VALIDATING, desired
 from podberth.policy.native.compile import NAMESPACE_LABEL, RELEASE_LABEL, name_of
 from podberth.policy.native.compile import POLICIES as ENFORCED
-from podberth.policy.operator.covering import Configuration, covers
 from tests.unit.policy.admission.builders import Object, policy, rule
 from tests.unit.policy.admission.conftest import POLICIES, Api, until
 

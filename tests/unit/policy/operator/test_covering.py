@@ -4,10 +4,10 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from podberth.policy.operator.covering import NAME_LABEL, OF_POLICIES, Covering
 
 from podberth.kube.client import Client
 from podberth.kube.errors import Unreachable
-from podberth.policy.operator.covering import NAME_LABEL, OF_POLICIES, Covering
 
 NAMED = {"key": NAME_LABEL, "operator": "NotIn", "values": ["kube-system"]}
 

@@ -9,6 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from podberth.policy.operator.enforcer import HANDOVER_SECONDS, Enforced, Enforcer
+from podberth.policy.operator.natives import KINDS, PAUSE_SECONDS, Natives
+from podberth.policy.operator.ways import Enforce
 
 from podberth.kube.errors import ApiError
 from podberth.kube.machine import Machine
@@ -16,12 +19,9 @@ from podberth.policy.bounds import MOST
 from podberth.policy.native.likeness import same
 from podberth.policy.operator import enforcer as module
 from podberth.policy.operator import natives as natives_module
-from podberth.policy.operator.enforcer import HANDOVER_SECONDS, Enforced, Enforcer
 from podberth.policy.operator.judge import Stored, bounded, read
-from podberth.policy.operator.natives import KINDS, PAUSE_SECONDS, Natives
 from podberth.policy.operator.settings import Settings
 from podberth.policy.operator.status import change
-from podberth.policy.operator.ways import Enforce
 from tests.unit.policy.build import has, needs, rule
 from tests.unit.policy.operator.conftest import Clock, Object, stored_object
 

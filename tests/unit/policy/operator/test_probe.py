@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from podberth.policy.operator.probe import LIMITS, Probe
 from podberth.policy.operator.pulse import Pulse
+
+from podberth.policy.operator.probe import LIMITS, Probe
 from tests.unit.service import hostile
 
 ASKED = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import aiohttp
 import pytest
+from podberth.policy.operator.pulse import DEAD_SECONDS, STALE_SECONDS, Pulse
 
 from podberth.policy.operator.probe import Probe
-from podberth.policy.operator.pulse import DEAD_SECONDS, STALE_SECONDS, Pulse
 from tests.unit.policy.operator.conftest import Clock
 
 

@@ -10,16 +10,16 @@ from unittest.mock import AsyncMock
 
 import pytest
 from msgspec import structs
+from podberth.policy.operator.reconciler import Reconciler
+from podberth.policy.operator.turns import CREDIT, WRITES, Turns
 
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.policy.operator import counting, reading
 from podberth.policy.operator import reconciler as module
 from podberth.policy.operator.audit import Result, Total
 from podberth.policy.operator.judge import NOTHING_TOLD, Stored
-from podberth.policy.operator.reconciler import Reconciler
 from podberth.policy.operator.settings import Settings
 from podberth.policy.operator.status import Counts
-from podberth.policy.operator.turns import CREDIT, WRITES, Turns
 from tests.unit.policy.admission.conftest import until
 from tests.unit.policy.build import NAME, rule
 from tests.unit.policy.operator.conftest import Clock, Server, stored_object

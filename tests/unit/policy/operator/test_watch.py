@@ -12,13 +12,13 @@ from typing import Any
 
 import aiohttp
 import pytest
+from podberth.policy.operator.watch import Kopf, Watch
 
 from podberth.apiserver import ApiServer
 from podberth.kube.connection import Connection, Credential, Credentials
 from podberth.policy.operator import watch as module
 from podberth.policy.operator.replica import Operator
 from podberth.policy.operator.settings import Settings
-from podberth.policy.operator.watch import Kopf, Watch
 from tests.unit.policy.admission.conftest import CRD as PLAIN_CRD
 from tests.unit.policy.admission.conftest import CRDS, POLICIES, Api, until
 from tests.unit.policy.build import policy, rule
