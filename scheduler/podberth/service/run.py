@@ -94,7 +94,7 @@ async def until_told(
 
 
 def only(error: BaseException) -> BaseException:
-    """The one exception that a group holds, however deep; the group itself when they are several."""
+    """Return the one exception that a group holds, however deep; the group itself when they are several."""
     found = error
     while isinstance(found, BaseExceptionGroup):
         if len(found.exceptions) > 1:
