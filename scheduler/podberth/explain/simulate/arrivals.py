@@ -176,10 +176,10 @@ class Batch:
             return replace(self.first, name=name, uid=f"{self._uid}{name}")
         return self._decoded(number)
 
-    def equals(self) -> Iterator[Pod]:
-        """Yield the pods that are still to come, of a workload whose pods are equal."""
+    def equals(self, end: int) -> Iterator[Pod]:
+        """Yield the pods that are still to come, up to a number, of a workload whose pods are equal."""
         first, prefix, uid = self.first, self.workload.prefix, self._uid
-        for number in range(self.workload.start + self.made, self.workload.start + self.count):
+        for number in range(self.workload.start + self.made, self.workload.start + end):
             name = f"{prefix}{number}"
             yield replace(first, name=name, uid=f"{uid}{name}")
 
