@@ -434,7 +434,7 @@ def _stem(key: str) -> str:
 
 
 def _ephemeral(pod: Object) -> dict[str, Object]:
-    """Volume → the template of its claim, of volumes that live as long as the pod."""
+    """Return volume → the template of its claim, of volumes that live as long as the pod."""
     found: dict[str, Object] = {}
     volumes = pod["spec"].get("volumes")
     for volume in volumes if isinstance(volumes, list) else ():

@@ -135,7 +135,7 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int 
 
 
 def _keep_nodes(pod: Pod, cluster: Cluster) -> dict[int, list[Pod]]:
-    """Place the pods that nodes are kept for before this one where they are nominated; by row."""
+    """Place the pods that nodes are kept for before this one where they are nominated; return them by row."""
     kept = kept_rows(pod, cluster)
     for pods in kept.values():
         for each in pods:

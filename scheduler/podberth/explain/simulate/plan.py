@@ -187,7 +187,7 @@ def _create_batch(simulation: Simulation, framework: Framework, batch: Batch) ->
 
 
 def _go_on(simulation: Simulation, framework: Framework, batch: Batch) -> bool:
-    """Create the rest of a workload when the pod that stood for it got a node after all; whether it did."""
+    """Create the rest of a workload if the pod that stood for it got a node after all; return whether it did."""
     if batch.waits_as is None or batch.waits_as in simulation.failed or batch.made == batch.count:
         return False
     if batch.waits_as not in simulation.bound and batch.waits_as not in simulation.preparing:
@@ -270,7 +270,7 @@ def _told(simulation: Simulation, batch: Batch) -> WorkloadOutcome:
 
 
 def _resources(pods: Iterable[Pod]) -> tuple[str, ...]:
-    """CPU and memory, and whatever else the pods ask for."""
+    """Return CPU and memory, and whatever else the pods ask for."""
     asked = {name for pod in pods for name in pod.shape.requests}
     return ("cpu", "memory", *sorted(asked - {"cpu", "memory"}))
 
