@@ -20,11 +20,9 @@ from tests.integration.rights import wait_granted
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 CRD = "crd-metadatapolicies.yaml"
-CRDS = (CRD, "crd-metadatapolicysets.yaml")
 EVERYWHERE = "/apis/podberth.dev/v1alpha1/metadatapolicies"
-SETS_EVERYWHERE = "/apis/podberth.dev/v1alpha1/metadatapolicysets"
 POLICIES = "/apis/podberth.dev/v1alpha1/namespaces/{}/metadatapolicies"
-SETS = "/apis/podberth.dev/v1alpha1/namespaces/{}/metadatapolicysets"
+SETS = "/api/v1/namespaces/{}/limitranges"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 SCHEDULER = "scheduler.alpha.kubernetes.io/name"
 PATIENCE = 120.0
@@ -149,13 +147,12 @@ class Ship:
 
 
 def wait_served(cluster: Cluster) -> None:
-    """Apply the CRDs and wait until they are served."""
-    for name in CRDS:
-        cluster.kubectl("apply", "-f", str(MANIFESTS / name))
+    """Apply the CRD and wait until it is served."""
+    cluster.kubectl("apply", "-f", str(MANIFESTS / CRD))
 
     def served() -> bool:
         with contextlib.suppress(ApiError):
-            return bool(cluster.api.get(EVERYWHERE)) and bool(cluster.api.get(SETS_EVERYWHERE))
+            return bool(cluster.api.get(EVERYWHERE))
         return False
 
     wait_for("MetadataPolicies to be served", served, PATIENCE)

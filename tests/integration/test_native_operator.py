@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from podberth.policy.native.policy_set import RELEASE_LABEL
+from podberth.policy.native.policy_set import RELEASE_LABEL, SET_NAME
 from tests.controlplane import namespaces
 from tests.controlplane.api import ApiError, Object
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.wait import wait_for
 from tests.integration.ship import (
-    CRDS,
+    CRD,
     MANIFESTS,
     PATIENCE,
     POLICIES,
@@ -97,8 +97,7 @@ def served(control_plane: Cluster) -> Iterator[Cluster]:
     wait_served(control_plane)
     yield control_plane
     if not had:
-        for name in CRDS:
-            control_plane.kubectl("delete", "-f", str(MANIFESTS / name))
+        control_plane.kubectl("delete", "-f", str(MANIFESTS / CRD))
 
 
 @pytest.fixture
@@ -157,6 +156,10 @@ def _condition(status: Object) -> Object:
     return found
 
 
+def _data(one: Object | None) -> Object:
+    return {} if one is None else one["metadata"]["annotations"]
+
+
 def _owners(one: Object | None) -> set[str]:
     return set() if one is None else {owner["uid"] for owner in one["metadata"].get("ownerReferences", [])}
 
@@ -189,8 +192,8 @@ def test_drift_is_repaired(ship: Native) -> None:
     ship.refuses({"bad": "yes"})
     held = ship.set()
     assert held is not None
-    ship.api.delete(f"{SETS.format(ship.team)}/in-force")
-    wait_for("the set to come back", lambda: (ship.set() or {}).get("spec") == held["spec"], PATIENCE)
+    ship.api.delete(f"{SETS.format(ship.team)}/{SET_NAME}")
+    wait_for("the set to come back", lambda: _data(ship.set()) == _data(held), PATIENCE)
     ship.refuses({"bad": "yes"})
     assert ship.get("forbid")["status"]["enforcement"]["way"] == "Native"
     said = "a set was changed or deleted by somebody, writing it again"
@@ -202,9 +205,9 @@ def test_nobody_else_writes_sets(ship: Native) -> None:
     ship.sail()
     ship.put("forbid", rejects("bad", "Exists"))
     ship.enforced("forbid", "Native")
-    forged = {"spec": {"version": "forged", "enforce": {"rejects": [], "writes": []}}}
+    forged = {"metadata": {"annotations": {"podberth.dev/version": "forged"}}}
     with pytest.raises(ApiError, match="nobody but Berth's operator"):
-        ship.api.patch(f"{SETS.format(ship.team)}/in-force", forged)
+        ship.api.patch(f"{SETS.format(ship.team)}/{SET_NAME}", forged)
 
 
 def _plain(one: Object) -> Object:
@@ -306,19 +309,3 @@ def test_what_is_owned_goes_with_the_crd(ship: Native) -> None:
     ship.put("forbid", rejects("bad", "Exists"))
     ship.enforced("forbid", "Native")
     ship.refuses({"bad": "yes"})
-
-
-def test_without_the_crd_of_sets_nothing_is_bound(ship: Native) -> None:
-    """An API server that starts without the kind that bindings read would refuse everything: the bindings go, and come
-    back with the kind."""
-    ship.sail()
-    ship.put("forbid", rejects("bad", "Exists"))
-    ship.enforced("forbid", "Native")
-    ship.cluster.kubectl("delete", "crd", "metadatapolicysets.podberth.dev", "--wait=true")
-    try:
-        wait_for("the admission policies to go", lambda: not ship.objects(), PATIENCE)
-        ship.refuses({"bad": "yes"}, False)
-    finally:
-        wait_served(ship.cluster)
-    ship.refuses({"bad": "yes"})
-    ship.enforced("forbid", "Native")

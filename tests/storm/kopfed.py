@@ -12,6 +12,7 @@ import asyncio
 import inspect
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from types import CoroutineType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -22,6 +23,10 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest, ConnectionKey
 from aiohttp.tracing import Trace
 from kopf._cogs.clients import scanning
+from kopf._core.actions import progression
+
+_BEGAN = datetime(2026, 9, 21, tzinfo=UTC)
+"""The time at which each loop's clock was at zero: kopf works out its retries by both."""
 
 
 def _in_order(coros: Iterable[CoroutineType[Any, Any, Any]]) -> Iterator[Any]:
@@ -40,6 +45,7 @@ def simulated() -> Iterator[None]:
     """While this lasts, kopf's scan of kinds is the same in each run, and aiohttp looks at the simulated clock."""
     with (
         patch.object(scanning, "asyncio", SimpleNamespace(as_completed=_in_order)),
+        patch.object(progression, "_get_basetime", lambda: _BEGAN),
         patch.object(connector, "monotonic", _now),
     ):
         yield

@@ -7,7 +7,6 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
-from podberth.policy.operator.reconcile import Reconciler
 
 from podberth.app.evictor.watcher import Watcher
 from podberth.evictor.evictor import Evictor
@@ -21,6 +20,7 @@ from podberth.kube.objects import Change, Deleted
 from podberth.policy.admission import tally
 from podberth.policy.admission.cache import PolicyCache
 from podberth.policy.admission.group import Stored
+from podberth.policy.operator.reconcile import Reconciler
 from tests.storm.mutants import MUTANTS, mutant, named, was
 
 __all__ = ["MUTANTS", "named"]

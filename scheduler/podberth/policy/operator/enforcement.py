@@ -1,8 +1,9 @@
 """The release's switch: who enforces policies, the API server by itself or the webhook, and the moves between the two.
 
-What the API server reads is one MetadataPolicySet for each namespace, and ten admission policies and bindings for the
-release. A move is: write the new way, wait until it is seen to be in force, take the old one away. While both are
-there, both enforce. What is done depends on nothing but what is stored, so another replica goes on where one ended:
+What the API server reads is one set for each namespace, an object that holds its policies as data, and ten admission
+policies and bindings for the release. A move is: write the new way, wait until it is seen to be in force, take the old
+one away. While both are there, both enforce. What is done depends on nothing but what is stored, so another replica
+goes on where one ended:
 
 - *To the API server.* Sets and admission policies are written. Once all sets are seen to be in force, the mutating
   binding gets the annotation `MOVED`, by which the admission server keeps no webhook configurations, and these go.
@@ -26,21 +27,20 @@ from urllib.parse import urlencode
 import msgspec
 import structlog
 
-from podberth.kube.client import Client, read_answer
+from podberth.kube.client import Client, list_items, read_answer
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.objects import Version, older, partial, read_version
-from podberth.kube.pages import list_items
 from podberth.kube.resources import CONFIG_MAPS, Resource
 from podberth.policy import bounds
 from podberth.policy.native.admission_policies import admission_policies, name_of
 from podberth.policy.native.likeness import same
-from podberth.policy.native.policy_set import SET_KIND, SET_NAME, SET_PLURAL, Source, policy_set
+from podberth.policy.native.policy_set import API_VERSION, SET_KIND, SET_NAME, SET_PLURAL, Source, policy_set
 from podberth.policy.native.requests import SEEN_NAME
 from podberth.policy.operator.judge import Stored
 from podberth.policy.operator.settings import Settings
 from podberth.policy.operator.status import NATIVE, NOT_ACCEPTED, OLDER, Enforcement, way_of
-from podberth.policy.spec import GROUP, VERSION
+from podberth.policy.spec import GROUP
 
 MOVED = f"{GROUP}/in-force"
 """Annotation of the mutating binding: "true" once all policies were seen to be enforced by the API server."""
@@ -65,7 +65,7 @@ KINDS = {
         ("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"),
     )
 }
-SETS = Resource(GROUP, VERSION, SET_PLURAL, True, SET_KIND)
+SETS = Resource("", API_VERSION, SET_PLURAL, True, SET_KIND)
 WEBHOOKS = (f"{ROOT}/mutatingwebhookconfigurations", f"{ROOT}/validatingwebhookconfigurations")
 OPEN = ("default", "kube-public")
 """Namespaces that each cluster has: in one of them the webhook is asked whether it answers."""
@@ -212,16 +212,16 @@ class Enforcer:
         wanted = await asyncio.to_thread(
             policy_set, sources, namespace, settings.release, settings.reserved, closed=closed
         )
-        if wanted.document is None:
-            await self._nothing(namespace, there, exempt=bool(stored))
-            return Enforced({one.name: NOT_ACCEPTED for one in stored})
         answer, refused = "", ""
         try:
-            answer = await self._bring(namespace, wanted.document, wanted.version, there)
+            if wanted.document is None:
+                await self._nothing(namespace, there, exempt=bool(stored))
+            else:
+                answer = await self._bring(namespace, wanted.document, wanted.version, there)
         except ApiError as error:
             if error.status not in REFUSALS:
                 raise
-            refused = f"the API server refuses what the policies of the namespace are in CEL: {str(error)[:500]}"
+            refused = f"the API server refuses the set of this namespace: {str(error)[:500]}"
             log.error("the API server refuses a set of policies", namespace=namespace, error=str(error)[:300])
         found: dict[str, Enforcement] = {}
         for one in stored:
@@ -409,8 +409,6 @@ class Enforcer:
         gone = sorted(resource.plural for kind, resource in KINDS.items() if kind not in served)
         if gone:
             return f"the API server has no {', '.join(gone)} (Kubernetes 1.36 and newer have)", served
-        if SETS.plural not in await self._served(SETS.root):
-            return "the CRD of MetadataPolicySets is not there", served
         return self._refused, served
 
     async def _served(self, root: str) -> set[str]:
@@ -532,9 +530,12 @@ class Enforcer:
 def _digest(document: Mapping[str, Any]) -> bytes:
     """Return what has to be the same of a set: what others add to its metadata is theirs."""
     meta = document["metadata"]
-    labels = {key: value for key, value in (meta.get("labels") or {}).items() if key.startswith(f"{GROUP}/")}
     owners = sorted(one["uid"] for one in meta.get("ownerReferences") or ())
-    return sha256(msgspec.json.encode([labels, owners, document.get("spec")], order="deterministic")).digest()
+    marks = [
+        {key: value for key, value in (meta.get(field) or {}).items() if key.startswith(f"{GROUP}/")}
+        for field in ("labels", "annotations")
+    ]
+    return sha256(msgspec.json.encode([owners, marks], order="deterministic")).digest()
 
 
 def _means(found: Object, wanted: Object, annotated: bool) -> bool:

@@ -18,7 +18,7 @@ from podberth.policy.operator.reconcile import Entry, Reconciler, entry
 from podberth.policy.operator.settings import Settings
 
 POLICIES = METADATA_POLICIES.group, METADATA_POLICIES.version, METADATA_POLICIES.plural
-OURS = SETS.group, SETS.version, SETS.plural
+OURS = SETS.version, SETS.plural
 REGISTRY = kopf.get_default_registry()
 CRDS = "app.kubernetes.io/name=berth"
 """The labels of the CRDs that are ours: those of others, which may be large, are not read."""

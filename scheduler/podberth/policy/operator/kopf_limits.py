@@ -31,12 +31,11 @@ import kopf
 import msgspec
 import structlog
 
-from podberth.kube.client import Client
+from podberth.kube.client import Client, list_items
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, ConfigError, Unreachable
 from podberth.kube.lease import LeaseLostError
 from podberth.kube.objects import MALFORMED, Version, list_page, older, read_version
-from podberth.kube.pages import list_items
 from podberth.kube.resources import METADATA_POLICIES
 from podberth.policy.operator.enforcement import SETS
 
@@ -140,7 +139,7 @@ class Session:
         self.relisted = asyncio.Event()
         self._connection = connection
         self._pulse = pulse
-        self._sessions = 0
+        self._sessions: list[aiohttp.ClientSession] = []
 
     def connector(self) -> aiohttp.BaseConnector:
         """Return how requests get to the API server."""
@@ -148,13 +147,12 @@ class Session:
         return aiohttp.TCPConnector(limit=0, ssl=True if tls is None else tls.context())
 
     async def open(self) -> kopf.AiohttpSession:
-        """Return a session. kopf closes it, and asks for another one after a 401.
+        """Return a session. kopf asks for another one after a 401.
 
         Raises kopf.TemporaryError.
         """
         connection = self._connection
-        self._sessions += 1
-        if self._sessions > 1:
+        if self._sessions:
             connection.recheck_tls()
             try:
                 await asyncio.to_thread(connection.credentials.renew)
@@ -170,7 +168,13 @@ class Session:
             proxy=connection.proxy,
             trace_configs=[trace],
         )
+        self._sessions.append(session)
         return kopf.AiohttpSession(server=connection.host, aiohttp_session=session)
+
+    async def close(self) -> None:
+        """Close what kopf has not closed, because it was cancelled."""
+        for session in self._sessions:
+            await session.close()
 
     async def _starts(
         self, _session: aiohttp.ClientSession, _context: SimpleNamespace, request: aiohttp.TraceRequestStartParams
@@ -296,11 +300,7 @@ class Missed:
             listed: set[str] = set()
             for namespace in self._watched:
                 for path, selectors in self._lists(namespace):
-                    try:
-                        listed.update([_uid(item) async for item in list_items(self._client, path, selectors)])
-                    except ApiError as error:
-                        if error.status != 404 or not selectors:
-                            raise  # else sets are not served: there are none
+                    listed.update([_uid(item) async for item in list_items(self._client, path, selectors)])
             self._leave(before - listed)
             for _ in range(_SETTLES):
                 if listed <= self._policies() | self._sets():

@@ -193,16 +193,11 @@ class Reconciler:
         """
         found = self._policies(namespace) if entries is None else entries
         entries = sorted(found, key=lambda one: one.name)
-        size, texts = sum(one.size for one in entries), sum(one.texts for one in entries)
-        if size > MOST_BYTES or texts > MOST_TEXTS:
-            why = (
-                f"the policies of this namespace are too large together to be looked at: {size} bytes and {texts} "
-                f"texts, want {MOST_BYTES} and {MOST_TEXTS} at most in all"
-            )
+        if why := too_large(sum(one.size for one in entries), sum(one.texts for one in entries)):
             return [judge.unread(msgspec.json.decode(one.raw, type=judge.Unread), why) for one in entries]
         raw = [one.raw if one.whole else await self._whole(namespace, one) for one in entries]
         there = [one for one in raw if one is not None]
-        return await asyncio.to_thread(_read_all, there, self._settings.allowed_prefixes) if there else []
+        return await asyncio.to_thread(read_all, there, self._settings.allowed_prefixes) if there else []
 
     async def _whole(self, namespace: str, one: Entry) -> bytes | None:
         try:
@@ -316,5 +311,16 @@ class Reconciler:
         return len(told)
 
 
-def _read_all(raw: list[bytes], allowed_prefixes: tuple[str, ...]) -> list[Stored]:
+def too_large(size: int, texts: int) -> str:
+    """Return why policies of so many bytes and texts are not looked at; empty when they are."""
+    if size <= MOST_BYTES and texts <= MOST_TEXTS:
+        return ""
+    return (
+        f"the policies of this namespace are too large together to be looked at: {size} bytes and {texts} texts, "
+        f"want {MOST_BYTES} and {MOST_TEXTS} at most in all"
+    )
+
+
+def read_all(raw: Iterable[bytes], allowed_prefixes: tuple[str, ...] = ()) -> list[Stored]:
+    """Return the policies that these documents are."""
     return [judge.read(msgspec.json.decode(one), allowed_prefixes) for one in raw]

@@ -180,13 +180,7 @@ class Operator:
         try:
             await kopf.operator(
                 registry=handlers.REGISTRY,
-                memo=kopf.Memo(
-                    settings=self.settings,
-                    session=self.session,
-                    begin=self.begin,
-                    reconciler=self.reconciler,
-                    enforcer=self.enforcer,
-                ),
+                memo=self.memo(),
                 standalone=True,
                 clusterwide=not watched,
                 namespaces=list(watched),
@@ -194,8 +188,20 @@ class Operator:
         except Exception as error:
             # An answer that it did not expect ends it: a 5xx that lasts, or an error in the midst of a watch.
             raise LeaseLostError(f"kopf has ended: {type(error).__name__}: {str(error)[:300]}") from error
+        finally:
+            await self.session.close()
 
     # -- what the handlers ask -------------------------------------------------------------------------------------
+
+    def memo(self) -> kopf.Memo:
+        """The parts that handlers ask."""
+        return kopf.Memo(
+            settings=self.settings,
+            session=self.session,
+            begin=self.begin,
+            reconciler=self.reconciler,
+            enforcer=self.enforcer,
+        )
 
     def begin(self, policies: Mapping[str, Iterable[Entry]], sets: Mapping[str, Iterable[Kept]]) -> None:
         """Take note of the indices, which kopf fills from now on."""
