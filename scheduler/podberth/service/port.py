@@ -372,10 +372,10 @@ def _hang_up(connection: socket.socket) -> None:
 async def _readable(connection: socket.socket) -> None:
     """Wait until the client has said something, or was cut off."""
     loop = asyncio.get_running_loop()
-    said = loop.create_future()
-    loop.add_reader(connection, lambda: said.done() or said.set_result(None))
+    said = asyncio.Event()
+    loop.add_reader(connection, said.set)
     try:
-        await said
+        await said.wait()
     finally:
         loop.remove_reader(connection)
 
