@@ -41,7 +41,7 @@ def endpoints(
     comparer: Comparer,
     rivals: Rivals,
 ) -> Endpoints:
-    """All that there is to serve about one scheduler."""
+    """Return what is served about one scheduler."""
     vitals = _Vitals(client, scheduler, elector, reloader, comparer)
     return Endpoints(
         live=vitals.live(),
@@ -173,7 +173,7 @@ class _Vitals:
         return {(name,): float(len(kept[name].rows) if name in kept else 0) for name in self._reserving()}
 
     def _reserving(self) -> Iterator[str]:
-        """The profiles that keep room for pod groups."""
+        """Return the profiles that keep room for pod groups."""
         frameworks = self._scheduler.engine.queue.frameworks
         return (name for name, framework in frameworks.items() if framework.profile.reservation is not None)
 
@@ -197,7 +197,7 @@ class _Vitals:
         return {(self._reloader.config.leader_election.resource_name,): float(self._elector.leading)}
 
     def configuration(self) -> Any:
-        """As a KubeSchedulerConfiguration, less what is secret in it."""
+        """Return the configuration as a KubeSchedulerConfiguration, less what is secret in it."""
         return _without_keys(msgspec.to_builtins(self._reloader.config))
 
 

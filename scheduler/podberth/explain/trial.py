@@ -172,7 +172,7 @@ class Trial:
         return Remedy(_text(changes), list(changes), list(nodes), [], found.lines) if nodes else None
 
     def left(self, changes: Sequence[Change], nodes: Sequence[str]) -> Sequence[str]:
-        """Those of the nodes that the pod can still go to when those have theirs that come first.
+        """Return those of the nodes that the pod can still go to when those have theirs that come first.
 
         These are pods of a higher priority that leave by the changes and are made again, and pods that wait and are
         tried before it. Of new nodes there may be more than one.
@@ -204,7 +204,9 @@ class Trial:
     def _after(
         self, comes: Sequence[Pod], pod: Pod, nodes: Sequence[str], place: Placing
     ) -> tuple[Sequence[str], list[str]]:
-        """Those of the nodes that are left when others come first, and who takes some; none as soon as none is left."""
+        """Return those of the nodes that are left when others come first, and who takes some; none as soon as none is
+        left.
+        """
         rest, takers, unfit = nodes, list[str](), set[object]()
         for each in comes:
             kind = id(each.shape), id(each.labels), each.priority
@@ -237,7 +239,9 @@ class Trial:
                     yield pod
 
     def fewest(self, changes: tuple[Change, ...], first: Container[Change]) -> tuple[Change, ...]:
-        """Those of the changes without which it does not do: one that is needless is left out, but none of `first`."""
+        """Return those of the changes without which it does not do: one that is needless is left out, but none of
+        `first`.
+        """
         for change in changes:
             rest = tuple(each for each in changes if each != change)
             if rest and change not in first and self.nodes(rest):

@@ -44,7 +44,7 @@ class Credentials:
 
     @property
     def due_in(self) -> float:
-        """In how many seconds the header should be renewed."""
+        """Return the seconds until the header should be renewed."""
         return float("inf") if self._due_at is None else self._due_at - self._clock()
 
     def due(self) -> bool:

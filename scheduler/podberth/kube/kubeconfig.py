@@ -139,7 +139,7 @@ def serving_port(
 
 
 def from_kubeconfig(paths: list[str], context: str | None = None) -> Connection:
-    """One context (the current one by default) of one kubeconfig, or of several merged as kubectl merges them."""
+    """Return a context (the current one by default) of one kubeconfig, or of several merged as kubectl merges them."""
     chosen = select(paths, context)
     found = _settings(chosen)
     tls: Tls | None = None
@@ -564,7 +564,7 @@ class PrivateFiles:
     def __init__(self, most: int) -> None:
         self._most = most
         self._names: dict[bytes, str] = {}
-        """By contents; what was asked for last is at the end."""
+        """File names by contents; what was asked for last is at the end."""
 
     def __len__(self) -> int:
         return len(self._names)

@@ -487,7 +487,7 @@ def text(field: int, value: str) -> bytes:
 
 kept_text = lru_cache(1024)(text)
 kept_integer = lru_cache(1024)(integer)
-"""For texts and numbers that come again and again: their bytes are kept."""
+"""`text` and `integer` for values that come again and again: their bytes are kept."""
 
 
 def envelope(api_version: str, kind: str, body: bytes) -> bytes:

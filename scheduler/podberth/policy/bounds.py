@@ -49,7 +49,8 @@ def price(policy: Policy) -> Price:
         criteria = (*rule.predicate.labels, *rule.predicate.annotations)
         writes = (*rule.action.labels.items(), *rule.action.annotations.items())
         units += _RULE + _CRITERION * len(criteria) + _WRITE * len(writes)
-        characters += len(rule.name) + len(rule.action.message)
+        values += len(rule.applies_to)
+        characters += sum(map(len, rule.applies_to)) + len(rule.name) + len(rule.action.message)
         for criterion in criteria:
             values += len(criterion.values)
             characters += len(criterion.key) + sum(map(len, criterion.values))

@@ -204,7 +204,7 @@ def _nearest(asking: _Asking, wants: PodDevices, wanted: Sequence[RequestedClaim
 
 
 def _together(asking: _Asking, wants: PodDevices, wanted: Sequence[RequestedClaim]) -> _Told:
-    """Each request alone could be served."""
+    """Say why the requests, each of which could be served alone, can't be served together."""
     why = []
     for number, claim in enumerate(wanted):
         free: dict[DeviceID, PoolDevice] = {}
@@ -297,12 +297,12 @@ def _against(
 
 
 def _values_named(expression: str, traits: DeviceTraits) -> str:
-    """The attributes and capacities that an expression names, as the device has them; empty: it names none."""
+    """Return the attributes and capacities that an expression names, as the device has them; empty: it names none."""
     return ", ".join(list(dict.fromkeys(_each_value(expression, traits)))[:_VALUES])
 
 
 def _attribute(name: str, traits: DeviceTraits) -> str:
-    """The value of a fully qualified attribute; empty: the device has none."""
+    """Return the value of a fully qualified attribute; empty: the device has none."""
     found = traits.attribute(name)
     return "" if found is None else _text(found[1])
 
@@ -405,7 +405,7 @@ class _Fixes:
             yield from self._together(wanted)
 
     def _together(self, wanted: Sequence[RequestedClaim]) -> Iterator[Fix]:
-        """Each request alone could be served."""
+        """Yield what would have the requests served together, each of which could be served alone."""
         claims = list(self._wants.open)
         for i, claim in enumerate(wanted[: len(claims)]):
             name = str(claims[i])

@@ -120,7 +120,7 @@ def outcome_page(outcome: Outcome, *, only_mine: bool = True) -> str:
 
 
 def _in_two(rows: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Those in sight, and those behind a fold."""
+    """Return those in sight, and those behind a fold."""
     return rows[:_OPEN], rows[_OPEN:_MANY]
 
 

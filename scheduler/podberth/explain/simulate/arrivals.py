@@ -166,7 +166,7 @@ class Batch:
         return str(int(number)) == number and 0 <= int(number) - self.workload.start < self.count
 
     def key(self, number: int) -> str:
-        """namespace/name of a pod."""
+        """Return namespace/name of a pod."""
         return f"{self.first.namespace}/{self._named(number)}"
 
     def pod(self, number: int) -> Pod:

@@ -265,7 +265,7 @@ class _Count:
         self.by_row = scores and domains.constraint.topology_key == HOSTNAME
         if self.by_row:
             self.counts: Ints = domains.matching(pod, cluster).copy()
-            """By row, or by topology value with one place more: it is that of rows without the label."""
+            """Pods by row, or by topology value with one place more: it is that of rows without the label."""
             columns, own = [self.counts.copy(), domains.missing.astype(np.int64)], True
         else:
             self.counts = np.append(domains.counts(pod, cluster), 0)
@@ -600,7 +600,7 @@ class _Rows:
 
     @property
     def total(self) -> int:
-        """The highest total; there is one."""
+        """Return the highest total; there is one."""
         self.best()  # the total of the last row that left is still in the order
         return -self._order[0]
 

@@ -76,7 +76,7 @@ class Simulation:
 
     @property
     def cluster(self) -> Cluster:
-        """The columns."""
+        """Return the columns."""
         return self.engine.cluster
 
     def framework(self, pod: Pod) -> Framework:

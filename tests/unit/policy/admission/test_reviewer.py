@@ -166,6 +166,18 @@ async def test_any_version_is_policed(version: str) -> None:
     assert (await asked(reviewer(NEEDS_OWNER), review(obj, kind=kind)))["allowed"] is False
 
 
+@pytest.mark.parametrize(
+    ("group", "kind", "rejected"),
+    [("apps", "Deployment", True), ("", "Pod", True), ("", "Deployment", False), ("example.com", "Pod", False)],
+)
+async def test_kinds_are_those_of_the_request(group: str, kind: str, rejected: bool) -> None:
+    """The API server says which kind an object is of, in any version; what the object says of itself is not read."""
+    by = reviewer(policy("p", {**rule(reject=True), "appliesTo": ["Pod", "Deployment.apps"]}))
+    document = review({**config_map(), "apiVersion": "apps/v1", "kind": "Deployment"})
+    document["request"]["kind"] = {"group": group, "version": "v7", "kind": kind}
+    assert (await asked(by, document))["allowed"] is not rejected
+
+
 async def test_refused_policy_is_said() -> None:
     """CVE-2025-46342: a policy that is not applied is not silently off: each answer of its namespace warns."""
     response = await asked(reviewer(DEFAULT_TEAM, refused=("broken",)), review(config_map()))
