@@ -232,12 +232,12 @@ class Client:
         return found
 
     async def create_many(self, objects: Sequence[tuple[str, bytes]], content_type: str, *, lane: Lane) -> list[int]:
-        """POST (path, body) pairs; the statuses of those that were answered, as `_many` says."""
+        """POST (path, body) pairs; return the statuses of those that were answered, as `_many` says."""
         requests = [(path, body, content_type) for path, body in objects]
         return [answer.status for answer in await self._many("POST", requests, lane, bodies=False)]
 
     async def patch_many(self, patches: Sequence[tuple[str, bytes, str]], *, lane: Lane) -> list[tuple[int, bytes]]:
-        """PATCH (path, body, content type); status and body of those that were answered, as `_many` says.
+        """PATCH (path, body, content type); return status and body of those that were answered, as `_many` says.
 
         The status is 0 where the answer is none of an API server's: what became of that patch is not known.
         """
@@ -247,7 +247,7 @@ class Client:
     async def _many(
         self, verb: str, requests: Sequence[tuple[str, bytes, str]], lane: Lane, *, bodies: bool
     ) -> list[Response]:
-        """Send (path, body, content type) on one connection; the answers of those that were answered, in their order.
+        """Send (path, body, content type) on one connection; return the answers of those that were answered, in order.
 
         They had their turn already (`turns`). Nothing is tried again here: what was not answered, or was refused for a
         while, is for whoever asks to send by itself. Raises Unreachable if nothing was sent.
@@ -356,7 +356,7 @@ async def _rest(stream: Stream) -> bytes:
 
 
 def _judged(path: str, answer: Response) -> tuple[int, bytes]:
-    """Status and body of the answer to a PATCH; status 0 if no API server wrote it."""
+    """Return status and body of the answer to a PATCH; status 0 if no API server wrote it."""
     if 200 <= answer.status < 300:
         try:
             of_an_api_server("PATCH", path, "", answer.body)
