@@ -325,7 +325,7 @@ def test_devices_in_scores(name: str, args: Object, others: Object, score: int |
 @pytest.mark.parametrize(("asked", "again"), [("test/gpu", True), ("test/other", False)])
 def test_kept_scores_are_asked_for_again_where_devices_were_given_back(asked: str, again: bool) -> None:
     """If devices have counted for any."""
-    there, made = cluster(*DEVICES), plugin("NodeResourcesFit", **over(MOST, ("test/gpu", 1), ("test/other", 1)))
+    there, made = cluster(*DEVICES), plugin("NodeResourcesFit", **over(MOST, (asked, 1)))
     there.settle_devices()
     made.score(a_pod(pod("p", others={asked: "1"})), there, np.array([there.nodes.row_of("n")]))
     before = there.nodes.log.version
@@ -362,11 +362,11 @@ def test_devices_that_many_nodes_reach(spec: Object, fields: Object, score: int)
 def test_balance_before_the_pod_is_kept_up_to_date() -> None:
     """What a placed pod takes is what it asks for, without what scoring assumes otherwise."""
     made, there = plugin("NodeResourcesBalancedAllocation"), cluster(node("n", "1", "1Gi"))
-    asks, row = pod("p", "500m"), there.nodes.row_of("n")
+    asks = pod("p", "500m")
     for placed in (pod("e", "250m"), pod("f")):
         found = scored_there(made, asks, there)
         assert found == scored_there(plugin("NodeResourcesBalancedAllocation"), asks, there)
-        there.assume(a_pod(placed), row)
+        there.assume(a_pod(placed), 0)
     # 1 - 0.25 / 2 is 87 before, 1 - 0.75 / 2 is 62 after; the second placed pod asks for nothing.
     assert scored_there(made, asks, there) == {"n": 62}
 
