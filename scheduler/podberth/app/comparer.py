@@ -17,10 +17,9 @@ from podberth.app.scheduler import Scheduler
 from podberth.app.watch import LIVE_PODS
 from podberth.engine.engine import Engine
 from podberth.framework.profiles import annotated
-from podberth.kube.client import Client
+from podberth.kube.client import Client, list_pages
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.objects import MALFORMED
-from podberth.kube.pages import list_pages
 from podberth.kube.reflector import decoded
 from podberth.kube.resources import NODES, PODS, Resource
 from podberth.model.kinds import Decoder

@@ -292,7 +292,7 @@ class GroupStatuses:
 
 
 def _status_patch(group: PodGroup, change: Mapping[str, Any]) -> tuple[str, bytes, str]:
-    """Path, body and content type of a patch of the status."""
+    """Return path, body and content type of a patch of the status."""
     path, body = object_patch(
         BY_KIND[group.kind],
         group.namespace,

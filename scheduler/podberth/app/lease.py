@@ -15,12 +15,11 @@ import msgspec
 import structlog
 
 from podberth.framework.config import SchedulerConfiguration, parse_duration
-from podberth.kube.client import Client
+from podberth.kube.client import Client, list_items
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Candidate, Elector, LeaseLostError, own_identity
 from podberth.kube.machine import boottime
 from podberth.kube.objects import MALFORMED
-from podberth.kube.pages import list_items
 from podberth.kube.resources import LEASES
 from podberth.kube.schedulers import SCHEDULERS, Lease, LiveSchedulers, served
 from podberth.service.election import candidate, lease_namespace

@@ -297,7 +297,7 @@ class ClusterWatch:
                 reflector.redeliver()
 
     async def compare_claims(self, seconds: float) -> bool:
-        """Compare the claims that are known with a list, and repair them; whether that was done in time."""
+        """Compare the claims that are known with a list, and repair them; return whether that was done in time."""
         return await next(one for one in self.reflectors if one.resource.called == CLAIM).compare(seconds)
 
     def _follow(self, client: Client, resource: Resource) -> None:

@@ -128,7 +128,7 @@ def as_asked(answer: Any, output: PageOutput, page: "Callable[[], str]", table: 
 
 def as_table(table: "RenderableType") -> None:
     """Print what rich draws, as wide as the terminal, and without blanks at the ends of lines."""
-    from podberth.explain.report.tables import Visible, console_for
+    from podberth.explain.report.terminal import Visible, console_for
 
     console = console_for(sys.stdout)
     with console.capture() as captured:

@@ -322,7 +322,7 @@ def _offers(trial: Trial, plans: Iterable[Plan]) -> Iterator[shown.Remedy]:
 
 
 def plans_for(asking: Asking, stuck: Sequence[Stuck]) -> Iterator[Plan]:
-    """Distinct plans, the cheapest first; among equals those that many nodes ask for."""
+    """Yield distinct plans, the cheapest first; among equals those that many nodes ask for."""
     priced: dict[Plan, float] = {}
     votes: dict[Plan, int] = {}
     for each in _closest_of_each_kind(stuck):

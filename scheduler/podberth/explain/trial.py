@@ -315,7 +315,7 @@ def applied(cluster: Cluster, changes: Sequence[Change]) -> Iterator[None]:
 
 
 def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
-    """Make one change of the cluster: what takes it back. None where there is nothing to change."""
+    """Make one change of the cluster; return what takes it back. None where there is nothing to change."""
     if isinstance(change, OnNode):
         node = live_node(cluster, change.node)
         if node is not None:
@@ -443,7 +443,7 @@ def _key(claim: str) -> ClaimKey:
 
 
 def _put(cluster: Cluster, thing: StorageKind) -> Callable[[], object]:
-    """Add or change an object of storage: what takes it back."""
+    """Add or change an object of storage; return what takes it back."""
     old = cluster.storage.put(thing)
     if old is not None:
         return partial(cluster.storage.put, old)

@@ -223,7 +223,7 @@ def _proxy(host: str, own: str | None, where: str) -> str | None:
 
 
 def proxies(host: str) -> tuple[str | None, str]:
-    """(the environment's proxy for a host, its NO_PROXY)."""
+    """Return (the environment's proxy for a host, its NO_PROXY)."""
     if not any(name.lower().endswith("_proxy") for name in os.environ):
         return None, ""
     from urllib.request import getproxies_environment  # it brings an HTTP client along, which no start needs

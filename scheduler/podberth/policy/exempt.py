@@ -13,7 +13,6 @@ NAMESPACES = ("kube-system", "kube-node-lease")
 KINDS = frozenset(
     {
         (GROUP, KIND),
-        (GROUP, "MetadataPolicySet"),
         ("", "Event"),
         ("", "Binding"),
         ("events.k8s.io", "Event"),
@@ -21,6 +20,8 @@ KINDS = frozenset(
         ("discovery.k8s.io", "EndpointSlice"),
     }
 )
+SET = "in-force.podberth.dev"
+"""The LimitRange by which the API server enforces the policies of its namespace (`native.policy_set`)."""
 REVIEWS = ("authentication.k8s.io", "authorization.k8s.io", "admission.k8s.io", "imagepolicy.k8s.io")
 CLUSTER_SCOPED = frozenset(
     {
@@ -61,7 +62,10 @@ def of_object(obj: JsonObject, options: Options) -> str | None:
     namespace = options.namespace or objects.namespace(obj)
     if namespace in NAMESPACES or (namespace and namespace == options.own_namespace):
         return f"namespace {namespace} is exempt"
-    return of_kind(*objects.group_and_kind(obj))
+    group, kind = objects.group_and_kind(obj)
+    if (group, kind) == ("", "LimitRange") and (obj.get("metadata") or {}).get("name") == SET:
+        return "it is the policies of its namespace"
+    return of_kind(group, kind)
 
 
 def of_kind(group: str, kind: str) -> str | None:

@@ -175,5 +175,5 @@ def _context() -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    """OpenSSL would ask the terminal; an encrypted key can't be used here."""
+    """Refuse an encrypted key, for which OpenSSL would ask the terminal."""
     raise ValueError("the key is encrypted")

@@ -108,7 +108,7 @@ def as_json(logger: object, method: str, line: MutableMapping[str, Any]) -> str:
 
 
 def written_out(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Control characters as `\\x1b`, but for the line breaks of a traceback."""
+    """Write control characters as `\\x1b`, but for the line breaks of a traceback."""
     for key, value in line.items():
         if key != "exception":
             line[key] = _plain(value)
@@ -211,7 +211,7 @@ class LogWriter:
 
 
 def _writer(stream: TextIO) -> Callable[[str], None]:
-    """Straight to the descriptor where there is one: a stream that waits for its reader would hold up our own end."""
+    """Write straight to the descriptor where there is one: a stream that waits for its reader would hold up our end."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):

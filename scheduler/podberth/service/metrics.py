@@ -37,7 +37,7 @@ Labels = tuple[str, ...]
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """`count` bounds, each `factor` times the one before, multiplied up as Go's ExponentialBuckets does."""
+    """Return `count` bounds, each `factor` times the one before, multiplied up as Go's ExponentialBuckets does."""
     bounds = [start]
     while len(bounds) < count:
         bounds.append(bounds[-1] * factor)

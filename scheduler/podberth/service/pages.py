@@ -36,7 +36,7 @@ Checks = Mapping[str, Check]
 
 
 def health(path: str, checks: Checks, *, verbose: bool, notes: Mapping[str, str] | None = None) -> tuple[int, str]:
-    """(status, text): `ok`, or a line for each check when one fails or `verbose` asks for it.
+    """Return (status, text): `ok`, or a line for each check when one fails or `verbose` asks for it.
 
     `notes` are lines of what does not work as it should and is no reason to fail.
     """

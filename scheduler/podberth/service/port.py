@@ -183,9 +183,9 @@ class Port:
         task.add_done_callback(self._arriving.pop)
 
     def _without(self, error: OSError) -> float:
-        """There is no descriptor for a connection, mostly: give a spare one, and close a connection to have it back.
+        """Give a spare descriptor where there is none for a connection, and close a connection to have it back.
 
-        Seconds until it is worth another try.
+        Returns the seconds until it is worth another try.
         """
         if error.errno not in NO_DESCRIPTOR:
             log.error("can't accept connections", port=self.name, error=str(error))

@@ -19,9 +19,9 @@ from podberth import __version__
 from podberth.kube.client import Client
 from podberth.kube.lease import LeaseLostError
 from podberth.kube.machine import loop_factory
-from podberth.kube.reviews import Reviews
 from podberth.service import log as lines
 from podberth.service.loop import tell_unhandled
+from podberth.service.reviews import Reviews
 from podberth.service.serving import Address, Endpoints, Gate, Serving
 
 LOST = STUCK = 1

@@ -264,7 +264,10 @@ class _Followed:
 
 
 def listen(host: str, port: int, backlog: int = BACKLOG) -> list[socket.socket]:
-    """Sockets that listen there; an empty host is every address, port 0 lets the system choose. Raises ServingError."""
+    """Return sockets that listen there; an empty host is every address, port 0 lets the system choose.
+
+    Raises ServingError.
+    """
     taken: list[socket.socket] = []
     try:
         for family, address in _addresses(host, port):

@@ -251,7 +251,7 @@ class Shadow:
         return plugin, asking.detail(row, plugin, reason)[0] if row is not None else reason.text
 
     def _agrees(self, pod: Pod, node: str) -> str | None:
-        """SAME or TIE if the profile agrees in the state as it is."""
+        """Return SAME or TIE if the profile agrees in the state as it is."""
         cluster = self.world.cluster
         try:
             if self._framework.held_by(pod, cluster) is not None:

@@ -11,10 +11,9 @@ from typing import Any
 import msgspec
 
 from podberth.explain.objects import resource_claims
-from podberth.kube.client import STRATEGIC_MERGE_PATCH, Client
+from podberth.kube.client import STRATEGIC_MERGE_PATCH, Client, list_items
 from podberth.kube.errors import ApiError
 from podberth.kube.objects import partial
-from podberth.kube.pages import list_items
 from podberth.kube.resources import NAMESPACES, NODES, POD_GROUPS, PODS, Resource
 from podberth.testing.workloads import objects
 from podberth.testing.workloads.objects import KINDS, LABEL, Template, merged

@@ -15,11 +15,10 @@ import msgspec
 
 from podberth.explain.objects import resource_claims
 from podberth.explain.objects.resource_claims import Templated, templated
-from podberth.kube.client import Client
+from podberth.kube.client import Client, list_items
 from podberth.kube.errors import ApiError, Unreachable, read_status
 from podberth.kube.listwatch import LineSplitter
 from podberth.kube.objects import list_page, partial, watch_event
-from podberth.kube.pages import list_items
 from podberth.kube.resources import POD_GROUPS, PODS, RESOURCE_CLAIMS, Resource
 from podberth.testing.workloads.objects import LABEL
 
