@@ -13,7 +13,6 @@ NAMESPACES = ("kube-system", "kube-node-lease")
 KINDS = frozenset(
     {
         (GROUP, KIND),
-        (GROUP, "MetadataPolicySet"),
         ("", "Event"),
         ("", "Binding"),
         ("events.k8s.io", "Event"),
@@ -21,6 +20,8 @@ KINDS = frozenset(
         ("discovery.k8s.io", "EndpointSlice"),
     }
 )
+SET = "in-force.podberth.dev"
+"""The LimitRange by which the API server enforces the policies of its namespace (`native.policy_set`)."""
 REVIEWS = ("authentication.k8s.io", "authorization.k8s.io", "admission.k8s.io", "imagepolicy.k8s.io")
 CLUSTER_SCOPED = frozenset(
     {
@@ -62,14 +63,20 @@ def of_object(obj: JsonObject, options: Options) -> str | None:
     if namespace in NAMESPACES or (namespace and namespace == options.own_namespace):
         return f"namespace {namespace} is exempt"
     group, kind = objects.group_and_kind(obj)
+    if (group, kind) == ("", "LimitRange") and (obj.get("metadata") or {}).get("name") == SET:
+        return "it is the policies of its namespace"
+    return of_kind(group, kind)
+
+
+def of_kind(group: str, kind: str) -> str | None:
+    """Return the reason for which policies never apply to any object of this kind; None: they may."""
     if (group, kind) in KINDS or (group in REVIEWS and kind.endswith("Review")):
         return f"kind {kind} is exempt"
-    return f"kind {kind} is in no namespace" if is_cluster_scoped(obj) else None
+    return f"kind {kind} is in no namespace" if is_cluster_scoped(group, kind) else None
 
 
-def is_cluster_scoped(obj: JsonObject) -> bool:
-    """Return whether it is of a kind of Kubernetes' own that is in no namespace."""
-    group, kind = objects.group_and_kind(obj)
+def is_cluster_scoped(group: str, kind: str) -> bool:
+    """Return whether it is a kind of Kubernetes' own that is in no namespace."""
     return (group, kind) in CLUSTER_SCOPED or (group, "*") in CLUSTER_SCOPED
 
 

@@ -10,12 +10,11 @@ length, which the system has back at once.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 
 from aiohttp import web
 
 from podberth.policy.admission.memory import block
-from podberth.service.handshakes import ANSWER_TURNS, MOST_TURNS
+from podberth.service.port import Turns
 
 LIMIT = 8 << 20
 """The largest body in bytes: an object and its older self, each at most 3 MiB in the API server, and their wrapping."""
@@ -28,50 +27,6 @@ to this size and stay so until the connection ends.
 
 class TooLargeError(Exception):
     """A body is over the limit."""
-
-
-class Turns:
-    """Lets one waiting reader go on in each turn of the event loop, first come, first served.
-
-    Small requests go first: after `hold`, no reader goes on for as many turns as it takes to answer one.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._going = False
-        self._held = 0
-        self._waited = 0
-
-    def hold(self) -> None:
-        """Let a request that has arrived go before the readers that wait."""
-        self._held = ANSWER_TURNS
-
-    async def next(self) -> None:
-        """Wait until it is the caller's turn."""
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        if not self._going:
-            self._going = True
-            asyncio.get_running_loop().call_soon(self._turn)
-        await turn
-
-    def _turn(self) -> None:
-        if self._held and self._waited < MOST_TURNS:
-            self._held -= 1
-            self._waited += 1
-        else:
-            self._waited = 0
-            self._next()
-        self._going = bool(self._waiting)
-        if self._going:
-            asyncio.get_running_loop().call_soon(self._turn)
-
-    def _next(self) -> None:
-        while self._waiting:
-            first = self._waiting.popleft()
-            if not first.done():  # else who waited has gone away
-                first.set_result(None)
-                return
 
 
 class LargeBody:

@@ -15,7 +15,7 @@ import structlog
 from aiohttp import web
 
 from podberth.policy.admission import review
-from podberth.policy.admission.bodies import LIMIT, UNREAD_BYTES, LargeBody, TooLargeError, Turns, pause
+from podberth.policy.admission.bodies import LIMIT, UNREAD_BYTES, LargeBody, TooLargeError, pause
 from podberth.policy.admission.lanes import Lanes, OverloadedError
 from podberth.policy.admission.metrics import Metrics
 from podberth.policy.admission.review import Bytes
@@ -23,7 +23,7 @@ from podberth.policy.admission.reviewer import BIG_BYTES, Reviewer, ReviewReply
 from podberth.policy.admission.tls import ServingTls
 from podberth.policy.options import Pass
 from podberth.service.metrics import CONTENT_TYPE
-from podberth.service.port import Limits, Port
+from podberth.service.port import Limits, Port, Turns
 from podberth.service.serving import listen
 
 BODIES, BODIES_EACH = 16 << 20, 4 << 20
@@ -77,13 +77,13 @@ class AdmissionServer:
             "webhook",
             self.handle,
             LIMITS,
+            turns=self._turns,
             request_factory=_request,
             handler_cancellation=True,  # who hangs up waits for nothing any more
             read_bufsize=BIG_BYTES,
             lingering_time=0.0,  # see `_turned_away`
             auto_decompress=False,  # nobody packs reviews, but a few packed bytes could unpack to gigabytes
         )
-        self._listens.on_asked = self._turns.hold
         self._listens.start(listening, lambda: self._tls.context)
         self.port = int(listening[0].getsockname()[1])
 

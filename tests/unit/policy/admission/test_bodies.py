@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from podberth.policy.admission.bodies import LargeBody, TooLargeError, Turns
-from podberth.service.handshakes import ANSWER_TURNS, MOST_TURNS
+from podberth.policy.admission.bodies import LargeBody, TooLargeError
+from podberth.service.port import ANSWER_TURNS, MOST_TURNS, Turns
 from tests.unit.policy.admission.conftest import until
 from tests.unit.policy.admission.test_neighbours import FIT, Gate, large, opened
 from tests.unit.policy.admission.test_reviewer import DEFAULT_TEAM, reviewer
