@@ -2,7 +2,7 @@
 
 A stored policy that can't be accepted (an older schema let it in) does not apply, and every review in its namespace has
 a warning; the others apply. If the policies of a namespace cost too much, some of them do not apply (`bounds`). Long
-policies are read in a worker, one namespace after the other, and apply once they are read. `reviewer` calls `of`;
+policies are read in a thread, one namespace after the other, and apply once they are read. `reviewer` calls `of`;
 `server` calls `unready` before it answers anything.
 """
 
@@ -22,20 +22,14 @@ from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.objects import Change, Deleted, Key, Meta
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import METADATA_POLICIES, Resource
-from podberth.policy.admission import jobs
-from podberth.policy.admission.aside import Aside, WorkError
-from podberth.policy.admission.group import Group, Stored
-from podberth.policy.admission.judging import KnownPolicies
-from podberth.policy.admission.natives import Natives
+from podberth.policy.admission.group import Group, KnownPolicies, Stored, parsed
 from podberth.service.log import RateLimit
 
-LONG_BYTES = 8 << 10
-"""Policies of this many bytes or more are read by a worker, as they take milliseconds."""
-WAITING_BYTES = 4 << 20
-"""The largest sum of bytes of policies that are kept while they wait to be read; others are requested again in their
-turn.
-"""
+LONG_BYTES = 16 << 10
+"""Policies of this many bytes or more are read in a thread, as they take milliseconds. Until then nothing is kept of
+them but their metadata: they are requested again in their turn."""
 GET_SECONDS, RETRY_SECONDS = 5.0, 1.0
+NONE = KnownPolicies()
 
 log = structlog.get_logger("policies")
 
@@ -45,31 +39,11 @@ class _Meta(Meta):
     creation_timestamp: str | None = msgspec.field(name="creationTimestamp", default=None)
 
 
-class _Enforcement(msgspec.Struct):
-    way: str = ""
-    generation: int = 0
-
-
-class _Status(msgspec.Struct):
-    enforcement: _Enforcement | None = None
-
-
 class _Head(msgspec.Struct):
     metadata: _Meta
-    status: _Status | None = None
 
 
 _head = msgspec.json.Decoder(_Head).decode
-
-
-NONE = KnownPolicies()
-
-
-class _Unread(msgspec.Struct, eq=False):
-    """A policy that has to be read. Without its bytes it is requested again."""
-
-    stored: Stored
-    raw: bytes | None
 
 
 class PolicyCache:
@@ -78,31 +52,25 @@ class PolicyCache:
     def __init__(
         self,
         client: Client,
-        aside: Aside,
+        allowed_prefixes: tuple[str, ...] = (),
         *,
         on_change: Callable[[], None] = lambda: None,
         machine: Machine = MACHINE,
         check_seconds: float = EVERY_SECONDS,
-        leave_native: bool = False,
     ) -> None:
-        self._leave_native = leave_native
-        self._natives = Natives(client, self._enforced, machine)
-        self._clock = machine.monotonic
-        self._left: dict[str, float] = {}
         self._client = client
-        self._aside = aside
+        self._allowed_prefixes = allowed_prefixes
         self._on_change = on_change
         self._groups: defaultdict[str, Group] = defaultdict(Group)
         self._held: dict[str, KnownPolicies] = {}
         self._counts: dict[str, tuple[int, int, int]] = {}
         """Namespace → its part of `_totals`."""
         self._totals = (0, 0, 0)
-        self._versions = 0
-        self._unread: OrderedDict[str, dict[str, _Unread]] = OrderedDict()
-        self._unread_bytes = 0
+        self._unread: OrderedDict[str, dict[str, Stored]] = OrderedDict()
         self._rate_limit = RateLimit(clock=machine.monotonic)
         self._wake = asyncio.Event()
         self._first: set[tuple[str, str]] = set()
+        """The long policies of the first list that were not read yet."""
         self._first_read = asyncio.Event()
         self.reflector: Reflector[Stored] = Reflector(
             client,
@@ -120,8 +88,6 @@ class PolicyCache:
     async def run(self) -> None:
         """Follow the policies until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            if self._leave_native:
-                tasks.create_task(self._natives.run())
             tasks.create_task(self._read_forever())
             tasks.create_task(self.reflector.run())
 
@@ -149,24 +115,10 @@ class PolicyCache:
         """Return the policies that apply in this namespace; none apply to objects without one."""
         return self._held.get(namespace, NONE)
 
-    @property
-    def left(self) -> tuple[str, ...]:
-        """The namespaces whose policies the API server enforces by itself: nobody need ask us about them."""
-        now = self._clock()
-        for namespace in [one for one, until in self._left.items() if until <= now]:
-            log.warning("nobody says who enforces the policies of a namespace, it is judged here", namespace=namespace)
-            del self._left[namespace]
-        return tuple(sorted(self._left))
-
     def uid(self, namespace: str, name: str) -> str | None:
         """Return the uid of a policy that is there."""
         found = self._stored(namespace, name)
         return None if found is None else found.uid
-
-    def kept(self, namespace: str) -> list[str]:
-        """Return the names of the policies of a namespace of which more than the price is kept."""
-        group = self._groups.get(namespace)
-        return [] if group is None else [one.name for one in group.stored.values() if one.spec]
 
     def counts(self) -> tuple[int, int]:
         """Return (accepted, refused) policies. Asked after each change, so nobody goes through thousands of
@@ -191,32 +143,17 @@ class PolicyCache:
     # -- from the reflector --------------------------------------------------------------------------------------
 
     def _decode(self, raw: msgspec.Raw) -> Stored:
-        head = _head(raw)
-        meta = head.metadata
-        stored = Stored(meta.namespace, meta.name, meta.uid, meta.resource_version, meta.generation)
-        stored.created = meta.creation_timestamp or ""
-        stored.seen = self._clock()
-        said = None if head.status is None else head.status.enforcement
-        if self._leave_native and said is not None and said.generation == meta.generation:
-            stored.native, stored.ours = said.way == "Native", said.way == "Webhook"
-            stored.left = said.way == "None" or (stored.native and self._natives.enforces(meta.namespace, meta.name))
+        meta = _head(raw).metadata
         known = self._stored(meta.namespace, meta.name)
         if known is not None and (known.uid, known.generation) == (meta.uid, meta.generation) and meta.generation:
-            if (known.native, known.left, known.ours) == (stored.native, stored.left, stored.ours):
-                known.resource_version = meta.resource_version  # else it would look as if this event had been lost
-                return known  # a write of the status, which are many
-            return msgspec.structs.replace(
-                known,
-                resource_version=meta.resource_version,
-                native=stored.native,
-                left=stored.left,
-                ours=stored.ours,
-            )
-        size = len(memoryview(raw))
-        if size < LONG_BYTES:
-            stored.learn(jobs.parsed(raw, self._aside.terms.allowed_prefixes))
+            known.resource_version = meta.resource_version  # else it would look as if this event had been lost
+            return known  # a write of the status, which are many
+        stored = Stored(meta.namespace, meta.name, meta.uid, meta.resource_version, meta.generation)
+        stored.created = meta.creation_timestamp or ""
+        if len(memoryview(raw)) < LONG_BYTES:
+            stored.learn(parsed(raw, self._allowed_prefixes))
         else:
-            self._want(stored, bytes(raw) if self._unread_bytes + size <= WAITING_BYTES else None)
+            self._want(stored)
         return stored
 
     def _deliver(self, changes: list[Change[Stored]], _replaced: bool) -> None:
@@ -228,8 +165,7 @@ class PolicyCache:
                 touched.add(change.namespace)
                 continue
             stored = change.object
-            unread = self._unread.get(stored.namespace, {}).get(stored.name)
-            if unread is not None and unread.stored is stored:
+            if self._unread.get(stored.namespace, {}).get(stored.name) is stored:
                 continue
             self._forget(stored.namespace, stored.name)
             if self._stored(stored.namespace, stored.name) is not stored:
@@ -252,20 +188,13 @@ class PolicyCache:
                 self._count(namespace, (0, 0, 0))
                 del self._groups[namespace]
                 self._held.pop(namespace, None)
-                self._left.pop(namespace, None)
                 continue
-            until = group.left_until(namespace in self._left) if self._leave_native else 0.0
-            if until:
-                self._left[namespace] = until
-            else:
-                self._left.pop(namespace, None)
-            before = self._held.get(namespace, NONE)
-            self._versions += 1
-            held, missing = group.settle(self._versions)
+            before = self.of(namespace)
+            held, missing = group.settle()
             self._held[namespace] = held
             self._count(namespace, group.counts)
             for stored in missing:
-                self._want(stored, None)
+                self._want(stored)
             if (held.left_out and not before.left_out) or (held.closed and not before.closed):
                 log.error(
                     "the policies of a namespace cost too much, some do not apply",
@@ -284,28 +213,6 @@ class PolicyCache:
         accepted, refused, left_out = map(sum, zip(self._totals, gone, now, strict=True))
         self._totals = accepted, refused, left_out
 
-    def _enforced(self, namespace: str) -> None:
-        """Something else is enforced by the API server there ("": anywhere)."""
-        touched = set()
-        for place in (namespace,) if namespace else {*self._groups, *self._unread}:
-            held = list(self._groups[place].stored.values()) if place in self._groups else []
-            unread = [one.stored for one in self._unread.get(place, {}).values()]
-            for stored in (*held, *unread):
-                left = self._natives.enforces(place, stored.name)
-                if stored.native and stored.left != left:
-                    stored.left = left
-                    touched.add(place)
-                    if not left:
-                        log.warning(
-                            "a policy is judged here: its status says Native, but the API server has no objects for it",
-                            namespace=place,
-                            name=stored.name,
-                        )
-            if place in touched:
-                for stored in held:
-                    self._groups[place].put(stored)
-        self._settle(touched)
-
     def _malformed(self, _resource: Resource, key: Key | None, error: Exception) -> None:
         what = "a policy can't be read, its last readable version stays in use"
         self._rate_limit.write((what, key[0] if key else ""), log.error, what, key=key, error=str(error)[:300])
@@ -319,28 +226,28 @@ class PolicyCache:
     def _lost(self, _resource: Resource, policies: int) -> None:
         log.warning("the watch of MetadataPolicies lost events, listing again", policies=policies)
 
-    # -- reading aside -------------------------------------------------------------------------------------------
+    # -- reading in a thread -------------------------------------------------------------------------------------
 
-    def _want(self, stored: Stored, raw: bytes | None) -> None:
-        first = not self.reflector.has_synced or (stored.namespace, stored.name) in self._first
-        self._forget(stored.namespace, stored.name)
-        self._unread.setdefault(stored.namespace, {})[stored.name] = _Unread(stored, raw)
+    def _want(self, stored: Stored) -> None:
+        key = stored.namespace, stored.name
+        first = not self.reflector.has_synced or key in self._first
+        self._forget(*key)
+        self._unread.setdefault(stored.namespace, {})[stored.name] = stored
         if first:
-            self._first.add((stored.namespace, stored.name))
-        self._unread_bytes += len(raw or b"")
+            self._first.add(key)
         self._wake.set()
 
-    def _forget(self, namespace: str, name: str) -> _Unread | None:
+    def _forget(self, namespace: str, name: str) -> None:
         waiting = self._unread.get(namespace, {})
-        found = waiting.pop(name, None)
-        if found is not None:
-            self._unread_bytes -= len(found.raw or b"")
-            self._first.discard((namespace, name))
-            if not self._first and self.reflector.has_synced:
-                self._first_read.set()
+        if waiting.pop(name, None) is not None:
+            self._is_read(namespace, name)
             if not waiting:
                 del self._unread[namespace]
-        return found
+
+    def _is_read(self, namespace: str, name: str) -> None:
+        self._first.discard((namespace, name))
+        if not self._first and self.reflector.has_synced:
+            self._first_read.set()
 
     async def _read_forever(self) -> None:
         """Read one policy of each namespace that has unread ones, over and over."""
@@ -349,35 +256,31 @@ class PolicyCache:
             self._wake.clear()
             while self._unread:
                 namespace, waiting = next(iter(self._unread.items()))
-                unread = next(iter(waiting.values()))
+                stored = next(iter(waiting.values()))
                 try:
-                    await self._read(unread)
-                except (ApiError, Unreachable, TimeoutError, WorkError, msgspec.MsgspecError) as error:
-                    name = unread.stored.name
+                    await self._read(stored)
+                except (ApiError, Unreachable, TimeoutError, msgspec.MsgspecError) as error:
                     log.error(
                         "a policy could not be read, trying again",
                         namespace=namespace,
-                        name=name,
+                        name=stored.name,
                         error=str(error)[:300],
                     )
                     await asyncio.sleep(RETRY_SECONDS)
                 if namespace in self._unread:
                     self._unread.move_to_end(namespace)
 
-    async def _read(self, unread: _Unread) -> None:
-        stored = unread.stored
-        raw = unread.raw
-        if raw is None:
-            raw = await self._get(stored)
-        parsed = None if raw is None else await self._aside.parse(stored.namespace, raw)
-        if self._unread.get(stored.namespace, {}).get(stored.name) is not unread:
-            return  # it is gone, or changed once more: whatever there is to read now is in the queue
-        self._forget(stored.namespace, stored.name)
-        if parsed is None:
+    async def _read(self, stored: Stored) -> None:
+        raw = await self._get(stored)
+        found = None if raw is None else await asyncio.to_thread(parsed, raw, self._allowed_prefixes)
+        if self._unread.get(stored.namespace, {}).get(stored.name) is not stored:
+            self._is_read(stored.namespace, stored.name)  # it is gone, or was edited again and is read again
             return
-        stored.learn(parsed)
-        self._learned(stored)
-        self._settle({stored.namespace})
+        self._forget(stored.namespace, stored.name)
+        if found is not None:
+            stored.learn(found)
+            self._learned(stored)
+            self._settle({stored.namespace})
 
     async def _get(self, stored: Stored) -> bytes | None:
         """Return the bytes of a policy if it is still the same object; else None, as a watch event is on its way."""
