@@ -117,10 +117,10 @@ chart-versions: $(STAMP) ## Check the chart's objects by kubeconform for Kuberne
 pictures: $(STAMP) ## Draw the README's pictures from real output
 	@$(BIN)/python docs/pictures/make.py
 
-LOCK = $(VENV)/lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+LOCK = $(VENV)/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 lock: ## Resolve requirements*.lock from pyproject.toml
 	@$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv
-	@$(VENV)/lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+	@$(VENV)/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 		--extra fast --group dev pyproject.toml -o requirements.lock
 	@$(LOCK) --extra fast -c requirements.lock pyproject.toml -o image/run.lock
 	@printf 'hatchling\nuv\n' | $(LOCK) -c requirements.lock - -o image/build.lock

@@ -70,7 +70,11 @@ GOOD: Object = {
                     "updatedAnnotations": {"scheduler.alpha.kubernetes.io/name": "berth", "n": " free text "},
                 },
             },
-            {"policyPredicate": {}, "policyAction": {"reject": True, "message": "no"}},
+            {
+                "appliesTo": ["Pod", "Deployment.apps", "Queue.scheduling.example.com"],
+                "policyPredicate": {},
+                "policyAction": {"reject": True, "message": "no"},
+            },
             {"policyPredicate": {}, "policyAction": {}},
         ],
     },
@@ -86,6 +90,12 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str]] = [
     ("misspelt", ("spec", "rules", 2), {"policyPredicat": {}, "policyAction": {}}, "spec.rules[2].policyPredicate"),
     ("rule name", ("spec", "rules", 0, "name"), "Not a label", "spec.rules[0].name"),
     ("names twice", ("spec", "rules", 1, "name"), "route", "spec.rules"),
+    ("no kind", ("spec", "rules", 0, "appliesTo"), [], "spec.rules[0].appliesTo"),
+    ("kinds", ("spec", "rules", 0, "appliesTo"), [f"Kind{i}.apps" for i in range(17)], "spec.rules[0].appliesTo"),
+    ("a kind twice", ("spec", "rules", 0, "appliesTo"), ["Pod", "Pod"], "spec.rules[0].appliesTo[1]"),
+    ("a resource", ("spec", "rules", 0, "appliesTo"), ["deployments.apps"], "spec.rules[0].appliesTo[0]"),
+    ("a kind without its group", ("spec", "rules", 0, "appliesTo"), ["Deployment"], "spec.rules[0].appliesTo[0]"),
+    ("a long kind", ("spec", "rules", 0, "appliesTo"), ["K" * 64 + ".apps"], "spec.rules[0].appliesTo[0]"),
     ("label key", (*LABELS, "matchLabels"), {"not legal": "x"}, "policyPredicate.labelSelector.matchLabels"),
     ("label value", (*LABELS, "matchLabels"), {"a": "not legal"}, "policyPredicate.labelSelector.matchLabels"),
     ("annotation key", (*ANNOTATIONS, "matchLabels"), {"a b": "x"}, "policyPredicate.annotationSelector.matchLabels"),
@@ -186,6 +196,7 @@ def test_largest_policy(policies_served: Api, real_namespace: str) -> None:
     expressions = [{"key": key, "operator": "Exists"} for key in keys[:16]]
     selector = {"matchLabels": exact, "matchExpressions": expressions}
     rule = {
+        "appliesTo": [f"Kind{i:02}.batch.example.com" for i in range(16)],
         "policyPredicate": {"labelSelector": selector, "annotationSelector": selector},
         "policyAction": {"updatedLabels": dict.fromkeys(keys, "x"), "updatedAnnotations": dict.fromkeys(keys, "x")},
     }

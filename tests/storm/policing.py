@@ -15,11 +15,11 @@ from random import Random
 from typing import Any
 
 import msgspec
+from podberth.policy.admission.tally import Key
 
 from podberth.kube.machine import Machine
 from podberth.policy.admission import settings as admission
 from podberth.policy.admission.replica import Replica
-from podberth.policy.admission.tally import Key
 from podberth.policy.operator import settings as operating
 from podberth.policy.operator.replica import Operator
 from podberth.policy.options import Pass

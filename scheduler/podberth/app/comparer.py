@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TypeVar
-from urllib.parse import urlencode
 
-import msgspec
 import structlog
 
 from podberth.app.scheduler import Scheduler
@@ -22,6 +20,7 @@ from podberth.framework.profiles import annotated
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.objects import MALFORMED
+from podberth.kube.pages import list_pages
 from podberth.kube.reflector import decoded
 from podberth.kube.resources import NODES, PODS, Resource
 from podberth.model.kinds import Decoder
@@ -29,25 +28,12 @@ from podberth.model.node import Node
 from podberth.model.pod import Pod
 
 Found = TypeVar("Found")
-PAGE = 500
 AT_ONCE = 250
 """Objects that are compared in one turn of the event loop."""
 SETTLE_SECONDS = 2.0
 SHOWN = 50
 
 log = structlog.get_logger("cache")
-
-
-class _ListMeta(msgspec.Struct, rename={"next": "continue"}):
-    next: str = ""
-
-
-class _Page(msgspec.Struct):
-    metadata: _ListMeta
-    items: list[msgspec.Raw]
-
-
-_page = msgspec.json.Decoder(_Page)
 
 
 class Comparer:
@@ -108,7 +94,7 @@ class Comparer:
     async def _look(self) -> list[str]:
         decoder = Decoder(annotated(self._scheduler.engine.queue.frameworks))
         nodes = [node async for node in self._list(NODES, decoder.node)]
-        pods = [pod async for pod in self._list(PODS, decoder.pod, fieldSelector=LIVE_PODS)]
+        pods = [pod async for pod in self._list(PODS, decoder.pod, {"fieldSelector": LIVE_PODS})]
         found = []
         for line in differences(self._scheduler.engine, nodes, pods):
             if line is None:
@@ -117,7 +103,9 @@ class Comparer:
                 found.append(line)
         return found
 
-    async def _list(self, resource: Resource, decode: Callable[[bytes], Found], **query: str) -> AsyncIterator[Found]:
+    async def _list(
+        self, resource: Resource, decode: Callable[[bytes], Found], selectors: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Found]:
         """Every object that can be read; the reflector has logged the others."""
 
         def readable(raw: bytes) -> Found | None:
@@ -125,17 +113,12 @@ class Comparer:
                 return decode(raw)
             return None
 
-        query["limit"] = str(PAGE)
-        while True:
-            page = _page.decode(await self._client.get(resource.path(), query=urlencode(query)))
+        async for _, page in list_pages(self._client, resource.path(), selectors):
             await asyncio.sleep(0)
             # One decoder for both: the loop waits for the thread before it decodes the next object.
-            async for found in decoded(page.items, readable, readable):
+            async for found in decoded(page.items or [], readable, readable):
                 if found is not None:
                     yield found
-            if not page.metadata.next:
-                return
-            query["continue"] = page.metadata.next
 
 
 def differences(engine: Engine, nodes: list[Node], pods: list[Pod]) -> Iterator[str | None]:

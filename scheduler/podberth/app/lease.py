@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from urllib.parse import urlencode
 
 import msgspec
 import structlog
@@ -20,7 +19,8 @@ from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Candidate, Elector, LeaseLostError, own_identity
 from podberth.kube.machine import boottime
-from podberth.kube.objects import MALFORMED, ListMeta
+from podberth.kube.objects import MALFORMED
+from podberth.kube.pages import list_items
 from podberth.kube.resources import LEASES
 from podberth.kube.schedulers import SCHEDULERS, Lease, LiveSchedulers, served
 from podberth.service.election import candidate, lease_namespace
@@ -31,8 +31,8 @@ BEAT_DURATION, BEAT_DEADLINE, BEAT_RETRY = 30.0, 25.0, 10.0
 FIRST_SECONDS = 5.0
 """A start is for the first bindings."""
 LOOK_SECONDS = 60.0
-PAGE, PAGES = 50, 40
-"""Leases of one answer, and answers of one look: whoever may write Leases has no more than these read."""
+MOST_READ = 2000
+"""Leases that one look reads, whoever may write some."""
 TAKEN = 3
 """If so many pods were bound by somebody else between two looks, and so many between the two before, it is said. After
 a change of leaders there may be some, too, for less than a minute."""
@@ -118,12 +118,7 @@ async def _for_ever() -> None:
     await asyncio.Event().wait()
 
 
-class _Page(msgspec.Struct):
-    metadata: ListMeta
-    items: list[Lease]
-
-
-_page = msgspec.json.Decoder(_Page)
+_lease = msgspec.json.Decoder(Lease)
 
 
 class Rivals:
@@ -187,16 +182,15 @@ class Rivals:
 
     async def _of_others(self) -> dict[str, Lease]:
         """The Leases that say a name of ours and are not our own, by namespace/name."""
-        query = {"fieldSelector": _NOT_NODES, "limit": str(PAGE)}
         found: dict[str, Lease] = {}
-        for _ in range(PAGES):
-            page = _page.decode(await self._client.get(LEASES.path(), query=urlencode(query), tries=1))
-            for lease in page.items:
-                if len(found) < MOST and self._is_of_others(lease) and self._names & (served(lease) or frozenset()):
-                    found[f"{lease.namespace}/{lease.name}"] = lease
-            if not page.metadata.next:
+        read = 0
+        async for raw in list_items(self._client, LEASES.path(), {"fieldSelector": _NOT_NODES}, tries=1):
+            lease = _lease.decode(raw)
+            if self._is_of_others(lease) and self._names & (served(lease) or frozenset()):
+                found[f"{lease.namespace}/{lease.name}"] = lease
+            read += 1
+            if read == MOST_READ or len(found) == MOST:
                 break
-            query["continue"] = page.metadata.next
         return found
 
     def _compare(self) -> None:

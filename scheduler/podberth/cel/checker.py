@@ -11,7 +11,7 @@ from podberth.cel import types
 from podberth.cel.errors import EvaluationError
 from podberth.cel.lexer import Issue
 from podberth.cel.library import conversions, strings
-from podberth.cel.library.regex import PatternError, parse
+from podberth.cel.library.regex import PatternError, compiled
 from podberth.cel.tree import (
     Call,
     Fold,
@@ -382,7 +382,7 @@ def _literals(call: Call) -> list[Issue]:
     try:
         if call.function == "matches":
             if type(arg.value) is str:
-                parse(arg.value)
+                compiled(arg.value)
         elif type(arg.value) is str:
             conversions.OVERLOADS[f"string_to_{call.function}"](arg.value)
         elif type(arg.value) is int and call.function == "timestamp":

@@ -72,8 +72,6 @@ STEPS: Final = 1_000_000
 """The steps of one evaluation, beside its cost; one is about a third of a microsecond."""
 PER_STEP: Final = 3
 """The steps of this meter for each step that a caller charges, which is a microsecond."""
-PER_INSTRUCTION: Final = 10
-"""Steps for each instruction of a pattern that is compiled."""
 
 
 class Meter:
@@ -95,6 +93,10 @@ class Meter:
         self.spent += steps
         if self.spent > self.most:
             raise stopped(0)
+
+    def afford(self, steps: int) -> None:
+        """Count the steps of work that is still to be done. If they are too many, it is not, nor counted in full."""
+        self.spend(min(steps, self.most - self.spent + 1))
 
 
 METER: Final = Meter()

@@ -4,7 +4,7 @@ What is constant is computed here, once; `PlanError` says that it can't be.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from podberth.cel import code, cost
 from podberth.cel.code import KEYS, Attribute, Code, Frame, Implementation, Plan, Qualifier, device_of, variable
@@ -130,15 +130,27 @@ _CONVERSIONS: Final = frozenset(
 )
 
 
+_MOST_PATTERNS: Final = 64
+"""The most constant patterns of an expression, each of which may take half a megabyte. Kubernetes has no limit."""
+
+
 class PlanError(Exception):
     """The expression can't be planned; the text says why."""
 
 
-def planned(root: Node) -> tuple[Code, int]:
-    """Return the code of the whole expression, and how many variables it has."""
+class Planned(NamedTuple):
+    """The code of a whole expression, and how many variables and constant patterns it has."""
+
+    code: Code
+    slots: int
+    patterns: int
+
+
+def planned(root: Node) -> Planned:
+    """Return the code of the whole expression. Raises PlanError."""
     planner = _Planner()
     plan = planner.plan_all(root)
-    return plan.code(), planner.slots
+    return Planned(plan.code(), planner.slots, planner.patterns)
 
 
 def _planned_first(node: Node) -> Iterable[Node]:
@@ -154,6 +166,7 @@ def _planned_first(node: Node) -> Iterable[Node]:
 class _Planner:
     def __init__(self) -> None:
         self.slots = 0
+        self.patterns = 0
         self.made: dict[int, Plan] = {}
         """Identity of a node → its plan."""
         self._scopes: list[dict[str, Code]] = []
@@ -233,12 +246,14 @@ class _Planner:
         make = code.variadic if ends_early(function, overload) else code.call
         return Plan(code=make([arg.code() for arg in args], implementation, price))
 
-    @staticmethod
-    def _searching(function: str, pattern: Value) -> code.Implementation:
+    def _searching(self, function: str, pattern: str) -> code.Implementation:
         """Return the code of a search; a constant pattern is compiled here, once."""
+        self.patterns += 1
         try:
-            return regex.searching(function, pattern)
-        except ValueError as error:
+            if self.patterns > _MOST_PATTERNS:
+                raise regex.PatternError("expression too large")
+            return regex.searching(function, regex.compiled(pattern))
+        except regex.PatternError as error:
             raise PlanError(str(error)) from None
 
     @staticmethod

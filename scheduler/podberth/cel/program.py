@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from podberth.cel.checker import check
-from podberth.cel.code import Code, Frame
+from podberth.cel.code import Frame
 from podberth.cel.errors import (
     LIMIT,
     METER,
-    PER_INSTRUCTION,
     PER_STEP,
     STEPS,
     CostLimitError,
@@ -19,15 +18,17 @@ from podberth.cel.errors import (
 from podberth.cel.lexer import Source, SyntaxIssueError, tokens_of
 from podberth.cel.owned import Owned
 from podberth.cel.parser import parsed
-from podberth.cel.planner import PlanError, planned
+from podberth.cel.planner import PlanError, Planned, planned
 from podberth.cel.quantity import Quantity
 from podberth.cel.types import BOOL, DYN, spelled
 from podberth.cel.values import NONE, DefaultMap, DeviceMap, Map, Optional, Value, type_name
 from podberth.cel.version import Version
 
 _REMEMBERED: Final = 500_000
-"""The largest size of the cache: characters of expressions and instructions of patterns, some hundred bytes each."""
+"""The largest size of the cache, in characters of expressions: some hundred bytes each."""
 _LEAST: Final = 64
+_PATTERN: Final = 5_000
+"""The size of a pattern, which may take as much memory as RE2 is allowed."""
 _STEPS_PER_CHARACTER: Final = 8
 
 
@@ -97,18 +98,13 @@ class Program:
 
     __slots__ = ("_code", "_slots", "error", "expression", "steps", "weight")
 
-    def __init__(self, expression: str, made: tuple[Code, int] | CompileError, instructions: int) -> None:
+    def __init__(self, expression: str, made: Planned | CompileError, spent: int) -> None:
         self.expression = expression
-        self.error: CompileError | None = None
-        self._code: Code = _refused
-        self._slots = 0
-        if isinstance(made, CompileError):
-            self.error = made
-        else:
-            self._code, self._slots = made
-        self.steps = 1 + _STEPS_PER_CHARACTER * len(expression) + instructions
+        self.error = made if isinstance(made, CompileError) else None
+        self._code, self._slots, patterns = _REFUSED if isinstance(made, CompileError) else made
+        self.steps = 1 + _STEPS_PER_CHARACTER * len(expression) + spent // PER_STEP
         """The steps that compiling took, each of about a microsecond."""
-        self.weight = _LEAST + len(expression) + instructions
+        self.weight = _LEAST + len(expression) + _PATTERN * patterns
         """The size of the program in the cache."""
 
     def matches(self, device: DeviceView) -> bool:
@@ -158,6 +154,9 @@ def _refused(frame: Frame) -> Value:
     raise AssertionError("the expression was not compiled")
 
 
+_REFUSED: Final = Planned(_refused, 0, 0)
+
+
 _NO_BOOL: Final = {
     "string": "unsupported native conversion from string to 'bool'",
     "int": "unsupported type conversion from 'int' to bool",
@@ -203,14 +202,14 @@ def _unwrapped(value: Value) -> Value:
 def _made(expression: str) -> Program:
     METER.begin()
     try:
-        made: tuple[Code, int] | CompileError = _compiled(expression)
+        made: Planned | CompileError = _compiled(expression)
     except CompileError as error:
         made = error
-    return Program(expression, made, METER.spent // PER_INSTRUCTION)
+    return Program(expression, made, METER.spent)
 
 
-def _compiled(expression: str) -> tuple[Code, int]:
-    """Return the code of an expression, and how many variables it has. Raises CompileError."""
+def _compiled(expression: str) -> Planned:
+    """Return the code of an expression. Raises CompileError."""
     source = Source(expression)
     try:
         root = parsed(*tokens_of(expression))
@@ -234,7 +233,7 @@ class Programs:
     """A cache of compiled expressions, shared by the owners that ask for them."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:
-        """`most` is the size of the cache, in characters and instructions."""
+        """`most` is the size of the cache, in characters."""
         self._known: Owned[Program] = Owned(most)
 
     def get(self, expression: str, owner: str) -> tuple[Program, int]:

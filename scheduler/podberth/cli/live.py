@@ -1,8 +1,7 @@
 """A live cluster as a `World`: one paged list of each kind that a decision reads, and no watch."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from urllib.parse import urlencode
+from collections.abc import Sequence
 
 import msgspec
 
@@ -16,7 +15,7 @@ from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.evictions import PastEviction, read_past_evictions
 from podberth.kube.kubeconfig import connect
-from podberth.kube.objects import list_page
+from podberth.kube.pages import list_items
 from podberth.kube.resources import DEVICES, GROUPS, NODES, PODS, RESOURCE_CLAIM_TEMPLATES, WATCHED, Resource
 from podberth.model.kinds import KINDS, Decoder
 
@@ -29,8 +28,6 @@ _FOR_NEW_PODS = (PRIORITY_CLASSES, RUNTIME_CLASSES, LIMIT_RANGES, RESOURCE_QUOTA
 """Kinds that only pods from a file need: of others the API server knows the priority, and their claims are made."""
 _WANTED = (*(each for each in WATCHED if each.called in KINDS and each not in _NEEDED), *_FOR_NEW_PODS)
 _OFTEN_ABSENT = (*DEVICES, RESOURCE_CLAIM_TEMPLATES, *GROUPS)
-_PAGE = 500
-_EXPIRED = 410
 _NO_SUCH_KIND = 404
 SILENCE = 3.0
 """Seconds after which it is said that the server does not answer."""
@@ -149,20 +146,4 @@ def _add(world: World, kind: Resource, item: msgspec.Raw) -> None:
 
 
 async def _all(client: Client, kind: Resource) -> list[msgspec.Raw]:
-    try:
-        return [item async for item in _pages(client, kind, _PAGE)]
-    except ApiError as error:
-        if error.status != _EXPIRED:
-            raise
-    return [item async for item in _pages(client, kind, 0)]
-
-
-async def _pages(client: Client, kind: Resource, size: int) -> AsyncIterator[msgspec.Raw]:
-    query = {"limit": str(size)} if size else {}
-    while True:
-        page = list_page.decode(await client.get(kind.path(), query=urlencode(query)))
-        for item in page.items or ():
-            yield item
-        if not page.metadata.next:
-            return
-        query["continue"] = page.metadata.next
+    return [item async for item in list_items(client, kind.path())]

@@ -14,6 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
+from podberth.kube.objects import ListMeta
+
 MESSAGE_LIMIT = 1024  # a proxy's HTML page is no message; events and logs take at most a kilobyte of it
 LONGEST_PAUSE = 30.0
 """Seconds for which a Retry-After is obeyed. The API server asks for seconds; a maintenance page asks for an hour, and
@@ -103,6 +105,7 @@ class Status(msgspec.Struct, frozen=True):
     reason: str = ""
     code: int = 0
     details: Details | None = None
+    metadata: ListMeta | None = None
 
 
 _status = msgspec.json.Decoder(Status)
@@ -112,7 +115,8 @@ class ApiError(Exception):
     """An answer other than 2xx.
 
     `status` is the HTTP code, `reason` the Status' word (`Conflict`, `NotFound`, …; empty when the body was none),
-    `retry_after` seconds or None when the server did not ask for a pause.
+    `retry_after` seconds or None when the server did not ask for a pause. `next_page` is the token by which a list
+    whose state is forgotten (410) may go on in the present state, "" when there is none.
     """
 
     def __init__(
@@ -122,6 +126,7 @@ class ApiError(Exception):
         message: str = "",
         details: Details | None = None,
         retry_after: float | None = None,
+        next_page: str = "",
     ) -> None:
         super().__init__(f"{status} {reason}: {message}" if reason else f"{status}: {message}")
         self.status = status
@@ -129,6 +134,7 @@ class ApiError(Exception):
         self.message = message
         self.details = details
         self.retry_after = retry_after
+        self.next_page = next_page
 
     @classmethod
     def from_answer(cls, code: int, body: bytes, retry_after: str | None = None) -> ApiError:
@@ -145,7 +151,8 @@ class ApiError(Exception):
         details = status.details
         if retry_after is None and details is not None and details.retry_after_seconds > 0:
             retry_after = min(float(details.retry_after_seconds), LONGEST_PAUSE)
-        return cls(code, status.reason, one_line(status.message), details, retry_after)
+        next_page = "" if status.metadata is None else status.metadata.next
+        return cls(code, status.reason, one_line(status.message), details, retry_after, next_page)
 
     @property
     def by_webhook(self) -> bool:

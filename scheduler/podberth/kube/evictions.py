@@ -8,17 +8,17 @@ until when (`past_evictions`). When to send a request is the engine's decision.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from urllib.parse import urlencode
 
 import msgspec
 
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import EVENT, EVICT
-from podberth.kube.objects import MALFORMED, list_page
+from podberth.kube.objects import MALFORMED
+from podberth.kube.pages import list_items
 from podberth.kube.resources import EVENTS, NODES, PODS
 from podberth.kube.writes import Event, PodRef, Regarding, eviction, live_pod, pod_path
 
@@ -32,8 +32,6 @@ SPARED = "podberth.dev/successors-wait-seconds"
 """Annotation of both: for how long pods that are created afterwards are not evicted."""
 ASKED = "podberth.dev/asked-at"
 """Annotation of `Evicted`: when the eviction was asked for, by the server's clock."""
-_PAGE = 500
-_EXPIRED = 410
 _MOST = 1e6
 MOST_OF_NAMESPACE = 20_000
 """Events of one namespace that are kept in mind. At the default rates an evictor writes some 4,000 there in an hour."""
@@ -129,8 +127,8 @@ async def read_past_evictions(client: Client) -> list[PastEviction]:
     """Return what all evictors wrote down and the server still keeps (an hour, by its default)."""
     found = _Records()
     for reason in (INTENT, DONE):
-        query = {"fieldSelector": f"reason={reason},reportingController={CONTROLLER}", "limit": str(_PAGE)}
-        async for raw in _pages(client, EVENTS.path(), query):
+        selectors = {"fieldSelector": f"reason={reason},reportingController={CONTROLLER}"}
+        async for raw in list_items(client, EVENTS.path(), selectors, tries=2):
             found.add(raw)
     return found.evictions()
 
@@ -209,8 +207,8 @@ async def read_node(client: Client, name: str) -> bytes | None:
 
 async def read_pods(client: Client, node: str) -> list[msgspec.Raw]:
     """Return the pods on a node as they are now."""
-    query = {"fieldSelector": f"spec.nodeName={node}", "limit": str(_PAGE)}
-    return [raw async for raw in _pages(client, PODS.path(), query)]
+    selectors = {"fieldSelector": f"spec.nodeName={node}"}
+    return [raw async for raw in list_items(client, PODS.path(), selectors, tries=2)]
 
 
 async def evict(client: Client, pod: PodRef, *, dry_run: bool) -> None:
@@ -228,26 +226,3 @@ async def is_leaving(client: Client, pod: PodRef) -> bool:
             return True
         raise
     return live.uid != pod.uid or live.deletion_timestamp is not None
-
-
-async def _pages(client: Client, path: str, query: dict[str, str]) -> AsyncIterator[msgspec.Raw]:
-    """Return the items of a list; when a page has expired, the list is begun again, without pages."""
-    following = dict(query)
-    seen = 0
-    while True:
-        try:
-            page = list_page.decode(await client.get(path, query=urlencode(following), tries=2))
-        except ApiError as error:
-            if error.status != _EXPIRED or "continue" not in following:
-                raise
-            whole = {key: value for key, value in query.items() if key != "limit"}
-            page = list_page.decode(await client.get(path, query=urlencode(whole), tries=2))
-            for item in (page.items or ())[seen:]:
-                yield item
-            return
-        for item in page.items or ():
-            seen += 1
-            yield item
-        if not page.metadata.next:
-            return
-        following["continue"] = page.metadata.next

@@ -50,7 +50,8 @@ def price(policy: Policy) -> Price:
         writes = (*rule.action.labels.items(), *rule.action.annotations.items())
         units += _RULE + _WRITE * len(writes)
         asked += len(criteria)
-        characters += len(rule.name) + len(rule.action.message)
+        values += len(rule.applies_to)
+        characters += sum(map(len, rule.applies_to)) + len(rule.name) + len(rule.action.message)
         for criterion in criteria:
             values += len(criterion.values)
             characters += len(criterion.key) + sum(map(len, criterion.values))

@@ -80,10 +80,10 @@ class _Request:
         self.reserved = options.reserved
         self.changes: dict[int, tuple[str, ...]] = {}
         self.lost: tuple[Write, ...] = ()
-        labels, annotations = self.snapshot.labels, self.snapshot.annotations
+        kind, labels, annotations = objects.kind(obj), self.snapshot.labels, self.snapshot.annotations
         self.matched: list[tuple[Policy, list[Rule]]] = []
         for policy in policies.policies:
-            holding = [rule for rule in policy.rules if rule.predicate.holds(labels, annotations)]
+            holding = [rule for rule in policy.rules if rule.matches(kind, labels, annotations)]
             if holding:
                 self.matched.append((policy, holding))
         self.deciding = [rule for policy, rules in self.matched if policy.mode == "enforce" for rule in rules]

@@ -13,6 +13,7 @@ NAMESPACES = ("kube-system", "kube-node-lease")
 KINDS = frozenset(
     {
         (GROUP, KIND),
+        (GROUP, "MetadataPolicySet"),
         ("", "Event"),
         ("", "Binding"),
         ("events.k8s.io", "Event"),

@@ -59,6 +59,12 @@ def group_and_kind(obj: JsonObject) -> tuple[str, str]:
     return (group if slash else ""), str(obj.get("kind") or "")
 
 
+def kind(obj: JsonObject) -> str:
+    """Return the kind as policies name it: `Pod`, `Deployment.apps`. The version does not count."""
+    group, name = group_and_kind(obj)
+    return f"{name}.{group}" if group else name
+
+
 def is_pod(obj: JsonObject) -> bool:
     """Return whether this is a core Pod."""
     return group_and_kind(obj) == ("", "Pod")

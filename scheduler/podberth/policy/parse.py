@@ -4,6 +4,7 @@ The CRD's schema and CEL rules (manifests/crd-metadatapolicies.yaml) refuse the 
 an older schema, and for files that never meet an API server. Next stage: `podberth.policy.evaluate`.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -11,9 +12,11 @@ from podberth.model.mistakes import SHOWN, as_json
 from podberth.model.selectors import Requirement, is_label_value
 from podberth.policy import keys
 from podberth.policy.spec import (
+    CORE_KINDS,
     GROUP,
     KIND,
     MAX_CRITERIA,
+    MAX_KINDS,
     MAX_MESSAGE,
     MAX_RULE_NAME,
     MAX_RULES,
@@ -31,6 +34,7 @@ from podberth.policy.spec import (
 from podberth.policy.words import cut
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+_KIND = re.compile(r"[A-Z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 
 
 class _Legal(NamedTuple):
@@ -115,17 +119,39 @@ class _Reader:
         return Policy(name, namespace, cast(Mode, mode), tuple(rules))
 
     def _rule(self, item: Any, path: str, policy: str, index: int) -> Rule:
-        found = self._map(item, path, ("name", "policyPredicate", "policyAction"))
+        found = self._map(item, path, ("name", "appliesTo", "policyPredicate", "policyAction"))
         name = self._text(found.get("name") or "", f"{path}.name", MAX_RULE_NAME)
         if name and not (keys.is_subdomain(name) and "." not in name):
             self._invalid(f"{path}.name", name, "want lower-case letters, digits and dashes (a DNS label)")
+        kinds = self._kinds(found.get("appliesTo"), f"{path}.appliesTo")
         if self._new and found.get("policyPredicate") is None:
             self._required(f"{path}.policyPredicate")
         predicate = self._predicate(found.get("policyPredicate"), f"{path}.policyPredicate")
         if found.get("policyAction") is None:
             self._required(f"{path}.policyAction")
         action = self._action(found.get("policyAction") or {}, f"{path}.policyAction")
-        return Rule(policy, index, predicate, action, name)
+        return Rule(policy, index, predicate, action, name, kinds)
+
+    def _kinds(self, item: Any, path: str) -> tuple[str, ...]:
+        kinds: dict[str, None] = {}
+        for i, kind in enumerate(self._list(item, path, MAX_KINDS)):
+            where = f"{path}[{i}]"
+            text = self._text(kind, where)
+            name, dot, group = text.partition(".")
+            if not _KIND.fullmatch(name) or (dot and not keys.is_subdomain(group)):
+                if isinstance(kind, str):
+                    self._invalid(
+                        where, text, "want Kind.group, as Deployment.apps, or a kind of the core group, as Pod"
+                    )
+            elif not dot and name not in CORE_KINDS:
+                known = ", ".join(CORE_KINDS)
+                self._invalid(where, text, f"want its group, too, as in Deployment.apps; without a group are {known}")
+            elif text in kinds:
+                self.problems.append(f"{where}: Duplicate value: {_shown(text)}")
+            kinds[text] = None
+        if item == []:
+            self.problems.append(f"{path}: Required value: want at least one kind; without appliesTo it is all of them")
+        return tuple(kinds)
 
     def _predicate(self, item: Any, path: str) -> Predicate:
         found = self._map(item or {}, path, ("labelSelector", "annotationSelector"))

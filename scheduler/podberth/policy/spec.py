@@ -26,8 +26,26 @@ MAX_WRITES = 32
 MAX_TEXT = 8192
 MAX_MESSAGE = 1024
 MAX_RULE_NAME = 63
+MAX_KINDS = 16
+CORE_KINDS = (
+    "ConfigMap",
+    "Endpoints",
+    "LimitRange",
+    "PersistentVolumeClaim",
+    "Pod",
+    "PodTemplate",
+    "ReplicationController",
+    "ResourceQuota",
+    "Secret",
+    "Service",
+    "ServiceAccount",
+)
+"""The kinds of a namespace that have no group, and that policies may apply to. No CRD can add to them."""
 REASON_LENGTH = 1500
 """The largest number of characters of one rule in a denial."""
+
+
+EVERY = "every object"
 
 
 class Predicate(Struct, frozen=True):
@@ -49,7 +67,7 @@ class Predicate(Struct, frozen=True):
     def __str__(self) -> str:
         said = [f"label {criterion}" for criterion in self.labels]
         said += [f"annotation {criterion}" for criterion in self.annotations]
-        return " and ".join(said) or "every object"
+        return " and ".join(said) or EVERY
 
 
 class Action(Struct, frozen=True):
@@ -83,6 +101,12 @@ class Rule(Struct, frozen=True, dict=True):
     predicate: Predicate
     action: Action
     name: str = ""
+    applies_to: tuple[str, ...] = ()
+    """The kinds that it is about, as `Deployment.apps` (GroupKind.String() of apimachinery); empty: all of them."""
+
+    def matches(self, kind: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
+        """Return whether the rule is about an object of this kind (`objects.kind`), labels and annotations."""
+        return (not self.applies_to or kind in self.applies_to) and self.predicate.holds(labels, annotations)
 
     @cached_property
     def writes(self) -> tuple[Write, ...]:
@@ -107,12 +131,18 @@ class Rule(Struct, frozen=True, dict=True):
     @cached_property
     def would_reject(self) -> str:
         """Return the warning of a rule that rejects, in mode warn."""
-        return words.warning(f"would be rejected by {self.short_place}: {self.action.message or self.predicate}")
+        return words.warning(f"would be rejected by {self.short_place}: {self.action.message or self.condition}")
 
     @cached_property
     def rejection(self) -> str:
         """Return the rule that rejects, with its own message, or else its predicate."""
-        return words.cut(f"{self}: {self.action.message or f'rejects {self.predicate}'}", REASON_LENGTH)
+        return words.cut(f"{self}: {self.action.message or f'rejects {self.condition}'}", REASON_LENGTH)
+
+    @property
+    def condition(self) -> str:
+        """The predicate in words, with the kinds where these are all that it asks for."""
+        criteria = str(self.predicate)
+        return f"every {' or '.join(self.applies_to)}" if self.applies_to and criteria == EVERY else criteria
 
     @cached_property
     def short_place(self) -> str:
@@ -177,7 +207,7 @@ def _ordered(policies: Iterable[Policy]) -> Iterator[Policy]:
 
 def _content(policy: Policy) -> list[str]:
     return [
-        f"{rule.name} {rule.predicate} {rule.action.reject} {rule.action.message} "
+        f"{rule.name} {rule.applies_to} {rule.predicate} {rule.action.reject} {rule.action.message} "
         f"{sorted(rule.action.labels.items())} {sorted(rule.action.annotations.items())}"
         for rule in policy.rules
     ]

@@ -36,7 +36,7 @@ def written(policies: Policies, obj: JsonObject) -> list[Write]:
     labels, annotations = objects.snapshot(obj).labels, dict(objects.snapshot(obj).annotations)
     if is_pod:
         annotations[keys.QOS] = qos_class(obj)
-    matching = [rule for rule in policies.enforcing if rule.predicate.holds(labels, annotations)]
+    matching = [rule for rule in policies.enforcing if rule.matches(objects.kind(obj), labels, annotations)]
     merged = merge(matching, Snapshot(labels, annotations), is_pod)
     return [*merged.labels.values(), *merged.annotations.values()]
 

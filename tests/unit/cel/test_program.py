@@ -32,8 +32,14 @@ EXPENSIVE = {
     "concatenations": "cel.bind(a, lists.range(9000), lists.range(90000).all(x, (a + a).size() > 0))",
     "replacements": f"cel.bind(a, '{'a' * 3000}', lists.range(9000).all(x, a.replace('', '{'b' * 3000}') != ''))",
     "searches": "cel.bind(a, lists.range(9000).map(x, 'a'), lists.range(90000).all(x, a.indexOf('b') < 0))",
-    "a pattern with many ways": f"'{'a' * 4000}'.matches('(x+x+)+y|{'(a|b)*' * 100}c')",
-    "a pattern that repeats": f"'{'a' * 3000}'.matches('(((a{{1,10}}){{1,10}}){{1,10}})*b')",
+    "a pattern with many ways": f"'{'a' * 4000}'.matches('([^x]{{10}}){{100}}y|(a?){{90}}a{{90}}b')",
+    "a pattern that repeats": f"'{'a' * 9000}'.matches('(((a{{1,10}}){{1,10}}){{1,10}})*a{{900}}a{{900}}b')",
+    "a pattern of many groups": f"'{'a' * 4000}'.matches('{'(?P<n>a*)' * 500}c?')",
+    "a search from each place": "cel.bind(a, lists.range(90).map(x, '"
+    + "a" * 90
+    + "').join(), a.findAll('.*b|a') == [])",
+    "a pattern in a loop": "lists.range(9000).all(x, string(x).matches('^[0-9]{' + string(x % 900) + '}$') || true)",
+    "classes in a loop": r"lists.range(9000).all(x, ''.matches(r'\pL\pL\pL' + string(x)) || true)",
 }
 
 
@@ -177,7 +183,7 @@ def test_what_one_owner_asks_for_displaces_nothing_of_others() -> None:
 def test_compiling_is_priced_by_length_and_patterns() -> None:
     short, long = programs.compile("true"), programs.compile(" && ".join(["true"] * 500))
     assert long.steps > 50 * short.steps
-    assert programs.compile("'a'.matches('a{900}')").steps > 900
+    assert programs.compile("'a'.matches('a{900}')").steps > 300 + programs.compile("'a'.matches('a')").steps
 
 
 def test_a_result_of_unknown_type_must_be_a_bool() -> None:

@@ -21,6 +21,7 @@ def rule(
     set_labels: dict[str, str] | None = None,
     set_annotations: dict[str, str] | None = None,
     name: str = "",
+    kinds: list[str] | None = None,
 ) -> Object:
     """One rule; `labels` and `annotations` are selectors."""
     predicate = {"labelSelector": labels, "annotationSelector": annotations}
@@ -34,6 +35,7 @@ def rule(
         "policyPredicate": {key: value for key, value in predicate.items() if value is not None},
         "policyAction": {key: value for key, value in action.items() if value is not None},
     }
+    found |= {} if kinds is None else {"appliesTo": kinds}
     return {"name": name, **found} if name else found
 
 

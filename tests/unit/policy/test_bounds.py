@@ -11,6 +11,7 @@ from podberth.policy.bounds import MOST, Place, bound, price
 from podberth.policy.parse import parse
 from podberth.policy.spec import (
     MAX_CRITERIA,
+    MAX_KINDS,
     MAX_MESSAGE,
     MAX_RULES,
     MAX_TEXT,
@@ -45,8 +46,9 @@ def fullest(characters: int) -> Policy:
     counted = MAX_RULES * 2 * (MAX_WRITES + MAX_CRITERIA * MAX_VALUES)
     each = min(max(characters - counted * 2, 0) // (MAX_RULES * 2 * MAX_WRITES), MAX_TEXT)
     writes = {f"k{i}": "x" * each for i in range(MAX_WRITES)}
+    kinds = tuple(f"{'K' * 63}.{i:02}" for i in range(MAX_KINDS))
     rules = (
-        Rule("p", i, Predicate(criteria, criteria), Action(False, "m" * MAX_MESSAGE, writes, writes))
+        Rule("p", i, Predicate(criteria, criteria), Action(False, "m" * MAX_MESSAGE, writes, writes), "", kinds)
         for i in range(MAX_RULES)
     )
     return Policy("p", rules=tuple(rules))

@@ -44,6 +44,8 @@ def test_bounds() -> None:
     assert at("spec.rules")["maxItems"] == spec.MAX_RULES
     assert at(f"{rule}.name")["maxLength"] == spec.MAX_RULE_NAME
     assert at(f"{rule}.policyAction.message")["maxLength"] == spec.MAX_MESSAGE
+    assert at(f"{rule}.appliesTo")["maxItems"] == spec.MAX_KINDS
+    assert f"{[*spec.CORE_KINDS]}" in at(f"{rule}.appliesTo.[]")["x-kubernetes-validations"][1]["rule"]
     for field in ("updatedLabels", "updatedAnnotations"):
         assert at(f"{rule}.policyAction.{field}")["maxProperties"] == spec.MAX_WRITES
     assert at(f"{rule}.policyAction.updatedAnnotations.{{}}")["maxLength"] == spec.MAX_TEXT

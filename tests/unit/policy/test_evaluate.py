@@ -439,3 +439,33 @@ def test_texts_are_bounded() -> None:
     assert len(found.message) < 40_000
     assert found.message.endswith("and 48 more rules")
     assert all(len(text) <= 1024 for text in found.audit.values())
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "rejected"),
+    [
+        ("v1", "Pod", True),
+        ("apps/v1", "Deployment", True),
+        ("apps/v1beta2", "Deployment", True),
+        ("v1", "ConfigMap", False),
+        ("v1", "Deployment", False),
+        ("example.com/v1", "Pod", False),
+        ("apps.example.com/v1", "Deployment", False),
+    ],
+)
+def test_a_rule_is_about_the_kinds_that_it_names(api_version: str, kind: str, rejected: bool) -> None:
+    """The group has to be the same one; the version does not count."""
+    rules = policy("p", rule(reject=True, kinds=["Pod", "Deployment.apps"]), rule(set_labels={"seen": "yes"}))
+    found = verdict(rules, obj={**config_map(), "apiVersion": api_version, "kind": kind})
+    assert found.allowed is not rejected
+    if rejected:
+        assert found.message == 'MetadataPolicy "p" rules[0]: rejects every Pod or Deployment.apps'
+    else:
+        assert labels(found) == {"seen": "yes"}
+
+
+def test_kinds_and_predicate_both_count() -> None:
+    rules = policy("p", rule(has(a="1"), set_labels={"b": "2"}, kinds=["Pod"]))
+    assert labels(verdict(rules, obj=pod({"a": "1"}))) == {"a": "1", "b": "2"}
+    assert labels(verdict(rules, obj=pod({"a": "2"}))) == {"a": "2"}
+    assert verdict(rules, obj=config_map({"a": "1"})).patch == []

@@ -46,8 +46,17 @@ def changed(where: tuple[str | int, ...], value: Any) -> Object:
         (
             (*RULE, "predicate"),
             {},
-            "spec.rules[0].predicate: Unknown field: want name, policyPredicate, policyAction",
+            "spec.rules[0].predicate: Unknown field: want name, appliesTo, policyPredicate, policyAction",
         ),
+        ((*RULE, "appliesTo"), "Pod", 'spec.rules[0].appliesTo: Invalid value: "Pod": want a list'),
+        ((*RULE, "appliesTo"), [], "spec.rules[0].appliesTo: Required value: want at least one kind"),
+        ((*RULE, "appliesTo"), ["Pod"] * 17, "spec.rules[0].appliesTo: Too many: 17: must have at most 16 items"),
+        ((*RULE, "appliesTo"), ["Pod", "Pod"], 'spec.rules[0].appliesTo[1]: Duplicate value: "Pod"'),
+        ((*RULE, "appliesTo"), ["pods"], 'spec.rules[0].appliesTo[0]: Invalid value: "pods": want Kind.group, as'),
+        ((*RULE, "appliesTo"), ["Pod."], 'spec.rules[0].appliesTo[0]: Invalid value: "Pod.": want Kind.group, as'),
+        ((*RULE, "appliesTo"), ["*"], 'spec.rules[0].appliesTo[0]: Invalid value: "*": want Kind.group, as'),
+        ((*RULE, "appliesTo"), ["Job"], 'spec.rules[0].appliesTo[0]: Invalid value: "Job": want its group, too, as in'),
+        ((*RULE, "appliesTo"), [{"kind": "Pod"}], "spec.rules[0].appliesTo[0]: Invalid value: a map: want a text"),
         ((*LABELS, "matchLabels"), {"a b": "1"}, 'labelSelector.matchLabels[a b]: Invalid value: "a b": not a legal'),
         (
             (*LABELS, "matchLabels"),
@@ -123,6 +132,9 @@ def test_what_is_read() -> None:
     found = parse(GOOD)
     assert (found.name, found.mode, found.rules[0].place) == ("good", "enforce", "good/one")
     assert str(found.rules[0].predicate) == "label a in (1) and annotation n in (any text: {})"
+    assert found.rules[0].applies_to == ()
+    kinds = ["Deployment.apps", "Pod", "Queue.example.com"]
+    assert parse(policy("p", rule(kinds=kinds))).rules[0].applies_to == (*kinds,)
     empty = parse({"metadata": {"name": "p"}, "spec": {"rules": [{"policyPredicate": None, "policyAction": {}}]}})
     assert empty.rules[0].predicate.holds({}, {})
     assert parse({"metadata": {"name": "p"}}).rules == ()
@@ -168,7 +180,16 @@ anything = st.recursive(
         st.dictionaries(
             st.one_of(
                 st.sampled_from(
-                    ["spec", "rules", "metadata", "name", "policyAction", "policyPredicate", "labelSelector"]
+                    [
+                        "spec",
+                        "rules",
+                        "appliesTo",
+                        "metadata",
+                        "name",
+                        "policyAction",
+                        "policyPredicate",
+                        "labelSelector",
+                    ]
                 ),
                 st.sampled_from(["matchExpressions", "matchLabels", "key", "operator", "values", "reject", "mode"]),
                 st.integers(),

@@ -1,16 +1,17 @@
 """The MetadataPolicies of the cluster, kept up to date by one reflector, which compares them with a list now and then.
 
 A stored policy that can't be accepted (an older schema let it in) does not apply, and every review in its namespace has
-a warning; the others apply. If the policies of a namespace cost too much, some of them do not apply (`bounds`). Long
-policies are read in a thread, one namespace after the other, and apply once they are read. `reviewer` calls `of`;
-`server` calls `unready` before it answers anything.
+a warning; the others apply. If the policies of a namespace cost too much, some of them do not apply (`bounds`): of
+these only the price is kept, and they are requested again when there is room. Large policies are read in a thread
+(`kube.reflector`). `reviewer` calls `of`; `server` calls `unready` before it answers anything.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import structlog
@@ -20,14 +21,13 @@ from podberth.kube.cross_check import EVERY_SECONDS
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.objects import Change, Deleted, Key, Meta
-from podberth.kube.reflector import Reflector
+from podberth.kube.reflector import Reflector, beside
 from podberth.kube.resources import METADATA_POLICIES, Resource
 from podberth.policy.admission.group import Group, KnownPolicies, Stored, parsed
 from podberth.service.log import RateLimit
 
-LONG_BYTES = 16 << 10
-"""Policies of this many bytes or more are read in a thread, as they take milliseconds. Until then nothing is kept of
-them but their metadata: they are requested again in their turn."""
+KEPT_UNITS = 512
+"""Policies of the first list that cost more are kept when it is known which ones apply. One may take 8 MB."""
 GET_SECONDS, RETRY_SECONDS = 5.0, 1.0
 NONE = KnownPolicies()
 
@@ -66,17 +66,19 @@ class PolicyCache:
         self._counts: dict[str, tuple[int, int, int]] = {}
         """Namespace → its part of `_totals`."""
         self._totals = (0, 0, 0)
-        self._unread: OrderedDict[str, dict[str, Stored]] = OrderedDict()
-        self._rate_limit = RateLimit(clock=machine.monotonic)
-        self._wake = asyncio.Event()
+        self._missing: dict[tuple[str, str], Stored] = {}
+        """Policies that apply and have to be requested, as only their price was kept."""
         self._first: set[tuple[str, str]] = set()
-        """The long policies of the first list that were not read yet."""
+        """Those of the first list."""
         self._first_read = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._rate_limit = RateLimit(clock=machine.monotonic)
         self.reflector: Reflector[Stored] = Reflector(
             client,
             METADATA_POLICIES,
             self._decode,
             self._deliver,
+            decode_large=self._read_whole,
             on_malformed=self._malformed,
             on_refused=self._refused,
             check_seconds=check_seconds,
@@ -120,6 +122,11 @@ class PolicyCache:
         found = self._stored(namespace, name)
         return None if found is None else found.uid
 
+    def kept(self, namespace: str) -> list[str]:
+        """Return the names of the policies of a namespace of which more than the price is kept."""
+        group = self._groups.get(namespace)
+        return [] if group is None else [one.name for one in group.stored.values() if one.policy is not None]
+
     def counts(self) -> tuple[int, int]:
         """Return (accepted, refused) policies. Asked after each change, so nobody goes through thousands of
         namespaces.
@@ -148,26 +155,25 @@ class PolicyCache:
         if known is not None and (known.uid, known.generation) == (meta.uid, meta.generation) and meta.generation:
             known.resource_version = meta.resource_version  # else it would look as if this event had been lost
             return known  # a write of the status, which are many
+        return self._read_whole(raw)
+
+    def _read_whole(self, raw: msgspec.Raw) -> Stored:
+        meta = _head(raw).metadata
         stored = Stored(meta.namespace, meta.name, meta.uid, meta.resource_version, meta.generation)
         stored.created = meta.creation_timestamp or ""
-        if len(memoryview(raw)) < LONG_BYTES:
-            stored.learn(parsed(raw, self._allowed_prefixes))
-        else:
-            self._want(stored)
+        stored.learn(parsed(raw, self._allowed_prefixes))
+        if stored.units > KEPT_UNITS and not self.reflector.has_synced:
+            stored.policy = None
         return stored
 
     def _deliver(self, changes: list[Change[Stored]], _replaced: bool) -> None:
         touched = set()
         for change in changes:
             if isinstance(change, Deleted):
-                self._forget(change.namespace, change.name)
                 self._groups[change.namespace].remove(change.name)
                 touched.add(change.namespace)
                 continue
             stored = change.object
-            if self._unread.get(stored.namespace, {}).get(stored.name) is stored:
-                continue
-            self._forget(stored.namespace, stored.name)
             if self._stored(stored.namespace, stored.name) is not stored:
                 self._learned(stored)
                 touched.add(stored.namespace)
@@ -194,7 +200,11 @@ class PolicyCache:
             self._held[namespace] = held
             self._count(namespace, group.counts)
             for stored in missing:
-                self._want(stored)
+                key = namespace, stored.name
+                self._missing[key] = stored
+                if not self.reflector.has_synced:
+                    self._first.add(key)
+                self._wake.set()
             if (held.left_out and not before.left_out) or (held.closed and not before.closed):
                 log.error(
                     "the policies of a namespace cost too much, some do not apply",
@@ -226,61 +236,32 @@ class PolicyCache:
     def _lost(self, _resource: Resource, policies: int) -> None:
         log.warning("the watch of MetadataPolicies lost events, listing again", policies=policies)
 
-    # -- reading in a thread -------------------------------------------------------------------------------------
-
-    def _want(self, stored: Stored) -> None:
-        key = stored.namespace, stored.name
-        first = not self.reflector.has_synced or key in self._first
-        self._forget(*key)
-        self._unread.setdefault(stored.namespace, {})[stored.name] = stored
-        if first:
-            self._first.add(key)
-        self._wake.set()
-
-    def _forget(self, namespace: str, name: str) -> None:
-        waiting = self._unread.get(namespace, {})
-        if waiting.pop(name, None) is not None:
-            self._is_read(namespace, name)
-            if not waiting:
-                del self._unread[namespace]
-
-    def _is_read(self, namespace: str, name: str) -> None:
-        self._first.discard((namespace, name))
-        if not self._first and self.reflector.has_synced:
-            self._first_read.set()
+    # -- what was not kept ---------------------------------------------------------------------------------------
 
     async def _read_forever(self) -> None:
-        """Read one policy of each namespace that has unread ones, over and over."""
+        """Request the policies that are missing, one after the other."""
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._unread:
-                namespace, waiting = next(iter(self._unread.items()))
-                stored = next(iter(waiting.values()))
+            while self._missing:
+                key, stored = next(iter(self._missing.items()))
                 try:
-                    await self._read(stored)
+                    raw = await self._get(stored)
                 except (ApiError, Unreachable, TimeoutError, msgspec.MsgspecError) as error:
-                    log.error(
-                        "a policy could not be read, trying again",
-                        namespace=namespace,
-                        name=stored.name,
-                        error=str(error)[:300],
-                    )
+                    log.error("a policy could not be read, trying again", policy=key, error=str(error)[:300])
+                    self._missing[key] = self._missing.pop(key)  # others first
                     await asyncio.sleep(RETRY_SECONDS)
-                if namespace in self._unread:
-                    self._unread.move_to_end(namespace)
-
-    async def _read(self, stored: Stored) -> None:
-        raw = await self._get(stored)
-        found = None if raw is None else await asyncio.to_thread(parsed, raw, self._allowed_prefixes)
-        if self._unread.get(stored.namespace, {}).get(stored.name) is not stored:
-            self._is_read(stored.namespace, stored.name)  # it is gone, or was edited again and is read again
-            return
-        self._forget(stored.namespace, stored.name)
-        if found is not None:
-            stored.learn(found)
-            self._learned(stored)
-            self._settle({stored.namespace})
+                    continue
+                if raw is not None:
+                    stored.learn(await beside(partial(parsed, allowed_prefixes=self._allowed_prefixes), raw))
+                if self._missing[key] is stored:
+                    del self._missing[key]
+                if raw is not None and self._stored(*key) is stored:
+                    self._learned(stored)
+                    self._settle({stored.namespace})
+                self._first.discard(key)
+                if not self._first:
+                    self._first_read.set()
 
     async def _get(self, stored: Stored) -> bytes | None:
         """Return the bytes of a policy if it is still the same object; else None, as a watch event is on its way."""

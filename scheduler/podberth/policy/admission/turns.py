@@ -32,6 +32,11 @@ class Turns:
         self.waiting = 0
         """The number of those that wait for their turn."""
 
+    @property
+    def known(self) -> int:
+        """The number of namespaces of which something is kept."""
+        return len(self._of)
+
     @asynccontextmanager
     async def turn(self, namespace: str, seconds: float) -> AsyncIterator[None]:
         """Hold the namespace's turn, once it has come and what is small has been answered.

@@ -25,6 +25,7 @@ SEEN = (
 """Whether the operator asks, by a dry run, which version of the admission policies is in force."""
 _EXEMPT = (
     ("metadatapolicies", (GROUP,)),
+    ("metadatapolicysets", (GROUP,)),
     ("events", ("", "events.k8s.io")),
     ("bindings", ("",)),
     ("leases", ("coordination.k8s.io",)),

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from urllib.parse import urlencode
 
 import msgspec
 
 from podberth.kube.client import Client, read_answer
+from podberth.kube.objects import ListPage
+from podberth.kube.pages import list_pages
 from podberth.kube.resources import Resource
 from podberth.policy.objects import JsonObject
 
 FIRST, MOST, PAGE_BYTES = 5, 100, 1_000_000
 """Objects of the first page, of the others at most, and what a page should come to: an object may have 1.5 MB."""
-
-
-class _ListMeta(msgspec.Struct, rename={"next": "continue"}):
-    next: str = ""
-
-
-class _Counted(msgspec.Struct):
-    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
-    items: list[msgspec.Raw] | None = None
-
-
-_counted = msgspec.json.Decoder(_Counted).decode
 
 
 class Page(msgspec.Struct, rename="camel"):
@@ -52,20 +41,9 @@ async def pages(client: Client, kind: Resource, namespace: str | None) -> AsyncI
         yield read_answer(body, _page)
 
 
-async def bodies(
-    client: Client, kind: Resource, namespace: str | None
-) -> AsyncIterator[tuple[bytes, list[msgspec.Raw]]]:
-    """The pages as bytes, each with its items; the next page is as long as the size of this one's objects allows.
+def bodies(client: Client, kind: Resource, namespace: str | None) -> AsyncIterator[tuple[bytes, ListPage]]:
+    """The pages as bytes and decoded to their shells; the next is as long as the size of this one's objects allows.
 
     Raises ApiError, and Unreachable, also for an answer that is no list.
     """
-    query = {"limit": str(FIRST)}
-    while True:
-        body = await client.get(kind.path(namespace), query=urlencode(query))
-        page = read_answer(body, _counted)
-        items = page.items or []
-        yield body, items
-        if not page.metadata.next:
-            return
-        each = max(len(body) // max(len(items), 1), 1)
-        query = {"limit": str(min(max(PAGE_BYTES // each, 1), MOST)), "continue": page.metadata.next}
+    return list_pages(client, kind.path(namespace), first=FIRST, most=MOST, page_bytes=PAGE_BYTES)

@@ -45,8 +45,8 @@ async def read(client: Client, namespace: str, allowed_prefixes: tuple[str, ...]
     """
     raw: list[bytes] = []
     size = texts = 0
-    async for body, items in bodies(client, METADATA_POLICIES, namespace):
-        raw += map(bytes, items)
+    async for body, page in bodies(client, METADATA_POLICIES, namespace):
+        raw += map(bytes, page.items or ())
         size += len(body)
         texts += body.count(b'"') // 2
         if size > MOST_BYTES or texts > MOST_TEXTS:
@@ -66,8 +66,8 @@ async def namespaces(client: Client, watched: tuple[str, ...]) -> set[str]:
     """
     found: set[str] = set()
     for namespace in watched or (None,):
-        async for _, items in bodies(client, METADATA_POLICIES, namespace):
-            found.update(msgspec.json.decode(item, type=_Head).metadata.namespace for item in items)
+        async for _, page in bodies(client, METADATA_POLICIES, namespace):
+            found.update(msgspec.json.decode(item, type=_Head).metadata.namespace for item in page.items or ())
     return found
 
 

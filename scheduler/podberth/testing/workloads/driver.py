@@ -14,6 +14,7 @@ from podberth.explain.objects import resource_claims
 from podberth.kube.client import STRATEGIC_MERGE_PATCH, Client
 from podberth.kube.errors import ApiError
 from podberth.kube.objects import partial
+from podberth.kube.pages import list_items
 from podberth.kube.resources import NAMESPACES, NODES, POD_GROUPS, PODS, Resource
 from podberth.testing.workloads import objects
 from podberth.testing.workloads.objects import KINDS, LABEL, Template, merged
@@ -40,7 +41,6 @@ from podberth.testing.workloads.writes import (
     delete_labelled,
     delete_one,
     for_each,
-    items,
     names,
 )
 
@@ -460,7 +460,7 @@ class Driver:
         while began < until:
             check()
             began = time.monotonic()
-            pending = [_pending.decode(raw) async for raw in items(self._client, PODS.path(), **chosen)]
+            pending = [_pending.decode(raw) async for raw in list_items(self._client, PODS.path(), chosen)]
             if all(any(one.type == "PodScheduled" for one in pod.status.conditions) for pod in pending):
                 return
             await asyncio.sleep(max(_LOOKS, time.monotonic() - began))

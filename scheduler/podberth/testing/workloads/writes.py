@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -19,11 +19,11 @@ from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable, read_status
 from podberth.kube.listwatch import LineSplitter
 from podberth.kube.objects import list_page, partial, watch_event
+from podberth.kube.pages import list_items
 from podberth.kube.resources import POD_GROUPS, PODS, RESOURCE_CLAIMS, Resource
 from podberth.testing.workloads.objects import LABEL
 
 _AT_ONCE = 16
-_PAGE = "500"
 _GONE, _NOT_ALLOWED, _CONFLICT = 404, 405, 409
 _NOW = msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
 
@@ -117,20 +117,7 @@ async def count(client: Client, path: str) -> int:
 
 async def names(client: Client, path: str, label: str) -> list[str]:
     """The names in a collection of what carries a label (`key`, `key=value`), or does not (`!key`)."""
-    return [partial.decode(item).metadata.name async for item in items(client, path, labelSelector=label)]
-
-
-async def items(client: Client, path: str, **query: str) -> AsyncIterator[msgspec.Raw]:
-    """The objects of a collection, which is read a page at a time. `query`: what else to ask for."""
-    following = ""
-    while True:
-        asked = {**query, "limit": _PAGE} | ({"continue": following} if following else {})
-        page = list_page.decode(await client.get(path, query=urlencode(asked)))
-        for item in page.items or ():
-            yield item
-        following = page.metadata.next
-        if not following:
-            return
+    return [partial.decode(item).metadata.name async for item in list_items(client, path, {"labelSelector": label})]
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -234,7 +221,7 @@ class ClaimController:
     async def clear(self, namespaces: Iterable[str]) -> None:
         """Delete the claims of all pods of these namespaces, which were deleted, and free the shared ones."""
         for namespace in namespaces:
-            found = [_claim.decode(item) async for item in items(self._client, RESOURCE_CLAIMS.path(namespace))]
+            found = [_claim.decode(item) async for item in list_items(self._client, RESOURCE_CLAIMS.path(namespace))]
             await for_each(found, self._clear)
 
     async def _clear(self, claim: _Claim) -> None:

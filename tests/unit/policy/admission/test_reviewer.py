@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import structlog
 
-from podberth.policy.admission.aside import Aside
-from podberth.policy.admission.judging import Terms
+from podberth.model.promise import ANNOTATION
 from podberth.policy.admission.reviewer import Reviewer, ReviewReply
-from podberth.policy.options import Pass
+from podberth.policy.options import Options, Pass
 from tests.unit.policy.admission.builders import (
     UID,
     Fixed,
@@ -39,7 +38,7 @@ def reviewer(*policies: Object, refused: tuple[str, ...] = ()) -> Reviewer:
     """A reviewer of fixed policies."""
     cache: Any = Fixed(*policies, refused=refused)
     exempt = frozenset({"kube-system", "kube-node-lease", "berth"})
-    return Reviewer(cache, Aside(Terms("berth", exempt)))
+    return Reviewer(cache, Options(own_namespace="berth"), exempt)
 
 
 async def asked(by: Reviewer, document: Any, pass_: Pass = "mutate") -> Object:
@@ -166,6 +165,18 @@ async def test_any_version_is_policed(version: str) -> None:
     assert (await asked(reviewer(NEEDS_OWNER), review(obj, kind=kind)))["allowed"] is False
 
 
+@pytest.mark.parametrize(
+    ("group", "kind", "rejected"),
+    [("apps", "Deployment", True), ("", "Pod", True), ("", "Deployment", False), ("example.com", "Pod", False)],
+)
+async def test_kinds_are_those_of_the_request(group: str, kind: str, rejected: bool) -> None:
+    """The API server says which kind an object is of, in any version; what the object says of itself is not read."""
+    by = reviewer(policy("p", {**rule(reject=True), "appliesTo": ["Pod", "Deployment.apps"]}))
+    document = review({**config_map(), "apiVersion": "apps/v1", "kind": "Deployment"})
+    document["request"]["kind"] = {"group": group, "version": "v7", "kind": kind}
+    assert (await asked(by, document))["allowed"] is not rejected
+
+
 async def test_refused_policy_is_said() -> None:
     """CVE-2025-46342: a policy that is not applied is not silently off: each answer of its namespace warns."""
     response = await asked(reviewer(DEFAULT_TEAM, refused=("broken",)), review(config_map()))
@@ -275,3 +286,28 @@ async def test_what_is_counted() -> None:
         "owner": {"matched": 1, "rejected": 2, "mutated": 0},
         "warns": {"matched": 1, "rejected": 1, "mutated": 0},
     }
+
+
+GOOD, BAD = {ANNOTATION: "true"}, {ANNOTATION: "ssd"}
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "pass_", "allowed"),
+    [
+        pytest.param(pod(annotations=GOOD), None, "validate", True, id="good"),
+        pytest.param(pod(annotations=BAD), None, "validate", False, id="bad"),
+        pytest.param(pod(annotations=BAD), None, "mutate", True, id="the mutating pass is no judge"),
+        pytest.param(config_map(annotations=BAD), None, "validate", True, id="no pod"),
+        pytest.param(pod(annotations=BAD, labels={"a": "b"}), pod(annotations=BAD), "validate", True, id="bad before"),
+        pytest.param(pod(annotations=BAD), pod(annotations=GOOD), "validate", False, id="turns bad"),
+        pytest.param(pod(), pod(annotations=BAD), "validate", True, id="taken away"),
+    ],
+)
+async def test_a_promise_that_cant_be_read(new: Object, old: Object | None, pass_: Pass, allowed: bool) -> None:
+    """A pod's author sees the mistake: the validating pass refuses it, and only what the request itself brings."""
+    document = review(new, old=old, operation="UPDATE" if old else "CREATE")
+    response = await asked(reviewer(), document, pass_)
+    assert response["allowed"] is allowed
+    if not allowed:
+        assert response["status"]["code"] == 403
+        assert response["status"]["message"].startswith(f"metadata.annotations: {ANNOTATION}: Invalid value: want")

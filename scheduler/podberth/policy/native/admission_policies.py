@@ -1,0 +1,372 @@
+"""The API server's own admission policies for a release: they read each namespace's MetadataPolicySet (`policy_set`).
+
+A request meets them in this order, as it meets the webhook's two passes:
+
+1. The MutatingAdmissionPolicy asks every rule about the object as it came in. If a rule rejects, it writes one thing:
+   the reasons, into the annotation `keys.VERDICT`. Else it writes what the rules want, the QoS class of a pod, and the
+   scheduler that the annotation names. It is not asked again when another mutation follows.
+2. The ValidatingAdmissionPolicy turns the annotation into a refusal, so that an object that is stored never has it. It
+   asks the rules that reject once more, about the object as it will be stored, and checks the class.
+3. What modes warn and observe would do are ValidatingAdmissionPolicies of their own, bound by Warn and by Audit.
+
+The dry run by which the operator sees what is in force (`requests.SEEN`) is refused with the set's version by either
+half. Whoever sends the annotation by himself has it taken away in 1. Nobody but the operator writes sets: that is a
+ValidatingAdmissionPolicy, too, without parameters.
+
+The objects are the same for every cluster but for names, exempt namespaces, the operator's user and the stamp.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from podberth.policy import keys, verdict
+from podberth.policy.native import pod_class, requests
+from podberth.policy.native.expressions import held, text
+from podberth.policy.native.policy_set import LABELS, RELEASE_LABEL, SET_KIND, SET_PLURAL, TELLS_LABEL, label_of
+from podberth.policy.objects import JsonObject
+from podberth.policy.patch import pointer
+from podberth.policy.spec import GROUP, VERSION, Mode
+
+API_VERSION = "admissionregistration.k8s.io/v1"
+MOST_BYTES = 5120
+"""The message of a refusal may have so many bytes; the API server shows another message in place of a longer one."""
+_CUT = MOST_BYTES // 4 - 1
+"""Characters of what is left of a longer one, whatever its alphabet."""
+_AUDITED = 1024
+"""Characters of what mode observe says of one request."""
+_ENFORCE = "params.spec.enforce"
+_HOLDS = "sets.contains(met, rule.all) && !sets.intersects(met, rule.none)"
+"""Whether a rule holds for an object that meets these criteria."""
+
+
+def admission_policies(
+    release: str, operator: str, exempt: Iterable[str] = (), *, stamp: bool = True
+) -> tuple[JsonObject, ...]:
+    """Return the objects of a release, in the order in which they are to be written: without the validating half, the
+    reasons for a refusal would be stored as an annotation. They are taken away in the opposite order.
+
+    `operator`: the name of the user, mostly system:serviceaccount:NAMESPACE:NAME, who alone may write sets.
+    `exempt`: namespaces that no policy applies to. `stamp`: whether every pod of a namespace with policies gets its QoS
+    class as an annotation, or only pods that bring the annotation along.
+    """
+    made = _Release(release, sorted(exempt))
+    return (*made.guard(operator), *made.validating(), *made.telling(), *made.mutating(stamp))
+
+
+def name_of(release: str, mode: Mode = "enforce") -> str:
+    """Return the name of the policies and bindings that enforce, or that tell of what a mode would do."""
+    return f"{release}.{'' if mode == 'enforce' else f'{mode}.'}metadatapolicies.{GROUP}"
+
+
+def guard_name(release: str) -> str:
+    """Return the name of the policy and the binding that let nobody but the operator write sets."""
+    return f"{release}.{SET_PLURAL}.{GROUP}"
+
+
+class _Release:
+    """The objects of one release while they are made."""
+
+    def __init__(self, release: str, exempt: Sequence[str]) -> None:
+        self._release = release
+        self._exempt = exempt
+
+    def guard(self, operator: str) -> Iterator[JsonObject]:
+        """Yield the policy and the binding that let nobody but the operator write sets.
+
+        The garbage collector takes references to owners away that are gone.
+        """
+        same = " && ".join(f"object.{field} == oldObject.{field}" for field in ("spec", "metadata.labels"))
+        sets = {"apiGroups": [GROUP], "apiVersions": ["*"], "resources": [SET_PLURAL], "scope": "Namespaced"}
+        spec = {
+            "matchConstraints": {
+                "objectSelector": {"matchLabels": self._labels},
+                "resourceRules": [{"operations": ["CREATE", "UPDATE"], **sets}],
+            },
+            "failurePolicy": "Fail",
+            "validations": [
+                {
+                    "expression": f"request.userInfo.username == {text(operator)} || "
+                    f'(request.operation == "UPDATE" && {same})',
+                    "message": "nobody but Berth's operator writes what is in force: change the MetadataPolicies",
+                    "reason": "Forbidden",
+                }
+            ],
+        }
+        name = guard_name(self._release)
+        yield self._object("ValidatingAdmissionPolicy", name, spec)
+        bound = {"policyName": name, "validationActions": ["Deny"]}
+        yield self._object("ValidatingAdmissionPolicyBinding", name, bound)
+
+    def validating(self) -> Iterator[JsonObject]:
+        """Yield what refuses."""
+        stamp, key = text(keys.QOS), text(keys.VERDICT)
+        said = text(f'metadata.annotations[{keys.QOS}]: Invalid value: "')
+        variables = {
+            **_snapshot(),
+            "hasStamp": f"variables.pod && {stamp} in variables.annotations",
+            "stamp": f'variables.hasStamp ? string(variables.annotations[{stamp}]) : ""',
+            "qos": "variables.stamp == variables.classOfPod ? variables.classOfPod : "
+            f"string({pod_class.stored('object')}.orValue(variables.classOfPod))",
+            **_refusal(),
+            "wrongClass": "variables.hasStamp && variables.stamp != variables.qos ? "
+            f"{said} + variables.stamp.substring(0, [40, size(variables.stamp)].min()) + "
+            '"\\": the class of this pod is " + variables.qos : ""',
+            "verdict": f'[{key} in variables.annotations ? string(variables.annotations[{key}]) : "", '
+            'variables.wrongClass, variables.refusal, string(params.spec.?closed.orValue(""))]'
+            '.filter(said, said != "")',
+        }
+        validation = {
+            "expression": "size(variables.verdict) == 0",
+            "messageExpression": f'{requests.SEEN} ? variables.verdict.join(" ") : variables.verdict[0]',
+            "message": "a MetadataPolicy of this namespace rejects the object",
+            "reason": "Forbidden",
+        }
+        suspect = [
+            f"{key} in annotations",
+            f"(pod && {stamp} in annotations && annotations[{stamp}] != qos)",
+            requests.SEEN,
+            "has(params.spec.closed)",
+            f"[{_met(_ENFORCE)}].exists(met, {_ENFORCE}.rejects.exists(rule, {_HOLDS}))",
+        ]
+        spec = self._checks(variables, [validation], requests.of_stored(suspect), "Fail")
+        yield self._object("ValidatingAdmissionPolicy", name_of(self._release), spec)
+        yield self._binding("ValidatingAdmissionPolicyBinding", "enforce", "Deny")
+
+    def telling(self) -> Iterator[JsonObject]:
+        """Yield what tells of modes that change nothing."""
+        for mode in TELLS_LABEL:
+            rules = f"params.spec.{mode}"
+            variables = {
+                **_snapshot(),
+                "qos": f"string({pod_class.stored('object')}.orValue(variables.classOfPod))",
+                "met": _met(rules, "variables."),
+                "told": f"[variables.met].map(met, {rules}.rules.filter(rule, {_HOLDS}).map(rule, "
+                "string(rule.says)))[0].distinct()",
+            }
+            tells = _warnings() if mode == "warn" else _audit()
+            suspect = [f"[{_met(rules)}].exists(met, {rules}.rules.exists(rule, {_HOLDS}))"]
+            spec = self._checks(variables, list(tells), requests.of_stored(suspect), "Ignore")
+            yield self._object("ValidatingAdmissionPolicy", name_of(self._release, mode), spec)
+            yield self._binding("ValidatingAdmissionPolicyBinding", mode, "Warn" if mode == "warn" else "Audit")
+
+    def mutating(self, stamp: bool) -> Iterator[JsonObject]:
+        """Yield what writes."""
+        old = pod_class.stored("oldObject")
+        kept = f'(request.operation == "UPDATE" ? {old} : optional.none())'
+        scheduler = text(keys.SCHEDULER_NAME)
+        variables = {
+            **_snapshot(),
+            "qos": f"string({kept}.orValue(variables.classOfPod))",
+            **_refusal(),
+            "writing": f"[variables.met].map(met, {_ENFORCE}.writes.filter(rule, {_HOLDS}))[0]",
+            "schedulers": f"({scheduler} in variables.annotations ? "
+            f"[string(variables.annotations[{scheduler}])] : []) + "
+            "variables.writing.filter(rule, has(rule.scheduler)).map(rule, string(rule.scheduler))",
+        }
+        holds = f"{_ENFORCE}.rejects.exists(rule, {_HOLDS}) || {_ENFORCE}.writes.exists(rule, {_HOLDS})"
+        always = [f"{text(keys.VERDICT)} in annotations", requests.SEEN]
+        if stamp:
+            asked = [*always, f"[{_met(_ENFORCE, pod='false')}].exists(met, {holds})"]
+            conditions = requests.before_storing(asked)
+        else:
+            own = [f"pod && {text(key)} in annotations" for key in (keys.QOS, keys.SCHEDULER_NAME)]
+            by_class = f"pod && has({_ENFORCE}.classes)"  # which is not known yet
+            asked = [*always, *own, by_class, f"[{_met(_ENFORCE, qos='')}].exists(met, {holds})"]
+            conditions = requests.of_what_comes(asked)
+        spec = {
+            "paramKind": _PARAM_KIND,
+            "matchConstraints": self._constraints(),
+            "matchConditions": conditions,
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": "Never",
+            "variables": _spelled(variables),
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": _patch(stamp)}}],
+        }
+        yield self._object("MutatingAdmissionPolicy", name_of(self._release), spec)
+        yield self._binding("MutatingAdmissionPolicyBinding", "enforce", None)
+
+    def _checks(
+        self,
+        variables: dict[str, str],
+        validations: list[JsonObject],
+        conditions: list[dict[str, str]],
+        on_failure: str,
+    ) -> JsonObject:
+        return {
+            "paramKind": _PARAM_KIND,
+            "matchConstraints": self._constraints(),
+            "matchConditions": conditions,
+            "failurePolicy": on_failure,
+            "variables": _spelled(variables),
+            "validations": validations,
+        }
+
+    def _constraints(self) -> JsonObject:
+        """Return which requests; the namespace first, as it is what keeps the requests of others cheap."""
+        found: JsonObject = {"excludeResourceRules": requests.excluded(), "resourceRules": requests.rules()}
+        if self._exempt:
+            others = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(self._exempt)}
+            found["namespaceSelector"] = {"matchExpressions": [others]}
+        return found
+
+    @property
+    def _labels(self) -> dict[str, str]:
+        return {RELEASE_LABEL: label_of(self._release)}
+
+    def _object(self, kind: str, name: str, spec: JsonObject) -> JsonObject:
+        meta = {"name": name, "labels": {**LABELS, **self._labels}}
+        return {"apiVersion": API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
+
+    def _binding(self, kind: str, mode: Mode, action: str | None) -> JsonObject:
+        name = name_of(self._release, mode)
+        read = self._labels if mode == "enforce" else {**self._labels, TELLS_LABEL[mode]: "true"}
+        spec: JsonObject = {
+            "policyName": name,
+            "paramRef": {"selector": {"matchLabels": read}, "parameterNotFoundAction": "Allow"},
+        }
+        if action is not None:
+            spec["validationActions"] = [action]
+        return self._object(kind, name, spec)
+
+
+_PARAM_KIND = {"apiVersion": f"{GROUP}/{VERSION}", "kind": SET_KIND}
+
+
+def _snapshot() -> dict[str, str]:
+    """Return what every rule is asked about, but for the class of a pod."""
+    return {
+        "labels": held("object", "labels"),
+        "annotations": held("object", "annotations"),
+        "pod": requests.POD,
+        **dict(pod_class.variables()),
+    }
+
+
+def _refusal() -> dict[str, str]:
+    """Return why rules reject, or the version for who asks that; an empty text when the object is let in."""
+    most = verdict.MOST_REASONS
+    more = f'"; and " + string(size(variables.reasons) - {most}) + " more rules"'
+    return {
+        "met": _met(_ENFORCE, "variables."),
+        "reasons": f"[variables.met].map(met, {_ENFORCE}.rejects.filter(rule, {_HOLDS}).map(rule, "
+        "string(rule.says)))[0]",
+        "allReasons": f'size(variables.reasons) <= {most} ? variables.reasons.join("; ") : '
+        f'variables.reasons.slice(0, {most}).join("; ") + {more}',
+        "refusal": f"{requests.SEEN} ? string(params.spec.version) : "
+        f'size(variables.reasons) == 0 ? "" : size(bytes(variables.allReasons)) <= {MOST_BYTES} ? '
+        "variables.allReasons : "
+        f'variables.allReasons.substring(0, [{_CUT}, size(variables.allReasons)].min()) + "..."',
+    }
+
+
+def _met(rules: str, named: str = "", *, pod: str = "", qos: str | None = None) -> str:
+    """Return the numbers of the criteria that the object meets. `named`: where labels and so on are found.
+
+    `qos`: empty where the class of a pod is not known; then no criterion on it is met.
+    """
+    pod = pod or f"{named}pod"
+    qos = f"{named}qos" if qos is None else qos
+    parts = []
+    for field in ("label", "annotation"):
+        there = f"{named}{field}s"
+        parts.append(
+            f"(has({rules}.{field}Keys) ? {rules}.{field}Keys.transformList(key, met, key in {there}, met) : [])"
+        )
+        parts.append(
+            f"(has({rules}.{field}Values) ? {rules}.{field}Values.transformList("
+            f"key, met, key in {there} && {there}[key] in met, met[{there}[key]]) : [])"
+        )
+    parts.append(f"(has({rules}.kinds) && {_KIND} in {rules}.kinds ? [{rules}.kinds[{_KIND}]] : [])")
+    if qos and pod != "false":
+        parts.append(f"(has({rules}.classes) && {pod} && {qos} in {rules}.classes ? [{rules}.classes[{qos}]] : [])")
+    stamp, annotations = text(keys.QOS), f"{named}annotations"
+    stamped = f"!{pod} && {stamp} in {annotations}"
+    parts.append(f"(has({rules}.stampKeys) && {stamped} ? [{rules}.stampKeys[{stamp}]] : [])")
+    parts.append(
+        f"(has({rules}.stampValues) && {stamped} && {annotations}[{stamp}] in {rules}.stampValues[{stamp}] ? "
+        f"[{rules}.stampValues[{stamp}][{annotations}[{stamp}]]] : [])"
+    )
+    return f"({' + '.join(parts)}).flatten()"
+
+
+_KIND = '(request.kind.group == "" ? request.kind.kind : request.kind.kind + "." + request.kind.group)'
+
+
+def _patch(stamp: bool) -> str:
+    """Return the JSON patch: the reasons alone, or all writes, the scheduler, and no reasons that the object brought
+    along. Of two operations on one path the later one holds.
+    """
+    there = "has(object.metadata.annotations)"
+    over = f"[{_add(_path(keys.QOS), 'variables.qos')}]"
+    room = f"({there} ? [] : [{_add(text(_ANNOTATIONS), '{}')}])"
+    if stamp:
+        stamped = f"(variables.pod ? ({there} ? {over} : [{_first(keys.QOS, 'variables.qos')}]) : {room})"
+    else:
+        stamped = f"(variables.pod && {text(keys.QOS)} in variables.annotations ? {over} : {room})"
+    labels_room = (
+        "(has(object.metadata.labels) || !variables.writing.exists(rule, has(rule.labels)) ? [] : "
+        f"[{_add(text(_LABELS), '{}')}])"
+    )
+    written = (
+        "variables.writing.map(rule, rule.?labels.orValue([]) + rule.?annotations.orValue([])).flatten()"
+        f".map(write, {_add('string(write[0])', 'write[1]')})"
+    )
+    verdict_there = f"{text(keys.VERDICT)} in variables.annotations"
+    forged = f'({verdict_there} ? [JSONPatch{{op: "remove", path: {_path(keys.VERDICT)}}}] : [])'
+    last = "variables.schedulers[size(variables.schedulers) - 1]"
+    chosen = (
+        f'(variables.pod && request.operation == "CREATE" && size(variables.schedulers) > 0 && '
+        f"size({last}) <= 253 && {last}.matches({text(_SUBDOMAIN)}) ? "
+        f"[{_add(text('/spec/schedulerName'), last)}] : [])"
+    )
+    allowed = " + ".join([stamped, labels_room, written, forged, chosen])
+    refusal = "variables.refusal"
+    rejected = f"({there} ? [{_add(_path(keys.VERDICT), refusal)}] : [{_first(keys.VERDICT, refusal)}])"
+    return f'{refusal} != "" ? {rejected} : {allowed}'
+
+
+_ANNOTATIONS, _LABELS = "/metadata/annotations", "/metadata/labels"
+_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+
+
+def _path(key: str) -> str:
+    return text(pointer("metadata", "annotations", key))
+
+
+def _add(path: str, value: str) -> str:
+    return f'JSONPatch{{op: "add", path: {path}, value: {value}}}'
+
+
+def _first(key: str, value: str) -> str:
+    return _add(text(_ANNOTATIONS), f"{{{text(key)}: {value}}}")
+
+
+def _warnings() -> Iterator[JsonObject]:
+    """Yield one validation for each warning, and the last one for all that are too many."""
+    most = verdict.MOST_WARNINGS
+    for number in range(most - 1):
+        yield {
+            "expression": f"size(variables.told) <= {number}",
+            "messageExpression": f"variables.told[{number}]",
+            "message": "a MetadataPolicy of this namespace would do something",
+        }
+    yield {
+        "expression": f"size(variables.told) < {most}",
+        "messageExpression": f"size(variables.told) == {most} ? variables.told[{most - 1}] : "
+        f'"and " + string(size(variables.told) - {most - 1}) + " more warnings about metadata policies"',
+        "message": "more MetadataPolicies of this namespace would do something",
+    }
+
+
+def _audit() -> Iterator[JsonObject]:
+    """Yield one validation for all."""
+    said = 'variables.told.join(",")'
+    yield {
+        "expression": "size(variables.told) == 0",
+        "messageExpression": f"[{said}].map(said, size(said) <= {_AUDITED} ? said : "
+        f'said.substring(0, {_AUDITED - 3}) + "...")[0]',
+        "message": "a MetadataPolicy of this namespace would do something",
+    }
+
+
+def _spelled(variables: dict[str, str]) -> list[JsonObject]:
+    return [{"name": name, "expression": expression} for name, expression in variables.items()]
