@@ -207,16 +207,23 @@ def test_who_enforces(chart: Chart, default: list[Object]) -> None:
 
     told = ["--enforcement=auto", "--release=berth", "--owner=berth-operator", "--webhook=zz-berth-admission"]
     assert [arg for arg in args(default, "operator") if arg in told] == told
-    assert "--leave-native" in args(default, "admission")
-    assert "--leave-native" not in args(chart.objects({"operator": {"enabled": False}}), "admission")
+    assert {"--enforcement=auto", "--release=berth"} <= set(args(default, "admission"))
+    alone = args(chart.objects({"operator": {"enabled": False}}), "admission")
+    assert not any(arg.startswith("--enforcement") for arg in alone)  # its default is the webhook
     webhook = chart.objects({"policy": {"enforcement": "webhook"}})
-    assert "--leave-native" not in args(webhook, "admission")
+    assert not any(arg.startswith("--enforcement") for arg in args(webhook, "admission"))
     assert "--enforcement=webhook" in args(webhook, "operator")
     unstamped = chart.objects({"policy": {"stamp": False}})
     for component in ("operator", "admission"):
         assert "--no-stamp" not in args(default, component)
         assert "--no-stamp" in args(unstamped, component)
-    assert "--release=green.blue" in args(chart.objects({}, "green", "blue"), "operator")
+    green = chart.objects({}, "green", "blue")
+    assert "--release=green.blue" in args(green, "operator") and "--release=green.blue" in args(green, "admission")
+    [role] = [
+        one for one in green if one["kind"] == "ClusterRole" and one["metadata"]["name"] == "green-blue-admission"
+    ]
+    [seen] = [rule for rule in role["rules"] if "mutatingadmissionpolicybindings" in rule["resources"]]
+    assert seen["resourceNames"] == ["green.blue.metadatapolicies.podberth.dev"]
 
 
 def test_rights_that_hang_on_values(chart: Chart, default: list[Object]) -> None:

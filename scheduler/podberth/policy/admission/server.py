@@ -175,8 +175,7 @@ class AdmissionServer:
 
     async def _turned_away(self, request: web.BaseRequest, response: web.Response) -> None:
         """Answer a request whose body has not come, receive nothing more of it, and end its connection."""
-        if request.transport is not None:
-            request.transport.pause_reading()
+        _pause(request)
         response.force_close()
         await response.prepare(request)
         await response.write_eof()
@@ -199,7 +198,10 @@ class AdmissionServer:
                 return await self._answer(await _received(request), request, pass_)
             head = await _received(request, review.HEAD_BYTES)
             hint = review.hint(head)
+            _pause(request)
             async with self.bodies.turn(hint.namespace, BODY_SECONDS):
+                if request.transport is not None:
+                    request.transport.resume_reading()
                 return await self._answer(await _received(request, begun=head), request, pass_)
         except TooLargeError:
             return self._too_large(pass_)
@@ -227,6 +229,12 @@ class AdmissionServer:
     def _too_large(self, pass_: Pass) -> web.Response:
         self._metrics.count(pass_, "", "too-large", 0.0)
         return _text(413, f"a review may have {LIMIT} bytes")
+
+
+def _pause(request: web.BaseRequest) -> None:
+    """Receive nothing more on this connection; what TLS has received by then is kept."""
+    if request.transport is not None:
+        request.transport.pause_reading()
 
 
 async def _received(request: web.BaseRequest, enough: int = LIMIT + 1, begun: Bytes = b"") -> bytearray:

@@ -12,6 +12,7 @@ import structlog
 
 from podberth.model.promise import ANNOTATION
 from podberth.policy.admission.reviewer import Reviewer, ReviewReply
+from podberth.policy.keys import VERDICT
 from podberth.policy.options import Options, Pass
 from tests.unit.policy.admission.builders import (
     UID,
@@ -264,6 +265,24 @@ async def test_nobody_waits_behind_a_big_one() -> None:
 
     await asyncio.gather(ask("vast", encoded(review(vast))), ask("small", encoded(review(config_map()))))
     assert done == ["small", "vast"]
+
+
+@pytest.mark.parametrize(
+    ("noted", "said"), [({}, "webhook"), ({VERDICT: "v1 v2"}, "webhook v1 v2"), ({VERDICT: "x" * 9999}, "webhook xxx")]
+)
+async def test_seen_in_force(noted: dict[str, str], said: str) -> None:
+    """A dry run shows both passes: the mutating one adds its word to the note of others, the validating one refuses."""
+    everything = reviewer(policy("all", rule(reject=True)))
+    obj = config_map("in-force.podberth.dev", annotations=noted)
+    first = await asked(everything, review(obj, dryRun=True))
+    patched = applied(obj, patch_of(first))
+    assert patched["metadata"]["annotations"][VERDICT].startswith(said)
+    second = await asked(everything, review(obj, dryRun=True), "validate")
+    assert (second["allowed"], second["status"]["code"]) == (False, 403)
+    assert second["status"]["message"].startswith(said) and len(second["status"]["message"]) <= 1024
+    assert everything.tallies.of == {}
+    real = await asked(reviewer(), review(obj))
+    assert real["allowed"] and "patch" not in real
 
 
 async def test_dry_run_is_answered_like_any_and_not_counted() -> None:
