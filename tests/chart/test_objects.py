@@ -219,15 +219,17 @@ def test_who_enforces(chart: Chart, default: list[Object]) -> None:
         assert "--no-stamp" in args(unstamped, component)
     green = chart.objects({}, "green", "blue")
     assert "--release=green.blue" in args(green, "operator") and "--release=green.blue" in args(green, "admission")
-    [role] = [
-        one for one in green if one["kind"] == "ClusterRole" and one["metadata"]["name"] == "green-blue-admission"
+    named = [
+        rule["resourceNames"]
+        for role in by_kind(green, "ClusterRole").values()
+        for rule in role["rules"]
+        if rule.get("resources") == ["mutatingadmissionpolicybindings"]
     ]
-    [seen] = [rule for rule in role["rules"] if "mutatingadmissionpolicybindings" in rule["resources"]]
-    assert seen["resourceNames"] == ["green.blue.metadatapolicies.podberth.dev"]
+    assert named == [["green.blue.metadatapolicies.podberth.dev"]]
 
 
 def test_rights_that_hang_on_values(chart: Chart, default: list[Object]) -> None:
-    """Policies that are left to the API server need a look at what it has; the Lease of a heartbeat hangs on nothing.
+    """A webhook that gives way to the API server needs a look at its binding; a heartbeat's Lease hangs on nothing.
 
     Leader election may be switched off in the ConfigMap of `manifests/`, where no value says so.
     """
@@ -238,9 +240,9 @@ def test_rights_that_hang_on_values(chart: Chart, default: list[Object]) -> None
 
     def watches(objects: list[Object]) -> list[list[str]]:
         found = rules(objects, "ClusterRole", "berth-admission")
-        return [rule["verbs"] for rule in found if "mutatingadmissionpolicies" in rule["resources"]]
+        return [rule["verbs"] for rule in found if "mutatingadmissionpolicybindings" in rule["resources"]]
 
-    assert watches(default) == [["list", "watch"]]
+    assert watches(default) == [["get", "list", "watch"]]
     assert watches(chart.objects({"policy": {"enforcement": "webhook"}})) == []
 
     def beats(objects: list[Object]) -> list[list[str]]:
