@@ -1,7 +1,7 @@
 """Make what follows from the chart and the code: these manifests, and the configuration's part of the values' schema.
 
 `make manifests`. One file for each template of the chart, as `helm template berth helm -n berth` renders it with the
-evictor on; the CRDs as the chart has them. `kustomization.yaml` and `namespace.yaml` are written by hand.
+evictor on; the CRD as the chart has it. `kustomization.yaml` and `namespace.yaml` are written by hand.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from podberth.framework.config import SchedulerConfiguration
 
 HERE = Path(__file__).parent
 CHART = HERE.parent / "helm"
-CRDS = "crds.yaml"
+CRD = "crd-metadatapolicies.yaml"
 CONFIG = "config."
 SOURCE = re.compile(r"^---\n# Source: berth/templates/(\S+)\n", re.MULTILINE)
 HELMS = re.compile(r"^ +(?:helm\.sh/chart|app\.kubernetes\.io/managed-by): .*\n", re.MULTILINE)
@@ -35,8 +35,7 @@ def rendered(helm: Path) -> dict[str, str]:
     for name, body in zip(parts[::2], parts[1::2], strict=True):
         files.setdefault(name, []).append(HELMS.sub("", body).strip() + "\n")
     made = {name: HEAD.format(name) + "---\n".join(bodies) for name, bodies in files.items()}
-    made.pop(CRDS)
-    return made | {crd.name: crd.read_text() for crd in sorted((CHART / "files").glob("crd-*.yaml"))}
+    return {**made, CRD: (CHART / "files" / CRD).read_text()}
 
 
 def schema() -> str:

@@ -14,8 +14,7 @@ from typing import Any
 
 from podberth.cel import program as programs
 from podberth.cel.errors import EvaluationError
-from podberth.cel.quantity import Quantity
-from podberth.cel.version import Version
+from podberth.cel.library.quantities import Quantity, Version
 
 HERE = Path(__file__).parent / "cel"
 EXPRESSIONS = [line for line in (HERE / "expressions.txt").read_text().splitlines() if not line.startswith("#")]

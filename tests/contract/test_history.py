@@ -84,13 +84,6 @@ async def test_a_list_that_was_interrupted(compacted: Compacted) -> None:
     assert {"xb", "xd", "xe"} <= set(names(rest))
 
 
-async def test_an_exact_version(compacted: Compacted) -> None:
-    """The forgotten past can't be listed."""
-    query = {"resourceVersion": compacted.version, "resourceVersionMatch": "Exact"}
-    message = (await compacted.api.get(PATH, **query)).refused(410, "Expired")
-    assert message == "The resourceVersion for the provided list is too old."
-
-
 async def test_a_list_of_now_works(compacted: Compacted) -> None:
     """A fresh list is all a client needs to go on."""
     listed = (await compacted.api.get(PATH)).ok()

@@ -107,13 +107,6 @@ async def test_unknown_field_label(api: Api, pods: str) -> None:
         ({"labelSelector": "a in"}, 400, "BadRequest", "unable to parse requirement: found '' expected: '('"),
         ({"labelSelector": "a=b=c"}, 400, "BadRequest", "found '=', expected: ',' or 'end of string'"),
         (
-            {"resourceVersionMatch": "Exact"},
-            422,
-            "Invalid",
-            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: '
-            "resourceVersionMatch is forbidden unless resourceVersion is provided",
-        ),
-        (
             {"sendInitialEvents": "true"},
             422,
             "Invalid",
@@ -140,18 +133,6 @@ async def test_a_version_from_the_future(api: Api, pods: str) -> None:
     assert reply.refused(504, "Timeout").startswith("Timeout: Too large resource version: 1000000000000, current: ")
     assert reply.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
     assert reply.headers["Retry-After"] == "1"
-
-
-async def test_exact_version(api: Api, pods: str) -> None:
-    """resourceVersionMatch=Exact shows the past."""
-    await some_pods(api, pods, "a")
-    before = (await api.get(pods)).ok()["metadata"]["resourceVersion"]
-    await some_pods(api, pods, "b")
-    (await api.delete(f"{pods}/a")).ok()
-    exact = (await api.get(pods, resourceVersion=before, resourceVersionMatch="Exact")).ok()
-    assert names(exact) == ["a"]
-    assert exact["metadata"]["resourceVersion"] == before
-    assert names((await api.get(pods)).ok()) == ["b"]
 
 
 async def test_all_namespaces(api: Api, namespace: str, pods: str) -> None:

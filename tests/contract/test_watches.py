@@ -43,39 +43,6 @@ async def test_without_a_version(api: Api, pods: str) -> None:
         assert (type_, added["metadata"]["name"]) == ("ADDED", "c")
 
 
-async def test_initial_events_end_with_a_bookmark(api: Api, pods: str) -> None:
-    """sendInitialEvents: the state as ADDED, then a bookmark that says so and from which a new watch can start."""
-    (await api.post(pods, pod("a"))).ok()
-    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
-    async with api.watch(pods, timeoutSeconds=30, **query) as events:
-        type_, added = await events.next()
-        assert (type_, added["metadata"]["name"]) == ("ADDED", "a")
-        type_, bookmark = await events.next()
-        assert type_ == "BOOKMARK"
-        assert bookmark["kind"] == "Pod"
-        assert bookmark["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-        since = bookmark["metadata"]["resourceVersion"]
-        assert int(since) >= int(added["metadata"]["resourceVersion"])
-    (await api.post(pods, pod("b"))).ok()
-    async with api.watch(pods, resourceVersion=since, timeoutSeconds=30) as events:
-        assert (await events.next())[1]["metadata"]["name"] == "b"
-
-
-async def test_initial_events_can_be_declined(api: Api, pods: str) -> None:
-    """sendInitialEvents=false without a version begins with the next change."""
-    (await api.post(pods, pod("a"))).ok()
-    query = {"sendInitialEvents": "false", "resourceVersionMatch": "NotOlderThan"}
-    async with api.watch(pods, timeoutSeconds=30, **query) as events:
-        (await api.post(pods, pod("b"))).ok()
-        assert (await events.next())[1]["metadata"]["name"] == "b"
-
-
-async def test_initial_events_need_the_match(api: Api, pods: str) -> None:
-    """sendInitialEvents without resourceVersionMatch is refused before the stream begins."""
-    message = (await api.get(pods, watch="true", sendInitialEvents="true")).refused(422, "Invalid")
-    assert "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan" in message
-
-
 async def test_timeout_ends_the_stream(api: Api, pods: str) -> None:
     """timeoutSeconds ends a watch in an orderly way, for clients that allow it with a last bookmark or none."""
     (await api.post(pods, pod("a"))).ok()
@@ -161,14 +128,6 @@ async def test_a_bad_version(api: Api, pods: str) -> None:
     """A version that is no number is found out by storage, which has no Status for it but a plain 500."""
     message = (await api.get(pods, watch="true", resourceVersion="x")).refused(500)
     assert message == 'resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax'
-
-
-async def test_a_future_version_with_initial_events(api: Api, pods: str) -> None:
-    """Initial events at a version that isn't there yet come as an ERROR event in a stream that began well."""
-    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "resourceVersion": 10**12}
-    async with api.watch(pods, timeoutSeconds=30, **query) as events:
-        type_, status = await events.next()
-        assert (type_, status["kind"], status["code"], status["reason"]) == ("ERROR", "Status", 504, "Timeout")
 
 
 async def test_lines_are_json(api: Api, pods: str) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from podberth.engine import event_handlers
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
-from podberth.engine.queue.unschedulable import Room
 from podberth.engine.stimuli import EventObject
 from podberth.explain.objects.world import World
 from podberth.framework.events import ClusterEvent
@@ -49,7 +48,7 @@ class _Asked(SchedulingQueue):
         event: ClusterEvent,
         hint: Callable[..., bool],
         now: float,
-        room: Room | None = None,
+        row: int | None = None,
         *,
         real: bool = True,
         about: EventObject | None = None,

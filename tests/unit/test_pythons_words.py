@@ -33,7 +33,7 @@ WRONG: list[Any] = [
 ]
 """Values that stand in a place where they make no sense."""
 MEANT = {
-    "cel/gotext.py": "numbers as Go writes them, made from the shortest text that reads back as the number",
+    "cel/library/conversions.py": "numbers as Go writes them, made from the shortest text that reads back",
     "framework/status.py": "answers of plugins, shown to the plugin's author",
     "model/quantity.py": "a number's own text, as it is parsed",
     "cache/validate.py": "says which column differs, to whoever works on Berth",

@@ -6,7 +6,8 @@ It imports nothing else of Berth, so that a client and this server can't share a
 What it leaves out, on purpose: answers in protobuf, Tables and OpenAPI (kubectl is no client of it), TLS, webhooks
 that are named by a Service, defaults of kinds that neither the demo nor a test creates, managedFields and field
 ownership (server-side apply merges), dropping of unknown fields of built-in kinds, CEL (rules of CRDs,
-matchConditions), conversion between CRD versions, matchPolicy beyond the same version, quotas of other things
+matchConditions), lists of the past (resourceVersionMatch), initial events of a watch as a list (sendInitialEvents),
+conversion between CRD versions, matchPolicy beyond the same version, quotas of other things
 than pods, what the quota controller counts, service addresses, protection finalizers of volumes, expiry of events. Of
 all controllers it does only the namespace controller's last step.
 """

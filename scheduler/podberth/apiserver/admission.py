@@ -195,7 +195,7 @@ class Admission:
     async def _ask(
         self, hook: JsonObject, request: AdmissionRequest, obj: JsonObject, old: JsonObject | None
     ) -> JsonObject | None:
-        """One webhook's response; None when it can't be had and its failurePolicy lets that pass."""
+        """Return one webhook's response; None when it can't be had and its failurePolicy lets that pass."""
         if request.dry_run and hook.get("sideEffects") not in {"None", "NoneOnDryRun"}:
             raise StatusError(400, "BadRequest", f'admission webhook "{hook["name"]}" does not support dry run')
         try:
@@ -287,7 +287,7 @@ class Admission:
 
 
 def _response_of(body: bytes, uid: str) -> JsonObject:
-    """The response in a webhook's reply; refuses one that isn't an answer to this request."""
+    """Return the response in a webhook's reply; refuses one that isn't an answer to this request."""
     try:
         review = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
@@ -303,7 +303,7 @@ def _response_of(body: bytes, uid: str) -> JsonObject:
 
 
 def _denied(name: str, status: JsonObject) -> StatusError:
-    """The refusal as the client reads it (webhookerrors.ToStatusErr)."""
+    """Return the refusal as the client reads it (webhookerrors.ToStatusErr)."""
     denied = f'admission webhook "{name}" denied the request'
     message, reason = status.get("message") or "", status.get("reason") or ""
     if message:

@@ -137,7 +137,7 @@ def precondition_failed(stored: Stored, options: DeleteOptions) -> str:
 
 
 def _grace(resource: Resource, obj: JsonObject, options: DeleteOptions) -> int:
-    """Seconds until the object may go; only bound, running pods are given any."""
+    """Return seconds until the object may go; only bound, running pods are given any."""
     if not resource.is_a("Pod"):
         return 0
     spec = obj["spec"]
@@ -234,7 +234,7 @@ class Evictions:
 
 
 def _none_allowed(conditions: list[JsonObject], generation: int) -> list[JsonObject]:
-    """The budget's condition once it is used up (UpdateDisruptionAllowedCondition)."""
+    """Return the budget's condition once it is used up (UpdateDisruptionAllowedCondition)."""
     condition = {
         "type": "DisruptionAllowed",
         "status": "False",

@@ -9,11 +9,10 @@ import msgspec
 
 from podberth.apiserver import users
 from podberth.apiserver.admission import Admission
-from podberth.apiserver.binding import Bindings
 from podberth.apiserver.deletion import DeleteOptions, Deletion, Evictions
 from podberth.apiserver.listing import Lists
 from podberth.apiserver.resources import Registry, RequestInfo, Resource
-from podberth.apiserver.rest import Target, Writes, is_dry_run, read_object
+from podberth.apiserver.rest import Bindings, Target, Writes, is_dry_run, read_object
 from podberth.apiserver.rules.plugins import Plugins
 from podberth.apiserver.rules.selectors import Selection
 from podberth.apiserver.rules.status import (
@@ -91,7 +90,7 @@ class Dispatch:
         return found
 
     async def answer(self, info: RequestInfo, query: Query, content: str, body: bytes, trail: Trail) -> Answer:
-        """The answer to any request but a watch."""
+        """Return the answer to any request but a watch."""
         if info.verb == "create":
             with decoding("v1", info.resource):
                 special = self._special(info, query, body, trail)

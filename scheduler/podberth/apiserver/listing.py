@@ -27,7 +27,6 @@ from podberth.apiserver.rules.status import (
     forbidden_field,
     invalid,
     invalid_value,
-    not_supported,
     too_large_version,
 )
 from podberth.apiserver.storage import Change, Collection, Store, Stored
@@ -41,18 +40,17 @@ _TOO_OLD = (
     "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
     "deleted between the time the first chunk was returned and now may show up in the list."
 )
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 # A client that lets this many lines pile up is cut off, as the real watch cache does with its slow readers.
 PENDING_LIMIT = 200_000
 
 
 def flag(query: Query, name: str) -> bool:
-    """A boolean parameter in Go's spellings; an empty value counts as true, as in `?watch=`."""
+    """Return a boolean parameter in Go's spellings; an empty value counts as true, as in `?watch=`."""
     return name in query and query[name].lower() not in {"false", "0", "f"}
 
 
 def _number(query: Query, name: str) -> int:
-    """A parameter that is a whole number; 0 when unset."""
+    """Return a parameter that is a whole number; 0 when unset."""
     text = query.get(name, "")
     if text and not text.isdecimal():
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
@@ -60,7 +58,7 @@ def _number(query: Query, name: str) -> int:
 
 
 def version(query: Query, watching: bool = False) -> int | None:
-    """The resourceVersion parameter: None when unset."""
+    """Return the resourceVersion parameter: None when unset."""
     text = query.get("resourceVersion", "")
     if not text:
         return None
@@ -73,48 +71,29 @@ def version(query: Query, watching: bool = False) -> int | None:
 
 
 def check_options(query: Query, watching: bool) -> None:
-    """Refuse combinations of parameters that the API refuses (ValidateListOptions)."""
-    errors = list(_wrong_options(query, watching))
+    """Refuse parameters that are not served here, as ValidateListOptions refuses those of a gate that is off."""
+    errors = list(_unserved(query, watching))
     if errors:
         raise invalid("meta.k8s.io", "ListOptions", "", errors)
 
 
-def _wrong_options(query: Query, watching: bool) -> Iterator[FieldError]:
-    field = "resourceVersionMatch"
-    match, revision = query.get(field, ""), query.get("resourceVersion", "")
-    initial = "sendInitialEvents" in query
-    if initial and not watching:
-        yield forbidden_field("sendInitialEvents", "sendInitialEvents is forbidden for list")
-    if watching:
-        if initial and match != "NotOlderThan":
-            yield forbidden_field(field, f"sendInitialEvents requires setting {field} to NotOlderThan")
-        elif match and not initial:
-            yield forbidden_field(field, f"{field} is forbidden for watch unless sendInitialEvents is provided")
-    elif match:
-        if not revision:
-            yield forbidden_field(field, f"{field} is forbidden unless resourceVersion is provided")
-        if query.get("continue"):
-            yield forbidden_field(field, f"{field} is forbidden when continue is provided")
-        if match not in {"Exact", "NotOlderThan"}:
-            yield not_supported(field, match, ["Exact", "NotOlderThan", ""])
-        if match == "Exact" and revision == "0":
-            yield forbidden_field(field, f'{field} "exact" is forbidden for resourceVersion "0"')
+def _unserved(query: Query, watching: bool) -> Iterator[FieldError]:
+    field = "sendInitialEvents"
+    if field in query:
+        gate = " unless the WatchList feature gate is enabled"
+        yield forbidden_field(field, f"{field} is forbidden for {'watch' + gate if watching else 'list'}")
+    if "resourceVersionMatch" in query:
+        yield forbidden_field("resourceVersionMatch", "the embedded API server lists the present only")
 
 
 def watch_options(query: Query, store: Store, longest: float) -> WatchOptions:
-    """The parameters of a watch."""
+    """Return the parameters of a watch."""
     check_options(query, watching=True)
     since = version(query, watching=True)
-    wants_initial = flag(query, "sendInitialEvents") if "sendInitialEvents" in query else since in {None, 0}
-    seconds = _number(query, "timeoutSeconds")
-    if since in {None, 0} and not wants_initial:
-        since = store.revision
     return WatchOptions(
-        since=since,
-        initial_events=wants_initial,
+        since=since or None,
         bookmarks=flag(query, "allowWatchBookmarks"),
-        announces_end=flag(query, "sendInitialEvents"),
-        timeout=float(seconds or longest),
+        timeout=float(_number(query, "timeoutSeconds") or longest),
     )
 
 
@@ -139,12 +118,12 @@ class Lists:
         self._snapshots: OrderedDict[tuple[str, int], list[Stored]] = OrderedDict()
 
     def render(self, resource: Resource, namespace: str, query: Query) -> bytes:
-        """The whole list, or one page of it."""
+        """Return the whole list, or one page of it."""
         selection = Selection(resource, namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
         return self._encoded(resource, *self.select(resource, selection, query))
 
     def select(self, resource: Resource, selection: Selection, query: Query) -> tuple[list[Stored], dict[str, Any]]:
-        """The selected objects of one page, and the list's metadata."""
+        """Return the selected objects of one page, and the list's metadata."""
         check_options(query, watching=False)
         limit = _number(query, "limit")
         objects, revision, after = self._snapshot(resource, query)
@@ -156,7 +135,7 @@ class Lists:
         chosen = [stored for stored in objects if selection.accepts(stored.key, stored.obj)]
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
         if limit and len(chosen) > limit:
-            self._keep(resource, revision, query)
+            self._keep(resource, revision)
             metadata["continue"] = _token(revision, chosen[limit - 1].key)
             if selection.is_everything:
                 metadata["remainingItemCount"] = len(chosen) - limit
@@ -164,7 +143,7 @@ class Lists:
         return chosen, metadata
 
     def _snapshot(self, resource: Resource, query: Query) -> tuple[list[Stored], int, str]:
-        """The objects to list from, their revision, and the key after which this page starts."""
+        """Return the objects to list from, their revision, and the key after which this page starts."""
         store = self._store
         current = store.collection(resource.collection).ordered()
         if token := query.get("continue", ""):
@@ -181,29 +160,12 @@ class Lists:
         asked = version(query)
         if asked is not None and asked > store.revision:
             raise too_large_version(asked, store.revision)
-        if query.get("resourceVersionMatch") == "Exact" and asked is not None:
-            return self._exact(resource, asked), asked, ""
         return current, store.revision, ""
 
-    def _exact(self, resource: Resource, revision: int) -> list[Stored]:
-        """The state at a past revision, found by undoing the history."""
-        collection = self._store.collection(resource.collection)
-        if revision < collection.oldest:
-            raise expired("The resourceVersion for the provided list is too old.")
-        items = dict(collection.items)
-        for change in reversed(list(collection.since(revision))):
-            if change.old is None:
-                items.pop(change.new.key, None)
-            else:
-                items[change.new.key] = change.old
-        return [items[key] for key in sorted(items)]
-
-    def _keep(self, resource: Resource, revision: int, query: Query) -> None:
+    def _keep(self, resource: Resource, revision: int) -> None:
         key = (resource.collection, revision)
         if revision == self._store.revision:
             self._snapshots[key] = self._store.collection(resource.collection).ordered()
-        elif query.get("resourceVersionMatch") == "Exact":
-            self._snapshots[key] = self._exact(resource, revision)
         if key in self._snapshots:
             self._snapshots.move_to_end(key)
         while len(self._snapshots) > KEPT_SNAPSHOTS:
@@ -219,12 +181,12 @@ class Lists:
 
 
 def line(type_: str, body: bytes) -> bytes:
-    """One watch event on the wire."""
+    """Return one watch event on the wire."""
     return b'{"type":"%s","object":%s}\n' % (type_.encode(), body)
 
 
 def error_line(error: StatusError) -> bytes:
-    """An ERROR event: how a watch that has begun says that it can't go on."""
+    """Return an ERROR event: how a watch that has begun says that it can't go on."""
     return line("ERROR", msgspec.json.encode(error.body()))
 
 
@@ -233,9 +195,7 @@ class WatchOptions:
     """The parameters of one watch request."""
 
     since: int | None  # None: start with what is there now
-    initial_events: bool
     bookmarks: bool
-    announces_end: bool  # sendInitialEvents: a bookmark marks the end of the initial events
     timeout: float
 
 
@@ -292,31 +252,24 @@ class Watcher:
             cached = change.lines[type_, self._resource.prefix] = line(type_, stored.full(self._resource))
         return cached
 
-    def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
+    def _bookmark(self) -> bytes:
         metadata: dict[str, object] = {"resourceVersion": str(self._store.revision), "creationTimestamp": None}
-        if annotations:
-            metadata["annotations"] = annotations
         return line("BOOKMARK", self._resource.prefix + msgspec.json.encode({"metadata": metadata})[1:])
 
     def _begin(self, options: WatchOptions) -> None:
-        if options.since is not None and not options.initial_events:
+        if options.since is not None:
             for change in self._collection.since(options.since):
                 self.offer(change)
-        if options.initial_events:
-            for stored in self._collection.ordered():
-                if self._selection.accepts(stored.key, stored.obj):
-                    self._pending.append(line("ADDED", stored.full(self._resource)))
-        if options.announces_end and options.bookmarks:
-            self._pending.append(self._bookmark({INITIAL_EVENTS_END: "true"}))
+            return
+        for stored in self._collection.ordered():
+            if self._selection.accepts(stored.key, stored.obj):
+                self._pending.append(line("ADDED", stored.full(self._resource)))
 
     async def stream(self, options: WatchOptions, bookmark_interval: float) -> AsyncGenerator[bytes, None]:
-        """The lines to send, as joined chunks, until the timeout or the end of the server."""
-        if options.since is not None and not options.initial_events and options.since < self._collection.oldest:
+        """Yield the lines to send, as joined chunks, until the timeout or the end of the server."""
+        if options.since is not None and options.since < self._collection.oldest:
             too_old = f"too old resource version: {options.since} ({self._collection.oldest})"
             yield error_line(expired(too_old))
-            return
-        if options.announces_end and options.since is not None and options.since > self._store.revision:
-            yield error_line(too_large_version(options.since, self._store.revision))
             return
         self._begin(options)
         self._collection.listeners[self] = None

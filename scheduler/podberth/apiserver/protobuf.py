@@ -53,7 +53,7 @@ class NotUnderstoodError(Exception):
 
 
 def read(body: bytes) -> JsonObject:
-    """The object in a request's body.
+    """Return the object in a request's body.
 
     Raises NotUnderstoodError.
     """
@@ -114,7 +114,7 @@ def _walk(body: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(body: bytes, at: int) -> tuple[int, int]:
-    """A number, and where it ends."""
+    """Return a number, and where it ends."""
     if at < len(body) and body[at] < 0x80:
         return body[at], at + 1  # as most are
     found = 0

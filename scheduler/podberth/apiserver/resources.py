@@ -371,7 +371,7 @@ def _group(name: str, versions: list[str]) -> JsonObject:
 
 
 def document(registry: Registry, path: str, address: str) -> JsonObject | None:
-    """The discovery document at a path, or None."""
+    """Return the discovery document at a path, or None."""
     parts = [part for part in path.split("/") if part]
     if parts == ["version"]:
         return dict(VERSION)
@@ -418,7 +418,7 @@ class RequestInfo:
 
     @property
     def resource(self) -> str:
-        """The resource as RBAC spells it: `pods` or `pods/binding`."""
+        """Return the resource as RBAC spells it: `pods` or `pods/binding`."""
         return f"{self.plural}/{self.subresource}" if self.subresource else self.plural
 
 

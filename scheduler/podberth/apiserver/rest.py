@@ -1,8 +1,9 @@
-"""Writes: create, update and patch, from the request's body to the stored object.
+"""Writes: create, update, patch and bind, from the request's body to the stored object.
 
 The order is the real server's: decode, defaults, mutating admission, strategy, validation, validating admission,
-storage. Upstream: k8s.io/apiserver pkg/endpoints/handlers/{create,update,patch}.go and
-pkg/registry/generic/registry/store.go.
+storage. A Binding, the one write by which a scheduler decides, is not stored: it changes its pod. Upstream:
+k8s.io/apiserver pkg/endpoints/handlers/{create,update,patch}.go, pkg/registry/generic/registry/store.go, and
+pkg/registry/core/pod/storage/storage.go (BindingREST).
 """
 
 from __future__ import annotations
@@ -14,17 +15,19 @@ import msgspec
 
 from podberth.apiserver import crd, storage
 from podberth.apiserver.admission import Admission, AdmissionRequest
-from podberth.apiserver.binding import check_preconditions
 from podberth.apiserver.deletion import lets_go
 from podberth.apiserver.resources import Registry, Resource
 from podberth.apiserver.rules import defaults, strategy, validation
+from podberth.apiserver.rules.names import node_name_errors
 from podberth.apiserver.rules.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, apply_patch
 from podberth.apiserver.rules.plugins import Plugins, default_tolerations, without_nulls
 from podberth.apiserver.rules.status import (
+    FieldError,
     JsonObject,
     StatusError,
     already_exists,
     bad_request,
+    conflict,
     decoding,
     forbidden,
     internal,
@@ -33,10 +36,11 @@ from podberth.apiserver.rules.status import (
     modified,
     not_found,
     not_supported,
+    required,
     unsupported_media_type,
     wrong_namespace,
 )
-from podberth.apiserver.rules.strategy import GIVEN
+from podberth.apiserver.rules.strategy import GIVEN, set_condition
 from podberth.apiserver.storage import Store, Stored, with_revision
 from podberth.apiserver.users import Trail
 
@@ -56,7 +60,7 @@ class Target(NamedTuple):
     trail: Trail
 
     def admission(self, operation: str, name: str | None = None) -> AdmissionRequest:
-        """The write as admission sees it. `name`: of an object whose name the request did not say."""
+        """Return the write as admission sees it. `name`: of an object whose name the request did not say."""
         return AdmissionRequest(
             operation=operation,
             resource=self.resource,
@@ -69,7 +73,7 @@ class Target(NamedTuple):
 
 
 def is_dry_run(query: Query, kind: str = "CreateOptions") -> bool:
-    """The dryRun parameter; `All` is its only value."""
+    """Return the dryRun parameter; `All` is its only value."""
     value = query.get("dryRun", "")
     if value not in {"", "All"}:
         raise invalid("meta.k8s.io", kind, "", [not_supported("dryRun", [value], ["All"])])
@@ -77,7 +81,7 @@ def is_dry_run(query: Query, kind: str = "CreateOptions") -> bool:
 
 
 def read_object(resource: Resource, body: bytes) -> JsonObject:
-    """A request's object in its stored form, without kind and apiVersion."""
+    """Return a request's object in its stored form, without kind and apiVersion."""
     try:
         obj = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
@@ -126,7 +130,7 @@ def _check_texts(resource: Resource, metadata: JsonObject, part: str) -> None:
 
 
 def to_stored(resource: Resource, obj: JsonObject) -> JsonObject:
-    """An object with its metadata first and, for events, in the core form."""
+    """Return an object with its metadata first and, for events, in the core form."""
     if resource.view:
         obj = storage.to_core(obj)
     metadata = obj.pop("metadata", None) or {}
@@ -137,6 +141,30 @@ def to_stored(resource: Resource, obj: JsonObject) -> JsonObject:
     metadata.pop("managedFields", None)
     metadata.pop("selfLink", None)
     return {"metadata": metadata, **obj}
+
+
+def storage_mismatch(resource: Resource, stored: Stored, message: str) -> StatusError:
+    """409 for a failed precondition, with the storage layer's sentence in it."""
+    key = f"/registry/{resource.plural}/{stored.key}"
+    why = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {message}"
+    return conflict(resource.group, resource.plural, stored.obj["metadata"]["name"], why)
+
+
+def check_preconditions(resource: Resource, stored: Stored, uid: str, revision: str) -> None:
+    """Refuse a write that names another object or another version (storage.Preconditions.Check)."""
+    if uid and uid != stored.uid:
+        raise storage_mismatch(
+            resource,
+            stored,
+            f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored.uid}",
+        )
+    if revision and revision != str(stored.revision):
+        raise storage_mismatch(
+            resource,
+            stored,
+            f"Precondition failed: ResourceVersion in precondition: {revision}, "
+            f"ResourceVersion in object meta: {stored.revision}",
+        )
 
 
 class Writes:
@@ -337,7 +365,7 @@ class Writes:
         return True
 
     async def _prepared(self, target: Target, new: JsonObject, old: Stored) -> JsonObject:
-        """The object to store for an update, after admission, strategy and validation."""
+        """Return the object to store for an update, after admission, strategy and validation."""
         resource, before = target.resource, old.obj
         strategy.carry_metadata(new, before)
         request = target.admission("UPDATE")
@@ -366,3 +394,74 @@ class Writes:
                 self._check_schema(resource, new)
         await self._admission.validate(request, new, before)
         return new
+
+
+# --- pods/binding -----------------------------------------------------------------------------------------------------
+
+
+def _check_target(target: JsonObject) -> None:
+    errors: list[FieldError] = []
+    kind, name = target.get("kind") or "", target.get("name") or ""
+    if kind not in {"", "Node"}:
+        errors.append(not_supported("target.kind", kind, ["Node", "<empty>"]))
+    if not name:
+        errors.append(required("target.name"))
+    elif kind in {"", "Node"}:
+        errors.extend(invalid_value("target.name", name, text) for text in node_name_errors(name))
+    if errors:
+        texts = [str(error) for error in errors]
+        # Not a Status of its own upstream: an aggregate that becomes a plain 500.
+        raise StatusError(500, "", texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+
+
+class Bindings:
+    """Binds pods."""
+
+    def __init__(self, store: Store, registry: Registry, plugins: Plugins) -> None:
+        self._store = store
+        self._pods = registry.built_in("pods")
+        self._plugins = plugins
+
+    def bind(self, namespace: str, name: str, binding: JsonObject, dry_run: bool) -> Stored | None:
+        """Set the pod's node; returns the bound pod, or None in a dry run."""
+        metadata = binding.get("metadata") or {}
+        if metadata.get("name", "") != name:
+            raise bad_request("name in URL does not match name in Binding object")
+        target = binding.get("target") or {}
+        _check_target(target)
+        stored = self._store.get(self._pods, self._pods.key(namespace, name))
+        if stored is None:
+            raise not_found("", "pods", name)
+        check_preconditions(self._pods, stored, metadata.get("uid") or "", metadata.get("resourceVersion") or "")
+        pod = stored.obj
+        if why := _refusal(pod):
+            raise conflict("", "pods/binding", name, why)
+        if dry_run:
+            return None
+        return self._store.update(self._pods, stored, self._bound(pod, target["name"], metadata, target.get("kind")))
+
+    def _bound(self, pod: JsonObject, node: str, binding_metadata: JsonObject, kind: str | None) -> JsonObject:
+        metadata = dict(pod["metadata"])
+        if annotations := binding_metadata.get("annotations"):
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
+        labels = binding_metadata.get("labels") or {}
+        if kind == "Node":
+            labels = {**labels, **self._plugins.topology_labels(node)}
+        if labels:
+            metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
+        status = dict(pod.get("status") or {})
+        status.pop("nominatedNodeName", None)
+        status["conditions"] = set_condition(status.get("conditions") or [], {"type": "PodScheduled", "status": "True"})
+        return {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": node}, "status": status}
+
+
+def _refusal(pod: JsonObject) -> str:
+    """Return why a pod may not be bound, or nothing."""
+    name = pod["metadata"]["name"]
+    if pod["metadata"].get("deletionTimestamp"):
+        return f"pod {name} is being deleted, cannot be assigned to a host"
+    if node := pod["spec"].get("nodeName"):
+        return f'pod {name} is already assigned to node "{node}"'
+    if pod["spec"].get("schedulingGates"):
+        return f"pod {name} has non-empty .spec.schedulingGates"
+    return ""

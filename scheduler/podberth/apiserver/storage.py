@@ -32,12 +32,12 @@ FIRST_REVISION = 100
 
 
 def to_core(event: JsonObject) -> JsonObject:
-    """An events.k8s.io event in its stored form."""
+    """Return an events.k8s.io event in its stored form."""
     return {_TO_CORE.get(name, name): value for name, value in event.items()}
 
 
 def from_core(event: JsonObject) -> JsonObject:
-    """A stored event as events.k8s.io shows it."""
+    """Return a stored event as events.k8s.io shows it."""
     return {
         _FROM_CORE.get(name, name): value
         for name, value in event.items()
@@ -46,7 +46,7 @@ def from_core(event: JsonObject) -> JsonObject:
 
 
 def rest_for_view(event: JsonObject) -> bytes:
-    """The bytes of an events.k8s.io event after kind and apiVersion."""
+    """Return the bytes of an events.k8s.io event after kind and apiVersion."""
     return msgspec.json.encode(from_core(event))[1:]
 
 
@@ -75,7 +75,7 @@ class Stored:
         self._views: dict[str, bytes] = {}
 
     def rest_in(self, resource: Resource) -> bytes:
-        """The bytes after kind and apiVersion, in the resource's own version."""
+        """Return the bytes after kind and apiVersion, in the resource's own version."""
         if not resource.view:
             return self.rest
         if resource.view not in self._views:
@@ -83,26 +83,26 @@ class Stored:
         return self._views[resource.view]
 
     def full(self, resource: Resource) -> bytes:
-        """The whole object as a get returns it."""
+        """Return the whole object as a get returns it."""
         return resource.prefix + self.rest_in(resource)
 
     def item(self, resource: Resource) -> bytes:
-        """The object as an item of a list."""
+        """Return the object as an item of a list."""
         return resource.item_prefix + self.rest_in(resource)
 
     @property
     def uid(self) -> str:
-        """The object's uid."""
+        """Return the object's uid."""
         uid: str = self.obj["metadata"].get("uid", "")
         return uid
 
     def at(self, revision: int) -> Stored:
-        """The object under a later revision, as DELETED events carry it."""
+        """Return the object under a later revision, as DELETED events carry it."""
         return Stored(self.key, with_revision(self.obj, revision), revision)
 
 
 def with_revision(obj: JsonObject, revision: int) -> JsonObject:
-    """The object with its resourceVersion set; nothing deeper than metadata is copied."""
+    """Return the object with its resourceVersion set; nothing deeper than metadata is copied."""
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
 
 
@@ -127,20 +127,20 @@ class Listener(Protocol):
 
 
 class Collection:
-    """All objects of one kind, with the tail of their history."""
+    """A kind's objects, with the tail of their history."""
 
     def __init__(self, history: int, oldest: int) -> None:
         self.items: dict[str, Stored] = {}
         self.history: deque[Change] = deque()
         self.listeners: dict[Listener, None] = {}
-        """In the order in which they came."""
+        """Watches in the order in which they came."""
         # The lowest resourceVersion from which a watch still sees everything.
         self.oldest = oldest
         self._limit = history
         self._ordered: list[Stored] | None = None
 
     def ordered(self) -> list[Stored]:
-        """All objects in key order; the list is shared and must not be changed."""
+        """Return all objects in key order; the list is shared and must not be changed."""
         if self._ordered is None:
             self._ordered = [self.items[key] for key in sorted(self.items)]
         return self._ordered
@@ -171,7 +171,7 @@ class Collection:
         self.oldest = max(self.oldest, revision)
 
     def since(self, revision: int) -> Iterator[Change]:
-        """The changes after a revision, oldest first."""
+        """Return the changes after a revision, oldest first."""
         # Watches mostly start near the end, so look from there.
         late: list[Change] = []
         for change in reversed(self.history):
@@ -182,7 +182,7 @@ class Collection:
 
 
 class Store:
-    """All collections under one revision counter."""
+    """The collections of all kinds under one revision counter."""
 
     def __init__(self, history: int = 20_000) -> None:
         self.revision = FIRST_REVISION
@@ -193,14 +193,14 @@ class Store:
         self.on_write: dict[str, Callable[[], None]] = {}
 
     def collection(self, name: str) -> Collection:
-        """The collection of a name; made on first use."""
+        """Return the collection of a name; made on first use."""
         found = self.collections.get(name)
         if found is None:
             found = self.collections[name] = Collection(self._history, max(self.compacted, FIRST_REVISION))
         return found
 
     def get(self, resource: Resource, key: str) -> Stored | None:
-        """One object, or None."""
+        """Return one object, or None."""
         return self.collection(resource.collection).items.get(key)
 
     def create(self, resource: Resource, key: str, obj: JsonObject) -> Stored:
@@ -245,5 +245,5 @@ class Store:
             collection.record(Change("DELETED", stored.at(self.revision), stored))
 
     def objects(self, name: str) -> list[JsonObject]:
-        """The parsed objects of a collection, for tests that look inside; don't change them."""
+        """Return the parsed objects of a collection, for tests that look inside; don't change them."""
         return [stored.obj for stored in self.collection(name).ordered()]

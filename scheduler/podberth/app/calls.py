@@ -205,7 +205,7 @@ class Sources:
             await asyncio.sleep(source.interval)
 
     def notes(self) -> dict[str, str]:
-        """Warnings for /readyz?verbose."""
+        """Return warnings for /readyz?verbose."""
         failing = [(key, one.error) for key, one in self._followed.items() if one.error]
         said = "; ".join(f"source {name} of plugin {plugin}: {error}" for (_, plugin, name), error in failing)
         return {"sources": said} if said else {}

@@ -1,4 +1,4 @@
-"""On SIGUSR2, compares the cache with a fresh list and logs the differences.
+"""Compares the cache with a fresh list on SIGUSR2, and logs the differences.
 
 Mirrors kube-scheduler `backend/cache/debugger` (comparer.go, dumper.go). A list and a watch are never of one moment, so
 only what differs twice in a row counts.
@@ -17,10 +17,9 @@ from podberth.app.scheduler import Scheduler
 from podberth.app.watch import LIVE_PODS
 from podberth.engine.engine import Engine
 from podberth.framework.profiles import annotated
-from podberth.kube.client import Client
+from podberth.kube.client import Client, list_pages
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.objects import MALFORMED
-from podberth.kube.pages import list_pages
 from podberth.kube.reflector import decoded
 from podberth.kube.resources import NODES, PODS, Resource
 from podberth.model.kinds import Decoder
@@ -106,7 +105,7 @@ class Comparer:
     async def _list(
         self, resource: Resource, decode: Callable[[bytes], Found], selectors: Mapping[str, str] | None = None
     ) -> AsyncIterator[Found]:
-        """Every object that can be read; the reflector has logged the others."""
+        """Yield every object that can be read; the reflector has logged the others."""
 
         def readable(raw: bytes) -> Found | None:
             with contextlib.suppress(*MALFORMED):
@@ -122,7 +121,7 @@ class Comparer:
 
 
 def differences(engine: Engine, nodes: list[Node], pods: list[Pod]) -> Iterator[str | None]:
-    """One line for each object that differs in the cache. Now and then None, so that the scheduler has a turn.
+    """Yield one line for each object that differs in the cache. Now and then None, so that the scheduler has a turn.
 
     An object that changes in between may be reported as a difference; the next comparison does not find it.
     """

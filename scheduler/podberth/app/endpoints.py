@@ -41,7 +41,7 @@ def endpoints(
     comparer: Comparer,
     rivals: Rivals,
 ) -> Endpoints:
-    """All that there is to serve about one scheduler."""
+    """Return what is served about one scheduler."""
     vitals = _Vitals(client, scheduler, elector, reloader, comparer)
     return Endpoints(
         live=vitals.live(),
@@ -73,7 +73,7 @@ class _Vitals:
         return {**leader, "informer-sync": self._awaited, "watches": self._gap, "shutdown": self._stopping}
 
     def _lost(self) -> str | None:
-        """Upstream's leader watchdog: the term is over, and the process still here."""
+        """Say that the term is over, and the process still here (upstream's leader watchdog)."""
         assert self._elector is not None
         return "the Lease is lost" if self._scheduler.led and not self._elector.leading else None
 
@@ -173,7 +173,7 @@ class _Vitals:
         return {(name,): float(len(kept[name].rows) if name in kept else 0) for name in self._reserving()}
 
     def _reserving(self) -> Iterator[str]:
-        """The profiles that keep room for pod groups."""
+        """Return the profiles that keep room for pod groups."""
         frameworks = self._scheduler.engine.queue.frameworks
         return (name for name, framework in frameworks.items() if framework.profile.reservation is not None)
 
@@ -197,7 +197,7 @@ class _Vitals:
         return {(self._reloader.config.leader_election.resource_name,): float(self._elector.leading)}
 
     def configuration(self) -> Any:
-        """As a KubeSchedulerConfiguration, less what is secret in it."""
+        """Return the configuration as a KubeSchedulerConfiguration, less what is secret in it."""
         return _without_keys(msgspec.to_builtins(self._reloader.config))
 
 
@@ -227,7 +227,7 @@ class Storyteller:
         self._calendar = calendar
 
     def answer(self, query: Mapping[str, str]) -> tuple[int, str | bytes]:
-        """Status, and JSON or one line that says why there is none."""
+        """Return a status, and JSON or one line that says why there is none."""
         engine = self._scheduler.engine
         pod, uid = query.get("pod", ""), query.get("uid", "")
         namespace, slash, name = pod.partition("/")
@@ -258,7 +258,7 @@ class Storyteller:
                 timeline.leads_since = micro_time(epoch + leads_since)
 
     def _stands_by(self) -> str:
-        """Says that another replica has more to tell, if so."""
+        """Say that another replica has more to tell, if so."""
         if self._scheduler.leading or self._elector is None:
             return ""
         return f". This replica stands by: ask the leader, {self._elector.term.holder or 'once there is one'}"

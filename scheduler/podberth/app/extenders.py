@@ -154,7 +154,7 @@ class Extenders:
         return NodesAnswer(frozenset(kept), failed, unresolvable, [found for found in scores if found is not None])
 
     async def _scores(self, extender: Extender, question: NodesQuestion, kept: list[str]) -> Scores | None:
-        """An extender's scores; None when it gives none, and the other scores decide."""
+        """Return an extender's scores; None when it gives none, and the other scores decide."""
         try:
             asked = self._nodes(extender, question, kept)
             raw = await self._post(extender, extender.prioritize_verb, asked)
@@ -280,7 +280,7 @@ def _unless_ignorable(extender: Extender, pod: Pod, error: ExtenderError) -> Non
 
 
 def _kept(extender: Extender, answer: _Filtered, asked: list[str]) -> list[str]:
-    """The nodes that a filter left, in their order."""
+    """Return the nodes that a filter left, in their order."""
     if extender.node_cache_capable and answer.nodenames is not None:
         unknown = next((name for name in answer.nodenames if name not in set(asked)), None)
         if unknown is not None:
@@ -296,7 +296,7 @@ def _kept(extender: Extender, answer: _Filtered, asked: list[str]) -> list[str]:
 
 
 def _left(extender: Extender, answer: _Preempted) -> VictimsAnswer:
-    """The nodes that preemption may use, with at least one victim each."""
+    """Return the nodes that preemption may use, with at least one victim each."""
     found: dict[str, tuple[tuple[str, ...], int]] = {}
     for node, given in (answer.nodenametometavictims or {}).items():
         victims = _convert(given or {}, _Victims, extender.preempt_verb)
@@ -309,7 +309,7 @@ def _left(extender: Extender, answer: _Preempted) -> VictimsAnswer:
 
 
 def _convert(document: Any, target: type[Answer], verb: str) -> Answer:
-    """As Go decodes JSON: the case of a field's name does not matter, and null is the zero value."""
+    """Decode as Go decodes JSON: the case of a field's name does not matter, and null is the zero value."""
     if document is None:
         document = {}
     if isinstance(document, dict):

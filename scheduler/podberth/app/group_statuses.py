@@ -122,7 +122,7 @@ class GroupStatuses:
             self._under_way.start(self._work())
 
     def _newest(self, group: PodGroup) -> PodGroup:
-        """The group as the watch shows it, or as the API answered since then."""
+        """Return the group as the watch shows it, or as the API answered since then."""
         answered = self._answered.get(group.uid)
         if answered is None:
             return group
@@ -194,7 +194,7 @@ class GroupStatuses:
         return left
 
     async def _together_or_not(self, some: list[_Wanted]) -> list[_Wanted]:
-        """As `_together`, and what is wrong with one group keeps no other from being written."""
+        """Do as `_together`; what is wrong with one group keeps no other from being written."""
         try:
             return await self._together(some)
         except Exception:
@@ -202,7 +202,7 @@ class GroupStatuses:
             return some
 
     async def _alone(self, wanted: _Wanted) -> bool:
-        """As `_write`, and what is wrong with one group keeps no other from being written."""
+        """Do as `_write`; what is wrong with one group keeps no other from being written."""
         try:
             return await self._write(wanted)
         except Exception:
@@ -267,12 +267,12 @@ class GroupStatuses:
         self._remember(self._decoded(group, answer))
 
     def _decoded(self, group: PodGroup, raw: bytes) -> PodGroup | None:
-        """An answer of the API server about a group; None: it is about another one. Raises Unreachable."""
+        """Return an answer of the API server about a group; None: it is about another one. Raises Unreachable."""
         found = read_answer(raw, self._decoder.of_kind(group.kind))
         return found if isinstance(found, PodGroup) and found.uid == group.uid else None
 
     async def _now_there(self, group: PodGroup) -> PodGroup | None:
-        """The group as it is now; None: this very one is gone. Raises ApiError, Unreachable."""
+        """Return the group as it is now; None: this very one is gone. Raises ApiError, Unreachable."""
         path = BY_KIND[group.kind].path(group.namespace, group.name)
         try:
             raw = await self._client.get(path, lane=STATUS, tries=2)
@@ -292,7 +292,7 @@ class GroupStatuses:
 
 
 def _status_patch(group: PodGroup, change: Mapping[str, Any]) -> tuple[str, bytes, str]:
-    """Path, body and content type of a patch of the status."""
+    """Return path, body and content type of a patch of the status."""
     path, body = object_patch(
         BY_KIND[group.kind],
         group.namespace,
@@ -311,7 +311,7 @@ def _takes_back(there: tuple[str, ...] | None, said: tuple[str, ...], kind: str)
 
 
 def _change(group: PodGroup, wanted: Mapping[str, tuple[str, str, str]], now: str) -> Mapping[str, Any] | None:
-    """The patch of a group as it is; None: nothing has to be written."""
+    """Return the patch of a group as it is; None: nothing has to be written."""
     if group.key.api != NATIVE:
         return _phase(group, wanted, now)
     found = []

@@ -15,12 +15,11 @@ import msgspec
 import structlog
 
 from podberth.framework.config import SchedulerConfiguration, parse_duration
-from podberth.kube.client import Client
+from podberth.kube.client import Client, list_items
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Candidate, Elector, LeaseLostError, own_identity
 from podberth.kube.machine import boottime
 from podberth.kube.objects import MALFORMED
-from podberth.kube.pages import list_items
 from podberth.kube.resources import LEASES
 from podberth.kube.schedulers import SCHEDULERS, Lease, LiveSchedulers, served
 from podberth.service.election import candidate, lease_namespace
@@ -34,8 +33,8 @@ LOOK_SECONDS = 60.0
 MOST_READ = 2000
 """Leases that one look reads, whoever may write some."""
 TAKEN = 3
-"""If so many pods were bound by somebody else between two looks, and so many between the two before, it is said. After
-a change of leaders there may be some, too, for less than a minute."""
+"""The number of pods bound by somebody else between two looks, twice in a row, from which on it is said. After a change
+of leaders there may be some, too, for less than a minute."""
 MOST = 20
 """Rivals that are told at once."""
 _NOT_NODES = "metadata.namespace!=kube-node-lease"
@@ -45,7 +44,7 @@ log = structlog.get_logger("lease")
 
 
 def candidacy(client: Client, config: SchedulerConfiguration) -> Candidate | None:
-    """A candidate for the Lease; the client sends no write without it. None when there is no election."""
+    """Return a candidate for the Lease; the client sends no write without it. None when there is no election."""
     wanted = config.leader_election
     if not wanted.leader_elect:
         return None
@@ -181,7 +180,7 @@ class Rivals:
             self._rate_limit.write("rival", log.warning, said, lease=key, serves=self.found[key])
 
     async def _of_others(self) -> dict[str, Lease]:
-        """The Leases that say a name of ours and are not our own, by namespace/name."""
+        """Return the Leases that say a name of ours and are not our own, by namespace/name."""
         found: dict[str, Lease] = {}
         read = 0
         async for raw in list_items(self._client, LEASES.path(), {"fieldSelector": _NOT_NODES}, tries=1):
@@ -204,7 +203,7 @@ class Rivals:
             log.warning(said, pods=before + self._lost, seconds=2 * LOOK_SECONDS, serves=sorted(self._names))
 
     def notes(self) -> dict[str, str]:
-        """Warnings for /readyz?verbose."""
+        """Return warnings for /readyz?verbose."""
         said = [f"the holder of the Lease {key} serves {', '.join(names)}, too" for key, names in self.found.items()]
         if self.contested:
             said.append(f"somebody else bound {self.contested} pods first in the last {LOOK_SECONDS:.0f} s")

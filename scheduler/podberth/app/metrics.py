@@ -438,7 +438,7 @@ class Meter:
 
     @property
     def kept(self) -> int:
-        """The number of attempts and changes whose times are not in a histogram yet."""
+        """Return the number of attempts and changes whose times are not in a histogram yet."""
         kept = (self._passed, self._bounds, self._events, self._calls)
         return sum(len(values) for by_label in kept for values in by_label.values())
 

@@ -182,7 +182,7 @@ class InTurn:
         self._turns: dict[ObjectKey, _Turn] = {}
 
     async def write(self, write: Write) -> str:
-        """As `write_object`."""
+        """Write as `write_object`, one write after the other where they would overtake each other."""
         if not (isinstance(write, Patch) and _over_any(write)):
             return await write_object(self._client, write, self._wall)
         turn = self._turns.setdefault(write.key, _Turn())
@@ -287,7 +287,7 @@ async def _send(
 
 
 async def _version(client: Client, resource: Resource, write: Write) -> str | None:
-    """The object's resourceVersion; None: there is none."""
+    """Return the object's resourceVersion; None: there is none."""
     _, namespace, name = write.key
     pause = _ASK_AGAIN
     while True:
@@ -306,7 +306,7 @@ async def _version(client: Client, resource: Resource, write: Write) -> str | No
 
 
 def _dated(value: Any, wall: Callable[[], float]) -> Any:
-    """The same with the time of writing where a plugin asks for it."""
+    """Return the same with the time of writing where a plugin asks for it."""
     if isinstance(value, Mapping):
         return {key: _dated(one, wall) for key, one in value.items()}
     if value == NOW:

@@ -121,7 +121,7 @@ class Reloader:
 
 
 def differences(old: SchedulerConfiguration, new: SchedulerConfiguration) -> Iterator[str]:
-    """`field: old → new` for each field that differs, by its path."""
+    """Return `field: old → new` for each field that differs, by its path."""
     for path, before, now in _differences("", to_builtins(old), to_builtins(new)):
         yield f"{path}: {_shown(before)} → {_shown(now)}"
 
@@ -130,7 +130,7 @@ _NOTHING = object()
 
 
 def _differences(path: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
-    """(path, old, new) of each field that differs."""
+    """Yield (path, old, new) of each field that differs."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*old, *(key for key in new if key not in old)]:
             inner = f"{path}.{key}" if path else str(key)

@@ -39,7 +39,7 @@ LET_GO_BESIDE = 128
 `MAX_IN_FLIGHT` is for pods that are decided meanwhile.
 """
 STREAM_SECONDS = 0.01
-"""If the first change arrives within this time, it is taken for the beginning of a stream of changes."""
+"""The first change that arrives within this time is taken for the beginning of a stream of changes."""
 GATHER_SECONDS = 0.003
 """The wait for more changes of such a stream: waking up costs as much as a decision, and each pod of a stream
 brings four changes."""
@@ -212,7 +212,7 @@ class Scheduler:
 
     @property
     def inbox(self) -> int:
-        """The number of stimuli that wait to be applied."""
+        """Return the number of stimuli that wait to be applied."""
         return len(self._inbox)
 
     @property

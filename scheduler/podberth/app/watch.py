@@ -280,7 +280,7 @@ class ClusterWatch:
 
     @property
     def reflectors(self) -> list[Reflector[Any]]:
-        """All of them."""
+        """Return the reflectors of all kinds."""
         return self.freshness.reflectors
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
@@ -297,7 +297,7 @@ class ClusterWatch:
                 reflector.redeliver()
 
     async def compare_claims(self, seconds: float) -> bool:
-        """Compare the claims that are known with a list, and repair them; whether that was done in time."""
+        """Compare the claims that are known with a list, and repair them; return whether that was done in time."""
         return await next(one for one in self.reflectors if one.resource.called == CLAIM).compare(seconds)
 
     def _follow(self, client: Client, resource: Resource) -> None:
@@ -402,7 +402,7 @@ class Originals:
         self._kept: dict[str, dict[tuple[str, str], bytes]] = {kind: {} for kind in kinds}
 
     def keeping(self, kind: str, decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-        """The same decoding function, which keeps the bytes if the kind is wanted."""
+        """Return the same decoding function, which keeps the bytes if the kind is wanted."""
         kept = self._kept.get(kind)
         if kept is None:
             return decode
@@ -459,7 +459,7 @@ class Refusals:
 
     def __init__(self, ours: Collection[str]) -> None:
         self.counted: Tally[str] = Tally()
-        """By the kubelet's reason."""
+        """Refused pods by the kubelet's reason."""
         self.ours = ours
 
     def see(self, raw: msgspec.Raw) -> None:

@@ -333,7 +333,7 @@ class Bindings:
         self._postings: dict[str, _Posting] = {}
 
     def __len__(self) -> int:
-        """Bindings whose outcome is not known yet."""
+        """Return the number of Bindings whose outcome is not known yet."""
         return len(self._postings)
 
     def post(self, instruction: Bind) -> None:
@@ -399,7 +399,7 @@ class Bindings:
         self._answer(BindFailed(bind.pod.uid, failure.status, failure.message, failure.quietly))
 
     async def _settle(self, posting: _Posting, outcome: _Unknown) -> _Failure | None:
-        """Ask, and send it again, until it is known what became of it; None: the pod is bound."""
+        """Ask, and send it again, until it is known what became of it; return None when the pod is bound."""
         posting.doubtful = True
         self.unanswered += 1
         told = {**_about(posting.bind), "attempt": posting.bind.attempts}
@@ -428,7 +428,7 @@ class Bindings:
             pause = min(2 * pause, ASK_AGAIN_MOST)
 
     async def _send(self, posting: _Posting) -> _Failure | _Unknown | None:
-        """Send it once; None: the API server said yes."""
+        """Send it once; return None when the API server said yes."""
         try:
             decided = posting.bind
             leaves = partial(self._leaves, posting)

@@ -156,9 +156,7 @@ class TermSets:
     # -- pods that come and go -----------------------------------------------------------------------------------
 
     def add(self, shape: PodShape, row: int, amount: int) -> None:
-        """Count this many more pods of a shape on a row, or fewer where negative."""
-        if not (shape.anti_affinity_terms or shape.affinity_terms or shape.preferred_pod_terms):
-            return
+        """Count this many more pods of a shape on a row, or fewer where negative. The shape has terms."""
         of = self._of(shape)
         self._idle.pop(of, None)
         of.pods += amount
@@ -425,11 +423,9 @@ class ExistingTerms:
         them.
         """
 
-    def sums_for(self, pod: Pod, pods: PodClasses) -> ExistingTermSums:
-        """Return the sums of the placed pods' terms that select a pod."""
+    def sums_for(self, pod: Pod, pods: PodClasses) -> ExistingTermSums | None:
+        """Return the sums of the placed pods' terms that select a pod; None: none does."""
         sets = self.sets
-        if not sets.known:
-            return _NOTHING
         asked = self._asked.get((pod.namespace, id(pod.labels)))
         if asked is None:
             if len(self._asked) >= _ASKED:
@@ -439,7 +435,7 @@ class ExistingTerms:
         if asked.basis != basis:
             asked.by, asked.basis = self._selecting(asked, pods), basis
         if not asked.by:
-            return _NOTHING
+            return None
         sums = self.sums.recall(asked.by)
         if sums is None:
             self.sums.keep(asked.by, sums := ExistingTermSums(asked.by))
@@ -481,10 +477,6 @@ def _of_kind(weights: Ints, kind: Kind) -> Bools:
     else:
         which = weights < 0 if kind is Kind.AVOIDS else (weights > 0) & (weights != HARD)
     return which
-
-
-_NOTHING = ExistingTermSums(NONE)
-"""The sums of pods that no term selects."""
 
 
 def pack(which: Bools) -> bytes:

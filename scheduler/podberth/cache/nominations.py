@@ -17,7 +17,10 @@ class Nominations:
     """The nominated pods by UID, by node and by priority."""
 
     def __init__(self) -> None:
+        self.node_of: dict[str, str] = {}
+        """UID → the node that the pod is nominated for."""
         self._node: dict[str, str] = {}
+        """The same of those that count now, and of the stand-ins of others."""
         self._pods: dict[str, dict[str, Pod]] = {}
         self._of_priority: dict[int, int] = {}
         """Priority → nominated pods."""
@@ -38,13 +41,14 @@ class Nominations:
     def copied(self) -> "Nominations":
         """Return a copy, for a dry run that changes it."""
         made = Nominations()
-        made._node = dict(self._node)
+        made.node_of, made._node = dict(self._node), dict(self._node)
         made._pods = {node: dict(pods) for node, pods in self._pods.items()}
         made._of_priority, made._priorities = dict(self._of_priority), list(self._priorities)
         return made
 
     def put(self, pod: Pod, node: str) -> None:
         """Nominate a pod for a node, instead of any other; or bring the pod up to date."""
+        self.node_of[pod.uid] = node
         if pod.uid in self._members:
             self._aside[pod.uid] = pod, node
             self._remove(pod.uid)
@@ -66,10 +70,9 @@ class Nominations:
 
     def drop(self, uid: str) -> str | None:
         """End a nomination; returns the node it was for."""
-        if not (self._node or self._aside):
-            return None
-        aside, node = self._aside.pop(uid, None), self._remove(uid)
-        return node if aside is None else aside[1]
+        self._aside.pop(uid, None)
+        self._remove(uid)
+        return self.node_of.pop(uid, None)
 
     def _add(self, pod: Pod, node: str) -> None:
         self._node[pod.uid] = node
@@ -92,11 +95,6 @@ class Nominations:
                 del self._of_priority[priority]
                 self._priorities.remove(priority)
         return node
-
-    def node_of(self, uid: str) -> str | None:
-        """Return the node that a pod is nominated for."""
-        aside = self._aside.get(uid)
-        return self._node.get(uid) if aside is None else aside[1]
 
     def set_aside(self, pods: Iterable[Pod], instead: Instead) -> None:
         """Make the nominations of these pods, a group that is being tried, not count until `bring_back`.

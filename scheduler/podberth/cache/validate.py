@@ -10,7 +10,7 @@ from typing import Any
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import ABSENT, Column
 from podberth.cache.devices import Devices, held
-from podberth.cache.existing_terms import HARD, REPELS, TermSet
+from podberth.cache.existing_terms import HARD, NONE, REPELS, ExistingTermSums, TermSet
 from podberth.cache.groups import GroupState
 from podberth.cache.nodes import CPU, EPHEMERAL, MEMORY
 from podberth.cache.row_counts import ByTopology, RowCounts
@@ -406,7 +406,7 @@ def _towards(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
         pod = _like(asked.namespace, asked.labels, placed)
         if pod is None:
             continue
-        existing = affinity.existing_terms(pod)
+        existing = affinity.existing_terms(pod) or ExistingTermSums(NONE)
         where = f"terms that mean {asked.namespace}{dict(asked.labels)}"
         kinds: tuple[tuple[dict[str, ByTopology], Callable[[int], int]], ...] = (
             (existing.repelled, lambda weight: int(weight == REPELS)),

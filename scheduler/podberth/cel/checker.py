@@ -4,14 +4,11 @@ What is looked at after the types comes last: literals of durations, timestamps 
 type, templates.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
 from podberth.cel import types
 from podberth.cel.errors import EvaluationError
-from podberth.cel.lexer import Issue
 from podberth.cel.library import conversions, strings
-from podberth.cel.library.regex import PatternError, compiled
+from podberth.cel.library.strings import PatternError, compiled
+from podberth.cel.parser import Issue
 from podberth.cel.tree import (
     Call,
     Fold,
@@ -22,7 +19,7 @@ from podberth.cel.tree import (
     Name,
     Node,
     Select,
-    after_those,
+    Walk,
     walk,
 )
 from podberth.cel.types import (
@@ -62,56 +59,30 @@ def check(root: Node) -> list[Issue]:
     where the types fit.
     """
     checker = _Checker()
-    checker.check_all(root)
+    checker.walk.all(root)
     for node in walk(root):
         node.type = checker.types.resolved(node.type, final=True)
     return checker.issues or _validated(root)
-
-
-def _checked_first(node: Node) -> Iterable[Node]:
-    """Return the nodes within a node that are checked before it, in this order, and not in a scope of their own."""
-    match node:
-        case Call() if node.function != "_?._":
-            return node.args
-        case ListLiteral():
-            return node.elements
-        case MapLiteral():
-            return node.parts()
-        case Fold():
-            return (node.over,)
-    return ()
 
 
 class _Checker:
     def __init__(self) -> None:
         self.issues: list[Issue] = []
         self.types = Substitutions()
-        self.done: set[int] = set()
-        """Nodes whose types are written already, by identity."""
         self._functions = functions()
         self._scopes: list[dict[str, Type]] = []
-        self._checks: dict[type[Node], Callable[[Any], None]] = {
-            Literal: self._literal,
-            Name: self._name,
-            Select: self._select,
-            Call: self._call,
-            ListLiteral: self._list,
-            MapLiteral: self._map,
-            Message: self._message,
-            Fold: self._fold,
-        }
-
-    def check_all(self, root: Node) -> None:
-        """Check a node as `check` does, without deeper recursion for a long expression."""
-        for node in after_those(root, _checked_first):
-            self._checks[type(node)](node)
-            self.done.add(id(node))
-
-    def check(self, node: Node) -> None:
-        """Write the type of the node and of all below it."""
-        if self.done and id(node) in self.done:
-            return
-        self._checks[type(node)](node)
+        self.walk: Walk[None] = Walk(
+            {
+                Literal: self._literal,
+                Name: self._name,
+                Select: self._select,
+                Call: self._call,
+                ListLiteral: self._list,
+                MapLiteral: self._map,
+                Message: self._message,
+                Fold: self._fold,
+            }
+        )
 
     def _wrong(self, node: Node, message: str) -> None:
         self.issues.append(Issue(node.position, message))
@@ -166,7 +137,7 @@ class _Checker:
         node.type = BOOL if node.test else self.types.resolved(result)
 
     def _field(self, node: Node, operand: Node, field: str, optional: bool) -> Type:
-        self.check(operand)
+        self.walk.one(operand)
         target, wrapped = types.unwrapped(self.types.resolved(operand.type))
         result = ERROR
         if target.kind == types.MAP:
@@ -199,14 +170,14 @@ class _Checker:
             field.type = types.STRING
             return
         for arg in node.args:
-            self.check(arg)
+            self.walk.one(arg)
         if node.target is not None:
             path = _path(node.target)
             qualified = None if path is None else f"{'.'.join(path)}.{node.function}".removeprefix(".")
             if qualified in self._functions:
                 node.function, node.target = str(qualified), None
             else:
-                self.check(node.target)
+                self.walk.one(node.target)
         node.function = node.function.removeprefix(".")
         overloads = self._functions.get(node.function)
         if overloads is None:
@@ -274,7 +245,7 @@ class _Checker:
     def _list(self, node: ListLiteral) -> None:
         known: Type | None = None
         for index, element in enumerate(node.elements):
-            self.check(element)
+            self.walk.one(element)
             known = self._joined(known, self._unwrapped(element, index in node.optional))
         node.type = types.list_of(self.types.fresh() if known is None else known)
 
@@ -282,9 +253,9 @@ class _Checker:
         keys: Type | None = None
         values: Type | None = None
         for key, value, optional in node.entries:
-            self.check(key)
+            self.walk.one(key)
             keys = self._joined(keys, key.type)
-            self.check(value)
+            self.walk.one(value)
             values = self._joined(values, self._unwrapped(value, optional))
         if keys is None or values is None:
             keys, values = self.types.fresh(), self.types.fresh()
@@ -297,7 +268,7 @@ class _Checker:
             return
         node.type = types.DEVICE
         for position, field, value, optional in node.fields:
-            self.check(value)
+            self.walk.one(value)
             known = FIELDS.get(field)
             if known is None:
                 self.issues.append(Issue(position, f"undefined field '{field}'"))
@@ -310,8 +281,8 @@ class _Checker:
     # Loops
 
     def _fold(self, node: Fold) -> None:
-        self.check(node.over)
-        self.check(node.initial)
+        self.walk.one(node.over)
+        self.walk.one(node.initial)
         over = self.types.resolved(node.over.type)
         kept = node.initial.type
         two = node.second != ""
@@ -328,12 +299,12 @@ class _Checker:
             first = second = ERROR
         self._scopes.append({node.accumulator: kept})
         self._scopes.append({node.first: first, node.second: second} if two else {node.first: first})
-        self.check_all(node.condition)
+        self.walk.all(node.condition)
         self._expect(node.condition, BOOL)
-        self.check_all(node.step)
+        self.walk.all(node.step)
         self._expect(node.step, kept)
         self._scopes.pop()
-        self.check_all(node.result)
+        self.walk.all(node.result)
         self._scopes.pop()
         node.type = self.types.resolved(node.result.type)
 
@@ -468,11 +439,11 @@ def _template(call: Call) -> list[Issue]:
         misfit = _misfit(args.elements[index], letter)
         if misfit is not None:
             misfits.append(misfit)
-            raise strings.refused(letter, misfit.type.name)
+            raise strings.clause_refused(letter, misfit.type.name)
         return ""
 
     try:
-        strings.run(target.value, len(args.elements), clause, compiling=True)
+        strings.write_template(target.value, len(args.elements), clause, compiling=True)
     except EvaluationError as error:
         return [Issue(misfits[0].position if misfits else call.position, str(error))]
     if len(args.elements) > len(requested):

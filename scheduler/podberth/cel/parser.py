@@ -1,12 +1,15 @@
-"""Parses tokens to a tree, by the grammar of the language, and expands macros on the way.
+"""Parses the text of an expression to a tree, by the grammar of the language, and expands macros on the way.
 
-The parser stops at the first token that doesn't fit. cel-go's tries to go on, and may then report more.
+The longest token wins. The parser stops at the first token that doesn't fit; cel-go's tries to go on, and may then
+report more. An issue with the text is shown with its position, its message, the line, and a mark below it.
 """
 
+import re
+from bisect import bisect_right
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from podberth.cel import lexer
-from podberth.cel.lexer import END, Issue, SyntaxIssueError, Token
 from podberth.cel.tree import (
     Call,
     Fold,
@@ -18,6 +21,238 @@ from podberth.cel.tree import (
     Node,
     Select,
 )
+from podberth.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint
+
+_MAX_SNIPPET = 16384
+_MAX_ISSUES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """A mistake at a position (in code points; -1: at no certain position)."""
+
+    position: int
+    message: str
+
+
+class SyntaxIssueError(Exception):
+    """The expression can't be parsed, for these issues."""
+
+    def __init__(self, issues: list[Issue]) -> None:
+        super().__init__(issues[0].message)
+        self.issues = issues
+
+
+class Source:
+    """The text of an expression, split into lines."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._starts = [0] + [index + 1 for index, character in enumerate(text) if character == "\n"]
+
+    def location(self, position: int) -> tuple[int, int]:
+        """Return the line from 1 and the column from 0; before every line if the issue has no position."""
+        if position < 0:
+            return -1, -1
+        line = bisect_right(self._starts, position)
+        return line, position - self._starts[line - 1]
+
+    def shown(self, issues: list[Issue]) -> str:
+        """Return all issues in order of their positions, as the compiler shows them."""
+        ordered = sorted(issues[:_MAX_ISSUES], key=lambda issue: self.location(issue.position))
+        lines = [self._shown(issue) for issue in ordered]
+        if len(issues) > _MAX_ISSUES:
+            lines.append(f"{len(issues) - _MAX_ISSUES} more errors were truncated")
+        return "\n".join(lines)
+
+    def _shown(self, issue: Issue) -> str:
+        line, column = self.location(issue.position)
+        head = f"ERROR: <input>:{line}:{column + 1}: {issue.message}"
+        if line < 1 or not self.text:
+            return head
+        start = self._starts[line - 1]
+        end = self._starts[line] - 1 if line < len(self._starts) else len(self.text)
+        snippet = self.text[start:end]
+        if len(snippet.encode()) > _MAX_SNIPPET:
+            return head
+        snippet = snippet.replace("\t", " ")
+        marks = "".join("．" if character > "\x7f" else "." for character in snippet[:column])  # full-width dots
+        mark = "＾" if column < len(snippet) and snippet[column] > "\x7f" else "^"
+        return f"{head}\n | {snippet}\n | {marks}{mark}"
+
+
+_ESCAPE = r"\\(?:[abfnrtv\"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"
+_STRING = rf"""
+    [rR](?:\"{{3}}[\s\S]*?\"{{3}} | '{{3}}[\s\S]*?'{{3}} | \"[^\"\n\r]*\" | '[^'\n\r]*')
+  | \"{{3}}(?:{_ESCAPE}|[^\\])*?\"{{3}}
+  | '{{3}}(?:{_ESCAPE}|[^\\])*?'{{3}}
+  | \"(?:{_ESCAPE}|[^\\\"\n\r])*\"
+  | '(?:{_ESCAPE}|[^\\'\n\r])*'
+"""
+_TOKEN = re.compile(
+    rf"""
+    (?P<space> [\t \r\n\f]+ | //[^\n]* )
+  | (?P<bytes> [bB](?:{_STRING}) )
+  | (?P<string> {_STRING} )
+  | (?P<float> [0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)? | [0-9]+[eE][+-]?[0-9]+ | \.[0-9]+(?:[eE][+-]?[0-9]+)? )
+  | (?P<uint> 0x[0-9a-fA-F]+[uU] | [0-9]+[uU] )
+  | (?P<int> 0x[0-9a-fA-F]+ | [0-9]+ )
+  | (?P<name> [A-Za-z_][A-Za-z0-9_]* )
+  | (?P<quoted> `[A-Za-z0-9_.\-/\ ]+` )
+  | (?P<operator> == | != | <= | >= | && | \|\| | [<>\[\]{{}}().,\-!?:+*/%] )
+    """,
+    re.VERBOSE | re.ASCII,
+)
+KEYWORDS = frozenset({"in", "true", "false", "null"})
+END = "<EOF>"
+
+
+class Token(NamedTuple):
+    """A token. `kind` is the operator or keyword itself, or bytes, string, float, uint, int, name, quoted, <EOF>."""
+
+    kind: str
+    text: str
+    position: int
+
+
+def tokens_of(text: str) -> tuple[list[Token], list[Issue]]:
+    """Return the tokens, ended by one of kind <EOF>, and an issue for each place where no token begins."""
+    tokens: list[Token] = []
+    issues: list[Issue] = []
+    position, match = 0, _TOKEN.match
+    while position < len(text):
+        found = match(text, position)
+        if found is None:
+            end = _wrong(text, position)
+            issues.append(Issue(position, f"Syntax error: token recognition error at: '{_shown(text[position:end])}'"))
+            position = end
+            continue
+        kind, token = found.lastgroup or "", found.group()
+        if kind == "operator" or (kind == "name" and token in KEYWORDS):
+            kind = token
+        if kind != "space":
+            tokens.append(Token(kind, token, position))
+        position = found.end()
+    tokens.append(Token(END, END, len(text)))
+    return tokens, issues
+
+
+def _wrong(text: str, position: int) -> int:
+    """Return the end of a text that begins no token: after the first character with which none could go on."""
+    opening = _OPENING.match(text, position)
+    if opening is not None:
+        quote = opening[1]
+        raw = opening[0][:-1].lower().endswith("r")
+        body = re.compile(rf"[^{quote}\n\r]*" if raw else rf"(?:{_ESCAPE}|[^\\{quote}\n\r])*").match(
+            text, opening.end()
+        )
+        end = opening.end() if body is None else body.end()
+        if text[end : end + 1] == "\\":
+            begun = _BEGUN.match(text, end)
+            end = end + 1 if begun is None else begun.end()
+    elif text[position] == "`":
+        named = _NAMED.match(text, position + 1)
+        end = position + 1 if named is None else named.end()
+    elif text[position] in "&|=":
+        end = position + 1
+    else:
+        end = position
+    return min(end + 1, len(text))
+
+
+_OPENING = re.compile(r"[bB]?[rR]?(['\"])")
+_BEGUN = re.compile(r"\\(?:[0-3][0-7]?|[xX][0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7})")
+_NAMED = re.compile(r"[A-Za-z0-9_.\-/ ]*", re.ASCII)
+
+
+def _shown(text: str) -> str:
+    return text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+
+
+_SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_ESCAPED = re.compile(r"\\(?:([xX])(..)|u(....)|U(........)|([0-3][0-7][0-7])|(.))", re.DOTALL)
+
+
+class LiteralError(ValueError):
+    """A literal that has no value; the text says why."""
+
+
+def int_of(text: str, negative: bool) -> int:
+    """Return the value of a decimal or hexadecimal literal."""
+    number = int(text[2:], 16) if text.startswith("0x") else _decimal(text)
+    number = -number if negative else number
+    if not INT_MIN <= number <= INT_MAX:
+        raise LiteralError("invalid int literal")
+    return number
+
+
+def uint_of(text: str) -> Uint:
+    """Return the value of a literal that ends with u."""
+    text = text[:-1]
+    number = int(text[2:], 16) if text.startswith("0x") else _decimal(text)
+    if number > UINT_MAX:
+        raise LiteralError("invalid uint literal")
+    return Uint(number)
+
+
+def _decimal(text: str) -> int:
+    digits = text.lstrip("0")
+    return int(digits or "0") if len(digits) < 40 else UINT_MAX + 1  # a long one would be slow, and refused
+
+
+def float_of(text: str, negative: bool) -> float:
+    """Return the value of a literal with a point or an exponent."""
+    number = float(text)
+    if number == float("inf"):
+        raise LiteralError("invalid double literal")
+    return -number if negative else number
+
+
+def string_of(text: str) -> str:
+    """Return the text between the quotes, with escapes replaced."""
+    raw, body = _body(text)
+    return body if raw else _ESCAPED.sub(_character, body)
+
+
+def bytes_of(text: str) -> bytes:
+    """As a string, but \\x and octal escapes are bytes."""
+    raw, body = _body(text[1:])
+    if raw or "\\" not in body:
+        return body.encode()
+    out = bytearray()
+    end = 0
+    for found in _ESCAPED.finditer(body):
+        out += body[end : found.start()].encode()
+        _, hexadecimal, short, long, octal, simple = found.groups()
+        if short is not None or long is not None:
+            raise LiteralError("unable to unescape string")
+        if simple is not None:
+            out += _SIMPLE.get(simple, simple).encode()
+        else:
+            out.append(int(hexadecimal, 16) if hexadecimal is not None else int(octal, 8))
+        end = found.end()
+    return bytes(out + body[end:].encode())
+
+
+def _body(text: str) -> tuple[bool, str]:
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    raw = text[0] in "rR"
+    if raw:
+        text = text[1:]
+    if len(text) >= 6 and text[:3] in ('"""', "'''"):
+        return raw, text[3:-3]
+    return raw, text[1:-1]
+
+
+def _character(found: "re.Match[str]") -> str:
+    _, hexadecimal, short, long, octal, simple = found.groups()
+    if simple is not None:
+        return _SIMPLE.get(simple, simple)
+    number = int(octal, 8) if octal is not None else int(hexadecimal or short or long, 16)
+    if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
+        raise LiteralError("invalid unicode code point")
+    return chr(number)
+
 
 ACCUMULATOR = "@result"
 _UNUSED = "#unused"
@@ -342,9 +577,9 @@ class _Parser:
         self._at += 1
         try:
             if token.kind == "int":
-                return Literal(sign.position, lexer.int_of(token.text, True))
-            return Literal(sign.position, lexer.float_of(token.text, True))
-        except lexer.LiteralError as error:
+                return Literal(sign.position, int_of(token.text, True))
+            return Literal(sign.position, float_of(token.text, True))
+        except LiteralError as error:
             return self._issue(sign.position, str(error))
 
     def _member(self, dot: Token, operand: Node) -> Node:
@@ -370,9 +605,9 @@ class _Parser:
         if token.kind not in ("name", "quoted"):
             before = self._tokens[self._at - 1]
             shown = before.text + ("" if token.kind == END else token.text)
-            if token.kind in lexer.KEYWORDS - {"in"}:
-                raise _wrong(token, f"mismatched input '{token.text}' expecting IDENTIFIER")
-            raise _wrong(token, f"no viable alternative at input '{shown}'")
+            if token.kind in KEYWORDS - {"in"}:
+                raise _wrong_token(token, f"mismatched input '{token.text}' expecting IDENTIFIER")
+            raise _wrong_token(token, f"no viable alternative at input '{shown}'")
         self._at += 1
         return token
 
@@ -406,13 +641,13 @@ class _Parser:
         if kind == "name" or (kind == "." and self._tokens[self._at + 1].kind == "name"):
             return self._name(token)
         if kind == ".":
-            raise _wrong(self._tokens[self._at + 1], "no viable alternative at input '.'")
+            raise _wrong_token(self._tokens[self._at + 1], "no viable alternative at input '.'")
         raise self._unexpected(_expecting(), signed)
 
     def _literal(self, token: Token) -> Node:
         try:
-            return Literal(token.position, _LITERAL[token.kind](token.text))
-        except lexer.LiteralError as error:
+            return Literal(token.position, _LITERALS[token.kind](token.text))
+        except LiteralError as error:
             return self._issue(token.position, str(error))
 
     def _name(self, token: Token) -> Node:
@@ -530,7 +765,7 @@ class _Parser:
         expecting = f"{{'{kind}', ','}}" if some else f"'{kind}'"
         token, following = self._tokens[self._at], self._tokens[min(self._at + 1, len(self._tokens) - 1)]
         if token.kind != END and following.kind in (kind, ","):
-            raise _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
+            raise _wrong_token(token, f"extraneous input '{token.text}' expecting {expecting}")
         raise self._mismatch(expecting)
 
     def close(self, kind: str, expecting: str) -> None:
@@ -546,20 +781,20 @@ class _Parser:
         token = self._tokens[self._at]
         following = self._tokens[min(self._at + 1, len(self._tokens) - 1)]
         if kind and token.kind != END and following.kind == kind:
-            return _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
+            return _wrong_token(token, f"extraneous input '{token.text}' expecting {expecting}")
         if token.kind in _AFTER.get(kind, ()) and (token.kind != END or self._nesting == 1):
-            return _wrong(token, f"missing {expecting} at '{token.text}'")
-        return _wrong(token, f"mismatched input '{token.text}' expecting {expecting}")
+            return _wrong_token(token, f"missing {expecting} at '{token.text}'")
+        return _wrong_token(token, f"mismatched input '{token.text}' expecting {expecting}")
 
     def _unexpected(self, expecting: str, signed: bool = False) -> SyntaxIssueError:
         """Return the error about a token that begins no operand; it is too many when the next one would do."""
         token = self._tokens[self._at]
         if signed and token.kind == END:
-            return _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
+            return _wrong_token(token, f"extraneous input '{token.text}' expecting {expecting}")
         following = self._tokens[min(self._at + 1, len(self._tokens) - 1)].kind
         if token.kind != END and (following in _OPERAND or f"'{following}'" in expecting):
-            return _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
-        return _wrong(token, f"mismatched input '{token.text}' expecting {expecting}")
+            return _wrong_token(token, f"extraneous input '{token.text}' expecting {expecting}")
+        return _wrong_token(token, f"mismatched input '{token.text}' expecting {expecting}")
 
     def _issue(self, position: int, message: str) -> Node:
         self._issues.append(Issue(position, message))
@@ -575,15 +810,15 @@ def _unquoted(token: Token) -> str:
     return token.text[1:-1] if token.kind == "quoted" else token.text
 
 
-def _wrong(token: Token, message: str) -> SyntaxIssueError:
+def _wrong_token(token: Token, message: str) -> SyntaxIssueError:
     return SyntaxIssueError([Issue(token.position, f"Syntax error: {message}")])
 
 
 _CONSTANT = {"true": True, "false": False, "null": None}
-_LITERAL = {
-    "int": lambda text: lexer.int_of(text, False),
-    "uint": lexer.uint_of,
-    "float": lambda text: lexer.float_of(text, False),
-    "string": lexer.string_of,
-    "bytes": lexer.bytes_of,
+_LITERALS = {
+    "int": lambda text: int_of(text, False),
+    "uint": uint_of,
+    "float": lambda text: float_of(text, False),
+    "string": string_of,
+    "bytes": bytes_of,
 }

@@ -1,17 +1,21 @@
-"""Plans a checked tree as closures. Each closure takes the frame of an evaluation and gives a value or raises.
+"""Plans a checked tree as closures: of variables and selections, of calls, and of loops.
 
-What is constant is computed here, once; `PlanError` says that it can't be.
+Each closure takes the frame of an evaluation and gives a value or raises. A call evaluates its arguments first, then
+the function, and is charged for whether it succeeded or not. A loop's value is made when it is first read; an error in
+it is kept and raised then. What is constant is computed here, once; `PlanError` says that it can't be.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from math import isinf
+from typing import Final, NamedTuple, TypeAlias
 
-from podberth.cel import code, cost
-from podberth.cel.code import KEYS, Attribute, Code, Frame, Implementation, Plan, Qualifier, device_of, variable
-from podberth.cel.errors import AbortError, EvaluationError
-from podberth.cel.gotext import shown
-from podberth.cel.library import conversions, lists, network, operators, quantities, regex, strings, times
-from podberth.cel.library.operators import check_hashable
+from podberth.cel import calls
+from podberth.cel.calls import Implementation, Price
+from podberth.cel.errors import LIMIT, AbortError, EvaluationError, stopped
+from podberth.cel.library import strings
+from podberth.cel.library.conversions import shown
+from podberth.cel.library.operators import check_hashable, no_overload
 from podberth.cel.tree import (
     Call,
     Fold,
@@ -22,108 +26,586 @@ from podberth.cel.tree import (
     Name,
     Node,
     Select,
-    after_those,
+    Walk,
 )
-from podberth.cel.types import LIST, MAP, PARAMETER, Overload, Type, functions, is_dyn
-from podberth.cel.values import NONE, Map, Optional, Value, go_type, type_name
-
-_OVERLOADS: dict[str, Implementation] = {
-    **conversions.OVERLOADS,
-    **lists.OVERLOADS,
-    **network.OVERLOADS,
-    **lists.OPTIONALS,
-    **quantities.OVERLOADS,
-    **regex.OVERLOADS,
-    **strings.OVERLOADS,
-    **times.OVERLOADS,
-    **network.URLS,
-}
-"""Overload → its code; the types of its arguments are checked before."""
-_SINGLE: dict[str, Implementation] = {
-    **operators.BINARY,
-    **operators.UNARY,
-    **conversions.SINGLE,
-    **lists.SINGLE,
-    **regex.SINGLE,
-    **strings.SINGLE,
-}
-"""Function → one code for all overloads, which looks at its arguments itself."""
+from podberth.cel.values import (
+    EMPTY,
+    FAILED,
+    LISTS,
+    MAPS,
+    MISSING,
+    NONE,
+    GrowingList,
+    GrowingMap,
+    Map,
+    Optional,
+    Uint,
+    Value,
+    go_type,
+    type_name,
+)
 
 
-def implementation_of(function: str, overload: str, count: int) -> Implementation:
-    """Return the code of a call to a function with so many arguments; `overload` is empty when several fit."""
-    single = _SINGLE.get(function)
-    if single is not None:
-        return single
-    declared = functions()[function]
-    known = [one for one in declared if len(one.args) == count and one.name in _OVERLOADS]
-    if overload:
-        known = [one for one in known if one.name == overload]
-    if len(known) == 1:
-        return _guarded(function, known[0])
-    return _dispatched(function, known)
+class Frame:
+    """The state of one evaluation. `slots` holds the variables of loops and bindings, by the index from the plan."""
+
+    __slots__ = ("cost", "device", "most", "slots")
+
+    def __init__(self, device: Map, slots: int, most: int = LIMIT) -> None:
+        self.device = device
+        self.most = most
+        self.slots: list[Value] = [UNSET] * slots
+        self.cost = 0
+
+    def charge(self, cost: int) -> None:
+        """Charge a call; above the limit, the evaluation ends."""
+        self.cost += cost
+        if self.cost > self.most:
+            raise stopped(self.cost)
 
 
-def ends_early(function: str, overload: str) -> bool:
-    """Return whether a call with two arguments ends at the first that fails: `format`, and functions that find their
-    overload when they run.
-    """
-    if overload or function in _SINGLE:
-        return overload == "string_format"
-    return sum(one.name in _OVERLOADS for one in functions()[function]) > 1
+class _Unset:
+    __slots__ = ()
 
 
-def _guarded(function: str, overload: Overload) -> Implementation:
-    run = _OVERLOADS[overload.name]
-    args = overload.args
-    if all(is_dyn(arg) or arg.kind == PARAMETER for arg in args):
+UNSET: Final = _Unset()
+Code: TypeAlias = Callable[[Frame], Value]
+
+
+# --- variables and selections -----------------------------------------------------------------------------------------
+
+KEYS = frozenset({str, int, bool, Uint, float})
+"""The types that the key of a lookup may have."""
+
+
+@dataclass(slots=True)
+class Qualifier:
+    """One lookup, by a constant or by the value of code."""
+
+    key: Value
+    code: Code | None = None
+    optional: bool = False
+    test: bool = False
+
+
+@dataclass(slots=True)
+class Attribute:
+    """A chain of lookups that begins at `base`, or at a choice between two chains."""
+
+    base: Code
+    qualifiers: list[Qualifier] = field(default_factory=list)
+    branches: "tuple[Attribute, Attribute] | None" = None
+    device: bool = False
+    tested: bool = False
+    """For a choice only: true if its value's field is tested for presence, and not read."""
+
+    def add(self, qualifier: Qualifier) -> None:
+        """Add a lookup; both branches of a choice get it."""
+        if self.branches is None:
+            self.qualifiers.append(qualifier)
+        else:
+            self.tested = self.tested or qualifier.test
+            for branch in self.branches:
+                branch.add(qualifier)
+
+    def resolved(self) -> Code:
+        """Return the code of the lookups alone, as where the chain is a branch or a key."""
+        if self.branches is not None:
+            return _choice(self.base, self.branches[0].resolved(), self.branches[1].resolved())
+        if not self.qualifiers:
+            return self.base
+        if self.device:
+            fast = _of_device(self.qualifiers, 0)
+            if fast is not None:
+                return fast
+        return _lookups(self.base, tuple(self.qualifiers))
+
+    def code(self) -> Code:
+        """Return the code of the chain as a step of its own."""
+        if self.branches is not None:
+            return self._chosen()
+        if self.device:
+            fast = _of_device(self.qualifiers, 1)
+            if fast is not None:
+                return fast
+        resolved = self.resolved()
+        test = bool(self.qualifiers) and self.qualifiers[-1].test
+        if test:
+            return lambda frame: _tested(resolved(frame))
+
+        def run(frame: Frame) -> Value:
+            frame.cost += 1
+            return resolved(frame)
+
         return run
-    if len(args) == 1:
-        arg = args[0]
 
-        def unary(value: Value) -> Value:
-            if not takes(arg, value):
-                raise refused(function, (value,))
-            return run(value)
+    def _chosen(self) -> Code:
+        """Return the code of a choice, which costs nothing itself. For a test of a field, cel-go gives the lookup's
+        cost back.
+        """
+        resolved = self.resolved()
+        if not self.tested:
+            return resolved
 
-        return unary
+        def run(frame: Frame) -> Value:
+            value = resolved(frame)
+            frame.cost -= 1
+            return _tested(value)
 
-    def guarded(*values: Value) -> Value:
-        if not all(map(takes, args, values)):
-            raise refused(function, values)
-        return run(*values)
-
-    return guarded
+        return run
 
 
-def _dispatched(function: str, overloads: list[Overload]) -> Implementation:
-    def run(*values: Value) -> Value:
-        for overload in overloads:
-            if all(map(takes, overload.args, values)):
-                return _OVERLOADS[overload.name](*values)
-        raise refused(function, values)
+def _tested(value: Value) -> bool:
+    return value is not NONE if type(value) is Optional else bool(value)
+
+
+def _choice(condition: Code, then: Code, otherwise: Code) -> Code:
+    def run(frame: Frame) -> Value:
+        chosen = condition(frame)
+        if chosen is True:
+            return then(frame)
+        if chosen is False:
+            return otherwise(frame)
+        raise no_overload()
 
     return run
 
 
-def refused(function: str, values: tuple[Value, ...]) -> EvaluationError:
-    """Return the error for arguments that no overload takes."""
-    return EvaluationError(f"no such overload: {function}({', '.join(map(type_name, values))})")
+def no_such_key(key: Value) -> EvaluationError:
+    """Return the error for a key that is not there."""
+    return EvaluationError(f"no such key: {shown(key)}")
 
 
-def takes(known: Type, value: Value) -> bool:
-    """Return whether the value is of the type; of a list or a map, only the first item is looked at."""
-    if known.kind == PARAMETER or is_dyn(known):
-        return True
-    if known.name != type_name(value):
-        return False
-    if known.kind == LIST and len(value):
-        return takes(known.args[0], value[0])
-    if known.kind == MAP and len(value):
-        key, item = next(value.pairs())
-        return takes(known.args[0], key) and takes(known.args[1], item)
-    return True
+def _of_device(qualifiers: list[Qualifier], more: int) -> Code | None:
+    """Return the code of usual chains (the driver; an attribute or a capacity by name) without a loop over lookups;
+    None for any other chain. `more`: their cost beyond the lookups.
+    """
+    keys = [part.key for part in qualifiers]
+    if any(part.code or part.optional or part.test or type(part.key) is not str for part in qualifiers):
+        return None
+    cost = len(keys) + more
+    if len(keys) == 1:
+        name = keys[0]
 
+        def run_field(frame: Frame) -> Value:
+            frame.cost += cost
+            return frame.device.items[name]
+
+        return run_field
+    if len(keys) != 3 or keys[0] not in ("attributes", "capacity"):
+        return None
+    which, domain, name = keys
+
+    def run(frame: Frame) -> Value:
+        frame.cost += cost
+        value = frame.device.items[which].items.get(domain, EMPTY).items.get(name, MISSING)
+        if value is MISSING:
+            raise no_such_key(name)
+        return value
+
+    return run
+
+
+def _lookups(base: Code, qualifiers: tuple[Qualifier, ...]) -> Code:
+    def run(frame: Frame) -> Value:
+        value = base(frame)
+        optional = False
+        if type(value) is Optional:
+            if value is NONE:
+                return value
+            value, optional = value.value, True
+        for part in qualifiers:
+            optional = optional or part.optional
+            found = _looked_up(frame, part, value, optional)
+            if found is MISSING:
+                return NONE
+            value = found
+        return Optional(value) if optional else value
+
+    return run
+
+
+def _looked_up(frame: Frame, part: Qualifier, value: Value, optional: bool) -> Value:
+    """Return the value of one lookup, or MISSING. It costs 1, unless it is optional and finds nothing."""
+    key = part.key
+    try:
+        if part.code is not None:
+            key = part.code(frame)
+            if type(key) not in KEYS:
+                raise EvaluationError(f"invalid qualifier type: {go_type(key)}")
+        found = find(value, key, lenient=optional or part.test)
+    except AbortError:
+        raise
+    except EvaluationError:
+        if not optional:
+            frame.cost += 1
+        raise
+    if found is MISSING:
+        if optional:
+            return MISSING
+        if part.test:
+            frame.cost += 1
+            return False
+        frame.cost += 1
+        raise missing(value, key)
+    frame.cost += 1
+    return True if part.test and not optional else found
+
+
+def missing(value: Value, key: Value) -> EvaluationError:
+    """Return the error for a lookup that found nothing."""
+    if type(value) in LISTS:
+        return EvaluationError(f"index out of bounds: {shown(key)}")
+    return no_such_key(key)
+
+
+def find(value: Value, key: Value, lenient: bool) -> Value:
+    """Return the value at the key or index, or MISSING."""
+    kind = type(value)
+    if kind in MAPS:
+        found: Value = value.find(key)
+        return found
+    if kind in LISTS:
+        index = _index(key)
+        return value[index] if 0 <= index < len(value) else MISSING
+    return MISSING
+
+
+def _index(key: Value) -> int:
+    kind = type(key)
+    if kind is int or kind is Uint:
+        if kind is Uint and key >= 1 << 63:
+            raise EvaluationError(f"unsupported index value {key} in list")
+        return int(key)
+    if kind is float:
+        if not isinf(key) and key.is_integer() and -(2.0**63) <= key < 2.0**63:
+            return int(key)
+        raise EvaluationError(f"unsupported index value {shown(key)} in list")
+    raise EvaluationError(f"unsupported index type '{type_name(key)}' in list")
+
+
+def variable(slot: int) -> Code:
+    """Return the code that reads a variable of a loop."""
+
+    def run(frame: Frame) -> Value:
+        return frame.slots[slot]
+
+    return run
+
+
+def device_of(frame: Frame) -> Map:
+    """Return the code that reads `device`."""
+    return frame.device
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
+class Plan:
+    """A part of the expression as it is evaluated: a constant, a chain of lookups, or code."""
+
+    __slots__ = ("_attribute", "_code", "constant", "value")
+
+    def __init__(self, attribute: Attribute | None = None, code: Code | None = None) -> None:
+        self._attribute = attribute
+        self._code = code
+        self.constant = False
+        self.value: Value = None
+
+    @classmethod
+    def constant_of(cls, value: Value) -> "Plan":
+        """Return the plan of a constant."""
+        made = cls(code=lambda frame: value)
+        made.constant = True
+        made.value = value
+        return made
+
+    def code(self) -> Code:
+        """Return the code as a step of its own."""
+        if self._code is None:
+            assert self._attribute is not None
+            self._code = self._attribute.code()
+        return self._code
+
+    def chain(self) -> Attribute:
+        """Return the chain to which a lookup can be added."""
+        if self._attribute is not None:
+            return self._attribute
+        return Attribute(self.code())
+
+    def resolved(self) -> Code:
+        """Return the code where it is a key: the lookup costs, the variable does not."""
+        return self.code() if self._attribute is None else self._attribute.resolved()
+
+
+def call(args: Sequence[Code], function: Implementation, price: Price | None) -> Code:
+    """Return the code of an ordinary function."""
+    if len(args) == 1:
+        return _unary(args[0], function, price)
+    if len(args) == 2:
+        return _binary(args[0], args[1], function, price)
+    return variadic(args, function, price)
+
+
+def _charge(frame: Frame, price: Price | None, args: Sequence[Value], result: Value) -> None:
+    frame.charge(1 if price is None else price(args, result))
+
+
+def _unary(arg: Code, function: Implementation, price: Price | None) -> Code:
+    def run(frame: Frame) -> Value:
+        value: Value = FAILED
+        try:
+            value = arg(frame)
+            result = function(value)
+        except AbortError:
+            raise
+        except EvaluationError:
+            _charge(frame, price, (value,), FAILED)
+            raise
+        if price is None:
+            frame.cost += 1
+        else:
+            frame.charge(price((value,), result))
+        return result
+
+    return run
+
+
+def _binary(left: Code, right: Code, function: Implementation, price: Price | None) -> Code:
+    def run(frame: Frame) -> Value:
+        one: Value = FAILED
+        two: Value = FAILED
+        try:
+            one = left(frame)
+            two = right(frame)
+            result = function(one, two)
+        except AbortError:
+            raise
+        except EvaluationError:
+            if one is FAILED:
+                two = _attempted(right, frame)
+            _charge(frame, price, (one, two), FAILED)
+            raise
+        if price is None:
+            frame.cost += 1
+        else:
+            frame.charge(price((one, two), result))
+        return result
+
+    return run
+
+
+def _attempted(code: Code, frame: Frame) -> Value:
+    """Return the value of the other argument after one failed: it is evaluated, and charged."""
+    try:
+        return code(frame)
+    except AbortError:
+        raise
+    except EvaluationError:
+        return FAILED
+
+
+def variadic(args: Sequence[Code], function: Implementation, price: Price | None) -> Code:
+    """Return the code of a call that ends at the first argument that fails."""
+    count = len(args)
+
+    def run(frame: Frame) -> Value:
+        values: list[Value] = []
+        try:
+            for arg in args:
+                values.append(arg(frame))  # noqa: PERF401  what there was before an error is needed
+            result = function(*values)
+        except AbortError:
+            raise
+        except EvaluationError:
+            if len(values) >= count - 1:
+                _charge(frame, price, [*values, FAILED][:count], FAILED)
+            raise
+        _charge(frame, price, values, result)
+        return result
+
+    return run
+
+
+def bare(error: EvaluationError) -> EvaluationError:
+    """Return the error without its traceback, which would grow each time it is raised again."""
+    error.__traceback__ = error.__context__ = None
+    return error
+
+
+def logical(terms: Sequence[Code], until: bool) -> Code:
+    """Return the code of `&&` (until false) or `||` (until true): a term that decides absorbs an error in another."""
+
+    def run(frame: Frame) -> Value:
+        failed: EvaluationError | None = None
+        for term in terms:
+            try:
+                value = term(frame)
+            except AbortError:
+                raise
+            except EvaluationError as error:
+                failed = failed or bare(error)
+                continue
+            if value is until:
+                return until
+            if type(value) is not bool:
+                failed = failed or no_overload()
+        if failed is not None:
+            raise failed
+        return not until
+
+    return run
+
+
+def not_strictly_false(arg: Code) -> Code:
+    """Return the code that tells whether a loop goes on: an error doesn't stop it."""
+
+    def run(frame: Frame) -> Value:
+        try:
+            value = arg(frame)
+        except AbortError:
+            raise
+        except EvaluationError:
+            value = True
+        frame.cost += 1
+        return value if type(value) is bool else True
+
+    return run
+
+
+def optional_or(left: Code, right: Code, unwrap: bool) -> Code:
+    """Return the code of `or` or `orValue`, which evaluates the right side only when it is needed."""
+
+    def run(frame: Frame) -> Value:
+        value = left(frame)
+        if type(value) is not Optional:
+            raise no_overload()
+        if value is NONE:
+            return right(frame)
+        return value.value if unwrap else value
+
+    return run
+
+
+def among_constants(args: Sequence[Plan]) -> Plan | None:
+    """Return the plan of `x in [1, 2]` for a constant list, which is one lookup; None: the list is not constant."""
+    within = args[1]
+    if not within.constant or type(within.value) not in LISTS:
+        return None
+    if not within.value:
+        return Plan.constant_of(False)
+    if any(type(element) not in (bool, int, Uint, float, str) for element in within.value):
+        return None
+    known = Map({})
+    for element in within.value:
+        if element == element:  # NaN is in no set
+            known.put(element, True)
+    return Plan(code=_in_set(args[0].code(), known))
+
+
+def _in_set(arg: Code, known: Map) -> Code:
+    items = known.items
+
+    def run(frame: Frame) -> Value:
+        value = arg(frame)
+        if type(value) is str:
+            return value in items
+        check_hashable(value)
+        return known.find(value) is True
+
+    return run
+
+
+# --- loops ------------------------------------------------------------------------------------------------------------
+
+
+class _Failed:
+    """An error in place of a value."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: EvaluationError) -> None:
+        self.error = error
+
+
+def accumulator(slot: int, initial: Code) -> Code:
+    """Return the code that reads what a loop keeps."""
+
+    def run(frame: Frame) -> Value:
+        value = frame.slots[slot]
+        if value is UNSET:
+            value = frame.slots[slot] = _begun(initial, frame)
+        if type(value) is _Failed:
+            raise bare(value.error)
+        return value
+
+    return run
+
+
+def _begun(initial: Code, frame: Frame) -> Value:
+    try:
+        value = initial(frame)
+    except AbortError:
+        raise
+    except EvaluationError as error:
+        return _Failed(bare(error))
+    if type(value) in LISTS and not value:
+        return GrowingList()
+    if type(value) in MAPS and not value:
+        return GrowingMap({})
+    return value
+
+
+def loop(over: Code, slots: tuple[int, int, int], parts: tuple[Code, Code, Code], fixed: Value) -> Code:
+    """Return the code of a loop; `fixed` is its condition when that is constant."""
+    kept, first, second = slots
+    condition, step, result = parts
+
+    def run(frame: Frame) -> Value:
+        ranged = over(frame)
+        variables = frame.slots
+        outer = variables[kept]
+        variables[kept] = UNSET
+        for key, value in _items(ranged, second >= 0):
+            variables[first] = key
+            if second >= 0:
+                variables[second] = value
+            if fixed is None:
+                if condition(frame) is not True:
+                    break
+            elif fixed is not True:
+                break
+            try:
+                variables[kept] = step(frame)
+            except AbortError:
+                raise
+            except EvaluationError as error:
+                variables[kept] = _Failed(bare(error))
+            if frame.cost > frame.most:
+                raise stopped(frame.cost)
+        value = result(frame)
+        variables[kept] = outer
+        if type(value) is GrowingList:
+            return list(value)
+        if type(value) is GrowingMap:
+            return Map(value.items, value.names)
+        return value
+
+    return run
+
+
+def _items(ranged: Value, pairs: bool) -> Iterable[tuple[Value, Value]]:
+    kind = type(ranged)
+    if kind in LISTS:
+        return enumerate(list(ranged)) if pairs else ((item, None) for item in list(ranged))
+    if kind in MAPS:
+        return list(ranged.pairs()) if pairs else [(key, None) for key in ranged]
+    if pairs:
+        raise EvaluationError(f"unsupported comprehension range type: {go_type(ranged)}")
+    raise EvaluationError(f"got '{go_type(ranged)}', expected iterable type")
+
+
+# --- the plan of a tree -----------------------------------------------------------------------------------------------
 
 _CONVERSIONS: Final = frozenset(
     {"bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"}
@@ -149,48 +631,27 @@ class Planned(NamedTuple):
 def planned(root: Node) -> Planned:
     """Return the code of the whole expression. Raises PlanError."""
     planner = _Planner()
-    plan = planner.plan_all(root)
+    plan = planner.walk.all(root)
     return Planned(plan.code(), planner.slots, planner.patterns)
-
-
-def _planned_first(node: Node) -> Iterable[Node]:
-    """Return the nodes within a node that are planned before it, in this order, and not in a scope of their own."""
-    match node:
-        case Call() | ListLiteral() | MapLiteral():
-            return node.parts()
-        case Fold():
-            return (node.over,)
-    return ()
 
 
 class _Planner:
     def __init__(self) -> None:
         self.slots = 0
         self.patterns = 0
-        self.made: dict[int, Plan] = {}
-        """Identity of a node → its plan."""
         self._scopes: list[dict[str, Code]] = []
-        self._plans: dict[type[Node], Callable[[Any], Plan]] = {
-            Literal: self._literal,
-            Name: self._name,
-            Select: self._select,
-            Call: self._call,
-            ListLiteral: self._list,
-            MapLiteral: self._map,
-            Message: self._message,
-            Fold: self._fold,
-        }
-
-    def plan_all(self, root: Node) -> Plan:
-        """Return the plan of a node as `plan` does, without deeper recursion for a long expression."""
-        for node in after_those(root, _planned_first):
-            self.made[id(node)] = self._plans[type(node)](node)
-        return self.made[id(root)]
-
-    def plan(self, node: Node) -> Plan:
-        if self.made and (made := self.made.get(id(node))) is not None:
-            return made
-        return self._plans[type(node)](node)
+        self.walk: Walk[Plan] = Walk(
+            {
+                Literal: self._literal,
+                Name: self._name,
+                Select: self._select,
+                Call: self._call,
+                ListLiteral: self._list,
+                MapLiteral: self._map,
+                Message: self._message,
+                Fold: self._fold,
+            }
+        )
 
     def _slot(self) -> int:
         self.slots += 1
@@ -211,12 +672,12 @@ class _Planner:
     def _select(self, node: Select) -> Plan:
         if node.constant is not None:
             return Plan.constant_of(node.constant)
-        chain = self.plan(node.operand).chain()
+        chain = self.walk.one(node.operand).chain()
         chain.add(Qualifier(node.field, test=node.test))
         return Plan(chain)
 
     def _call(self, node: Call) -> Plan:
-        args = [self.plan(part) for part in node.parts()]
+        args = [self.walk.one(part) for part in node.parts()]
         function = node.function
         special = _SPECIAL.get(function)
         if special is not None:
@@ -225,12 +686,12 @@ class _Planner:
             return self._index(args, function != "_[_]")
         overload = node.overloads[0] if len(node.overloads) == 1 else ""
         if overload == "in_list":
-            among = code.among_constants(args)
+            among = among_constants(args)
             if among is not None:
                 return among
         if function in _CONVERSIONS and len(args) == 1 and args[0].constant:
             try:
-                return Plan.constant_of(implementation_of(function, overload, 1)(args[0].value))
+                return Plan.constant_of(calls.implementation_of(function, overload, 1)(args[0].value))
             except EvaluationError as error:
                 raise PlanError(str(error)) from None
         if (
@@ -240,20 +701,20 @@ class _Planner:
             and type(args[1].value) is str
         ):
             searching = self._searching(function, args[1].value)
-            return Plan(code=code.variadic([arg.code() for arg in args], searching, cost.price_of(function, overload)))
-        implementation = implementation_of(function, overload, len(args))
-        price = cost.price_of(function, overload)
-        make = code.variadic if ends_early(function, overload) else code.call
+            return Plan(code=variadic([arg.code() for arg in args], searching, calls.price_of(function, overload)))
+        implementation = calls.implementation_of(function, overload, len(args))
+        price = calls.price_of(function, overload)
+        make = variadic if calls.ends_early(function, overload) else call
         return Plan(code=make([arg.code() for arg in args], implementation, price))
 
-    def _searching(self, function: str, pattern: str) -> code.Implementation:
+    def _searching(self, function: str, pattern: str) -> Implementation:
         """Return the code of a search; a constant pattern is compiled here, once."""
         self.patterns += 1
         try:
             if self.patterns > _MOST_PATTERNS:
-                raise regex.PatternError("expression too large")
-            return regex.searching(function, regex.compiled(pattern))
-        except regex.PatternError as error:
+                raise strings.PatternError("expression too large")
+            return strings.searching(function, strings.compiled(pattern))
+        except strings.PatternError as error:
             raise PlanError(str(error)) from None
 
     @staticmethod
@@ -269,26 +730,26 @@ class _Planner:
         return Plan(chain)
 
     def _list(self, node: ListLiteral) -> Plan:
-        elements = [self.plan(element) for element in node.elements]
+        elements = [self.walk.one(element) for element in node.elements]
         constant = all(element.constant for element in elements)
-        code = _list_code([element.code() for element in elements], node.optional, 0 if constant else cost.LIST)
+        code = _list_code([element.code() for element in elements], node.optional, 0 if constant else calls.LIST)
         return _folded(code) if constant else Plan(code=code)
 
     def _map(self, node: MapLiteral) -> Plan:
-        entries = [(self.plan(key), self.plan(value), optional) for key, value, optional in node.entries]
+        entries = [(self.walk.one(key), self.walk.one(value), optional) for key, value, optional in node.entries]
         constant = all(key.constant and value.constant for key, value, _ in entries)
         codes = [(key.code(), value.code(), optional) for key, value, optional in entries]
-        code = _map_code(codes, 0 if constant else cost.MAP)
+        code = _map_code(codes, 0 if constant else calls.MAP)
         return _folded(code) if constant else Plan(code=code)
 
     def _message(self, node: Message) -> Plan:
         raise PlanError(f"unknown type: {node.name.removeprefix('.')}")
 
     def _fold(self, node: Fold) -> Plan:
-        over = self.plan(node.over).code()
-        initial = self.plan(node.initial).code()
+        over = self.walk.one(node.over).code()
+        initial = self.walk.one(node.initial).code()
         kept, first, second = self._slot(), self._slot(), self._slot()
-        self._scopes.append({node.accumulator: code.accumulator(kept, initial)})
+        self._scopes.append({node.accumulator: accumulator(kept, initial)})
         names = {node.first: variable(first)}
         if node.second:
             names[node.second] = variable(second)
@@ -296,14 +757,14 @@ class _Planner:
         accumulated = self._scopes[-2][node.accumulator]
         if node.accumulator in names:
             names[node.accumulator] = accumulated
-        condition = self.plan_all(node.condition)
-        step = self.plan_all(node.step).code()
+        condition = self.walk.all(node.condition)
+        step = self.walk.all(node.step).code()
         self._scopes.pop()
-        result = self.plan_all(node.result).code()
+        result = self.walk.all(node.result).code()
         self._scopes.pop()
         endless = condition.value if condition.constant else None
         slots = (kept, first, second if node.second else -1)
-        return Plan(code=code.loop(over, slots, (condition.code(), step, result), endless))
+        return Plan(code=loop(over, slots, (condition.code(), step, result), endless))
 
 
 def _folded(code: Code) -> Plan:
@@ -372,10 +833,10 @@ def _map_code(entries: list[tuple[Code, Code, bool]], price: int) -> Code:
 
 
 _SPECIAL: dict[str, Callable[[list[Plan]], Plan]] = {
-    "_&&_": lambda args: Plan(code=code.logical([arg.code() for arg in args], until=False)),
-    "_||_": lambda args: Plan(code=code.logical([arg.code() for arg in args], until=True)),
+    "_&&_": lambda args: Plan(code=logical([arg.code() for arg in args], until=False)),
+    "_||_": lambda args: Plan(code=logical([arg.code() for arg in args], until=True)),
     "_?_:_": lambda args: Plan(Attribute(args[0].code(), branches=(args[1].chain(), args[2].chain()))),
-    "@not_strictly_false": lambda args: Plan(code=code.not_strictly_false(args[0].code())),
-    "or": lambda args: Plan(code=code.optional_or(args[0].code(), args[1].code(), unwrap=False)),
-    "orValue": lambda args: Plan(code=code.optional_or(args[0].code(), args[1].code(), unwrap=True)),
+    "@not_strictly_false": lambda args: Plan(code=not_strictly_false(args[0].code())),
+    "or": lambda args: Plan(code=optional_or(args[0].code(), args[1].code(), unwrap=False)),
+    "orValue": lambda args: Plan(code=optional_or(args[0].code(), args[1].code(), unwrap=True)),
 }

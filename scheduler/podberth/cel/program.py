@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from podberth.cel.checker import check
-from podberth.cel.code import Frame
 from podberth.cel.errors import (
     LIMIT,
     METER,
@@ -15,14 +14,12 @@ from podberth.cel.errors import (
     over_limit,
     stopped,
 )
-from podberth.cel.lexer import Source, SyntaxIssueError, tokens_of
+from podberth.cel.library.quantities import Quantity, Version
 from podberth.cel.owned import Owned
-from podberth.cel.parser import parsed
-from podberth.cel.planner import PlanError, Planned, planned
-from podberth.cel.quantity import Quantity
+from podberth.cel.parser import Source, SyntaxIssueError, parsed, tokens_of
+from podberth.cel.planner import Frame, PlanError, Planned, planned
 from podberth.cel.types import BOOL, DYN, spelled
 from podberth.cel.values import NONE, DefaultMap, DeviceMap, Map, Optional, Value, type_name
-from podberth.cel.version import Version
 
 _REMEMBERED: Final = 500_000
 """The largest size of the cache, in characters of expressions: some hundred bytes each."""

@@ -1,9 +1,12 @@
 """The nodes of a parsed expression. The checker writes `type` and what a name refers to into them."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
 
 from podberth.cel.types import ERROR, Type
 from podberth.cel.values import Value
+
+Result = TypeVar("Result")
 
 
 class Node:
@@ -190,17 +193,44 @@ class Fold(Node):
         return Fold(self.position, over, (self.first, self.second), self.accumulator, initial, loop)
 
 
-def after_those(root: Node, inner: Callable[[Node], Iterable[Node]]) -> Iterator[Node]:
-    """Yield the node and the nodes below it that `inner` finds, each after the ones found in it."""
-    waiting = [(root, iter(inner(root)))]
-    while waiting:
-        node, rest = waiting[-1]
-        following = next(rest, None)
-        if following is not None:
-            waiting.append((following, iter(inner(following))))
-            continue
-        waiting.pop()
-        yield node
+class Walk(Generic[Result]):
+    """A walk that visits each node after those in it that are in its own scope, and keeps the results of visits."""
+
+    def __init__(self, visits: dict[type[Node], Callable[[Any], Result]]) -> None:
+        """`visits`: what is called with a node, by its type. It visits the nodes within, by `one` or `all`."""
+        self._visits = visits
+        self._results: dict[int, Result] = {}
+        """Identity of a node → the result of its visit."""
+
+    def all(self, root: Node) -> Result:
+        """Return the result of a node as `one` does, without deeper recursion for a long expression."""
+        waiting = [(root, iter(_same_scope(root)))]
+        while waiting:
+            node, rest = waiting[-1]
+            following = next(rest, None)
+            if following is not None:
+                waiting.append((following, iter(_same_scope(following))))
+                continue
+            waiting.pop()
+            self._results[id(node)] = self._visits[type(node)](node)
+        return self._results[id(root)]
+
+    def one(self, node: Node) -> Result:
+        """Return the result of a node, which is visited at most once by `all`."""
+        if id(node) in self._results:
+            return self._results[id(node)]
+        return self._visits[type(node)](node)
+
+
+def _same_scope(node: Node) -> Iterable[Node]:
+    match node:
+        case Call() if node.function != "_?._":
+            return node.args
+        case ListLiteral() | MapLiteral():
+            return node.parts()
+        case Fold():
+            return (node.over,)
+    return ()
 
 
 def walk(node: Node) -> Iterator[Node]:

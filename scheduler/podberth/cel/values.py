@@ -9,8 +9,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any, Final, TypeAlias
 
 from podberth.cel.errors import METER
-from podberth.cel.quantity import Quantity
-from podberth.cel.version import Version
+from podberth.cel.library.quantities import Quantity, Version
 
 Value: TypeAlias = Any
 

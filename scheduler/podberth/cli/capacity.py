@@ -79,7 +79,7 @@ def _capacity_of_gangs(
 
 
 def _together(workloads: Sequence[Workload]) -> list[Workload]:
-    """The workloads; pods that differ in their names only are one that makes as many."""
+    """Return the workloads; pods that differ in their names only are one that makes as many."""
     found: dict[bytes, Workload] = {}
     others: list[Workload] = []
     for each in workloads:
@@ -164,7 +164,7 @@ def _capacity(
 
 
 def _chosen(found: list[Workload], asked: PodName | Owner | Group | None) -> Workload:
-    """The one that is asked about, as something that makes many pods. Raises ObjectError."""
+    """Return the one that is asked about, as something that makes many pods. Raises ObjectError."""
     meant = chosen(found, asked)
     if not meant:
         raise ObjectError(f"holds no {called(asked)}" if asked else "holds nothing that makes pods")

@@ -37,7 +37,8 @@ _HYPHEN = "\N{NON-BREAKING HYPHEN}"
 
 
 def explain_values(command: Any) -> Any:
-    """The command or group, changed so that its help names no type of Python and keeps no line break of the source.
+    """Return the command or group, changed so that its help names no type of Python and keeps no line break of the
+    source.
 
     Lines are folded between words. typer's own help draws a table, which cuts what is longer than its column.
     """
@@ -71,7 +72,9 @@ def _given(word: str, ctx: Any) -> str:
 
 
 def _help(command: Any, context: Any) -> str:
-    """The help of a command, whose lines end between words: a hyphen ends no line, as it may be in an option's name."""
+    """Return the help of a command, whose lines end between words: a hyphen ends no line, as it may be in an option's
+    name.
+    """
     formatter = context.make_formatter()
     write_text, write_list = formatter.write_text, formatter.write_dl
 

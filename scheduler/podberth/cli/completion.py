@@ -52,7 +52,7 @@ def lines(words: Sequence[str]) -> list[str]:
 
 
 def _walk(root: Any, words: Sequence[str], known: Any) -> tuple[Any, list[str]]:
-    """The command that the words lead to, and the words that are its own."""
+    """Return the command that the words lead to, and the words that are its own."""
     from podberth.cli.commands import imported
 
     command: Any = root
@@ -69,7 +69,7 @@ def _walk(root: Any, words: Sequence[str], known: Any) -> tuple[Any, list[str]]:
 
 
 def _waiting(command: Any, words: Sequence[str]) -> Any:
-    """The option whose value comes next; None where none does."""
+    """Return the option whose value comes next; None where none does."""
     last = [word for word in words[-2:] if word != "="]  # bash takes --output=json for three words
     for each in command.params if last and last[-1].startswith("-") else ():
         if last[-1] in each.opts and not getattr(each, "is_flag", False):
@@ -93,7 +93,7 @@ def _values(option: Any) -> Iterator[tuple[str, str]]:
 
 
 def _line(text: str | None) -> str:
-    """The first sentence."""
+    """Return the first sentence."""
     first = " ".join((text or "").split("\n\n")[0].split())
     return first.partition(". ")[0].rstrip(".")
 

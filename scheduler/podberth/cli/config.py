@@ -22,7 +22,7 @@ DEFAULTS = "the defaults"
 
 
 def findings(found: Mapping[str, Sequence[Finding]]) -> str:
-    """A paragraph for each finding: where, what, why, what to do; then how many there are."""
+    """Return a paragraph for each finding: where, what, why, what to do; then how many there are."""
     paragraphs = [_paragraph(file, finding) for file, each in found.items() for finding in each]
     total = sum(map(len, found.values()))
     summary = f"{count(len(found), 'file')}, {count(total, 'finding') if total else 'nothing found'}"
@@ -30,7 +30,7 @@ def findings(found: Mapping[str, Sequence[Finding]]) -> str:
 
 
 def _printable_lines(text: str) -> str:
-    """Lines of text with whatever would steer a terminal made visible."""
+    """Return lines of text with whatever would steer a terminal made visible."""
     return "".join(f"{printable(line)}\n" for line in text.split("\n"))
 
 

@@ -75,7 +75,7 @@ def dump(
 
 
 def _smallest(objects: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """The smaller objects. Raises InputError with a line for each that can't be made smaller."""
+    """Yield the smaller objects. Raises InputError with a line for each that can't be made smaller."""
     faults = Faults()
     for where, found in objects:
         made: dict[str, Any] | None = None

@@ -141,7 +141,7 @@ def complain(lines: list[str]) -> None:
 
 
 def _lines(error: Exception) -> list[str] | None:
-    """The problems that an exception stands for; None when it is not about input."""
+    """Return the problems that an exception stands for; None when it is not about input."""
     if isinstance(error, _usage_error()):
         context = getattr(error, "ctx", None)
         said = _in_our_form(str(getattr(error, "format_message", error.__str__)()))
@@ -179,7 +179,9 @@ def _usage_error() -> type[Exception]:
 
 
 def _rooms_errors() -> tuple[type[Exception], ...]:
-    """The rooms' own exceptions. Asked only when something went wrong, so that a good start imports none of them."""
+    """Return the rooms' own exceptions. Asked only when something went wrong, so that a good start imports none of
+    them.
+    """
     from podberth.explain.objects import documents
     from podberth.explain.simulate.simulation import UndecidedError
     from podberth.framework import config

@@ -82,7 +82,7 @@ def _print_cases(path: str) -> int:
 
 
 def home(world: World, of: Owner, usual: str) -> str | None:
-    """The namespace of an owner that was named without one: the usual one, else the only one that has it.
+    """Return the namespace of an owner that was named without one: the usual one, else the only one that has it.
 
     None where nobody is owned by it. Raises InputError.
     """
@@ -95,7 +95,7 @@ def home(world: World, of: Owner, usual: str) -> str | None:
 
 
 def waiting(world: World, *, namespace: str | None, of: Owner | None, selector: str | None) -> list[Pod]:
-    """The pods that wait; `namespace` None: of all namespaces. Raises InputError."""
+    """Return the pods that wait; `namespace` None: of all namespaces. Raises InputError."""
     found = _of(world.waiting.values(), namespace, of, selector)
     if found or of is None or any(_owned(pod, of) for pod in _all(world) if namespace in (None, pod.namespace)):
         return found
@@ -178,7 +178,7 @@ def _from_cluster(
     *,
     look: Callable[[Pod], None] = lambda placed: None,
 ) -> Asked:
-    """A pod of a cluster, waiting or placed; `look` sees a placed one before it is taken off its node.
+    """Return a pod of a cluster, waiting or placed; `look` sees a placed one before it is taken off its node.
 
     Without a namespace the `usual` one is looked in first; else a name that only one pod has will do.
 
@@ -217,7 +217,7 @@ def from_file(
     notes: list[str],
     usual: str,
 ) -> Asked:
-    """The pod (or the first of a workload) of a manifest, completed as the API server would on creation.
+    """Return the pod (or the first of a workload) of a manifest, completed as the API server would on creation.
 
     The claims that a StatefulSet makes for the pod are added to the world.
 
@@ -255,7 +255,7 @@ def from_file(
 
 
 def _written(file: str, workload: Workload, world: World, namespace: str | None, usual: str) -> Written:
-    """The pod as it stands in a file."""
+    """Return the pod as it stands in a file."""
 
     def whole(pod: Mapping[str, Any]) -> dict[str, Any]:
         return manifest.completed(workload.made(pod, 0), namespace, usual, world.admission, [])
@@ -443,7 +443,7 @@ def explain(
 def _view(
     frameworks: dict[str, Framework], wanted: str | None, pod: Pod, ran: Mapping[str, int], notes: list[str]
 ) -> tuple[Framework, list[str]]:
-    """The profile by which the pod is looked at, and the schedulers that it could name if nobody runs its own.
+    """Return the profile by which the pod is looked at, and the schedulers that it could name if nobody runs its own.
 
     `wanted`: the profile that was asked for; `ran`: scheduler → how many pods it placed.
     """

@@ -86,7 +86,8 @@ def unfetched(frameworks: Mapping[str, Framework]) -> list[str]:
 
 
 def _of_no_namespace(files: Mapping[str, Sequence[Document]], world: World, where: str, usual: str) -> Iterator[str]:
-    """Namespaces that files name, and that are neither in the cluster nor in a file: nothing can be created there.
+    """Yield namespaces that files name, and that are neither in the cluster nor in a file: nothing can be created
+    there.
 
     Of a cluster whose namespaces are not known nothing is said.
     """

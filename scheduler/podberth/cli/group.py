@@ -34,7 +34,7 @@ def holds_group(held: Iterable[Document]) -> bool:
 
 
 def find_group(asked: Group, namespace: str | None, world: World, where: str, usual: str) -> Gang:
-    """A group of a cluster, with its pods. Raises InputError."""
+    """Return a group of a cluster, with its pods. Raises InputError."""
     known = {key for state in world.cluster.pod_groups if (key := state.key) and state.object is not None}
     inside = namespace or usual
     apis = {asked.api} if asked.api else {NATIVE, COSCHEDULING}
@@ -66,7 +66,7 @@ def group_from_file(
     notes: list[str],
     usual: str,
 ) -> Gang:
-    """A group of a file, with the pods that name it there and in the cluster. Raises InputError."""
+    """Return a group of a file, with the pods that name it there and in the cluster. Raises InputError."""
     with about(named(file)):
         keys = add_groups(held, namespace, world, usual)
         keys = [key for key in keys if asked is None or (key.name == asked.name and asked.api in ("", key.api))]

@@ -37,7 +37,7 @@ NO_WRITER = 3_000
 
 
 def content(path: str) -> bytes:
-    """The bytes of a file, unpacked when they are packed or its name ends in .gz; `-` is standard input.
+    """Return the bytes of a file, unpacked when they are packed or its name ends in .gz; `-` is standard input.
 
     Raises InputError.
     """
@@ -63,7 +63,7 @@ def standard_input() -> BinaryIO:
 
 
 def opened(path: str) -> BinaryIO:
-    """A file that is read piece by piece; of a pipe, all that somebody writes to it. Raises OSError, InputError."""
+    """Return a file to read piece by piece; of a pipe, all that somebody writes to it. Raises OSError, InputError."""
     if path.startswith(_ELSEWHERE):
         raise InputError(f"{path}: expected a file, got an address: curl gets it, and - stands for standard input")
     mode = Path(path).stat().st_mode
@@ -73,7 +73,7 @@ def opened(path: str) -> BinaryIO:
 
 
 def _piped(path: str) -> bytes:
-    """All that somebody writes to a pipe; if nobody has it open, that is said."""
+    """Return what is written to a pipe, to its end. Raises InputError when nobody has it open."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as pipe:
         waiting = select.poll()
         waiting.register(pipe, select.POLLIN)
@@ -104,12 +104,12 @@ def _unpacked(path: str, raw: bytes) -> bytes:
 
 
 def named(path: str) -> str:
-    """The name of a file in messages."""
+    """Return the name of a file in messages."""
     return "standard input" if path == STDIN else path
 
 
 def documents(path: str) -> list[Document]:
-    """The API objects of a file.
+    """Return the API objects of a file.
 
     Raises InputError.
     """
@@ -120,7 +120,7 @@ def documents(path: str) -> list[Document]:
 
 
 def documents_of(path: str, faults: Faults) -> list[Document]:
-    """The API objects of a file that can be read; `faults` gets what is wrong with the others.
+    """Return the API objects of a file that can be read; `faults` gets what is wrong with the others.
 
     Of a directory (`kubectl cluster-info dump --output-directory`, a must-gather), those of the files in it.
     """
@@ -143,7 +143,7 @@ def documents_of(path: str, faults: Faults) -> list[Document]:
 
 
 def _files(path: str) -> list[str]:
-    """The files of JSON and YAML in a directory and below. Raises InputError."""
+    """Return the files of JSON and YAML in a directory and below. Raises InputError."""
     found = [str(each) for each in sorted(Path(path).rglob("*")) if _ENDING.search(each.name) and each.is_file()]
     if not found:
         raise InputError(f"{path}: is a directory without files of JSON or YAML: expected a cluster's dump")
@@ -151,7 +151,7 @@ def _files(path: str) -> list[str]:
 
 
 def _in_directory(path: str, faults: Faults) -> list[Document]:
-    """The API objects of one of many files. One that holds none, as many do in a must-gather, is passed over."""
+    """Return the API objects of one of many files. One that holds none, as many do in a must-gather, is passed over."""
     own = Faults()
     held = documents_of(path, own)
     with (faults if held else Faults()).noting():
@@ -165,7 +165,7 @@ def _in_directory(path: str, faults: Faults) -> list[Document]:
 
 
 def judged(path: str, *, comparing: bool = False) -> list[Document]:
-    """The API objects of a file, where the API server would take them all. `comparing`: as for `judge`.
+    """Return the API objects of a file, where the API server would take them all. `comparing`: as for `judge`.
 
     Raises InputError with a line for everything that it would refuse.
     """
@@ -183,7 +183,7 @@ def judged(path: str, *, comparing: bool = False) -> list[Document]:
 
 
 def world(paths: list[str], decoder: "Decoder | None" = None) -> "World":
-    """A cluster from the files of a dump.
+    """Return a cluster from the files of a dump.
 
     Raises InputError.
     """
@@ -218,7 +218,8 @@ def configuration(path: str | None) -> SchedulerConfiguration:
 def profiles(
     path: str | None, wanted: str | None = None, usual: SchedulerConfiguration | None = None
 ) -> "tuple[SchedulerConfiguration, dict[str, Framework]]":
-    """A configuration, and what each of its profiles decides by. `usual`: the configuration where there is no file.
+    """Return a configuration, and what each of its profiles decides by. `usual`: the configuration where there is no
+    file.
 
     Raises InputError, also if no profile is called `wanted`.
     """
@@ -236,7 +237,7 @@ def profiles(
 
 
 def lines(path: str) -> Iterator[bytes]:
-    """The lines of a file that hold anything.
+    """Return the lines of a file that hold anything.
 
     Raises InputError.
     """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Output(StrEnum):
-    """For people, or for machines."""
+    """Forms of an answer: for people, or for machines."""
 
     TABLE = "table"
     JSON = "json"
@@ -24,7 +24,7 @@ class Output(StrEnum):
 
 
 class PageOutput(StrEnum):
-    """For people, for machines, or as a page to pass on."""
+    """Forms of an answer: for people, for machines, or as a page to pass on."""
 
     TABLE = "table"
     JSON = "json"
@@ -33,14 +33,14 @@ class PageOutput(StrEnum):
 
 
 class DataOutput(StrEnum):
-    """For machines, and for kubectl to apply."""
+    """Forms of an answer for machines, and for kubectl to apply."""
 
     YAML = "yaml"
     JSON = "json"
 
 
 def private(path: str) -> BinaryIO:
-    """A new file that only its owner may read, so that nobody has it open who could read an older one.
+    """Return a new file that only its owner may read, so that nobody has it open who could read an older one.
 
     Raises InputError for what is no file: a device would be gone for all. Raises OSError.
     """
@@ -89,7 +89,7 @@ def as_json(raw: bytes) -> None:
 
 
 def yaml_of(document: Any, width: int = 80) -> str:
-    """A document as YAML, in which what is there twice is written twice."""
+    """Return a document as YAML, in which what is there twice is written twice."""
     import yaml
 
     from podberth.explain.report.wording import visible
@@ -128,7 +128,7 @@ def as_asked(answer: Any, output: PageOutput, page: "Callable[[], str]", table: 
 
 def as_table(table: "RenderableType") -> None:
     """Print what rich draws, as wide as the terminal, and without blanks at the ends of lines."""
-    from podberth.explain.report.tables import Visible, console_for
+    from podberth.explain.report.terminal import Visible, console_for
 
     console = console_for(sys.stdout)
     with console.capture() as captured:

@@ -29,7 +29,7 @@ class Option:
 
 
 def typed(command: Command) -> Command:
-    """The command with typer's options in place of ours."""
+    """Return the command with typer's options in place of ours."""
     import typer
 
     def replaced(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -52,8 +52,8 @@ def typed(command: Command) -> Command:
 
 
 def read(arguments: Iterable[str], command: Callable[..., Any]) -> dict[str, str | int] | None:
-    """Keyword arguments for a command's function; None unless all are `--name value` or `--name=value` of one word or
-    one whole number.
+    """Return keyword arguments for a command's function; None unless all are `--name value` or `--name=value` of one
+    word or one whole number.
     """
     kinds = get_type_hints(command)
     kinds.pop("return", None)

@@ -28,7 +28,7 @@ from podberth.cli.policy_inputs import (
     run_tests,
     test_files,
 )
-from podberth.explain.report.tables import console_for
+from podberth.explain.report.terminal import console_for
 from podberth.explain.report.wording import count, printable
 from podberth.model.mistakes import misfit
 from podberth.model.selectors import Requirement

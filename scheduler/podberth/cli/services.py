@@ -123,7 +123,7 @@ def address(component: str, options: Mapping[str, Any]) -> "Address | None":
 
 
 def _shown(value: object) -> str:
-    """An option's value as Kubernetes' components show theirs."""
+    """Return an option's value as Kubernetes' components show theirs."""
     match value:
         case None:
             return ""

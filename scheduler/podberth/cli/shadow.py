@@ -112,7 +112,7 @@ class Recorder:
                 file.write(masked(line, masks.masked, masks.text) + b"\n")
 
     def _lines(self) -> Iterator[bytes]:
-        """The lines after the first."""
+        """Yield the lines after the first."""
         with Path(self._seen).open("rb") as file:
             lines = _all_lines(file, self._path)
             next(lines, None)
@@ -141,7 +141,7 @@ def _changes(path: str, lines: Iterator[bytes]) -> Iterator[Change]:
 
 
 def _all_lines(raw: BinaryIO, path: str) -> Iterator[bytes]:
-    """Lines without their ends, unpacked if they are packed. `path`: in messages. Raises InputError."""
+    """Yield lines without their ends, unpacked if they are packed. `path`: in messages. Raises InputError."""
     buffered = _Counted(cast(RawIOBase, raw))
     packed = path.endswith(".gz") or buffered.peek(len(GZIP)).startswith(GZIP)
     try:
@@ -189,7 +189,7 @@ class _Packed(gzip.GzipFile):
 
 
 def _opened(path: str, *, packed: bool) -> BinaryIO:
-    """A file for its owner alone: it holds what the owner may see of a cluster. Raises OSError, InputError."""
+    """Return a file for its owner alone: it holds what the owner may see of a cluster. Raises OSError, InputError."""
     file = private(path)
     return cast(BinaryIO, _Packed(file)) if packed else file
 
@@ -409,7 +409,7 @@ def shadow(
 
 
 def _profile(config: str | None, scheduler: str | None, of: str) -> tuple[Framework, Decoder, str | None]:
-    """The profile to try, what reads pods for it, and the kubeconfig of its configuration. Raises InputError."""
+    """Return the profile to try, what reads pods for it, and the kubeconfig of its configuration. Raises InputError."""
     settings, frameworks = profiles(config, scheduler)
     framework = frameworks.get(scheduler or of) or next(iter(frameworks.values()))
     if settings.extenders:

@@ -78,7 +78,7 @@ def subject(argument: str, wanted: str = _ANY) -> PodName | Owner | Group:
 
 
 def pod_named(argument: str) -> PodName:
-    """A pod, where nothing else will do. Raises InputError."""
+    """Return a pod, where nothing else will do. Raises InputError."""
     found = subject(argument, POD)
     if not isinstance(found, PodName):
         raise InputError(f"{shown(argument)}: expected {POD}")
@@ -86,12 +86,12 @@ def pod_named(argument: str) -> PodName:
 
 
 def in_file(argument: str | None) -> PodName | Owner | Group | None:
-    """One of the things that a file holds; None where none is named. Raises InputError."""
+    """Return one of the things that a file holds; None where none is named. Raises InputError."""
     return None if argument is None else subject(argument, _IN_FILE)
 
 
 def chosen(found: Iterable[Workload], asked: PodName | Owner | Group | None) -> list[Workload]:
-    """Those of a file that are meant; all where nothing was asked for. A Rollout may be called `rollout/web`."""
+    """Return those of a file that are meant; all where nothing was asked for. A Rollout may be called `rollout/web`."""
     if asked is None:
         return list(found)
     if isinstance(asked, Group):
@@ -110,7 +110,7 @@ def namespace_of(asked: PodName | Owner | Group | None, workload: Workload, name
 
 
 def place_of(asked: PodName, namespace: str | None) -> str | None:
-    """The namespace that a pod's argument or -n names. Raises InputError where they differ."""
+    """Return the namespace that a pod's argument or -n names. Raises InputError where they differ."""
     return namespace if asked.space is None else _one(asked, namespace)
 
 

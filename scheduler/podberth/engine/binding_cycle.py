@@ -285,7 +285,8 @@ class BindingCycles:
             cycle.group, cycle.stop = group, State.PERMITTING
         elif self.gathering.released:
             self._went_ahead += 1
-        nominated = self._cluster.nominations.drop(pod.uid)
+        nominations = self._cluster.nominations
+        nominated = nominations.drop(pod.uid) if pod.uid in nominations.node_of else None
         self._cluster.assume(pod, row)
         for hear in self._observers.assumed:
             hear(queued, node, decision, now)

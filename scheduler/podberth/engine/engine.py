@@ -163,7 +163,7 @@ class Engine:
         times = (
             self.queue.next_tick(),
             self.binding.next_tick(),
-            *(observer.next_tick() for observer in self._observers.all),
+            *(observer.next_tick for observer in self._observers.ticking),
             self.groups.reservations.next_tick() if self.cluster.reservations.by_profile else None,
             self._bindings_known_at,
         )
@@ -250,8 +250,9 @@ class Engine:
                 self.queue.tick(now)
                 self.binding.tick(now)
                 self._look_for_late_bindings(now)
-                for observer in self._observers.all:
-                    observer.tick(now)
+                for observer in self._observers.ticking:
+                    if observer.next_tick is not None and observer.next_tick <= now:
+                        observer.tick(now)
         if self.cluster.reservations.by_profile:
             self.groups.reservations.look(now, self.queue.groups.entry)
         if self.cluster.devices.users.released:

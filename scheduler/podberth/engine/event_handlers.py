@@ -17,7 +17,6 @@ from podberth.engine.pod_groups.cycle import GroupCycles
 from podberth.engine.preemption import Nominator
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
-from podberth.engine.queue.unschedulable import room_on
 from podberth.engine.stimuli import Gone, key_of
 from podberth.framework.events import ANY, ClusterEvent
 from podberth.model.devices import (
@@ -135,12 +134,15 @@ class EventHandlers:
         ours = self._binding.may_be_bound(pod.uid)
         self._binding.happens(pod.uid, Event.PLACED, pod, now)
         before = self._cluster.put_pod(pod)
-        if self._cluster.nominations.node_of(pod.uid) is not None:
+        if pod.uid in self._cluster.nominations.node_of:
             self._nominator.end(pod, now)
         if before is None:
             self._binding.look_again(pod.node_name, now)
         for hear in self._observers.placed:
             hear(pod, before, now, ours)
+        if pod.shape.anti_affinity_terms or pod.shape.spread or pod.scheduler_name not in self._queue.frameworks:
+            for hear_conflict in self._observers.may_conflict:
+                hear_conflict(pod, before, now)
         if before is None or before.assumed:
             self._queue.wake_for_pod(ClusterEvent.POD_PLACED, pod, now)
             if pod.scheduling_group is not None:
@@ -151,7 +153,7 @@ class EventHandlers:
         if before is not None:
             changes = placed_pod_changes(before.pod, pod)
             if changes:
-                self._queue.wake_for_pod(changes, pod, now, room_on(self._cluster, row))
+                self._queue.wake_for_pod(changes, pod, now, row)
         if before is not None and before.row != row:
             # We had chosen another node for it.
             self._queue.wake_for_room(before.pod, before.row, now)
@@ -230,9 +232,8 @@ class EventHandlers:
                 old = cluster.put_node(thing)
                 changes = node_changes(old, thing)
                 if changes:
-                    room = room_on(cluster, cluster.nodes.row_of(thing.name))
                     self._binding.look_again(thing.name, now)
-                    queue.wake_for_node(changes, old, thing, now, room)
+                    queue.wake_for_node(changes, old, thing, now, cluster.nodes.row_of(thing.name))
             case Namespace():
                 if cluster.put_namespace(thing) != thing.labels:
                     queue.wake_everyone(ClusterEvent.NAMESPACE, now, thing)

@@ -106,7 +106,7 @@ class ExtenderCalls:
         if not len(decision.feasible):
             return decision
         names = tuple([cluster.nodes.names[row] or "" for row in decision.feasible])
-        only = nominated and names == (cluster.nominations.node_of(pod.uid) or pod.nominated_node_name,)
+        only = nominated and names == (cluster.nominations.node_of.get(pod.uid) or pod.nominated_node_name,)
         return self._ask(ExtenderCall(queued, NodesQuestion(pod, extenders, names), decision, only))
 
     def ask_about_victims(

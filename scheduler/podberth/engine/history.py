@@ -394,6 +394,7 @@ class History(Observer):
         if story is not None:
             story.end(Left(now, why))
 
+    @property
     def next_tick(self) -> float | None:
         """Return the time at which entries are to be counted: at once, if any are late."""
         return 0.0 if self.stories.late else None

@@ -108,7 +108,7 @@ class NoFits:
             or pod.scheduling_group is not None
             or pod.node_name
             or pod.nominated_node_name
-            or cluster.nominations.node_of(pod.uid) is not None
+            or pod.uid in cluster.nominations.node_of
             or not cluster.devices.served.isdisjoint(shape.requests)
         ):
             return None

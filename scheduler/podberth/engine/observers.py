@@ -71,6 +71,11 @@ class Observer:
         `ours`: our Binding was under way.
         """
 
+    def may_conflict(self, pod: Pod, before: Placement | None, now: float) -> None:
+        """`placed`, for pods of other schedulers, and for pods with anti-affinity or spread constraints: one may be in
+        the way of another.
+        """
+
     def left(self, uid: str, why: str, now: float) -> None:
         """There is nothing more to do for a pod: it is deleted, finished, terminating, or its profile is gone."""
 
@@ -92,12 +97,13 @@ class Observer:
     def follow(self, frameworks: Mapping[str, Framework]) -> None:
         """The profiles are these from now on."""
 
+    @property
     def next_tick(self) -> float | None:
-        """Return the time at which `tick` has something to do."""
+        """Return the time at which `tick` has something to do. An observer may override it by a plain attribute."""
         return None
 
     def tick(self, now: float) -> None:
-        """Time has passed."""
+        """The time of `next_tick` has come."""
 
 
 class Observers:
@@ -105,6 +111,8 @@ class Observers:
 
     def __init__(self) -> None:
         self.all: list[Observer] = []
+        self.ticking: list[Observer] = []
+        """Those to whom the time matters."""
         self.queued: list[Callable[[QueuedPod, str, str, float, str, float, bool], None]] = []
         self.failed: list[Callable[[QueuedPod, str, str, frozenset[str], float], None]] = []
         self.asked: list[Callable[[QueuedPod, Question, float], None]] = []
@@ -117,6 +125,7 @@ class Observers:
         self.reverted: list[Callable[[QueuedPod, str, float], None]] = []
         self.bound: list[Callable[[QueuedPod, str, str, float], None]] = []
         self.placed: list[Callable[[Pod, Placement | None, float, bool], None]] = []
+        self.may_conflict: list[Callable[[Pod, Placement | None, float], None]] = []
         self.left: list[Callable[[str, str, float], None]] = []
         self.left_unbound: list[Callable[[Pod, float], None]] = []
         self.put: list[Callable[[Modelled, float], None]] = []
@@ -125,6 +134,8 @@ class Observers:
     def register(self, observer: Observer) -> None:
         """Have an observer hear of the events that it overrides, after those that were registered before."""
         self.all.append(observer)
+        if type(observer).tick is not Observer.tick:
+            self.ticking.append(observer)
         for event, hearing in vars(self).items():
-            if event != "all" and getattr(type(observer), event) is not getattr(Observer, event):
+            if event not in ("all", "ticking") and getattr(type(observer), event) is not getattr(Observer, event):
                 hearing.append(getattr(observer, event))

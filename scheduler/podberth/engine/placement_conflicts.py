@@ -233,26 +233,26 @@ class PlacementConflicts:
 class PlacementObserver(Observer):
     """Has the conflicts of pods of ours told; each look is charged to the namespace of the pod."""
 
+    next_tick: float | None = None
+    """The time of the next look."""
+
     def __init__(self, conflicts: PlacementConflicts, queue: SchedulingQueue, outbox: Outbox) -> None:
         self.conflicts = conflicts
         self._queue = queue
         self._outbox = outbox
 
-    def placed(self, pod: Pod, before: Placement | None, now: float, ours: bool) -> None:
+    def may_conflict(self, pod: Pod, before: Placement | None, now: float) -> None:
         """Remember a pod of others, and look at one of ours from now on."""
         if pod.scheduler_name not in self._queue.frameworks:
             if before is None:
                 self.conflicts.other_placed(pod)
         elif before is not None and before.assumed:
             self.conflicts.placed(pod, now)
+            self.next_tick = self.conflicts.next_look()
 
     def follow(self, frameworks: Mapping[str, Framework]) -> None:
         """Look at pods of these profiles."""
         self.conflicts.follow(frameworks)
-
-    def next_tick(self) -> float | None:
-        """The time of the next look."""
-        return self.conflicts.next_look()
 
     def tick(self, now: float) -> None:
         """Look at the pods whose time has come."""
@@ -260,6 +260,7 @@ class PlacementObserver(Observer):
             self._queue.fair_share.charge(pod.namespace, pod.shape.steps, now)
             if conflict is not None:
                 self._outbox.add(RecordConflict(pod, conflict.node, conflict.constraint, conflict.text))
+        self.next_tick = self.conflicts.next_look()
 
 
 class _Look(Struct, frozen=True):

@@ -50,7 +50,7 @@ class Nominator:
 
     def nominate(self, pod: Pod, node: str, now: float) -> None:
         """Nominate a pod for a node. Where it was nominated for another one, others may fit there now."""
-        if self._cluster.nominations.node_of(pod.uid) not in (None, node):
+        if self._cluster.nominations.node_of.get(pod.uid) not in (None, node):
             self.end(pod, now, real=False)
         self._cluster.nominations.put(pod, node)
 
@@ -79,7 +79,7 @@ class Nominator:
         if not left:
             self.ending.popleft()
         nominations, row = self._cluster.nominations, ending.row
-        pods = [pod for pod in some if nominations.node_of(pod.uid) == ending.node]
+        pods = [pod for pod in some if nominations.node_of.get(pod.uid) == ending.node]
         for pod in pods:
             nominations.drop(pod.uid)
         why = "the node went" if row is None else "a pod of higher priority needs it"
@@ -102,7 +102,7 @@ class Nominator:
     def follow(self, queued: QueuedPod, before: Pod, now: float) -> None:
         """Follow nominatedNodeName. A nomination of ours that the API does not show yet holds until that changes."""
         pod, nominations = queued.pod, self._cluster.nominations
-        ours = kept = nominations.node_of(pod.uid)
+        ours = kept = nominations.node_of.get(pod.uid)
         changed = pod.nominated_node_name != before.nominated_node_name
         if changed:
             kept = pod.nominated_node_name or None

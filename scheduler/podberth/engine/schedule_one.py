@@ -296,7 +296,7 @@ class SchedulingCycle:
         for hear in self._observers.failed:
             hear(queued, UNSCHEDULABLE, message, found.plugins, now)
         missed = self._queue.missed(queued, waits_for)
-        if result.node is not None and result.node != self._cluster.nominations.node_of(pod.uid):
+        if result.node is not None and result.node != self._cluster.nominations.node_of.get(pod.uid):
             # Before the pod itself waits: the end of its own nomination must not wake it.
             self._nominator.end(pod, now, real=False)
         self._queue.add_unschedulable(queued, waits_for, now, missed=missed)

@@ -143,14 +143,14 @@ class Evictor:
         self._stale = True
 
     def waiting(self) -> dict[str, int]:
-        """Broken promises by stage: berth_evictions_waiting."""
+        """Return broken promises by stage: berth_evictions_waiting."""
         found = dict.fromkeys(map(str, Stage), 0)
         for broken in self.broken.values():
             found[broken.stage] += 1
         return found
 
     def held(self) -> dict[str, int]:
-        """Broken promises by the gate that holds their pod back: berth_evictions_held."""
+        """Return broken promises by the gate that holds their pod back: berth_evictions_held."""
         found = dict.fromkeys(map(str, Gate), 0)
         for broken in self.broken.values():
             if broken.closed_gate is not None:

@@ -78,7 +78,7 @@ class Broken:
     conflict: Conflict | None = None
     """The conflict that another scheduler made, as it was when it was looked at last."""
     others_read: bool = False
-    """In a conflict, true if one of the other scheduler's pods was read from the API since the grace began."""
+    """True in a conflict if one of the other scheduler's pods was read from the API since the grace began."""
     told: set[str] = field(default_factory=set)
     """The reasons of the Events that were posted about it."""
     told_until: dict[Gate, float] = field(default_factory=dict)

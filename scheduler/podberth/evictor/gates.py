@@ -162,7 +162,7 @@ class Spared:
 
     @property
     def why(self) -> str:
-        """The reason in words, for Events, plans and explanations."""
+        """Return the reason in words, for Events, plans and explanations."""
         if self.turn is None:
             return "the API has not answered yet whether another pod of its owner is evicted"
         wait, number = _duration(self.turn.spared), self.turn.round
@@ -287,7 +287,7 @@ class Owners:
 
 
 def owner_key(pod: Pod) -> str:
-    """Namespace and the controller's UID; a bare pod's own name, for who comes back under it.
+    """Return namespace and the controller's UID; a bare pod's own name, for who comes back under it.
 
     With the namespace, for anybody may write Events in their own, and must not speak for others' pods.
     """

@@ -75,7 +75,7 @@ class Promises:
         self._readers: dict[str, set[int]] = {}
 
     def put(self, uid: str, row: int, wanted: NodeRequirement) -> bool:
-        """Add or update a pod; whether it has to be looked at."""
+        """Add or update a pod; return whether it has to be looked at."""
         slot = self._slot.get(uid)
         if slot is not None:
             if self._row[slot] == row and self._requirements[self._kind[slot]] == wanted:

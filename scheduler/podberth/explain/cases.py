@@ -113,7 +113,7 @@ def got(decision: Decision, framework: Framework, world: World) -> dict[str, Any
 
 
 def _allocations(decision: Decision, framework: Framework, world: World) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """node → claim → the devices that would be given there, sorted by request, pool and device."""
+    """Return node → claim → the devices that would be given there, sorted by request, pool and device."""
     plugin = framework.plugin("DynamicResources")
     out = {}
     if isinstance(plugin, DynamicResources):
@@ -145,7 +145,7 @@ def _device(device: AllocatedDevice) -> dict[str, Any]:
 
 
 def _rejected(decision: Decision, names: list[str]) -> dict[str, dict[str, Any]]:
-    """node → {plugin, code, reasons} of the first plugin that rejected it."""
+    """Return node → {plugin, code, reasons} of the first plugin that rejected it."""
     out: dict[str, dict[str, Any]] = {}
     for rejected in decision.rejected:
         for reason, where in rejected.reasons:

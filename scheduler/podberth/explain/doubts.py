@@ -133,7 +133,7 @@ _ALWAYS = "default-scheduler"
 
 
 def running(placed: Iterable[Pod]) -> Counter[str]:
-    """Scheduler → how many of the placed pods name it."""
+    """Return scheduler → how many of the placed pods name it."""
     found = Counter({_ALWAYS: 0})
     found.update(pod.scheduler_name for pod in placed)
     return found

@@ -112,7 +112,7 @@ class Past:
             self._owners.restore(one, 0.0, there=there(one.pod.uid))
 
     def spares(self, pod: Pod) -> tuple[str, str] | None:
-        """Until when a pod is left alone (RFC 3339), and why; None: it is not."""
+        """Return until when a pod is left alone (RFC 3339), and why; None: it is not."""
         spared = self._owners.spared(pod, 0.0)
         if spared is None:
             return None

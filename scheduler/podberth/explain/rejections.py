@@ -94,13 +94,13 @@ def given_away(decision: Decision, row: int | None) -> int | None:
 
 
 def kept_rows(pod: Pod, cluster: Cluster) -> dict[int, list[Pod]]:
-    """Row → the pods that it is kept for and that come before this one."""
+    """Return row → the pods that it is kept for and that come before this one."""
     found = ((cluster.nodes.live_row(node), pods) for node, pods in cluster.nominations.ahead_of(pod))
     return {row: pods for row, pods in found if row is not None}
 
 
 def put_there(pods: Sequence[Pod], row: int, cluster: Cluster) -> list[Pod]:
-    """Place pods on the node that is kept for them, under other UIDs; the placed ones."""
+    """Place pods on the node that is kept for them, under other UIDs; return the placed ones."""
     node = cluster.nodes.names[row] or ""
     placed = [
         replace(pod, uid=f"{pod.uid}/nominated", node_name=node, nominated_node_name="", scheduling_group=None)
@@ -138,7 +138,7 @@ class Asking:
 
     @cached_property
     def kept(self) -> dict[int, list[Pod]]:
-        """Row → the pods that the node is kept for; of it, plugins are asked as if they were there."""
+        """Return row → the pods that the node is kept for; of it, plugins are asked as if they were there."""
         return kept_rows(self.inquiry.pod, self.inquiry.cluster)
 
     def detail(self, row: int, name: str, reason: Reason) -> Detail:

@@ -64,7 +64,7 @@ class SideEffects:
         ordered = sorted(groups.values(), key=lambda group: (-len(group), group[0].key))[:_KINDS]
         self._groups = sorted(ordered, key=lambda group: (-group[0].priority, group[0].created, group[0].key))
         self._fit: list[bool] | None = None
-        """For each group, true if it fits without changes; None: not computed yet."""
+        """True for each group that fits without changes; None: not computed yet."""
 
     def of(self, changes: Sequence[Change]) -> shown.SideEffects | None:
         """Return the effects of these changes; None: a plugin failed, and a note says so. The cluster is as before
@@ -322,7 +322,7 @@ def _offers(trial: Trial, plans: Iterable[Plan]) -> Iterator[shown.Remedy]:
 
 
 def plans_for(asking: Asking, stuck: Sequence[Stuck]) -> Iterator[Plan]:
-    """Distinct plans, the cheapest first; among equals those that many nodes ask for."""
+    """Yield distinct plans, the cheapest first; among equals those that many nodes ask for."""
     priced: dict[Plan, float] = {}
     votes: dict[Plan, int] = {}
     for each in _closest_of_each_kind(stuck):

@@ -172,7 +172,7 @@ class Trial:
         return Remedy(_text(changes), list(changes), list(nodes), [], found.lines) if nodes else None
 
     def left(self, changes: Sequence[Change], nodes: Sequence[str]) -> Sequence[str]:
-        """Those of the nodes that the pod can still go to when those have theirs that come first.
+        """Return those of the nodes that the pod can still go to when those have theirs that come first.
 
         These are pods of a higher priority that leave by the changes and are made again, and pods that wait and are
         tried before it. Of new nodes there may be more than one.
@@ -204,7 +204,9 @@ class Trial:
     def _after(
         self, comes: Sequence[Pod], pod: Pod, nodes: Sequence[str], place: Placing
     ) -> tuple[Sequence[str], list[str]]:
-        """Those of the nodes that are left when others come first, and who takes some; none as soon as none is left."""
+        """Return those of the nodes that are left when others come first, and who takes some; none as soon as none is
+        left.
+        """
         rest, takers, unfit = nodes, list[str](), set[object]()
         for each in comes:
             kind = id(each.shape), id(each.labels), each.priority
@@ -237,7 +239,9 @@ class Trial:
                     yield pod
 
     def fewest(self, changes: tuple[Change, ...], first: Container[Change]) -> tuple[Change, ...]:
-        """Those of the changes without which it does not do: one that is needless is left out, but none of `first`."""
+        """Return those of the changes without which it does not do: one that is needless is left out, but none of
+        `first`.
+        """
         for change in changes:
             rest = tuple(each for each in changes if each != change)
             if rest and change not in first and self.nodes(rest):
@@ -311,7 +315,7 @@ def applied(cluster: Cluster, changes: Sequence[Change]) -> Iterator[None]:
 
 
 def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
-    """Make one change of the cluster: what takes it back. None where there is nothing to change."""
+    """Make one change of the cluster; return what takes it back. None where there is nothing to change."""
     if isinstance(change, OnNode):
         node = live_node(cluster, change.node)
         if node is not None:
@@ -439,7 +443,7 @@ def _key(claim: str) -> ClaimKey:
 
 
 def _put(cluster: Cluster, thing: StorageKind) -> Callable[[], object]:
-    """Add or change an object of storage: what takes it back."""
+    """Add or change an object of storage; return what takes it back."""
     old = cluster.storage.put(thing)
     if old is not None:
         return partial(cluster.storage.put, old)

@@ -52,7 +52,7 @@ class Lowered(NamedTuple):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts of `resources` that say it: limits of what can't be overcommitted are equal to requests."""
+        """Return the parts of `resources` that say it: limits of what can't be overcommitted are equal to requests."""
         return ("requests",) if overcommitted(self.resource) else ("requests", "limits")
 
 
@@ -365,7 +365,7 @@ class Written(NamedTuple):
 
     @property
     def spec(self) -> Object:
-        """The spec as it was written."""
+        """Return the spec as it was written."""
         found: Object = self.pod.get("spec") or {}
         return found
 

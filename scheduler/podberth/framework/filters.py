@@ -149,7 +149,7 @@ class NominatedPods:
         if found is None:
             self._by_threshold.keep(threshold, found := _FromPriority(threshold))
         found.follow(cluster)
-        own, pods = found.place.get(nominations.node_of(pod.uid) or ""), found.pods
+        own, pods = found.place.get(nominations.node_of.get(pod.uid) or ""), found.pods
         if own is not None:
             pods = list(pods)
             pods[own] = [other for other in pods[own] if other.uid != pod.uid]

@@ -57,7 +57,7 @@ POINTS = (
     "placement_score",
 )
 """Every point that a configuration may name."""
-SKIPPABLE = frozenset(("pre_filter", "filter", "score", "reserve", "pre_bind"))
+SKIPPABLE = frozenset(("pre_enqueue", "pre_filter", "filter", "score", "reserve", "pre_bind"))
 """Every point that a plugin may skip for pods of some shape."""
 NO_POINTS: frozenset[str] = frozenset()
 OtherObject = StorageKind | DeviceKind | None

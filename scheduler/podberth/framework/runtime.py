@@ -46,6 +46,17 @@ _SHAPES = 1024
 _NO_ROWS: Rows = np.zeros(0, dtype=np.intp)
 
 
+Enqueues = tuple[tuple[Any, bool], ...]
+"""PreEnqueue plugins, each with whether it looks at the cluster."""
+
+
+class _Concerned(Struct, frozen=True):
+    """The plugins that pods of a shape concern."""
+
+    enqueues: Enqueues
+    from_reserve: PluginsByPoint
+
+
 class Rotation(Struct):
     """The row at which the next search begins, so that all nodes get their turn."""
 
@@ -86,9 +97,8 @@ class Framework:
         self._pre_filters: tuple[Any, ...] = profile.plugins("pre_filter")
         enqueues = profile.plugins("pre_enqueue")
         looking = [(plugin, declared(plugin).enqueues_by_cluster) for plugin in enqueues]
-        self._enqueues = tuple([one for one in looking if not one[0].for_groups])
-        """PreEnqueue plugins, and whether they look at the cluster."""
-        self._enqueues_in_group = (*self._enqueues, *(one for one in looking if one[0].for_groups))
+        self._enqueues: Enqueues = tuple(sorted(looking, key=lambda one: one[0].for_groups))
+        """PreEnqueue plugins, those about groups last."""
         self._queue_sort: Any = next(iter(profile.plugins("queue_sort")), None)
         self._scorers = [
             (plugin, profile.weights.get(plugin.name, 1), plugin.normalize) for plugin in profile.plugins("score")
@@ -98,7 +108,7 @@ class Framework:
         """Results that are kept from pod to pod."""
         self._narrowing = [(plugin, declared(plugin)) for plugin in self._pre_filters]
         self._from_reserve = by_point(profile.points)
-        self._from_reserve_by_shape: dict[PodShape, PluginsByPoint] = {}
+        self._by_shape: dict[PodShape, _Concerned] = {}
         self.placements = PlacementPlugins(profile, self.guard)
         self._by_name = profile.by_name
         self._methods = {name: declared(plugin).methods for name, plugin in self._by_name.items()}
@@ -172,7 +182,10 @@ class Framework:
         """(plugin, reason) of the first plugin that holds the pod out of the queue. A pod beyond the limits is, too."""
         if pod.too_large is not None:
             return TOO_LARGE, Reason(pod.too_large.text)
-        for plugin, looks in self._enqueues if pod.scheduling_group is None else self._enqueues_in_group:
+        concerned = self._by_shape.get(pod.shape) or self._find_concerned(pod.shape)
+        for plugin, looks in concerned.enqueues:
+            if plugin.for_groups and pod.scheduling_group is None:
+                continue
             given = (pod, cluster) if looks else (pod,)
             reason = self.guard(plugin, plugin.pre_enqueue, *given)
             if reason is not None:
@@ -203,7 +216,7 @@ class Framework:
     def _decide_by_class(self, pod: Pod, cluster: Cluster, within: Bools | None) -> Decision | None:
         """The best rows for a pod; None if the decision has to be taken in full, for example as no node is left."""
         ask, nodes = self.guard, cluster.nodes
-        yields = bool(cluster.nominations)
+        yields = bool(cluster.nominations.node_of and cluster.nominations)
         if within is None and not yields and pod.shape not in self.classes.by_shape:
             named = self._on_named_node(pod, cluster)
             if named is not None:
@@ -403,24 +416,24 @@ class Framework:
 
         `binders`: plugins that are asked to bind it before the profile's Bind plugins.
         """
-        plugins = self._from_reserve_by_shape.get(pod.shape)
-        if plugins is None:
-            plugins = self._find_from_reserve(pod.shape)
+        concerned = self._by_shape.get(pod.shape) or self._find_concerned(pod.shape)
+        plugins = concerned.from_reserve
         if binders:
             plugins = {**plugins, **by_point({"bind": (*binders, *self.profile.plugins("bind"))}, ("bind",))}
         return BindingPlugins(plugins, self.guard, self._reached, pod, row, node, waiting_pods)
 
-    def _find_from_reserve(self, shape: PodShape) -> PluginsByPoint:
-        """The plugins from Reserve on that pods of a shape concern."""
-        found = for_shape(self._from_reserve, shape)
+    def _find_concerned(self, shape: PodShape) -> "_Concerned":
+        """Return the plugins that pods of a shape concern before and after their decision."""
+        enqueues = tuple([one for one in self._enqueues if "pre_enqueue" not in one[0].skips(shape)])
+        found = _Concerned(enqueues, for_shape(self._from_reserve, shape))
         if not shape.heavy:
-            if len(self._from_reserve_by_shape) >= _SHAPES:
-                self._from_reserve_by_shape.clear()
-            self._from_reserve_by_shape[shape] = found
+            if len(self._by_shape) >= _SHAPES:
+                self._by_shape.clear()
+            self._by_shape[shape] = found
         return found
 
     def _nominated_row(self, pod: Pod, cluster: Cluster) -> int | None:
-        name = cluster.nominations.node_of(pod.uid) or pod.nominated_node_name
+        name = cluster.nominations.node_of.get(pod.uid) or pod.nominated_node_name
         return cluster.nodes.live_row(name) if name else None
 
     def _pre_filter(self, pod: Pod, cluster: Cluster, decision: Decision, alive: Bools) -> bool:

@@ -5,12 +5,11 @@ order in which it is read:
 
 - `kubeconfig` finds an API server and how to log in (`credential_plugins`: with help of the `kubernetes` package); the
   result is a `connection`.
-- `client` sends a request and returns the answer of an API server. It waits for its turn in `flow`, goes over a
-  connection of `http1`, and ends in an exception of `errors` or with bytes.
+- `client` sends a request and returns the answer of an API server, or the pages of a list. It waits for its turn in
+  `flow`, goes over a connection of `http1`, and ends in an exception of `errors` or with bytes.
 - `reflector` follows a kind. `listwatch` says what to do next and which objects are known, `cross_check` whether the
   watch has lost any; `objects` are what comes out: changes, in batches.
-- `pages` reads a collection once, page by page.
-- `writes` builds and sends what a scheduler writes; `evictions`, `lease`, `schedulers` (who lives) and `reviews` (who
-  asks, and what they may read) have the other requests. `resources` has the paths of all kinds.
+- `writes` builds and sends what a scheduler writes; `evictions`, `lease` and `schedulers` (who lives) have the other
+  requests. `resources` has the paths of all kinds.
 - `machine` has the clocks, the chance and the event loop of the process.
 """

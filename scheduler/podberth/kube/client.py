@@ -18,11 +18,11 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Final, TypeVar
-from urllib.parse import unquote
+from urllib.parse import unquote, urlencode
 
 import msgspec
 
@@ -31,7 +31,7 @@ from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, Unreachable, described, one_line
 from podberth.kube.flow import API, LANES, WATCH, Bucket, Gate, Lane, Places, Throttle
 from podberth.kube.http1 import ConnectionPool, Response, Stream
-from podberth.kube.objects import MALFORMED
+from podberth.kube.objects import MALFORMED, ListPage, list_page
 from podberth.kube.resources import Resource
 
 T = TypeVar("T")
@@ -232,12 +232,12 @@ class Client:
         return found
 
     async def create_many(self, objects: Sequence[tuple[str, bytes]], content_type: str, *, lane: Lane) -> list[int]:
-        """POST (path, body) pairs; the statuses of those that were answered, as `_many` says."""
+        """POST (path, body) pairs; return the statuses of those that were answered, as `_many` says."""
         requests = [(path, body, content_type) for path, body in objects]
         return [answer.status for answer in await self._many("POST", requests, lane, bodies=False)]
 
     async def patch_many(self, patches: Sequence[tuple[str, bytes, str]], *, lane: Lane) -> list[tuple[int, bytes]]:
-        """PATCH (path, body, content type); status and body of those that were answered, as `_many` says.
+        """PATCH (path, body, content type); return status and body of those that were answered, as `_many` says.
 
         The status is 0 where the answer is none of an API server's: what became of that patch is not known.
         """
@@ -247,7 +247,7 @@ class Client:
     async def _many(
         self, verb: str, requests: Sequence[tuple[str, bytes, str]], lane: Lane, *, bodies: bool
     ) -> list[Response]:
-        """Send (path, body, content type) on one connection; the answers of those that were answered, in their order.
+        """Send (path, body, content type) on one connection; return the answers of those that were answered, in order.
 
         They had their turn already (`turns`). Nothing is tried again here: what was not answered, or was refused for a
         while, is for whoever asks to send by itself. Raises Unreachable if nothing was sent.
@@ -356,7 +356,7 @@ async def _rest(stream: Stream) -> bytes:
 
 
 def _judged(path: str, answer: Response) -> tuple[int, bytes]:
-    """Status and body of the answer to a PATCH; status 0 if no API server wrote it."""
+    """Return status and body of the answer to a PATCH; status 0 if no API server wrote it."""
     if 200 <= answer.status < 300:
         try:
             of_an_api_server("PATCH", path, "", answer.body)
@@ -368,6 +368,64 @@ def _judged(path: str, answer: Response) -> tuple[int, bytes]:
 def _one_line(value: str) -> str:
     """Return a header's value; a line break in it (a token file with a stray one) would begin another header."""
     return value.replace("\r", "").replace("\n", "")
+
+
+# -- lists ---------------------------------------------------------------------------------------------------------
+
+MOST: Final = 500
+"""Objects of a page, as client-go's pager asks for."""
+PAGE_BYTES: Final = 16 << 20
+_EXPIRED: Final = 410
+
+
+async def list_pages(
+    client: Client,
+    path: str,
+    selectors: Mapping[str, str] | None = None,
+    *,
+    first: int = MOST,
+    most: int = MOST,
+    page_bytes: int = PAGE_BYTES,
+    tries: int = TRIES,
+) -> AsyncIterator[tuple[bytes, ListPage]]:
+    """Yield each page of a collection, as it came and decoded to its shell, for what reads it once and does not watch.
+
+    A page is as long as the size of the last one's objects allows, so that no answer is larger than the caller wants to
+    hold. Where the server has forgotten the state that the pages are of (410), the list goes on in the present state,
+    with the token that the server offers for that (k8s.io/apiserver pkg/storage/etcd3/errors.go): each object that was
+    there all the time comes once. `listwatch` pages by itself, because it needs a list of one moment.
+
+    `selectors`: `fieldSelector`, `labelSelector`. `first`, `most`: objects of the first page, and of the others at
+    most. `page_bytes`: what a page should come to, which one may exceed if its objects are larger than those before.
+    `tries`: as in `Client.request`.
+
+    Raises ApiError, and Unreachable, also for an answer that is no list.
+    """
+    limit, token = first, ""
+    while True:
+        query = {**(selectors or {}), "limit": str(limit), **({"continue": token} if token else {})}
+        try:
+            body = await client.get(path, query=urlencode(query), tries=tries)
+        except ApiError as error:
+            if error.status != _EXPIRED or error.next_page in ("", token):
+                raise
+            token = error.next_page
+            continue
+        page = read_answer(body, list_page.decode)
+        yield body, page
+        token = page.metadata.next
+        if not token:
+            return
+        limit = max(1, min(most, page_bytes * len(page.items) // len(body))) if page.items else most
+
+
+async def list_items(
+    client: Client, path: str, selectors: Mapping[str, str] | None = None, *, tries: int = TRIES
+) -> AsyncIterator[msgspec.Raw]:
+    """Yield each object of a collection, undecoded. Arguments and errors are those of `list_pages`."""
+    async for _, page in list_pages(client, path, selectors, tries=tries):
+        for item in page.items or ():
+            yield item
 
 
 # -- the answers of an API server ----------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ class Credentials:
 
     @property
     def due_in(self) -> float:
-        """In how many seconds the header should be renewed."""
+        """Return the seconds until the header should be renewed."""
         return float("inf") if self._due_at is None else self._due_at - self._clock()
 
     def due(self) -> bool:
@@ -192,5 +192,5 @@ class Connection:
 
 
 def _no_password() -> str:
-    """OpenSSL would ask the terminal; an encrypted key can't be used here."""
+    """Refuse an encrypted key, for which OpenSSL would ask the terminal."""
     raise ValueError("the key is encrypted")

@@ -55,7 +55,7 @@ _page = msgspec.json.Decoder(_Page)
 
 
 class Lost(Struct, frozen=True):
-    """So many objects differ from what the server has, and the watch does not say so."""
+    """The number of objects that differ from what the server has, of which the watch does not say so."""
 
     objects: int
 

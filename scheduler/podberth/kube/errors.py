@@ -182,7 +182,7 @@ def one_line(text: str) -> str:
 
 
 def seconds(retry_after: str | None) -> float | None:
-    """Retry-After in seconds, at most `LONGEST_PAUSE`. The API server never sends a date: that counts as not said."""
+    """Return Retry-After in seconds, at most `LONGEST_PAUSE`. The API server never sends a date: that is none."""
     if retry_after is None or not retry_after.isascii() or not retry_after.isdigit():
         return None
     return min(float(retry_after[:9]), LONGEST_PAUSE)

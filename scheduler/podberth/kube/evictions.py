@@ -14,11 +14,10 @@ from datetime import datetime
 
 import msgspec
 
-from podberth.kube.client import Client
+from podberth.kube.client import Client, list_items
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import EVENT, EVICT
 from podberth.kube.objects import MALFORMED
-from podberth.kube.pages import list_items
 from podberth.kube.resources import EVENTS, NODES, PODS
 from podberth.kube.writes import Event, PodRef, Regarding, eviction, live_pod, pod_path
 
@@ -191,7 +190,7 @@ def _number(text: str | None) -> float:
 
 
 def seconds(stamp: str) -> float:
-    """Unix time of an RFC 3339 time."""
+    """Return Unix time of an RFC 3339 time."""
     return datetime.fromisoformat(stamp).timestamp()
 
 

@@ -139,7 +139,7 @@ def serving_port(
 
 
 def from_kubeconfig(paths: list[str], context: str | None = None) -> Connection:
-    """One context (the current one by default) of one kubeconfig, or of several merged as kubectl merges them."""
+    """Return a context (the current one by default) of one kubeconfig, or of several merged as kubectl merges them."""
     chosen = select(paths, context)
     found = _settings(chosen)
     tls: Tls | None = None
@@ -223,7 +223,7 @@ def _proxy(host: str, own: str | None, where: str) -> str | None:
 
 
 def proxies(host: str) -> tuple[str | None, str]:
-    """(the environment's proxy for a host, its NO_PROXY)."""
+    """Return (the environment's proxy for a host, its NO_PROXY)."""
     if not any(name.lower().endswith("_proxy") for name in os.environ):
         return None, ""
     from urllib.request import getproxies_environment  # it brings an HTTP client along, which no start needs
@@ -564,7 +564,7 @@ class PrivateFiles:
     def __init__(self, most: int) -> None:
         self._most = most
         self._names: dict[bytes, str] = {}
-        """By contents; what was asked for last is at the end."""
+        """File names by contents; what was asked for last is at the end."""
 
     def __len__(self) -> int:
         return len(self._names)

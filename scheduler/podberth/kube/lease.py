@@ -201,7 +201,7 @@ class Elector:
 
     @property
     def place(self) -> tuple[str, str]:
-        """Namespace and name of the Lease."""
+        """Return namespace and name of the Lease."""
         return self._namespace, self._name
 
     def left(self) -> float:

@@ -284,7 +284,7 @@ class KnownObjects(Generic[T]):
             self.position = version
 
     def _report(self, raw: msgspec.Raw, error: Exception) -> Meta | None:
-        """Count and tell of an object that the decoder refused; its metadata if that much can be read."""
+        """Count and tell of an object that the decoder refused; return its metadata if that much can be read."""
         self._counts.malformed += 1
         meta: Meta | None
         try:
@@ -582,7 +582,7 @@ class ListWatch(Generic[T]):
         return False
 
     def _refuse(self, error: ApiError, now: float) -> bool:
-        """Not allowed, or no such kind. The rest of the kinds work on, this one asks again slowly.
+        """Ask again slowly for a kind that is not allowed, or not there. The other kinds work on.
 
         A server that has just started may answer 404 for a custom kind; the second time, it means it. What is
         forbidden is still there, so 403 deletes nothing.
@@ -636,7 +636,7 @@ class ListWatch(Generic[T]):
         self._lines.clear()
 
     def received(self, chunk: bytes, now: float) -> list[bytes]:
-        """Bytes came: the whole lines among them, each to be given to `line` while the phase is WATCHING."""
+        """Take in bytes; return the whole lines among them, each to be given to `line` while the phase is WATCHING."""
         self.heard_at = now
         return self._lines.feed(chunk)
 

@@ -36,7 +36,7 @@ class Machine(Struct, frozen=True):
     name: str = field(default_factory=_own_name)
     """No other process that runs has this name."""
     boottime: Callable[[], float] = boottime
-    """As `monotonic`, and it goes on while the machine sleeps: for Leases."""
+    """A clock as `monotonic` that goes on while the machine sleeps: for Leases."""
 
 
 MACHINE = Machine()

@@ -107,7 +107,7 @@ def older(version: Version, than: Version) -> bool:
 
 
 class Named(Protocol):
-    """All that list/watch asks of a decoded object; `namespace` is "" for cluster-scoped kinds."""
+    """The fields that list/watch asks of a decoded object; `namespace` is "" for cluster-scoped kinds."""
 
     @property
     def namespace(self) -> str: ...

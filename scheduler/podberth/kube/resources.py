@@ -52,7 +52,10 @@ class Resource(Struct, frozen=True):
 
 
 def _quoted(part: str) -> str:
-    """RBAC names hold colons, which a path may. Nearly every name is plain, and looking costs a fifth of quoting."""
+    """Return a part of a path, quoted where it has to be: most names are plain, and looking is five times as fast.
+
+    RBAC names hold colons, which a path may, too.
+    """
     return part if _PLAIN(part) else quote(part, safe=":")
 
 

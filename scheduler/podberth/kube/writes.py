@@ -241,7 +241,7 @@ def event(
 
 
 def event_name(pod: str) -> str:
-    """`POD.HEX`, as client-go names events (pod name and nanoseconds), here with a counter against equal clocks."""
+    """Return `POD.HEX`, as client-go names events (pod name and nanoseconds), with a counter against equal clocks."""
     tail = f".{time.time_ns() & 0xFFFFFFFFFFFFFFF:x}{next(_order) & 0xFFFF:04x}"
     return pod[: NAME_BYTES - len(tail)].rstrip("-.") + tail
 
@@ -389,7 +389,7 @@ async def record(client: Client, event: Event) -> None:
 
 
 async def record_all(client: Client, events: Sequence[Event]) -> list[int]:
-    """Create some events, which had their turn (`Client.turns`); the statuses of those that were answered.
+    """Create some events, which had their turn (`Client.turns`); return the statuses of those that were answered.
 
     Raises Unreachable if nothing was sent.
     """
@@ -487,7 +487,7 @@ def text(field: int, value: str) -> bytes:
 
 kept_text = lru_cache(1024)(text)
 kept_integer = lru_cache(1024)(integer)
-"""For texts and numbers that come again and again: their bytes are kept."""
+"""`text` and `integer` for values that come again and again: their bytes are kept."""
 
 
 def envelope(api_version: str, kind: str, body: bytes) -> bytes:

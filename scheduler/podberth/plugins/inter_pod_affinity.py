@@ -89,17 +89,18 @@ class InterPodAffinity(Plugin):
             found.append((self.not_apart, hit if free is None else hit & free))
             free = ~hit if free is None else free & ~hit
         existing = cluster.affinity.existing_terms(pod)
-        if existing.repels and not self._passed_over(pod, cluster, existing):
+        if existing is not None and existing.repels and not self._passed_over(pod, cluster, existing):
             hit = _anywhere(existing.repelled.values(), rows)
             found.append((self.repelled, hit if free is None else hit & free))
         return found
 
     def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
         """Return whether the pod has required terms, or is repelled by placed pods or by `others`."""
+        existing = cluster.affinity.existing_terms(pod)
         return bool(
             pod.shape.affinity_terms
             or pod.shape.anti_affinity_terms
-            or cluster.affinity.existing_terms(pod).repels
+            or (existing is not None and existing.repels)
             or any(other.shape.anti_affinity_terms for other in others)
         )
 
@@ -119,9 +120,10 @@ class InterPodAffinity(Plugin):
         free = free & (left <= 0)
         existing = affinity.existing_terms(pod)
         left = np.zeros(len(removed.rows), dtype=np.int64)
-        for key, repelled in existing.repelled.items():
-            repulsion = partial(affinity.repulsion_by, key=key, existing=existing)
-            left += _left(repelled, removed, removed.count(repelled, repulsion))
+        if existing is not None:
+            for key, repelled in existing.repelled.items():
+                repulsion = partial(affinity.repulsion_by, key=key, existing=existing)
+                left += _left(repelled, removed, removed.count(repelled, repulsion))
         found.append((self.repelled, (left > 0) & free))
         return [(reason, removed.on_nodes(mask, rows)) for reason, mask in found]
 
@@ -141,16 +143,15 @@ class InterPodAffinity(Plugin):
         if self._ignore_existing and not preferred:
             return None
         existing = cluster.affinity.existing_terms(pod)
-        sums = existing.preferred
-        if not (preferred or sums or existing.hard):
-            return None
+        sums: list[ByTopology] = []
+        if existing is not None:
+            sums += existing.preferred
+            sums += [hard.times(self.hard_weight) for hard in existing.hard.values() if self.hard_weight]
         if preferred:
             # Apart by sign: pods that attract as much as they repel count, though they add up to nothing.
             for by_key in preferred.by_sign:
                 sums += [cluster.affinity.preferred(*of_key) for of_key in _on_nodes(by_key, cluster)]
-        if self.hard_weight:
-            sums += [hard.times(self.hard_weight) for hard in existing.hard.values()]
-        total = summed(sums, cluster.nodes.rows)
+        total = summed(sums, cluster.nodes.rows) if sums else None
         return None if total is None else at(total, feasible)
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:

@@ -13,7 +13,6 @@ NAMESPACES = ("kube-system", "kube-node-lease")
 KINDS = frozenset(
     {
         (GROUP, KIND),
-        (GROUP, "MetadataPolicySet"),
         ("", "Event"),
         ("", "Binding"),
         ("events.k8s.io", "Event"),
@@ -21,6 +20,8 @@ KINDS = frozenset(
         ("discovery.k8s.io", "EndpointSlice"),
     }
 )
+SET = "in-force.podberth.dev"
+"""The LimitRange by which the API server enforces the policies of its namespace (`native.policy_set`)."""
 REVIEWS = ("authentication.k8s.io", "authorization.k8s.io", "admission.k8s.io", "imagepolicy.k8s.io")
 CLUSTER_SCOPED = frozenset(
     {
@@ -64,6 +65,8 @@ def of_object(obj: JsonObject, options: Options) -> str | None:
     group, kind = objects.group_and_kind(obj)
     if (group, kind) in KINDS or (group in REVIEWS and kind.endswith("Review")):
         return f"kind {kind} is exempt"
+    if (group, kind) == ("", "LimitRange") and (obj.get("metadata") or {}).get("name") == SET:
+        return "it is the policies of its namespace"
     return f"kind {kind} is in no namespace" if is_cluster_scoped(obj) else None
 
 

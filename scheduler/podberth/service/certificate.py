@@ -118,7 +118,9 @@ def _reason(error: Exception) -> str:
 
 
 def self_signed() -> tuple[bytes, bytes]:
-    """A certificate for this host and its key, both PEM. Clients can't verify it, but the connection is encrypted."""
+    """Return a certificate for this host and its key, both PEM. Clients can't verify it, but the connection is
+    encrypted.
+    """
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -148,7 +150,7 @@ def self_signed() -> tuple[bytes, bytes]:
 
 @contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """A name under which these bytes can be read while the block runs, by us alone."""
+    """Yield a name under which these bytes can be read while the block runs, by us alone."""
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
         descriptor = os.memfd_create("berth-tls", os.MFD_CLOEXEC)
         name = f"/proc/self/fd/{descriptor}"
@@ -173,5 +175,5 @@ def _context() -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    """OpenSSL would ask the terminal; an encrypted key can't be used here."""
+    """Refuse an encrypted key, for which OpenSSL would ask the terminal."""
     raise ValueError("the key is encrypted")

@@ -24,7 +24,8 @@ log = structlog.get_logger("lease")
 
 
 def lease_namespace(connection: Connection, wanted: str) -> tuple[str, str]:
-    """The namespace of the Lease, and the one to use if that does not exist. `wanted`: what the user says, if anything.
+    """Return the namespace of the Lease, and the one to use if that does not exist. `wanted`: what the user says, if
+    anything.
 
     One default for the scheduler and the evictor: two that each took another namespace would both be leaders.
     """
@@ -45,7 +46,7 @@ def candidate(
     annotations: Mapping[str, str] | None = None,
     otherwise: str = "",
 ) -> Candidate:
-    """A candidate under a name that no other process has; `term.identity` tells it."""
+    """Return a candidate under a name that no other process has; `term.identity` tells it."""
 
     def problem(said: str) -> None:
         log.error("lease not reached", namespace=namespace, lease=lease, error=said[:300])

@@ -64,7 +64,7 @@ class Handshakes:
     def __init__(self, gave_way: Callable[[str], object]) -> None:
         self._gave_way = gave_way
         self._waiting: OrderedDict[str, deque[Arrival]] = OrderedDict()
-        """By peer; the first peer is next."""
+        """Arrivals by peer; the first peer is next."""
         self._under_way: dict[Arrival, asyncio.TimerHandle] = {}
         self._stalled: dict[Arrival, None] = {}
         """The handshakes under way that give way to the next one that waits, the oldest first."""

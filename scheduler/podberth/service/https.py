@@ -79,7 +79,7 @@ class _Pages:
         """Requests of each peer that wait for the main loop or the API server."""
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """One request, whatever it is. No cache is to keep what only some may read."""
+        """Answer a request, whatever it is. No cache is to keep what only some may read."""
         response = await self._answered(request)
         response.headers["Cache-Control"] = "no-cache, private"
         return response
@@ -108,7 +108,7 @@ class _Pages:
             self._asking -= Counter((peer,))
 
     def _certificate(self, request: web.BaseRequest) -> bytes | None:
-        """The client's, in DER form, as far as TLS has verified it against those who are trusted now."""
+        """Return the client's, in DER form, as far as TLS has verified it against those who are trusted now."""
         transport = request.transport
         if transport is None or transport.get_extra_info("sslcontext") is not self.context:
             return None  # its handshake was under way when the context changed

@@ -50,8 +50,7 @@ GATHER_SECONDS = 0.05
 MOST_LINES = 10
 WHILE_SECONDS = 10.0
 MOST_KINDS = 1024
-"""So many kinds of lines are remembered. A namespace may be part of a kind; if there are more, the others are one
-kind."""
+"""The number of kinds of lines that are remembered. A namespace may be part of a kind; all beyond are one kind."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[\w.~+/=-]{8,}")
 _encode = json.JSONEncoder(default=repr).encode
@@ -88,7 +87,7 @@ def flush() -> None:
 
 
 def dropped() -> int:
-    """Lines that could not be written since the start."""
+    """Return lines that could not be written since the start."""
     return 0 if _log_writer is None else _log_writer.dropped
 
 
@@ -101,7 +100,7 @@ def harmless(_logger: object, _method: str, line: MutableMapping[str, Any]) -> M
 
 
 def as_json(logger: object, method: str, line: MutableMapping[str, Any]) -> str:
-    """The line as JSON, harmless. Looking for tokens in the whole of it takes a tenth of looking in each value."""
+    """Return the line as JSON, harmless. Looking for tokens in all of it takes a tenth of looking in each value."""
     text = _encode(line)
     if "bearer" not in text.lower():
         return text
@@ -109,7 +108,7 @@ def as_json(logger: object, method: str, line: MutableMapping[str, Any]) -> str:
 
 
 def written_out(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Control characters as `\\x1b`, but for the line breaks of a traceback."""
+    """Write control characters as `\\x1b`, but for the line breaks of a traceback."""
     for key, value in line.items():
         if key != "exception":
             line[key] = _plain(value)
@@ -123,7 +122,7 @@ def _plain(value: Any) -> Any:
 
 
 def _rendered(processors: list[structlog.typing.Processor], count: int) -> str:
-    """The line about dropped ones, made as any other."""
+    """Return the line about dropped ones, made as any other."""
     line: Any = {"event": "log lines dropped", "count": count}
     for processor in processors:
         line = processor(None, "warning", line)
@@ -212,7 +211,7 @@ class LogWriter:
 
 
 def _writer(stream: TextIO) -> Callable[[str], None]:
-    """Straight to the descriptor where there is one: a stream that waits for its reader would hold up our own end."""
+    """Write straight to the descriptor where there is one: a stream that waits for its reader would hold up our end."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):

@@ -29,9 +29,9 @@ HELD_SECONDS = 4.0
 """Nothing of ours holds the loop for more than some hundredths of a second. From then on it is not ready: it gets
 nothing done, and yet may go on at any moment."""
 DEAD_SECONDS = 30.0
-"""From then on it does not count as alive. A new process would begin with the same work, so it must be certain that
-this one gets nowhere: three of the leader's renew deadlines, as `kube.lease` has it, and longer than any turn that was
-ever seen (25 s)."""
+"""The time without a beat from which on the loop does not count as alive. A new process would begin with the same work,
+so it must be certain that this one gets nowhere: three of the leader's renew deadlines, as `kube.lease` has it, and
+longer than any turn that was ever seen (25 s)."""
 
 LAG = Family(
     "berth_event_loop_lag_seconds",
@@ -102,7 +102,7 @@ class Blocks:
         self._timer = self._loop.call_later(self._wait, self._due)
 
     def beat(self, planned: float, wall: float, cpu: float) -> float:
-        """One beat came; when the next one is due. After a slow one, only what made it late is sure to be one block."""
+        """Note that a beat came; return when the next is due. Only what made a beat late is sure to be one block."""
         late = wall - planned + BEAT
         held = min(cpu, late)
         self.longest = max(self.longest, held)
@@ -147,7 +147,9 @@ class Heartbeat:
 
 
 def tell_unhandled(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """For `loop.set_exception_handler`. `context`: as asyncio and uvloop make it, a message and mostly an exception.
+    """Log what no task caught, as `loop.set_exception_handler` asks.
+
+    `context`: as asyncio and uvloop make it, a message and mostly an exception.
 
     Only a connection that was cut in the moment in which uvloop wrote to it has no traceback: its requests are told so
     in the ordinary way.
@@ -169,7 +171,7 @@ def collect_briefly() -> None:
 
 
 def worked(number: int) -> None:
-    """So many changes were applied or decisions taken: collect, if there were many since the last collection."""
+    """Count changes applied or decisions taken, and collect garbage if there were many since the last collection."""
     global _worked, _collections
     _worked += number
     if _worked >= WORK:
@@ -221,7 +223,10 @@ def trim_memory() -> None:
 
 
 async def trim_memory_each_minute() -> None:
-    """For a service that nobody waits for: pieces of requests and of lists leave holes that no threshold prevents."""
+    """Give free memory back each minute: pieces of requests and of lists leave holes that no threshold prevents.
+
+    Only a service for whose answer nobody waits may do so.
+    """
     while True:
         await asyncio.sleep(TRIM_SECONDS)
         trim_memory()

@@ -37,7 +37,7 @@ Labels = tuple[str, ...]
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """`count` bounds, each `factor` times the one before, multiplied up as Go's ExponentialBuckets does."""
+    """Return `count` bounds, each `factor` times the one before, multiplied up as Go's ExponentialBuckets does."""
     bounds = [start]
     while len(bounds) < count:
         bounds.append(bounds[-1] * factor)
@@ -95,7 +95,7 @@ class Histogram:
         series.extend(values)
 
     def read(self) -> Reading:
-        """As it is now."""
+        """Return the family with its values as they are now."""
         return Reading(self.family, distributions={labels: (*s.counts, s.total) for labels, s in self._series.items()})
 
 
@@ -111,7 +111,7 @@ class Counter:
         self._series[labels] = self._series.get(labels, 0.0) + amount
 
     def read(self) -> Reading:
-        """As it is now."""
+        """Return the family with its values as they are now."""
         return Reading(self.family, values=dict(self._series))
 
 
@@ -122,7 +122,7 @@ class Asked(Struct, frozen=True):
     ask: Callable[[], Mapping[Labels, float]]
 
     def read(self) -> Reading:
-        """As it is now."""
+        """Return the family with its values as they are now."""
         return Reading(self.family, values=self.ask())
 
 
@@ -138,7 +138,7 @@ Instrument = Histogram | Counter | Asked
 
 
 def read(instruments: Iterable[Instrument]) -> list[Reading]:
-    """All of them now; families without a series are left out, as in Go's client."""
+    """Return what all of them read now; families without a series are left out, as in Go's client."""
     readings = [instrument.read() for instrument in instruments]
     return [reading for reading in readings if reading.values or reading.distributions]
 
@@ -200,7 +200,7 @@ class Quantiles:
         self.total += 1
 
     def at(self, part: float) -> float | None:
-        """Seconds that this part of them does not exceed, within 5 %; None while there are none."""
+        """Return seconds that this part of them does not exceed, within 5 %; None while there are none."""
         if not self.total:
             return None
         wanted = max(part * self.total, 1)

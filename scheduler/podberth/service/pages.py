@@ -23,7 +23,7 @@ VERSIONS = {"v1beta1": False, "v1alpha1": True}
 """Version of the objects → it is deprecated."""
 JSON, YAML, TEXT = "application/json", "application/yaml", "text/plain"
 _FORMS = (JSON, YAML, TEXT)
-"""In the order in which a wildcard finds them."""
+"""The forms in the order in which a wildcard finds them."""
 _HEADER = (
     "\n{} {}\nWarning: This endpoint is not meant to be machine parseable, "
     "has no formatting compatibility guarantees and is for debugging purposes only.\n"
@@ -36,7 +36,7 @@ Checks = Mapping[str, Check]
 
 
 def health(path: str, checks: Checks, *, verbose: bool, notes: Mapping[str, str] | None = None) -> tuple[int, str]:
-    """(status, text): `ok`, or a line for each check when one fails or `verbose` asks for it.
+    """Return (status, text): `ok`, or a line for each check when one fails or `verbose` asks for it.
 
     `notes` are lines of what does not work as it should and is no reason to fail.
     """
@@ -94,7 +94,7 @@ def zpage(path: str, accept: str, about: About, paths: Iterable[str]) -> Answer:
 
 
 def _status(paths: Iterable[str]) -> dict[str, Any]:
-    """The facts of /statusz. Of Go there is no version to tell."""
+    """Return the facts of /statusz. Of Go there is no version to tell."""
     return {
         "startTime": datetime.fromtimestamp(int(STARTED), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "uptimeSeconds": max(0, int(time.time() - STARTED)),
@@ -123,7 +123,9 @@ def _flags(facts: Mapping[str, Any]) -> str:
 
 
 def _negotiated(accept: str, kind: str) -> tuple[str, str] | None:
-    """The form to answer in, and the version of an object, by an Accept header; None: it takes nothing that we have."""
+    """Return the form to answer in, and the version of an object, by an Accept header; None: it takes nothing that we
+    have.
+    """
     if not accept.strip():
         return TEXT, ""
     for wanted, parameters in _clauses(accept):
@@ -139,7 +141,7 @@ def _negotiated(accept: str, kind: str) -> tuple[str, str] | None:
 
 
 def _clauses(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The media types of an Accept header with their parameters, the most wanted first."""
+    """Return the media types of an Accept header with their parameters, the most wanted first."""
     found = []
     for clause in accept.split(","):
         wanted, *rest = (part.strip() for part in clause.split(";"))

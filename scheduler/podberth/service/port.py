@@ -104,7 +104,7 @@ class Port:
         self._context: Context = lambda: None
         self.clock = clock
         self._of: dict[object, _Watched] = {}
-        """By aiohttp's protocol, which a request knows."""
+        """Connections by aiohttp's protocol, which a request knows."""
         self._listening: list[socket.socket] = []
         self._looking: asyncio.Task[None] | None = None
         self._stopped = False
@@ -183,9 +183,9 @@ class Port:
         task.add_done_callback(self._arriving.pop)
 
     def _without(self, error: OSError) -> float:
-        """There is no descriptor for a connection, mostly: give a spare one, and close a connection to have it back.
+        """Give a spare descriptor where there is none for a connection, and close a connection to have it back.
 
-        Seconds until it is worth another try.
+        Returns the seconds until it is worth another try.
         """
         if error.errno not in NO_DESCRIPTOR:
             log.error("can't accept connections", port=self.name, error=str(error))
@@ -398,7 +398,7 @@ class _Spare:
 
 
 def instruments(ports: Iterable[Port]) -> list[Instrument]:
-    """The metrics of several ports together."""
+    """Return the metrics of several ports together."""
     found = list(ports)
 
     def open_now() -> Mapping[Labels, float]:
@@ -472,7 +472,7 @@ class Connections:
         return iter((*self._held, *self._kept))
 
     def enter(self, peer: str, now: float) -> tuple[Connection, Connection | None]:
-        """A new connection, and the one that has to go for it."""
+        """Take in a connection; return it, and the one that has to go for it."""
         new = Connection(peer, now, now + self.limits.ask)
         gone: Connection | None = None
         if self._of_peer[peer] >= self.limits.of_peer:
@@ -493,7 +493,9 @@ class Connections:
         return new, gone
 
     def first_to_go(self, peer: str | None = None) -> Connection | None:
-        """The connection to be closed when there has to be room; None when all are being answered. `peer`: whose."""
+        """Return the connection to be closed when there has to be room; None when all are being answered. `peer`:
+        whose.
+        """
         waiting = [one for one in self._held if one.stage is not Stage.ANSWERING and (peer is None or one.peer == peer)]
         return min(waiting, key=lambda one: (one.stage, -self._of_peer[one.peer], one.since), default=None)
 
@@ -513,7 +515,7 @@ class Connections:
         one.until = now + {Stage.ASKING: limits.ask, Stage.IDLE: limits.idle}.get(stage, limits.answer)
 
     def overdue(self, now: float) -> list[Connection]:
-        """The connections that have stayed in their stage for too long."""
+        """Return the connections that have stayed in their stage for too long."""
         return [one for one in self if now >= one.until]
 
 
@@ -544,7 +546,7 @@ class Complaints:
         log.warning("refused", port=self._port, reason=reason, peer=peer, detail=said, times_since_last_line=times + 1)
 
     def logger(self) -> logging.Logger:
-        """A logger for aiohttp, which would log each refusal with a traceback."""
+        """Return a logger for aiohttp, which would log each refusal with a traceback."""
         found = logging.Logger(f"port.{self._port}", logging.DEBUG)
         found.addHandler(_Heard(self))
         return found
@@ -570,7 +572,7 @@ class _Heard(logging.Handler):
 
 
 def _said(error: BaseException) -> str:
-    """The first line of an error's text: it says what was wrong, and the other ones show it."""
+    """Return the first line of an error's text: it says what was wrong, and the other ones show it."""
     return next(iter(str(getattr(error, "message", "") or error).splitlines()), type(error).__name__)
 
 

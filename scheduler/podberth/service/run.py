@@ -19,9 +19,9 @@ from podberth import __version__
 from podberth.kube.client import Client
 from podberth.kube.lease import LeaseLostError
 from podberth.kube.machine import loop_factory
-from podberth.kube.reviews import Reviews
 from podberth.service import log as lines
 from podberth.service.loop import tell_unhandled
+from podberth.service.reviews import Reviews
 from podberth.service.serving import Address, Endpoints, Gate, Serving
 
 LOST = STUCK = 1
@@ -94,7 +94,7 @@ async def until_told(
 
 
 def only(error: BaseException) -> BaseException:
-    """The one exception that a group holds, however deep; the group itself when they are several."""
+    """Return the one exception that a group holds, however deep; the group itself when they are several."""
     found = error
     while isinstance(found, BaseExceptionGroup):
         if len(found.exceptions) > 1:

@@ -156,7 +156,7 @@ class Serving:
             log.exception("serving ended, this is a bug of Berth")
 
     async def _serve(self, main: asyncio.AbstractEventLoop) -> None:
-        """On the serving thread."""
+        """Serve until told to end, on the serving thread."""
         from podberth.service.https import serve
 
         loop, news = asyncio.get_running_loop(), asyncio.Event()
@@ -172,7 +172,7 @@ class Serving:
         await serve(self._listening, self._contexts(news), self, main, listens)
 
     async def _contexts(self, news: asyncio.Event) -> AsyncIterator[ssl.SSLContext]:
-        """The context to serve with, each time that it is another one, until told to end."""
+        """Yield the context to serve with, each time that it is another one, until told to end."""
         certificate = self._certificate
         certificate.refresh()
         follow_certificate = _Followed("certificate", certificate.refresh)
@@ -201,15 +201,15 @@ class Serving:
         return self._heartbeat.held()
 
     def live(self) -> Checks:
-        """The checks of /livez and /healthz. A loop that is held may go on, and is no reason for a new process."""
+        """Return the checks of /livez and /healthz. A loop that is held may go on: it needs no new process."""
         return {"event-loop": self._heartbeat.dead, **self._endpoints.live}
 
     def ready(self) -> Checks:
-        """The checks of /readyz."""
+        """Return the checks of /readyz."""
         return {"event-loop": self.held, **self._endpoints.ready}
 
     def notes(self) -> Mapping[str, str]:
-        """The notes of `Endpoints`, and one about a loop that is held."""
+        """Return the notes of `Endpoints`, and one about a loop that is held."""
         held = self.held()
         return {**self._endpoints.notes(), **({} if held is None else {"event-loop": held})}
 
@@ -220,7 +220,7 @@ class Serving:
         return await self._gate.authorize(authorization, path, certificate, peer)
 
     async def readings(self) -> list[Reading]:
-        """Every metric there is, now."""
+        """Return every metric there is, now."""
         from podberth.service.port import instruments
 
         ports = [*([] if self._port is None else [self._port]), *self._endpoints.ports()]
@@ -264,7 +264,10 @@ class _Followed:
 
 
 def listen(host: str, port: int, backlog: int = BACKLOG) -> list[socket.socket]:
-    """Sockets that listen there; an empty host is every address, port 0 lets the system choose. Raises ServingError."""
+    """Return sockets that listen there; an empty host is every address, port 0 lets the system choose.
+
+    Raises ServingError.
+    """
     taken: list[socket.socket] = []
     try:
         for family, address in _addresses(host, port):

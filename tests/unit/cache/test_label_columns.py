@@ -56,7 +56,9 @@ def test_a_key_that_a_count_goes_by_is_followed() -> None:
     labels = {HOST: "n1", "example.com/key-1-0": "a"}
     cluster.put_node(decoder.node(wire.encode(node("n1", labels=labels))))
     meant = decoder.pod(wire.encode(pod("meant", labels={"app": "x"})))
-    (repelled,) = cluster.affinity.existing_terms(meant).repelled.values()
+    existing = cluster.affinity.existing_terms(meant)
+    assert existing is not None
+    (repelled,) = existing.repelled.values()
     assert (repelled.total, repelled.anywhere(3).tolist()) == (1, [False, True, False])
     assert validate(cluster) == []
 

@@ -36,14 +36,14 @@ def test_they_are_back_afterwards_unless_they_have_ended() -> None:
     before = nominations.log.version
     with nominations.aside([pods["a"], pods["b"], pods["c"]], nobody):
         assert names(nominations, "n1") == ["other"]
-        assert nominations.node_of("a") == "n1", "where it is to go is known all the same"
+        assert nominations.node_of.get("a") == "n1", "where it is to go is known all the same"
         assert nominations.log.since(before) == {"n1"}
         assert nominations.drop("a") == "n1"
         nominations.put(pods["c"], "n2")
         assert names(nominations, "n2") == []
     assert names(nominations, "n1") == ["b", "other"]
     assert names(nominations, "n2") == ["c"]
-    assert nominations.node_of("a") is None
+    assert nominations.node_of.get("a") is None
 
 
 def test_others_may_stand_in_for_them_meanwhile() -> None:

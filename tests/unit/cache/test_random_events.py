@@ -206,7 +206,8 @@ class Events(RuleBasedStateMachine):
         waiting: Pod = decode(pod("waiting", **parts))
         labels = self.cluster.namespace_labels(waiting.namespace)
         known = self.cluster.affinity.terms.sets
-        by = existing_terms.numbers(self.cluster.affinity.existing_terms(waiting).by).tolist()
+        existing = self.cluster.affinity.existing_terms(waiting)
+        by = [] if existing is None else existing_terms.numbers(existing.by).tolist()
         found = {
             (c.term, c.weight)
             for c in known.terms()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from podberth.cache.cluster import Cluster
 from podberth.cache.rebuild import rebuilt
 from podberth.cache.row_counts import ByTopology, RowCounts
-from podberth.cache.selected_pods import Selected
+from podberth.cache.selected_pods import PodClasses, Selected
 from podberth.cache.validate import validate
 from podberth.model import wire
 from podberth.model.kinds import Decoder
@@ -61,6 +61,12 @@ def look(cluster: Cluster, asks: Pod) -> None:
     if shape.preferred_pod_terms:
         affinity.preferred(shape.preferred_pod_terms, HOST)
     affinity.existing_terms(asks)
+
+
+def repelled(cluster: Cluster, asks: Pod) -> bool:
+    """Whether the terms of a placed pod keep this one away from some node."""
+    existing = cluster.affinity.existing_terms(asks)
+    return existing is not None and existing.repels
 
 
 @pytest.fixture
@@ -135,7 +141,7 @@ def test_a_sum_is_caught_up_with_what_it_counts(monkeypatch: pytest.MonkeyPatch)
             look(cluster, app)
     for app in second:
         assert cluster.affinity.any_selected(app.shape.anti_affinity_terms, HOST).total == 2
-        assert cluster.affinity.existing_terms(app).repels
+        assert repelled(cluster, app)
     monkeypatch.undo()
     assert validate(cluster) == []
 
@@ -147,6 +153,25 @@ def test_placed_terms_take_no_array_each() -> None:
     look(cluster, decoder.pod(wire.encode(pod("o", uid="o", labels={"app": "o"}))))
     sums = [one for kept in cluster.affinity.terms.sums.values() for one in kept.repelled.values()]
     assert sum(one.counts.nbytes for one in sums) < 100_000
+
+
+def test_placed_pods_are_counted_from_the_first_question_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it, placing and removing pods without terms costs nothing; what a dry run has changed counts in it."""
+    added = calls(monkeypatch, (PodClasses, "add"))
+    cluster, decoder = town(4, nodes=2)
+    (one, *_) = cluster.pods_on(0)
+    cluster.drop_pod(one.uid)
+    assert not added
+    supposed = decoder.pod(wire.encode(pod("supposed", uid="supposed", labels={"app": "a1"})))
+    left_out = cluster.placement("p3")
+    assert left_out is not None
+    cluster.leave_out(left_out)
+    with cluster.supposing([(supposed, 1)]):
+        assert cluster.count_pods("default").tolist() == [1, 2]
+        assert added.total() == 5
+    cluster.put_back(left_out)
+    assert cluster.count_pods("default").tolist() == [1, 2]
+    assert validate(cluster) == []
 
 
 CHANGES = st.lists(st.tuples(st.sampled_from(["come", "go", "relabel", "namespace"]), st.integers(0, 9)), max_size=8)
@@ -167,7 +192,7 @@ def test_sums_follow_changes(kind: str, count: int, changes: list[tuple[str, int
         look(anew, asks)
         for question, kept in cluster.affinity.sums.items():
             assert by_value(kept) == by_value(anew.affinity.sums[question])
-        assert cluster.affinity.existing_terms(asks).repels == anew.affinity.existing_terms(asks).repels
+        assert repelled(cluster, asks) == repelled(anew, asks)
         assert validate(cluster) == []
 
 

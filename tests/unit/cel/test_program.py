@@ -9,8 +9,7 @@ import pytest
 from podberth.cel import errors
 from podberth.cel import program as programs
 from podberth.cel.errors import LIMIT, STEPS, CostLimitError, EffortError, EvaluationError
-from podberth.cel.quantity import Quantity
-from podberth.cel.version import Version
+from podberth.cel.library.quantities import Quantity, Version
 
 GPU = programs.DeviceView(
     "gpu.example.com",

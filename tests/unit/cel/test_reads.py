@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from podberth.cel.errors import EvaluationError
+from podberth.cel.library.quantities import Quantity
 from podberth.cel.program import DeviceView, compile
-from podberth.cel.quantity import Quantity
 from podberth.cel.reads import attributes_read
 from tests.differential.generate.expressions import expression
 

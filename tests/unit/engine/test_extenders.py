@@ -126,7 +126,7 @@ def test_a_node_is_kept_for_a_pod_that_the_extender_keeps_out_of_it(opened: Open
     about_all = asked(answered(harness, about_the_kept_node, verdict(n1="not here")))
     (failed,) = of(answered(harness, about_all, verdict(n1="not here")), Failed)
     assert failed.message.endswith('preemption: expected at least one victim pod on node "n1"')
-    assert harness.engine.cluster.nominations.node_of(failed.pod.uid) == "n1"
+    assert harness.engine.cluster.nominations.node_of.get(failed.pod.uid) == "n1"
 
 
 def test_nobody_is_asked_about_a_pod_that_fits_nowhere(opened: Opened) -> None:
@@ -269,12 +269,12 @@ def test_a_pod_whose_extender_fails_gives_up_the_node_that_was_kept_for_it(opene
     harness = opened(FILTER, nodes=1)
     harness.put(pod("low", cpu="1", priority=-1, nodeName="n1"), pod("web", cpu="1"))
     of(harness.cycle(), Preempt)
-    assert harness.engine.cluster.nominations.node_of("web") == "n1"
+    assert harness.engine.cluster.nominations.node_of.get("web") == "n1"
     harness.gone("Pod", "low")
     done = harness.handle(ExtendersFailed(asked(harness.cycles()), "no answer"))
     (patch,) = of(done, PatchCondition)
     assert (patch.reason, patch.message, patch.nominated) == ("SchedulerError", "no answer", "")
-    assert harness.engine.cluster.nominations.node_of("web") is None
+    assert harness.engine.cluster.nominations.node_of.get("web") is None
 
 
 def test_a_pod_that_gives_up_the_node_kept_for_it_is_tried_at_once(opened: Opened) -> None:

@@ -315,7 +315,7 @@ def test_room_is_made_part_by_part() -> None:
     said = harness.cycles()
     victims = {victim.name for one in said if isinstance(one, Preempt) for victim in one.victims}
     assert victims == {"low-a-r1", "low-a-r2"}
-    nominated = [harness.engine.cluster.nominations.node_of(f"train-{i}") for i in range(6)]
+    nominated = [harness.engine.cluster.nominations.node_of.get(f"train-{i}") for i in range(6)]
     assert nominated == ["a-r1"] * 4 + ["a-r2"] * 2
     for name in victims:
         harness.gone("Pod", name)

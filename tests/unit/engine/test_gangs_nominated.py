@@ -30,7 +30,7 @@ def nominated(of: str, number: int, on: str, **spec: object) -> Object:
 
 
 def kept(harness: Harness, *uids: str) -> list[str | None]:
-    return [harness.engine.cluster.nominations.node_of(uid) for uid in uids]
+    return [harness.engine.cluster.nominations.node_of.get(uid) for uid in uids]
 
 
 def cleared(said: Sequence[Instruction]) -> list[str]:

@@ -86,7 +86,7 @@ def test_a_gang_removes_as_few_as_it_needs_and_starts_when_they_are_gone(gangs: 
         "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining, "
         "pod group preemption: found a placement for podgroup, preempting 2 victims"
     )
-    assert {gangs.engine.cluster.nominations.node_of(f"high-{i}") for i in range(2)} == {"n0", "n1"}
+    assert {gangs.engine.cluster.nominations.node_of.get(f"high-{i}") for i in range(2)} == {"n0", "n1"}
     gangs.put(pod("stranger", "1"))
     assert bound(gangs.cycles()) == {}
     gangs.gone("Pod", "low-2")
@@ -181,7 +181,7 @@ def test_while_victims_leave_nobody_else_has_to(gangs: Harness) -> None:
     said = gangs.cycles()
     assert victims(said) == set()
     assert condition(said).endswith("pod group preemption: ongoing preemption on nominated nodes")
-    assert {gangs.engine.cluster.nominations.node_of("high-0")} < {"n0", "n1"}
+    assert {gangs.engine.cluster.nominations.node_of.get("high-0")} < {"n0", "n1"}
 
 
 def test_the_story_of_a_victim_names_the_group(gangs: Harness) -> None:
@@ -205,7 +205,7 @@ def test_members_that_had_a_node_in_vain_are_nominated_too(gangs: Harness) -> No
     assert failed["high-0"] == condition(said)
     assert failed["high-1"] == "0/2 nodes are available: 2 Insufficient cpu."
     nominations = gangs.engine.cluster.nominations
-    assert {nominations.node_of("high-0"), nominations.node_of("high-1")} == {"n0", "n1"}
+    assert {nominations.node_of.get("high-0"), nominations.node_of.get("high-1")} == {"n0", "n1"}
 
 
 def test_terms_of_victims_count_while_they_are_put_back(gangs: Harness) -> None:

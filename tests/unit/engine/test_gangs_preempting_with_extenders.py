@@ -83,7 +83,7 @@ def test_those_go_whose_nodes_the_extender_takes(opened: Opened) -> None:
     harness = opened(FILTER)
     gang(harness)
     said, asked = talk(harness, only("n1", "n2"))
-    first = harness.engine.cluster.nominations.node_of("high-0")
+    first = harness.engine.cluster.nominations.node_of.get("high-0")
     nodes = ("n0", "n1", "n2")
     assert first in {"n1", "n2"}
     assert [(one.question.pod.name, nodes_of(one)) for one in asked] == [

@@ -160,7 +160,7 @@ class World:
         return ""
 
     def _waits_for_victims(self, waiting: Pod) -> bool:
-        kept = self.cluster.nominations.node_of(waiting.uid)
+        kept = self.cluster.nominations.node_of.get(waiting.uid)
         row = self.cluster.nodes.live_row(kept) if kept else None
         there = [] if row is None else self.cluster.pods_on(row)
         return any(other.terminating and other.preempted and other.priority < waiting.priority for other in there)

@@ -311,7 +311,7 @@ def test_hints(opened: Callable[..., Harness], hint: str) -> None:
         (
             "skips what is no point",
             {"filter": lambda *_: (), "skips": lambda *_: ("filtre",)},
-            "want some of filter, pre_bind, pre_filter, reserve, score, got ('filtre',)",
+            "want some of filter, pre_bind, pre_enqueue, pre_filter, reserve, score, got ('filtre',)",
         ),
         (
             "permit",

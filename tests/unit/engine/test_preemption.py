@@ -56,7 +56,7 @@ def test_a_more_important_pod_takes_the_kept_room_and_ends_the_nomination(harnes
     harness.put(pod("vital", cpu="900m", priority=1000))
     instructions = harness.cycle()
     assert [i.pod.name for i in instructions if isinstance(i, ClearNomination)] == ["urgent"]
-    assert harness.engine.cluster.nominations.node_of("vital") == "n1"
+    assert harness.engine.cluster.nominations.node_of.get("vital") == "n1"
 
 
 def test_who_loses_its_nomination_looks_again(harness: Harness) -> None:
@@ -69,7 +69,7 @@ def test_who_loses_its_nomination_looks_again(harness: Harness) -> None:
     harness.cycle()
     harness.after(2)
     assert preempts(harness.cycles()) == [("n2", ["n2-v0"])]
-    assert harness.engine.cluster.nominations.node_of("urgent") == "n2"
+    assert harness.engine.cluster.nominations.node_of.get("urgent") == "n2"
 
 
 def test_a_nomination_that_was_cleared_is_written_again(harness: Harness) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from podberth.apiserver.rules.patch import JSON_PATCH, STRATEGIC_PATCH, PatchError, apply_patch, json_patch
-from podberth.explain.report.wording import besides, folded
+from podberth.explain.report.explanation import besides
+from podberth.explain.report.wording import folded
 from podberth.explain.spelling import near_names
 from tests.builders import namespace, node, pod
 from tests.unit.explain.story import explained, framework, world

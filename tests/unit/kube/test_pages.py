@@ -10,10 +10,9 @@ import msgspec
 import pytest
 
 from podberth.apiserver import ApiServer
-from podberth.kube.client import TRIES, Client
+from podberth.kube.client import TRIES, Client, list_items, list_pages
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, Unreachable
-from podberth.kube.pages import list_items, list_pages
 from podberth.kube.resources import CONFIG_MAPS
 
 PATH = CONFIG_MAPS.path("default")

@@ -1,14 +1,18 @@
-"""A namespace's policies as data: which numbers criteria get, what each rule says and writes, and what is left out."""
+"""A namespace's policies as data: the facts that each rule asks for, what it says and writes, and what is left out."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from podberth.policy.native.admission_policies import admission_policies, guard_name, name_of
-from podberth.policy.native.policy_set import PolicySet, Source, policy_set
+from podberth.policy.native.policy_set import CLOSED, LARGEST, PolicySet, Source, policy_set
 from podberth.policy.parse import parse
 from podberth.policy.powers import Reserved
 from tests.unit.policy.build import NAME, QOS, has, needs, policy, rule
+
+RECORD, FIELD = "\x1e", "\x1d"
 
 
 def made(*documents: dict[str, Any], closed: str = "") -> PolicySet:
@@ -17,12 +21,19 @@ def made(*documents: dict[str, Any], closed: str = "") -> PolicySet:
     return policy_set(sources, "shop", "berth", Reserved(), closed=closed)
 
 
-def spec(*documents: dict[str, Any]) -> dict[str, Any]:
-    """What their set says."""
+def data(*documents: dict[str, Any]) -> dict[str, str]:
+    """What their set says, without the group that is before each key."""
     document = made(*documents).document
     assert document is not None
-    found: dict[str, Any] = document["spec"]
-    return found
+    found: dict[str, str] = document["metadata"]["annotations"]
+    return {key.removeprefix("podberth.dev/"): value for key, value in found.items()}
+
+
+def lines(name: str, *documents: dict[str, Any]) -> list[list[str]]:
+    """The fields of these rules' lines, with separators that one can read."""
+    said = data(*documents)[name]
+    readable = said.replace("\x1c", " ").replace("\x1f", "|")
+    return [line.split(FIELD) for line in readable.split(RECORD)] if said else []
 
 
 def test_a_set_names_what_it_was_made_of() -> None:
@@ -34,10 +45,10 @@ def test_a_set_names_what_it_was_made_of() -> None:
         {"apiVersion": "podberth.dev/v1alpha1", "kind": "MetadataPolicy", "name": name, "uid": f"uid-{name}"}
         for name in ("a", "b")
     ]
-    assert found.document["spec"]["policies"][0] == {"name": "a", "uid": "uid-a", "generation": 3}
+    assert '{"name":"a","uid":"uid-a","generation":3}' in data(one, other)["policies"]
     assert (found.enforced, found.left) == (("a", "b"), {})
     assert found == made(other, one)
-    assert found.version == found.document["spec"]["version"] != made(one).version
+    assert found.version == data(one, other)["version"] != made(one).version
 
 
 def test_without_policies_there_is_no_set() -> None:
@@ -45,52 +56,116 @@ def test_without_policies_there_is_no_set() -> None:
     assert made().document is None
     closed = made(closed="because").document
     assert closed is not None
-    assert closed["spec"]["closed"] == "because"
+    assert closed["metadata"]["annotations"]["podberth.dev/closed"] == "because"
 
 
-def test_a_rule_is_the_numbers_of_its_criteria() -> None:
-    """Each criterion has one number, whoever asks it, and NotIn is In that must not be met."""
-    first = rule(has(app="web"), annotations=needs("note", "Exists"), reject=True)
-    second = rule(needs("app", "NotIn", "web", "api"), set_annotations={"x": "1"})
-    third = rule(needs("note", "DoesNotExist"), annotations=needs("note", "DoesNotExist"), set_labels={"a/b": "1"})
-    found = spec(policy("p", first, second, third))["enforce"]
-    assert found["labelValues"] == {"app": {"web": [0, 2], "api": [2]}}
-    assert found["annotationKeys"] == {"note": [1]}
-    assert found["labelKeys"] == {"note": [3]}
-    assert [(one["all"], one["none"]) for one in found["rejects"]] == [([0, 1], [])]
-    assert [(one["all"], one["none"]) for one in found["writes"]] == [([], [2]), ([], [3, 1])]
-    assert found["writes"][1]["labels"] == [["/metadata/labels/a~1b", "1"]]
+def test_a_rule_is_facts() -> None:
+    """Those that have to hold, those that must not, groups of which one has to hold, and what it says or writes."""
+    first = rule(has(app="web"), annotations=needs("note", "Exists"), reject=True, message="no")
+    second = rule(
+        needs("app", "NotIn", "web", "api"), annotations=needs("t", "DoesNotExist"), set_annotations={"x": "1"}
+    )
+    third = rule(needs("app", "In", "b", "a"), set_labels={"a/b": "1", "c": "2"})
+    given = policy("p", first, second, third)
+    assert lines("rejects", given) == [["app=web @note", "=", "", 'MetadataPolicy "p" rules[0]: no']]
+    assert lines("writes", given) == [
+        ["", "app=api app=web @t", "", "", "", "/metadata/annotations/x|1"],
+        ["", "=", "app=a|app=b", "", "/metadata/labels/a~1b|1 /metadata/labels/c|2", ""],
+    ]
+    assert data(given)["labels"].split(RECORD) == ["app"]
+    assert data(given)["annotations"].split(RECORD) == ["note", "t"]
 
 
-def test_the_class_of_a_pod_is_no_annotation() -> None:
-    """The annotation is written at the same time; on other objects it is like any other."""
-    found = spec(policy("p", rule(annotations=needs(QOS, "In", "BestEffort"), set_annotations={QOS: "x", "y": "z"})))
-    assert found["enforce"]["classes"] == {"BestEffort": [0]}
-    assert found["enforce"]["stampValues"] == {QOS: {"BestEffort": [0]}}
-    assert found["enforce"]["kinds"] == {"Pod": [1]}
-    free, stamp = found["enforce"]["writes"]
-    assert (free["none"], free["annotations"]) == ([], [["/metadata/annotations/y", "z"]])
-    assert (stamp["none"], stamp["annotations"][0][1]) == ([1], "x")
-    exists = spec(policy("p", rule(annotations=needs(QOS, "Exists"), reject=True)))["enforce"]
-    assert exists["classes"] == {"Guaranteed": [0], "Burstable": [0], "BestEffort": [0]}
+@pytest.mark.parametrize(
+    ("predicate", "trigger"),
+    [
+        ({}, ""),
+        ({"labels": needs("a", "Exists")}, "a"),
+        ({"labels": needs("a", "Exists"), "annotations": has(b="1")}, "@b=1"),
+        ({"labels": needs("a", "In", "1", "2")}, "a"),
+        ({"labels": needs("a", "NotIn", "1", "2")}, "!a=1"),
+        ({"labels": needs("a", "DoesNotExist")}, "!a"),
+        ({"annotations": has(a="1" * 200)}, "@a"),
+        ({"annotations": needs("a", "NotIn", "1" * 200)}, ""),
+        ({"annotations": needs("a", "NotIn", "1" * 200), "labels": needs("b", "NotIn", "1")}, "!b=1"),
+    ],
+)
+def test_the_trigger_of_a_rule(predicate: dict[str, Any], trigger: str) -> None:
+    """One fact, without which the rule never holds, or with which it never does."""
+    found = data(policy("p", rule(reject=True, **predicate)))
+    assert found["rejects.triggers"] == trigger
+    absent = trigger.startswith("!")
+    assert found["rejects.if-any"] == ("=" if absent else trigger)
+    assert found["rejects.unless-all"] == (trigger[1:] if absent else "")
+
+
+def test_the_class_of_a_pod() -> None:
+    """The annotation is written at the same time; on other objects it is like any other, and may be written."""
+    given = policy("p", rule(annotations=needs(QOS, "In", "BestEffort"), set_annotations={QOS: "x", "y": "z"}))
+    fact = f"@{QOS}=BestEffort"
+    path = f"/metadata/annotations/{QOS.replace('/', '~1')}"
+    assert lines("writes", given) == [
+        [fact, "=", "", "", "", "/metadata/annotations/y|z"],
+        [fact, "#Pod", "", "", "", f"{path}|x"],
+    ]
+    assert data(given)["by-class"] == "true"
+    assert data(given)["annotations"] == ""
 
 
 def test_a_rule_that_chooses_a_scheduler_says_so() -> None:
-    [found] = spec(policy("p", rule(set_annotations={NAME: "berth"})))["enforce"]["writes"]
-    assert found["scheduler"] == "berth"
+    [found] = lines("writes", policy("p", rule(set_annotations={NAME: "berth"})))
+    assert found[3] == "berth"
 
 
 def test_reserved_keys_are_not_written() -> None:
-    found = spec(policy("p", rule(set_annotations={"eks.amazonaws.com/role-arn": "arn"})))
-    assert found["enforce"]["writes"] == []
+    assert lines("writes", policy("p", rule(set_annotations={"eks.amazonaws.com/role-arn": "arn"}))) == []
 
 
 def test_what_would_change_nothing_is_not_told() -> None:
-    """One more criterion that must not be met: the write itself."""
-    found = spec(policy("p", rule(has(app="web"), set_labels={"team": "a"}, name="team"), mode="warn"))
-    assert found["enforce"] == {"rejects": [], "writes": []}
-    assert found["warn"]["labelValues"] == {"app": {"web": [0]}, "team": {"a": [1]}}
-    assert found["warn"]["rules"] == [{"all": [0], "none": [1], "says": 'p/team would write label team="a"'}]
+    """What the write makes is one more fact that must not hold."""
+    given = policy("p", rule(has(app="web"), set_labels={"team": "a"}, name="team"), mode="warn")
+    assert lines("warns", given) == [["app=web", "team=a", "", 'p/team would write label team="a"']]
+    assert lines("rejects", given) == lines("writes", given) == []
+    document = made(given).document
+    assert document is not None
+    assert document["metadata"]["labels"]["podberth.dev/warns"] == "true"
+    observed = policy("p", rule(has(app="web"), reject=True), mode="observe")
+    assert lines("observes", observed) == [["app=web", "=", "", "p/rules[0]:reject"]]
+
+
+def test_a_text_that_separates_texts_leaves_its_policy_out() -> None:
+    """It would be read as something else. Where it rejects, nothing is let in."""
+    wrong = policy("wrong", rule(annotations=has(note="a\x1fb"), set_annotations={"x": "1"}))
+    found = made(wrong, policy("right", rule(set_annotations={"x": "1"})))
+    assert found.enforced == ("right",)
+    assert found.left == {"wrong": "rules[0] has a control character, U+001C to U+001F, which separates texts here"}
+    assert found.closed == ""
+    assert made(policy("wrong", rule(annotations=has(note="a\x1fb"), reject=True))).closed == CLOSED
+
+
+def test_what_is_too_large_is_left_out() -> None:
+    """Policies that reject come first."""
+    large = [rule(annotations=has(note="x" * 8000), set_annotations={f"y{i}": "y" * 8000}) for i in range(10)]
+    writes, rejects = policy("a", *large), policy("b", rule(reject=True))
+    found = made(writes, rejects, policy("c", *large))
+    assert found.enforced == ("a", "b")
+    assert f"have more than {LARGEST} bytes together" in found.left["c"]
+    assert found.document is not None
+    size = sum(len(key) + len(value) for key, value in found.document["metadata"]["annotations"].items())
+    assert size < LARGEST
+
+
+def test_what_is_too_much_work_is_left_out() -> None:
+    criteria = [{"key": f"k{i}", "operator": "Exists"} for i in range(16)]
+    many = [
+        rule({"matchExpressions": [{**one, "key": f"{one['key']}-{n}"} for one in criteria]}, reject=True)
+        for n in range(40)
+    ]
+    found = made(policy("many", *many))
+    assert "which is too much work for the API server" in found.left["many"]
+    assert found.closed == CLOSED
+    assert found.document is not None
+    assert made(policy("many", *many[:10])).left == {}
 
 
 def test_the_objects_of_a_release() -> None:

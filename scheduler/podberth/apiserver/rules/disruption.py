@@ -44,7 +44,7 @@ class Budget(NamedTuple):
 
 
 def draws_on(pod: Evicted, budgets: Sequence[Budget]) -> Budget | None:
-    """The budget of which the eviction uses up one disruption; None: it costs nothing. Raises StatusError.
+    """Return the budget of which the eviction uses up one disruption; None: it costs nothing. Raises StatusError.
 
     An unready pod that does not count towards its budget costs nothing.
     """

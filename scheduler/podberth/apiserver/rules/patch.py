@@ -74,7 +74,7 @@ class PatchError(ValueError):
 
 
 def apply_patch(content_type: str, kind: str, target: JsonObject, body: bytes) -> JsonObject:
-    """The patched object; the target may be changed on the way."""
+    """Return the patched object; the target may be changed on the way."""
     if content_type == APPLY_PATCH:
         return strategic(kind, target, _read_yaml(body))
     patch = _read(body)
@@ -207,7 +207,7 @@ def _look(parent: Any, last: str, path: str, verb: str) -> Any:
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """A merge patch: maps merge, null deletes, everything else replaces."""
+    """Return the target after a merge patch: maps merge, null deletes, everything else replaces."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -223,7 +223,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def strategic(kind: str, target: JsonObject, patch: JsonObject) -> JsonObject:
-    """A strategic merge patch on a built-in kind."""
+    """Return the target after a strategic merge patch on a built-in kind."""
     return _merge_map(kind, "", target, patch)
 
 
@@ -266,7 +266,7 @@ def _merge_map(kind: str, path: str, target: JsonObject, patch: JsonObject) -> J
 
 
 def _merge_key(kind: str, path: str) -> str | None:
-    """The key that a list's items merge by, "" for plain values, None for an atomic list."""
+    """Return the key that a list's items merge by, "" for plain values, None for an atomic list."""
     return MERGE_KEYS.get(kind, {}).get(path, _EVERY_KIND.get(path))
 
 
@@ -314,7 +314,7 @@ def _no_merge_key(item: JsonObject, key: str) -> StatusError:
 
 
 def _in_order(key: str | None, items: list[Any], order: list[Any]) -> list[Any]:
-    """Items in the order that the patch asks for by $setElementOrder."""
+    """Return items in the order that the patch asks for by $setElementOrder."""
 
     def identity(item: Any) -> Any:
         return item.get(key) if key and isinstance(item, dict) else item

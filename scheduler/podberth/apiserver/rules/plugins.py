@@ -164,7 +164,7 @@ def counted(pod: JsonObject) -> JsonObject:
 
 
 def allowed(pod: JsonObject, number: int, quotas: Iterable[JsonObject]) -> Verdict | None:
-    """The verdict of the quota of the pod's namespace that lets the fewest of `number` pods be created.
+    """Return the verdict of the quota of the pod's namespace that lets the fewest of `number` pods be created.
 
     None where all of them are let. A quota's `status.hard` counts, as it does upstream. What a pod has to say is asked
     by all quotas before any of them counts.
@@ -319,7 +319,7 @@ class Surroundings(NamedTuple):
 
 
 def created(pod: JsonObject, around: Surroundings) -> JsonObject:
-    """The pod as it is stored once it is created; webhooks are not asked, and `pod` stays as it is.
+    """Return the pod as it is stored once it is created; webhooks are not asked, and `pod` stays as it is.
 
     Its own fields are not judged, but for amounts that defaults or a LimitRange may have changed. Raises StatusError
     where it is refused.
@@ -346,7 +346,7 @@ def without_nulls(value: Any) -> Any:
 
 
 def admit_pod(pod: JsonObject, around: Surroundings) -> None:
-    """All that mutating plugins do to a new pod, in place."""
+    """Change a new pod as the mutating plugins do, in place."""
     fill(pod, around.limit_ranges)
     priority(pod, around.priority_classes)
     if not around.pod_groups:
@@ -369,7 +369,7 @@ class Plugins:
         self._groups = registry.find(groups.group, groups.version, groups.plural) is not None
 
     def create_pod(self, pod: JsonObject) -> None:
-        """All that happens to a new pod, in place."""
+        """Admit a new pod: change it in place, check it, and count it on its quotas."""
         around = Surroundings(
             self._named(self._priorities),
             self._named(self._runtimes),
@@ -399,7 +399,7 @@ class Plugins:
                 self._store.update(self._quotas, old, quota)
 
     def create_pod_group(self, resource: Resource, group: JsonObject) -> None:
-        """All that happens to a new pod group, in place."""
+        """Admit a new pod group: change it in place, and check it."""
         podgroups.drop_gated(resource, group)
         podgroups.admit(group, self._named(self._priorities))
 

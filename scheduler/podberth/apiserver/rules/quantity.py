@@ -28,7 +28,9 @@ HUGE_PAGES = "hugepages-"
 
 @lru_cache(maxsize=8192)
 def parse(text: str) -> tuple[int, str]:
-    """The value in 10⁻⁹ units, rounded away from zero, and the family it was written in: binary, decimal, exponent."""
+    """Return the value in 10⁻⁹ units, rounded away from zero, and the family it was written in: binary, decimal,
+    exponent.
+    """
     match = _NUMBER.fullmatch(text)
     if match is None:
         raise ValueError(GRAMMAR)
@@ -56,7 +58,7 @@ def parse(text: str) -> tuple[int, str]:
 
 @lru_cache(maxsize=8192)
 def canonical(text: str) -> str:
-    """The shortest text without loss, in the family the writer chose."""
+    """Return the shortest text without loss, in the family the writer chose."""
     return _written(*parse(text))
 
 
@@ -78,7 +80,7 @@ def _written(nano: int, family: str) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A quantity as it may stand in JSON: text or a bare number."""
+    """Return a quantity as it may stand in JSON: text or a bare number."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -104,25 +106,25 @@ def canonicalise(amounts: dict[str, Any]) -> None:
 
 
 def add(first: Any, second: Any) -> str:
-    """The sum of two, written as the first one is unless that is zero (Quantity.Add)."""
+    """Return the sum of two, written as the first one is unless that is zero (Quantity.Add)."""
     (one, family), (other, others) = parse(text_of(first)), parse(text_of(second))
     return _written(one + other, family if one else others)
 
 
 def times(amount: Any, number: int) -> str:
-    """So many times an amount, written as that is."""
+    """Return `number` times an amount, written as that is."""
     one, family = parse(text_of(amount))
     return _written(one * number, family)
 
 
 def nano(amounts: dict[str, Any] | None, name: str) -> int:
-    """One entry of a resource list in 10⁻⁹ units; absent is zero."""
+    """Return one entry of a resource list in 10⁻⁹ units; absent is zero."""
     value = (amounts or {}).get(name)
     return 0 if value is None else parse(text_of(value))[0]
 
 
 def containers(spec: JsonObject) -> Iterator[JsonObject]:
-    """All containers that are not ephemeral, init containers first."""
+    """Yield all containers that are not ephemeral, init containers first."""
     yield from spec.get("initContainers") or []
     yield from spec.get("containers") or []
 
@@ -144,7 +146,7 @@ def is_set(spec: JsonObject) -> bool:
 
 
 def aggregated(spec: JsonObject, part: str) -> JsonObject:
-    """The `requests` or `limits` of all containers: those that run side by side, or a larger init container's."""
+    """Return the `requests` or `limits` of all containers: those side by side, or a larger init container's."""
     total = _sum([_of(each, part) for each in spec.get("containers") or []])
     sidecars: JsonObject = {}
     most: JsonObject = {}

@@ -35,7 +35,7 @@ class StatusError(Exception):
         self.metadata = metadata or {}
 
     def body(self) -> JsonObject:
-        """The Status object; empty reason and details are left out, as Go's omitempty does."""
+        """Return the Status object; empty reason and details are left out, as Go's omitempty does."""
         status: JsonObject = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -52,7 +52,7 @@ class StatusError(Exception):
 
 
 def success(details: JsonObject | None = None, code: int = 0) -> JsonObject:
-    """The Status object of a call that has no object to give back."""
+    """Return the Status object of a call that has no object to give back."""
     status: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if details is not None:
         status["details"] = details
@@ -217,7 +217,7 @@ class FieldError:
     detail: str = ""
 
     def text(self) -> str:
-        """The error without its path, as a cause's message has it."""
+        """Return the error without its path, as a cause's message has it."""
         words = _TYPES[self.type][1]
         if self.type not in _VALUELESS:
             words += f": {json.dumps(self.value, ensure_ascii=False, separators=(',', ':'))}"
@@ -227,32 +227,32 @@ class FieldError:
         return f"{self.field}: {self.text()}"
 
     def cause(self) -> JsonObject:
-        """The entry for Status.details.causes."""
+        """Return the entry for Status.details.causes."""
         return {"reason": _TYPES[self.type][0], "message": self.text(), "field": self.field}
 
 
 def required(field: str, detail: str = "") -> FieldError:
-    """A field that has to be there."""
+    """Return the error of a field that has to be there."""
     return FieldError("Required", field, None, detail)
 
 
 def invalid_value(field: str, value: Any, detail: str) -> FieldError:
-    """A field whose value breaks a rule."""
+    """Return the error of a field whose value breaks a rule."""
     return FieldError("Invalid", field, value, detail)
 
 
 def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
-    """A field whose value is not among the known ones."""
+    """Return the error of a field whose value is not among the known ones."""
     return FieldError("NotSupported", field, value, "supported values: " + ", ".join(json.dumps(v) for v in supported))
 
 
 def forbidden_field(field: str, detail: str) -> FieldError:
-    """A field that may not be there, or may not change."""
+    """Return the error of a field that may not be there, or may not change."""
     return FieldError("Forbidden", field, None, detail)
 
 
 def duplicate(field: str, value: Any) -> FieldError:
-    """A value that may stand once only."""
+    """Return the error of a value that may stand once only."""
     return FieldError("Duplicate", field, value)
 
 

@@ -48,11 +48,11 @@ class Given:
 
 
 GIVEN = Given()
-"""For all servers of this process."""
+"""UIDs and names of objects are made here, for all servers of this process."""
 
 
 def timestamp(at: float | None = None) -> str:
-    """A moment as metav1.Time writes it."""
+    """Return a moment as metav1.Time writes it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(GIVEN.wall() if at is None else at))
 
 
@@ -175,7 +175,9 @@ def prepare_update(resource: Resource, new: JsonObject, old: JsonObject) -> None
 
 
 def prepare_status_update(resource: Resource, new: JsonObject, old: JsonObject) -> JsonObject:
-    """A write through /status: only the status changes, and for most built-in kinds labels and annotations too."""
+    """Return the object after a write through /status: only the status changes, and of most built-in kinds labels and
+    annotations.
+    """
     result = dict(old)
     if "status" in new:
         result["status"] = new["status"]
@@ -222,7 +224,9 @@ def _keep(new: JsonObject, old: JsonObject, name: str) -> None:
 
 
 def set_condition(conditions: list[JsonObject], condition: JsonObject) -> list[JsonObject]:
-    """The conditions with one put in by type; the transition time moves only with the status (UpdatePodCondition)."""
+    """Return the conditions with one put in by type; the transition time moves only with the status
+    (UpdatePodCondition).
+    """
     result = []
     found = False
     for existing in conditions:

@@ -78,7 +78,7 @@ def _users(users: list[JsonObject]) -> list[FieldError]:
 
 
 def labels(found: JsonObject | None, field: str) -> list[FieldError]:
-    """Keys and values of a label map."""
+    """Return what is wrong with the keys and values of a label map."""
     errors: list[FieldError] = []
     for key, value in (found or {}).items():
         errors.extend(invalid_value(field, key, text) for text in names.qualified_name_errors(key))
@@ -91,7 +91,7 @@ def _key(key: str, field: str) -> list[FieldError]:
 
 
 def _requirement(requirement: JsonObject, field: str, *, compares: bool = True) -> list[FieldError]:
-    """One expression of a selector. `compares`: whether it may compare numbers, as expressions on nodes may."""
+    """Return what is wrong with one expression of a selector. `compares`: it may compare numbers."""
     errors = []
     operator, values = requirement.get("operator", ""), requirement.get("values") or []
     if operator in {"In", "NotIn"}:
@@ -174,7 +174,7 @@ def _node_affinity(affinity: JsonObject, field: str) -> list[FieldError]:
 
 
 def label_selector(selector: JsonObject | None, field: str) -> list[FieldError]:
-    """A LabelSelector object (unversionedvalidation.ValidateLabelSelector)."""
+    """Return what is wrong with a LabelSelector (unversionedvalidation.ValidateLabelSelector)."""
     errors = []
     if selector is None:
         return []
@@ -322,7 +322,7 @@ def _whole_amounts(spec: JsonObject) -> list[FieldError]:
 
 
 def pod(obj: JsonObject) -> list[FieldError]:
-    """The rules of a pod's spec."""
+    """Return what is wrong with a pod's spec."""
     spec = obj.get("spec") or {}
     errors: list[FieldError] = []
     if not spec.get("containers"):
@@ -401,7 +401,7 @@ def _untimed(toleration: JsonObject) -> JsonObject:
 
 
 def _munged(spec: JsonObject, gated: bool) -> JsonObject:
-    """A spec without the parts that may change; a gated pod's node selection may still be narrowed."""
+    """Return a spec without the parts that may change; a gated pod's node selection may still be narrowed."""
     munged = {name: value for name, value in spec.items() if name not in _FREE}
     for part in ("containers", "initContainers"):
         munged[part] = [

@@ -67,7 +67,7 @@ class Post:
         return {"lease": self.unready, "informer-sync": self._missing, "watches": self._gap}
 
     def notes(self) -> dict[str, str]:
-        """The kinds that it may not see and does without."""
+        """Return the kinds that it may not see and does without."""
         watcher = self.watcher
         without = "" if watcher is None else watcher.freshness.without()
         return {"watches": f"not allowed to follow, and evicting without: {without}"} if without else {}
@@ -82,7 +82,7 @@ class Post:
         return None if watcher is None else watcher.freshness.gap() or None
 
     def instruments(self) -> list[Instrument]:
-        """The figures; those of promises only while it leads, and counted since then."""
+        """Return the figures; those of promises only while it leads, and counted since then."""
         leading = self.elector.leading
         found: list[Instrument] = [Asked(LEADER, lambda: {(self.lease,): float(leading)})]
         if self.watcher is None:

@@ -93,7 +93,7 @@ class Watcher:
             self._follow(client, resource)
 
     def counts(self) -> Counts:
-        """The figures of this term."""
+        """Return the figures of this term."""
         engine = self.engine
         followed = len(engine.observed.followed)
         return Counts(dict(engine.evictions), engine.waiting(), engine.held(), engine.breaker.open, followed)

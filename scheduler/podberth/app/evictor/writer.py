@@ -175,7 +175,7 @@ class Writer:
         return known
 
     async def _unanswered(self, pod: Pod, error: Unreachable, asked_at: str) -> Answered:
-        """No answer came: if the pod was asked to go, find out what became of it."""
+        """Find out what became of a pod that was asked to go, where no answer came."""
         asked_at = asked_at if error.sent else ""
         pause = 1.0
         for _ in range(_ASKS if asked_at else 0):
@@ -190,7 +190,7 @@ class Writer:
         return Answered(pod.uid, 0, str(error), asked_at=asked_at)
 
     def _wall(self, at: float) -> str:
-        """RFC 3339 of an engine time, rounded up to a second."""
+        """Return an engine time as RFC 3339, rounded up to a second."""
         return meta_time(math.ceil(self._machine.wall() + at - self._machine.monotonic()))
 
     async def _tell(
@@ -240,7 +240,7 @@ class _Intent:
         return self.round == turn.round and now < self.at + INTENT_SECONDS
 
     def by_the_server(self, now: float) -> str:
-        """Our time by the server's clock, or up to a second less."""
+        """Return our time by the server's clock, or up to a second less."""
         return meta_time(evictions.seconds(self.created) + now - self.at)
 
 

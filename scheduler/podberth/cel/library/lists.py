@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import cmp_to_key
 
 from podberth.cel.errors import LIMIT, METER, EvaluationError, over_limit
-from podberth.cel.gotext import shown
+from podberth.cel.library.conversions import shown
 from podberth.cel.library.operators import COMPARABLE, add, compare, no_overload
 from podberth.cel.values import (
     LISTS,

@@ -6,6 +6,7 @@ from typing import Final
 
 from podberth.cel.errors import METER, AbortError, EvaluationError
 from podberth.cel.library import times
+from podberth.cel.library.quantities import Version
 from podberth.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -24,7 +25,6 @@ from podberth.cel.values import (
     go_type,
     key_of,
 )
-from podberth.cel.version import Version
 
 NO_OVERLOAD = "no such overload"
 _RECEIVERS = frozenset({str, Duration, Timestamp})

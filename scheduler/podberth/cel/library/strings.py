@@ -1,15 +1,21 @@
 """Functions of strings. Positions count code points.
 
-`"%s".format([x])` has clauses: what each takes, and the errors for what it doesn't.
+`"%s".format([x])` has clauses: what each takes, and the errors for what it doesn't. Patterns are matched by RE2: the
+syntax is that of Go's regexp, and so are the errors. RE2 takes time in proportion to the instructions of a pattern and
+the bytes of a text. That product is charged before a search, since nothing can end one.
 """
 
+import re
 from collections.abc import Callable
+from functools import lru_cache
 from math import isinf, isnan
+from typing import Final
+
+import re2
 
 from podberth.cel.errors import ESCAPES, METER, EvaluationError, over_limit, quoted
-from podberth.cel.gotext import shown
-from podberth.cel.library.conversions import string_of
-from podberth.cel.library.operators import no_overload
+from podberth.cel.library.conversions import shown, string_of
+from podberth.cel.library.operators import no_overload, refused
 from podberth.cel.values import LISTS, MAPS, Duration, Timestamp, TypeValue, Uint, Value, type_name
 
 _PRECISION = 6
@@ -22,13 +28,13 @@ _MOST_DIGITS = 1000
 
 def formatted(template: str, args: list[Value]) -> str:
     """Return the template with each clause replaced."""
-    return run(template, len(args), lambda index, clause, precision: _clause(clause, args[index], precision))
+    return write_template(template, len(args), lambda index, clause, precision: _clause(clause, args[index], precision))
 
 
 Clause = Callable[[int, str, int | None], str]
 
 
-def run(template: str, count: int, clause: Clause, *, compiling: bool = False) -> str:
+def write_template(template: str, count: int, clause: Clause, *, compiling: bool = False) -> str:
     """Write the template clause by clause. Raises EvaluationError where it is wrong.
 
     `compiling`: nothing is evaluated yet, and a template that ends too early is noticed before a missing argument.
@@ -100,7 +106,7 @@ TAKES = {
 TAKES["X"] = TAKES["x"]
 
 
-def refused(letter: str, name: str) -> FormatError:
+def clause_refused(letter: str, name: str) -> FormatError:
     """Return the error for a type that a clause doesn't take."""
     return FormatError(TAKES[letter] + name)
 
@@ -122,7 +128,7 @@ def _clause(letter: str, value: Value, precision: int | None) -> str:
         return "1" if value else "0"
     if letter in "bxXo" and kind in (int, Uint):
         return format(int(value), letter)
-    raise refused(letter, type_name(value))
+    raise clause_refused(letter, type_name(value))
 
 
 def _fixed_point(value: float, precision: int) -> str:
@@ -157,7 +163,7 @@ def _string(value: Value) -> str:
         return "null"
     if kind in (int, Uint, float, bool, str, bytes, Timestamp, Duration, TypeValue):
         return _text(value)
-    raise refused("s", type_name(value))
+    raise clause_refused("s", type_name(value))
 
 
 def _text(value: Value) -> str:
@@ -280,6 +286,165 @@ def _tested(test: Callable[[str, str], bool]) -> Callable[[Value, Value], bool]:
     return run
 
 
+# --- patterns ---------------------------------------------------------------------------------------------------------
+
+LARGEST: Final = 10_000
+"""The most instructions of a pattern. Go allows hundreds of times as many; no useful pattern needs them."""
+_SEARCH: Final = 10
+"""The steps of any search."""
+_CLASS: Final = 240
+"""The steps to parse a class of Unicode: `\\p{L}` has 650 ranges."""
+_MOST_CLASSES: Final = 64
+"""The most of them in a pattern. 3,300 would take 0.3 s."""
+
+_OPTIONS: Final = re2.Options()
+_OPTIONS.max_mem = 1 << 19  # of the program, both ways, and the states that searches make
+_OPTIONS.never_capture = True  # 3,000 groups cost 3,000 times as much
+_OPTIONS.log_errors = False
+
+_GO_TEXTS: Final = {
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid named capture group": "invalid named capture",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid repetition size": "invalid repeat count",
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "trailing \\": "trailing backslash at end of expression",
+}
+"""What RE2 says of a pattern → Go's words, where they differ."""
+_QUOTED_OR_ESCAPED: Final = re.compile(r"\\Q.*?(?:\\E|$)|\\[^C]", re.DOTALL)
+
+
+class PatternError(ValueError):
+    """A pattern that can't be compiled; the text is that of Go's regexp."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"error parsing regexp: {text}")
+
+
+class Pattern:
+    """A compiled pattern. Texts are searched as UTF-8."""
+
+    def __init__(self, text: str) -> None:
+        """Raises PatternError."""
+        try:
+            self._known = re2.compile(text.encode("utf-8", "surrogatepass"), _OPTIONS)
+        except re2.error as error:
+            raise _in_gos_words(error.args[0].decode("utf-8", "replace"), text) from None
+        finally:
+            re2.purge()  # its own cache would keep 128 of them
+        if "\\C" in text and "\\C" in _QUOTED_OR_ESCAPED.sub("", text):  # any byte, to RE2 alone
+            raise PatternError("invalid escape sequence: `\\C`")
+        self.instructions: int = self._known.programsize
+        """The size of its program, which is charged to whoever compiles it."""
+        if self.instructions > LARGEST:
+            raise PatternError("expression too large")
+        self._price = self.instructions * (1 + self._known.groups)
+
+    def _spend(self, length: int) -> None:
+        """Charge a search through so many bytes, of which each may cost 10 ns for each instruction."""
+        METER.afford(_SEARCH + (self._price * length >> 5))
+
+    def matches(self, text: str) -> bool:
+        """Return whether it matches anywhere in the text."""
+        data = text.encode("utf-8", "surrogatepass")
+        self._spend(len(data))
+        return self._known.search(data) is not None
+
+    def find_all(self, text: str, count: int = -1) -> list[Value]:
+        """Return all matches that don't overlap, at most `count` unless that is negative.
+
+        An empty match right after another match is none, nor is one within a character.
+        """
+        data = text.encode("utf-8", "surrogatepass")
+        result: list[Value] = []
+        at, last = 0, -1
+        while at <= len(data) and (count < 0 or len(result) < count):
+            self._spend(len(data) - at)
+            found = self._known.search(data, at)
+            if found is None:
+                break
+            start, end = found.span()
+            if end > start or (start != last and not _within_character(data, start)):
+                result.append(data[start:end].decode("utf-8", "surrogatepass"))
+            last = end
+            at = end if end > start else end + 1
+            while _within_character(data, at):
+                at += 1
+        return result
+
+    def find(self, text: str) -> str:
+        """Return the leftmost match; of several there, the one that the pattern prefers. "" if there is none."""
+        found = self.find_all(text, 1)
+        return found[0] if found else ""
+
+
+def _within_character(data: bytes, at: int) -> bool:
+    return at < len(data) and data[at] & 0xC0 == 0x80
+
+
+def _in_gos_words(said: str, pattern: str) -> PatternError:
+    what, colon, part = said.partition(": ")
+    if what == "pattern too large - compile failed":
+        return PatternError("expression too large")
+    if what == "invalid repetition size":
+        part = part.rstrip("?")
+    elif part in ("(?<=", "(?<!"):
+        what, part = "invalid named capture", pattern[pattern.index(part) :]
+        part = part[: part.find(">") + 1] or part
+    elif what == "invalid UTF-8" and "\\x" in pattern:  # an escape that the end cuts off
+        what, part = "invalid escape sequence", pattern[pattern.rindex("\\x") :]
+    elif not colon and what != "trailing \\":
+        return PatternError(what)
+    return PatternError(f"{_GO_TEXTS.get(what, what)}: `{part}`")
+
+
+_known = lru_cache(maxsize=16)(Pattern)
+
+
+def compiled(pattern: str) -> Pattern:
+    """Return the compiled pattern, which costs its steps even if it is still known. Raises PatternError."""
+    classes = pattern.count("\\p") + pattern.count("\\P")
+    if classes > _MOST_CLASSES:
+        raise PatternError("expression too large")
+    METER.afford(_CLASS * classes)
+    known = _known(pattern)
+    METER.spend(known.instructions)
+    return known
+
+
+def searching(function: str, known: Pattern) -> Callable[..., Value]:
+    """Return the code for a constant pattern."""
+
+    def run(text: Value, _: Value, count: Value = -1) -> Value:
+        if type(text) is not str or type(count) is not int:
+            raise no_overload()
+        if function == "matches":
+            return known.matches(text)
+        return known.find_all(text, count) if function == "findAll" else known.find(text)
+
+    return run
+
+
+def _matches(text: Value, pattern: Value) -> bool:
+    if type(text) is not str:
+        raise refused(text, "matches")
+    if type(pattern) is not str:
+        raise no_overload()
+    try:
+        return compiled(pattern).matches(text)
+    except PatternError as error:
+        raise EvaluationError(str(error)) from None
+
+
+def _searched(pattern: str) -> Pattern:
+    try:
+        return compiled(pattern)
+    except PatternError as error:
+        raise EvaluationError(f"Illegal regex: {error}") from None
+
+
 OVERLOADS: dict[str, Callable[..., Value]] = {
     "string_char_at_int": _char_at,
     "string_index_of_string": _index_of,
@@ -294,6 +459,9 @@ OVERLOADS: dict[str, Callable[..., Value]] = {
     "string_split_string_int": _split,
     "string_substring_int": _substring,
     "string_substring_int_int": _substring_range,
+    "string_find_string": lambda text, pattern: _searched(pattern).find(text),
+    "string_find_all_string": lambda text, pattern: _searched(pattern).find_all(text),
+    "string_find_all_string_int": lambda text, pattern, count: _searched(pattern).find_all(text, count),
     "string_trim": lambda text: text.strip(_SPACE),
     "string_format": formatted,
     "strings_quote": lambda text: f'"{text.translate(ESCAPES)}"',
@@ -304,4 +472,5 @@ SINGLE: dict[str, Callable[..., Value]] = {
     "contains": _tested(lambda text, part: part in text),
     "startsWith": _tested(str.startswith),
     "endsWith": _tested(str.endswith),
+    "matches": _matches,
 }

@@ -141,7 +141,7 @@ class GroupPreemption(Planning[Plan]):
 
     def _nominated(self) -> dict[str, str]:
         """Return UID → node for the pods of the group that are nominated already."""
-        node_of = self._cluster.nominations.node_of
+        node_of = self._cluster.nominations.node_of.get
         return {pod.uid: node for pod in self._pods if (node := node_of(pod.uid) or pod.nominated_node_name)}
 
     def _under_way(self, nodes: set[str]) -> bool:

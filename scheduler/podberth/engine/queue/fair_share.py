@@ -28,8 +28,8 @@ class FairShare:
     """The debts of namespaces, and the active pods that wait for others because of them."""
 
     def __init__(self) -> None:
-        self._owed: dict[str, tuple[float, float]] = {}
-        """Namespace → (steps, engine time at which it owed them)."""
+        self.owed: dict[str, tuple[float, float]] = {}
+        """Namespace → (steps, engine time at which it owed them). Empty: nobody was charged yet, and none is held."""
         self._most_owing = _NAMESPACES
         """The number of debts from which on those that are paid are dropped."""
         self._held: dict[int, OrderedDict[str, Heap]] = {}
@@ -39,23 +39,23 @@ class FairShare:
         """Charge a namespace for work that one of its objects has caused. Nothing happens for less than a step."""
         if steps <= 0:
             return
-        if len(self._owed) >= self._most_owing:
-            self._owed = {name: owed for name, owed in self._owed.items() if self.owes(name, now)}
-            self._most_owing = max(_NAMESPACES, 2 * len(self._owed))
-        self._owed[namespace] = (min(self.owes(namespace, now) + steps, _MOST), now)
+        if len(self.owed) >= self._most_owing:
+            self.owed = {name: owed for name, owed in self.owed.items() if self.owes(name, now)}
+            self._most_owing = max(_NAMESPACES, 2 * len(self.owed))
+        self.owed[namespace] = (min(self.owes(namespace, now) + steps, _MOST), now)
 
     def owes(self, namespace: str, now: float) -> float:
         """Return the steps that a namespace was charged with and has not paid off."""
-        steps, since = self._owed.get(namespace, (0.0, now))
+        steps, since = self.owed.get(namespace, (0.0, now))
         return max(steps - (now - since) * PAID_OFF, 0.0)
 
     def all_owed(self, now: float) -> dict[str, float]:
         """Return namespace → steps owed, for each that owes some."""
-        return {name: owed for name in self._owed if (owed := self.owes(name, now))}
+        return {name: owed for name in self.owed if (owed := self.owes(name, now))}
 
     def seconds_beyond(self, namespace: str, now: float) -> float:
         """Return the seconds until a namespace that causes no more work is within its share; 0.0: it is."""
-        if namespace not in self._owed:
+        if namespace not in self.owed:
             return 0.0
         return max(self.owes(namespace, now) - SHARE, 0.0) / PAID_OFF
 
@@ -104,4 +104,4 @@ class FairShare:
 
     def entries(self) -> int:
         """Return the number of entries, for tests of what a tenant can make grow."""
-        return len(self._owed) + sum(len(heap) for each in self._held.values() for heap in each.values())
+        return len(self.owed) + sum(len(heap) for each in self._held.values() for heap in each.values())

@@ -388,7 +388,7 @@ class QueuedGroups:
     def keeps_nodes(self, entry: QueuedGroup) -> bool:
         """Return whether any pod of the group is nominated for a node."""
         node_of = self._places.cluster.nominations.node_of
-        return any(node_of(uid) is not None for uid in entry.pods)
+        return any(uid in node_of for uid in entry.pods)
 
     def ask_again(self, queued: QueuedPod, now: float, cause: Cause) -> None:
         """Ask again what holds a pod of a group after an event that may help it; if nothing does, wake the group."""

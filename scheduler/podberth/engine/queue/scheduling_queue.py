@@ -264,18 +264,21 @@ class SchedulingQueue:
         event: ClusterEvent,
         hint: Hint,
         now: float,
-        room: Room | None = None,
+        row: int | None = None,
         *,
         real: bool = True,
         about: EventObject | None = None,
     ) -> None:
         """Move pods that an event may help to the active queue, or to backoff while that lasts.
 
-        Gated pods are among them if their PreEnqueue plugin names such events: it is asked again. `room`: the only node
-        that changed, for plugins that look at single nodes. `real`: False if one of our own attempts caused the event
-        by giving something back; then backoffs have to be waited out. `about`: the object that the event is about.
+        Gated pods are among them if their PreEnqueue plugin names such events: it is asked again. `row`: of the only
+        node that changed, for plugins that look at single nodes. `real`: False if one of our own attempts caused the
+        event by giving something back; then backoffs have to be waited out. `about`: the object of the event.
         """
         self.events.add(event, real=real)
+        if not (self.unschedulable.by_namespace or self._waking):
+            return
+        room = room_on(self.places.cluster, row)
         found = self.unschedulable.ask(event, hint, room, real=real, about=about)
         kept_for = [] if room is None or not room.kept_for else list(self._kept_for(room))
         if found:
@@ -293,20 +296,20 @@ class SchedulingQueue:
         self.wake(event, always, now, about=about)
 
     def wake_for_node(
-        self, event: ClusterEvent, old: Node | None, new: Node, now: float, room: Room | None = None
+        self, event: ClusterEvent, old: Node | None, new: Node, now: float, row: int | None = None
     ) -> None:
-        """Wake pods that a node which was added or changed may help. `room` is of this node."""
+        """Wake pods that a node which was added or changed may help. `row`: its own."""
 
         def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
             return framework.hint(plugin, "node_hint", pod, old, new)
 
         if event:
-            self.wake(event, helps, now, room, about=new)
+            self.wake(event, helps, now, row, about=new)
 
     def wake_for_pod(
-        self, event: ClusterEvent, other: Pod, now: float, room: Room | None = None, *, real: bool = True
+        self, event: ClusterEvent, other: Pod, now: float, row: int | None = None, *, real: bool = True
     ) -> None:
-        """Wake pods that a pod which was placed, changed or removed may help. `room` is of its node; `real`: as in
+        """Wake pods that a pod which was placed, changed or removed may help. `row`: of its node; `real`: as in
         `wake`.
         """
 
@@ -314,19 +317,19 @@ class SchedulingQueue:
             return framework.hint(plugin, "pod_hint", pod, event, other)
 
         if event:
-            self.wake(event, helps, now, room, real=real, about=other)
+            self.wake(event, helps, now, row, real=real, about=other)
 
     def wake_for_room(self, pod: Pod, row: int | None, now: float, *, real: bool = True) -> None:
         """Wake pods that may fit on a row, from which a pod is gone or a nomination was dropped. `real`: as in
         `wake`.
         """
-        self.wake_for_pod(ClusterEvent.POD_GONE, pod, now, room_on(self.places.cluster, row), real=real)
+        self.wake_for_pod(ClusterEvent.POD_GONE, pod, now, row, real=real)
 
     def wake_for_any_room(self, row: int, now: float) -> None:
         """Wake pods that may fit on a row after many nominations for it were dropped: checked by the room alone,
         without hints.
         """
-        self.wake(ClusterEvent.POD_GONE, always, now, room_on(self.places.cluster, row), real=False)
+        self.wake(ClusterEvent.POD_GONE, always, now, row, real=False)
 
     def wake_for_source(self, profile: str, name: str, now: float) -> None:
         """Wake the pods that a plugin rejected, one of whose sources has another value. No others can fit now by
@@ -370,7 +373,8 @@ class SchedulingQueue:
         If no pod is active, a pod that only waits out its backoff is taken early, since nothing else is to be done
         (SchedulerPopFromBackoffQ). That happens once for each real change that woke the pod (`QueuedPod.early`).
         """
-        self.unschedulable.attempted()
+        if self.unschedulable.taken:
+            self.unschedulable.attempted()
         if self.has_pending_work and not self._goes_on(now):
             return None
         queued = self._next_active(now)
@@ -401,6 +405,8 @@ class SchedulingQueue:
         priority.
         """
         fair_share, active = self.fair_share, self.places.active
+        if not fair_share.owed:
+            return active.pop()
         for _ in range(_HELD_AT_ONCE):
             if fair_share.holds:
                 first = active.peek()
@@ -442,7 +448,7 @@ class SchedulingQueue:
 
     def tick(self, now: float) -> None:
         """End backoffs that are over and flush pods that waited long. If there are many, the others follow later."""
-        if not self.places.counts[Place.ACTIVE]:
+        if self.unschedulable.taken and not self.places.counts[Place.ACTIVE]:
             self.unschedulable.idle()
         if len(self.places.early_groups) and self._idle:
             self.groups.take_early(now)

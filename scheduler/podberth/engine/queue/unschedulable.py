@@ -28,7 +28,7 @@ from podberth.model.pod import Pod
 AT_ONCE = 8_000
 """Steps that events may take at once, in all namespaces together, if none took any lately."""
 AN_ATTEMPT = 750
-"""Steps that are added to `left` for each attempt, while pods can be tried."""
+"""Steps of events that are forgotten with each attempt, while pods can be tried."""
 PER_NAMESPACE = 2_000
 _A_HINT = 10
 """Steps of asking about a pod without terms."""
@@ -177,7 +177,8 @@ class UnschedulablePods:
     def __init__(self, frameworks: Mapping[str, Framework], outbox: Outbox) -> None:
         self.frameworks = frameworks
         self._outbox = outbox
-        self._by_namespace: dict[str, Waiting] = {}
+        self.by_namespace: dict[str, Waiting] = {}
+        """The waiting pods; empty if there are none."""
         self._buckets: dict[Bucket, _OfBucket] = {}
         """Most events do not concern most buckets, however many sets and namespaces are in them."""
         self._pending: list[PendingEvent] = []
@@ -185,21 +186,21 @@ class UnschedulablePods:
         self.behind: OrderedDict[str, Waiting] = OrderedDict()
         """The namespaces with pending events, in the order of their turns."""
         self._number = 0
-        self.left = AT_ONCE
-        """Steps that events may still take at once. A burst of events must not delay pods that can be tried."""
+        self.taken = 0
+        """Steps that events took at once lately. A burst of events must not delay pods that can be tried."""
 
     def entries(self) -> int:
         """Return the number of entries, for tests of what a tenant can make grow."""
-        every = self._by_namespace.values()
+        every = self.by_namespace.values()
         sets = sum(len(sets) for one in every for sets in one.buckets.values())
         return sets + len(every) + len(self._buckets) + len(self._pending) + len(self.behind)
 
     def put(self, queued: Queued) -> None:
         """Add a pod, or a group, to the set of its equals."""
         pod = queued.pod
-        waiting = self._by_namespace.get(pod.namespace)
+        waiting = self.by_namespace.get(pod.namespace)
         if waiting is None:
-            waiting = self._by_namespace[pod.namespace] = Waiting(pod.namespace)
+            waiting = self.by_namespace[pod.namespace] = Waiting(pod.namespace)
         bucket = (pod.scheduler_name, queued.plugins)
         sets = waiting.buckets.get(bucket)
         if sets is None:
@@ -230,11 +231,11 @@ class UnschedulablePods:
 
     def attempted(self) -> None:
         """Allow events some more steps, as a pod is being tried."""
-        self.left = min(self.left + AN_ATTEMPT, AT_ONCE)
+        self.taken = max(self.taken - AN_ATTEMPT, 0)
 
     def idle(self) -> None:
         """Allow events all their steps, as no pod is to be tried."""
-        self.left = AT_ONCE
+        self.taken = 0
 
     def ask(
         self, event: ClusterEvent, hint: Hint, room: Room | None, *, real: bool, about: EventObject | None = None
@@ -243,8 +244,6 @@ class UnschedulablePods:
         The arguments are those of `wake`.
         """
         self._number += 1
-        if not self._by_namespace:
-            return []
         pending = PendingEvent(self._number, event, hint, room, real, about)
         woken: list[Woken] = []
         concerned = [bucket for bucket in self._buckets if self._concerned(bucket, pending) is not None]
@@ -261,7 +260,7 @@ class UnschedulablePods:
 
     def _ask_at_once(self, waiting: Waiting, bucket: Bucket, pending: PendingEvent, woken: list[Woken]) -> bool:
         """Ask about all sets of a namespace in a bucket; return False if the steps ran out before."""
-        if self.left <= 0:
+        if self.taken >= AT_ONCE:
             return False
         if waiting.asked != pending.number:
             waiting.asked, waiting.steps = pending.number, 0
@@ -270,7 +269,7 @@ class UnschedulablePods:
                 return False
             steps = self._ask(equals, pending, pending.room, woken)
             waiting.steps += steps
-            self.left -= steps
+            self.taken += steps
         return True
 
     def _put_off(self, waiting: Waiting) -> None:
@@ -418,7 +417,7 @@ class UnschedulablePods:
             del waiting.buckets[equals.bucket]
             self._leave(equals.bucket, waiting)
         if not waiting.buckets:
-            del self._by_namespace[waiting.namespace]
+            del self.by_namespace[waiting.namespace]
             self._not_behind(waiting)
 
     def _leave(self, bucket: Bucket, waiting: Waiting) -> None:

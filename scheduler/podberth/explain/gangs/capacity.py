@@ -170,7 +170,7 @@ def one_by_one(
 
 
 def _put(simulation: Simulation, group: PodGroup, batches: Sequence[Batch], number: int) -> Iterator[Pod]:
-    """Add the pods of one more gang as waiting."""
+    """Add the pods of one more gang as waiting, and yield them."""
     key = group.key._replace(name=f"{group.name}-{number}")
     simulation.put(replace(group, key=key, uid=f"new/{key}", preempts=False, conditions=()))
     for batch in batches:

@@ -169,7 +169,7 @@ class _Answer:
         )
 
     def _message(self, part: Part | None) -> str:
-        """kube-scheduler's message for the group. `part`: what fits in the first domain, if it was placed."""
+        """Return kube-scheduler's message for the group. `part`: what fits in the first domain, if it was placed."""
         if part is None:
             with self._fitting.placed(self._gang.waiting, self._where[0], self._gang.lacking) as first:
                 part = first
@@ -180,7 +180,7 @@ class _Answer:
         return f"{GROUP_UNSCHEDULABLE}, {where}, first placement status: {status}"
 
     def _status(self, part: Part) -> str:
-        """kube-scheduler's message for one placement: how many of the pods it could place there."""
+        """Return kube-scheduler's message for one placement: how many of the pods it could place there."""
         gang = self._gang
         stopped = part.stopped
         if stopped is None:
@@ -241,7 +241,7 @@ class _Answer:
         return made[:_DOMAINS]
 
     def _limits(self) -> dict[int, list[str]]:
-        """Row → what keeps the next of its pods out there, as far as one of a kind tells."""
+        """Return what keeps the next pod out of each row, as far as one pod of a kind tells."""
         first = self._gang.waiting[0]
         found = self._fitting.room(self._gang.waiting)
         limits = against(self._framework.find(first, self._cluster, nominated=False))

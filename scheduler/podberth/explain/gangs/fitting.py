@@ -123,7 +123,7 @@ class Fitting:
             yield part
 
     def _why(self, pod: Pod, domain: Domain) -> tuple[str, Decision | None]:
-        """kube-scheduler's message for a pod that fits nowhere, and the decision behind it."""
+        """Return kube-scheduler's message for a pod that fits nowhere, and the decision behind it."""
         try:
             decision = self.framework.decide(pod, self.cluster, within=domain.mask(self.cluster))
         except PluginError as error:

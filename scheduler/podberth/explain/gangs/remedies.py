@@ -98,7 +98,7 @@ class _Search:
         return self._fitting.most(self._gang.waiting, [domain])[0] or 0
 
     def _candidates(self, domain: Domain) -> dict[int, list[Pod]]:
-        """Row → its pods that may be taken away, in this order; the nodes with the fewest pods first."""
+        """Return the pods of each row that may be taken away, in this order; the nodes with the fewest pods first."""
         nodes = self._cluster.nodes
         asked = self._gang.waiting[0].shape.requests
         whole = {name: int(nodes.allocatable[nodes.resources[name]].max()) for name in asked if name in nodes.resources}

@@ -14,7 +14,7 @@ from podberth.plugins.taint_toleration import COMPARING
 
 
 def arguments(checked: Checked) -> Iterator[Finding]:
-    """pluginConfig entries that have no effect, in whole or in part."""
+    """Yield pluginConfig entries that have no effect, in whole or in part."""
     for i, plugin in enumerate(checked.config.plugin_config):
         path = f"{checked.path}.pluginConfig[{i}]"
         if plugin.name in checked.registry and not checked.runs(plugin.name):

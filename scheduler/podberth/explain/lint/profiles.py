@@ -177,7 +177,7 @@ def reach(profiles: Sequence[Checked]) -> Iterator[Finding]:
 
 
 def missing(checked: Checked) -> Iterator[Finding]:
-    """Default plugins that the profile does without, and what that means."""
+    """Yield default plugins that the profile does without, and what that means."""
     path = f"{checked.path}.plugins"
     if not checked.runs("SchedulingGates", "pre_enqueue"):
         yield Finding(

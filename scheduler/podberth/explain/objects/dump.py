@@ -160,7 +160,7 @@ class Masks:
         self._masks = {word: f"m{number:0{width}}" for number, word in enumerate(words)}
 
     def table(self) -> dict[str, str]:
-        """Mask → word, to tell what a masked answer is about."""
+        """Return mask → word, to tell what a masked answer is about."""
         return {mask: word for word, mask in self._masks.items()}
 
     def text(self, text: str) -> str:

@@ -187,7 +187,7 @@ def without(pods: Sequence[Pod], cluster: Cluster) -> Iterator[None]:
 
 
 def given(pod: Pod, devices: Devices) -> dict[str, tuple[AllocatedDevice, ...]]:
-    """Claim → its devices, of all claims of a pod that have some; extended resources have a claim, too."""
+    """Return claim → its devices, of all claims of a pod that have some; extended resources have a claim, too."""
     made = dict(pod.made_claims)
     names = [one.claim if one.template is None else made.get(one.name) for one in pod.shape.claims]
     claims = [devices.claim((pod.namespace, name)) for name in names if name]

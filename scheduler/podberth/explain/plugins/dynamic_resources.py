@@ -63,7 +63,7 @@ class DynamicResourcesExplainer(Explainer):
     plugin: DynamicResources
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Device by device, why none can be given; or which claim can't be used on the node."""
+        """Say device by device why none can be given; or which claim can't be used on the node."""
         plugin, node, wants = self.plugin, inquiry.node(row), self._wants(inquiry)
         if wants is None:
             return reason.text, {}
@@ -114,7 +114,7 @@ class Holders:
 
     @staticmethod
     def of(inquiry: Inquiry) -> "Holders":
-        """Found once for all nodes that are asked about."""
+        """Return the answer, found once for all nodes that are asked about."""
         return inquiry.once(("DynamicResources", "holders"), lambda: Holders(inquiry.cluster.devices))
 
     def claims(self, device: DeviceID) -> list[ResourceClaim | None]:
@@ -178,7 +178,7 @@ class _Asking:
         self.selects = selects
 
     def against(self, one: Alternative) -> dict[PoolDevice, str]:
-        """Device → why it can't be given, of those that are of its class."""
+        """Return device → why it can't be given, of those that are of its class."""
         found: dict[PoolDevice, str] = {}
         for pool in self.pools:
             left = available_counters(pool, self.devices.allocated)
@@ -194,7 +194,7 @@ _Told = tuple[int, str, dict[str, Any]]
 
 
 def _nearest(asking: _Asking, wants: PodDevices, wanted: Sequence[RequestedClaim]) -> _Told | None:
-    """About the first request that can't be served; of its alternatives, the one that lacks least."""
+    """Say why the first request that can't be served is not; of its alternatives, the one that lacks least."""
     for number, claim in enumerate(wanted):
         for alternatives in claim.requests:
             told = [_request(asking, wants, number, one) for one in alternatives]
@@ -204,7 +204,7 @@ def _nearest(asking: _Asking, wants: PodDevices, wanted: Sequence[RequestedClaim
 
 
 def _together(asking: _Asking, wants: PodDevices, wanted: Sequence[RequestedClaim]) -> _Told:
-    """Each request alone could be served."""
+    """Say why the requests, each of which could be served alone, can't be served together."""
     why = []
     for number, claim in enumerate(wanted):
         free: dict[DeviceID, PoolDevice] = {}
@@ -297,12 +297,12 @@ def _against(
 
 
 def _values_named(expression: str, traits: DeviceTraits) -> str:
-    """The attributes and capacities that an expression names, as the device has them; empty: it names none."""
+    """Return the attributes and capacities that an expression names, as the device has them; empty: it names none."""
     return ", ".join(list(dict.fromkeys(_each_value(expression, traits)))[:_VALUES])
 
 
 def _attribute(name: str, traits: DeviceTraits) -> str:
-    """The value of a fully qualified attribute; empty: the device has none."""
+    """Return the value of a fully qualified attribute; empty: the device has none."""
     found = traits.attribute(name)
     return "" if found is None else _text(found[1])
 
@@ -405,7 +405,7 @@ class _Fixes:
             yield from self._together(wanted)
 
     def _together(self, wanted: Sequence[RequestedClaim]) -> Iterator[Fix]:
-        """Each request alone could be served."""
+        """Yield what would have the requests served together, each of which could be served alone."""
         claims = list(self._wants.open)
         for i, claim in enumerate(wanted[: len(claims)]):
             name = str(claims[i])

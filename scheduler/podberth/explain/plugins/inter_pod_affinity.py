@@ -58,7 +58,7 @@ class InterPodAffinityExplainer(Explainer):
 
 
 def _not_near(inquiry: Inquiry, row: int) -> Detail:
-    """Required affinity: the terms for which the node's domain has no pod, and the domains that have some."""
+    """Say of required affinity: the terms for which the node's domain has no pod, and the domains that have some."""
     node = inquiry.node(row)
     parts, data = [], []
     for term in inquiry.pod.shape.affinity_terms:
@@ -74,13 +74,13 @@ def _not_near(inquiry: Inquiry, row: int) -> Detail:
 
 
 def _not_apart(inquiry: Inquiry, row: int) -> Detail:
-    """Required anti-affinity: the pods in the node's domains that the incoming pod does not want there."""
+    """Say of required anti-affinity: the pods in the node's domains that the incoming pod does not want there."""
     terms = inquiry.pod.shape.anti_affinity_terms
     return _crowded(inquiry.node(row), [(t, _selected(inquiry, t)) for t in terms], "{pods}: wants no {what} there")
 
 
 def _repelled(inquiry: Inquiry, row: int) -> Detail:
-    """Required anti-affinity of placed pods: those in the node's domains that keep the incoming pod away."""
+    """Say of required anti-affinity of placed pods: those in the node's domains that keep the incoming pod away."""
     terms = sorted(inquiry.cluster.affinity.repelling(inquiry.pod), key=str)
     return _crowded(inquiry.node(row), [(t, _carriers(inquiry, t)) for t in terms], "{pods}: keeps away {what}")
 

@@ -83,7 +83,7 @@ def missed_requirements(
 
 
 def _respelt(node: Node, missed: list[Requirement], inquiry: Inquiry) -> list[Change]:
-    """Other labels for all that the node misses, each spelt nearly so; none if one can't be respelt."""
+    """Return other labels for all that the node misses, each spelt nearly so; none if one can't be respelt."""
     found: list[Change] = []
     for requirement in missed:
         near = _nearest(requirement, inquiry)
@@ -94,7 +94,7 @@ def _respelt(node: Node, missed: list[Requirement], inquiry: Inquiry) -> list[Ch
 
 
 def _in_a_term(node: Node, required: NodeSelector | None, inquiry: Inquiry) -> list[Change]:
-    """Other values for all that the node misses of one term of the required node affinity, each spelt nearly so.
+    """Return other values for all that the node misses of one term of the required node affinity, each spelt nearly so.
 
     Empty: there is no such term.
     """
@@ -110,7 +110,7 @@ def _in_a_term(node: Node, required: NodeSelector | None, inquiry: Inquiry) -> l
 def _in_term(
     node: Node, term: int, missed: Iterable[Requirement | FieldRequirement], inquiry: Inquiry
 ) -> Iterator[Change]:
-    """Another value for each of these that is spelt nearly so, and that the node has."""
+    """Yield another value for each of these that is spelt nearly so, and that the node has."""
     for each in missed:
         if isinstance(each, FieldRequirement):
             value = each.name if each.names_node and each.operator == "In" else ""

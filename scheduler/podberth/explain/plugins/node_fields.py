@@ -135,7 +135,7 @@ class TaintTolerationExplainer(Explainer):
 
 
 def _fix(taint: Taint, node: str) -> Change | None:
-    """None: the node is about to go."""
+    """Return what takes the taint away; None: the node is about to go."""
     if taint.key == UNSCHEDULABLE.key:
         return Uncordon(node)
     if taint.key in BY_HAND:

@@ -245,7 +245,7 @@ class VolumeBindingExplainer(ClaimsExplainer):
         return _say_lost(inquiry, found)
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Other classes, smaller claims, or new claims: what suits this one reason."""
+        """Return other classes, smaller claims, or new claims: what suits this one reason."""
         if len(reasons) != 1:
             return []
         found = self.plugin.find(inquiry.pod, inquiry.cluster)
@@ -313,7 +313,7 @@ def _say_unmatched(inquiry: Inquiry, row: int, found: Found) -> Detail:
 
 
 def _matching(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
-    """Other classes that make volumes here, or no more word of another node."""
+    """Return other classes that make volumes here, or no more word of another node."""
     storage = inquiry.cluster.storage
     plans: list[list[Fix]] = []
     for claim in _unmatched(inquiry, row, found):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from podberth.explain.report.capacity import CapacityTable, GangCapacityTable
     from podberth.explain.report.cluster import PendingTable, RemovableTable
+    from podberth.explain.report.explanation import ExplanationTable
     from podberth.explain.report.group import GroupTable
     from podberth.explain.report.pages import (
         capacity_page,
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     )
     from podberth.explain.report.simulation_page import outcome_page, study_page
     from podberth.explain.report.simulation_tables import OutcomeTable, StudyTable
-    from podberth.explain.report.tables import ExplanationTable
 
 __all__ = [
     "CapacityTable",
@@ -45,6 +45,7 @@ _MODULES = {
     "GangCapacityTable": "capacity",
     "PendingTable": "cluster",
     "RemovableTable": "cluster",
+    "ExplanationTable": "explanation",
     "GroupTable": "group",
     "capacity_page": "pages",
     "explanation_page": "pages",
@@ -56,7 +57,6 @@ _MODULES = {
     "study_page": "simulation_page",
     "OutcomeTable": "simulation_tables",
     "StudyTable": "simulation_tables",
-    "ExplanationTable": "tables",
 }
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from podberth.explain.explanation import Limit
 from podberth.explain.gangs.capacity import GangCapacity
-from podberth.explain.report.columns import more, number, plain_table
+from podberth.explain.report.terminal import more, number, plain_table
 from podberth.explain.report.wording import asked, count, printable
 from podberth.explain.simulate.capacity import Capacity, OneMore
 

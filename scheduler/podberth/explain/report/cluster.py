@@ -10,7 +10,7 @@ from rich.text import Text
 
 from podberth.explain.pending import Cause, Pending
 from podberth.explain.promises import BUDGET, EVICT, LEFT_ALONE, STAYS, WAITS, Plan, PlannedEviction
-from podberth.explain.report.columns import number, plain_table, text
+from podberth.explain.report.terminal import number, plain_table, text
 from podberth.explain.report.wording import count, printable, some
 from podberth.explain.simulate.removable import Kept, Movable, Removals
 

@@ -7,7 +7,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
 from podberth.explain.gangs.answer import GOOD, DomainRoom, GroupExplanation
-from podberth.explain.report.columns import indented, plain_table, section, text, to_copy
+from podberth.explain.report.terminal import indented, plain_table, section, text, to_copy
 from podberth.explain.report.wording import count, printable, some
 
 

@@ -14,7 +14,7 @@ from podberth.explain.explanation import Explanation, FeasibleNode
 from podberth.explain.gangs.answer import GroupExplanation
 from podberth.explain.gangs.capacity import GangCapacity
 from podberth.explain.pending import Pending
-from podberth.explain.report import capacity, cluster, group, wording
+from podberth.explain.report import capacity, cluster, explanation, group, wording
 from podberth.explain.report.wording import visible
 from podberth.explain.simulate.capacity import Capacity
 from podberth.explain.simulate.removable import Removals
@@ -46,26 +46,26 @@ def demo_page(data: Mapping[str, Any]) -> str:
     return render("demo.html", data=data)
 
 
-_MOST = 500
-"""The largest number of nodes of each kind, or of domains, on a page."""
+MOST = 500
+"""The largest number of rows of one kind on a page."""
 _OPEN = 25
-"""The number of nodes, or domains, that are visible at once: the others are folded."""
+"""The number of rows that are visible at once: the others are folded."""
 _COLOURS = 8
 
 
 def explanation_page(answer: Explanation) -> str:
     """Return the page about one decision."""
-    differ, same = wording.telling(answer)
+    differ, same = explanation.telling(answer)
     return render(
         "explain.html",
         answer=answer,
-        wording=wording,
+        wording=explanation,
         colours={scorer.plugin: i % _COLOURS for i, scorer in enumerate(answer.scorers)},
-        bars={node.node: _bar(node, answer) for node in answer.feasible[:_MOST]},
-        feasible=_in_two(answer.feasible),
-        rejected=_in_two(answer.rejected),
-        unshown={"feasible": max(len(answer.feasible) - _MOST, 0), "rejected": max(len(answer.rejected) - _MOST, 0)},
-        same=wording.same_for_all(answer, same) if same and answer.feasible else "",
+        bars={node.node: _bar(node, answer) for node in answer.feasible[:MOST]},
+        feasible=in_two(answer.feasible),
+        rejected=in_two(answer.rejected),
+        unshown={"feasible": max(len(answer.feasible) - MOST, 0), "rejected": max(len(answer.rejected) - MOST, 0)},
+        same=explanation.same_for_all(answer, same) if same and answer.feasible else "",
         differ=differ,
     )
 
@@ -73,7 +73,7 @@ def explanation_page(answer: Explanation) -> str:
 def pending_page(answer: Pending) -> str:
     """Return the page about all waiting pods."""
     title = cluster.pending_headline(answer)
-    owners_of, leads_to = cluster.owners_of, wording.leads_to
+    owners_of, leads_to = cluster.owners_of, explanation.leads_to
     return render("pending.html", title=title, answer=answer, owners_of=owners_of, leads_to=leads_to)
 
 
@@ -85,8 +85,8 @@ def group_page(answer: GroupExplanation) -> str:
         answer=answer,
         wording=group,
         some=wording.some,
-        domains=answer.domains[:_MOST],
-        unshown=max(len(answer.domains) - _MOST, 0),
+        domains=answer.domains[:MOST],
+        unshown=max(len(answer.domains) - MOST, 0),
     )
 
 
@@ -98,8 +98,8 @@ def capacity_page(answer: Capacity) -> str:
         title=capacity.headline(answer),
         asks=capacity.asks(answer),
         answer=answer,
-        taking=_in_two(taking),
-        unshown=max(len(taking) - _MOST, 0),
+        taking=in_two(taking),
+        unshown=max(len(taking) - MOST, 0),
         most=max((node.pods for node in taking), default=1),
     )
 
@@ -112,8 +112,8 @@ def gang_capacity_page(answer: GangCapacity) -> str:
         title=capacity.gangs_headline(answer),
         asks=capacity.gang_asks(answer),
         answer=answer,
-        domains=named[:_MOST],
-        unshown=max(len(named) - _MOST, 0),
+        domains=named[:MOST],
+        unshown=max(len(named) - MOST, 0),
     )
 
 
@@ -126,16 +126,16 @@ def removable_page(answer: Removals) -> str:
         notes=cluster.notes(answer),
         lands=cluster.lands,
         stops=cluster.stops,
-        most=_MOST,
-        removable=_in_two(answer.removable),
-        kept=_in_two(answer.kept),
-        unshown={"removable": max(len(answer.removable) - _MOST, 0), "kept": max(len(answer.kept) - _MOST, 0)},
+        most=MOST,
+        removable=in_two(answer.removable),
+        kept=in_two(answer.kept),
+        unshown={"removable": max(len(answer.removable) - MOST, 0), "kept": max(len(answer.kept) - MOST, 0)},
     )
 
 
-def _in_two(nodes: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Return the visible nodes, and the folded ones."""
-    return nodes[:_OPEN], nodes[_OPEN:_MOST]
+def in_two(rows: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return the visible rows, and the folded ones."""
+    return rows[:_OPEN], rows[_OPEN:MOST]
 
 
 def _bar(node: FeasibleNode, answer: Explanation) -> list[tuple[str, float]]:

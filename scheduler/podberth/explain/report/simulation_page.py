@@ -6,10 +6,9 @@ Line charts are inline SVG: points scaled into a box, with axes and a few ticks.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from podberth.explain.report import simulation_tables as words
-from podberth.explain.report.pages import render
+from podberth.explain.report.pages import MOST, in_two, render
 from podberth.explain.simulate.outcome import Outcome
 from podberth.explain.simulate.trace import Point, Study
 
@@ -89,9 +88,6 @@ def _multiples(step: float, low: float, high: float) -> Sequence[float]:
     return [step * i for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
-_MANY, _OPEN = 500, 25
-
-
 def outcome_page(outcome: Outcome, *, only_mine: bool = True) -> str:
     """Return the page about a simulation of a cluster."""
     moved = [each for each in outcome.placed if each.was is not None]
@@ -101,27 +97,22 @@ def outcome_page(outcome: Outcome, *, only_mine: bool = True) -> str:
         title=words.summary(outcome),
         good=outcome.good,
         notes=[*outcome.notes, *words.problems(outcome), *words.about_others(outcome, only_mine=only_mine)],
-        workloads=outcome.workloads[:_MANY],
-        groups=outcome.groups[:_MANY],
+        workloads=outcome.workloads[:MOST],
+        groups=outcome.groups[:MOST],
         group_then=words.group_then,
-        moved=moved[:_MANY],
-        stuck=stuck[:_MANY],
-        blocked=outcome.blocked[:_MANY],
-        placed=_in_two([each for each in outcome.placed if each.was is None]),
-        waiting=_in_two(outcome.waiting),
-        preempted=outcome.preempted[:_MANY],
+        moved=moved[:MOST],
+        stuck=stuck[:MOST],
+        blocked=outcome.blocked[:MOST],
+        placed=in_two([each for each in outcome.placed if each.was is None]),
+        waiting=in_two(outcome.waiting),
+        preempted=outcome.preempted[:MOST],
         others=None if only_mine else outcome.others,
-        unshown=max(outcome.placed_in_all - len(moved) - _MANY, 0),
+        unshown=max(outcome.placed_in_all - len(moved) - MOST, 0),
         changes=[
             (title, before, after, _width(before), _width(after))
             for title, before, after in words.changes(outcome.before, outcome.after)
         ],
     )
-
-
-def _in_two(rows: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Those in sight, and those behind a fold."""
-    return rows[:_OPEN], rows[_OPEN:_MANY]
 
 
 def study_page(study: Study) -> str:
@@ -157,7 +148,7 @@ def _saturation(study: Study, what: str, value: Callable[[Point], float], *, cou
 
 
 def _departures(study: Study, what: str, value: Callable[[Point], float]) -> Chart:
-    """Return the x values of events by their share in all: arrivals crowd at the end of the published time."""
+    """Return a chart over the events in their order: by time, arrivals crowd at the end of what was published."""
     lines = []
     for each in study.profiles:
         if each.departures is not None:

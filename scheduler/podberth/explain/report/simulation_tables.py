@@ -7,7 +7,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
 from podberth.explain.report import timeline
-from podberth.explain.report.columns import more, number, plain_table
+from podberth.explain.report.terminal import more, number, plain_table
 from podberth.explain.report.wording import count, printable, some
 from podberth.explain.simulate.outcome import GroupOutcome, Outcome, Quality
 from podberth.explain.simulate.trace import Compaction, ProfileStudy, Study

@@ -92,7 +92,7 @@ class Summary(Shown, kw_only=True, frozen=True):
 
     @property
     def differ(self) -> int:
-        """Pods for which Berth would have done something else."""
+        """Return pods for which Berth would have done something else."""
         return self.better + self.refused + self.nowhere
 
 
@@ -109,7 +109,7 @@ class Tally(Struct):
 
     @property
     def pods(self) -> int:
-        """The number of pods that were compared."""
+        """Return the number of pods that were compared."""
         return sum(self.counts.values())
 
     def add(self, one: Compared) -> None:

@@ -31,7 +31,7 @@ from podberth.plugins.dynamic_resources.claims import ClaimError, keys_of
 EARLIER, LATER = 16, 8
 """The number of placements that are left out, or waited for, until a different answer is final."""
 SETTLE_SECONDS = 2.0
-"""So long an answer that differs waits for Bindings that were overtaken."""
+"""The time for which an answer that differs waits for Bindings that were overtaken."""
 _LOOKED = 100
 """The number of waiting pods that are tried at the end."""
 
@@ -82,16 +82,16 @@ class Shadow:
 
     @property
     def profile(self) -> str:
-        """The profile that is tried."""
+        """Return the profile that is tried."""
         return self._framework.profile.name
 
     @property
     def compared(self) -> int:
-        """Pods that were compared, those included whose answer is not given yet."""
+        """Return pods that were compared, those included whose answer is not given yet."""
         return self.tally.pods + len(self._open)
 
     def see(self, change: Change) -> list[Compared]:
-        """Something changed; the answers that this leads to."""
+        """Take in a change; return the answers that it leads to."""
         self._at = change.at
         self.world.cluster.devices.wall = self._began + change.at
         found = self._settled(change.at)
@@ -251,7 +251,7 @@ class Shadow:
         return plugin, asking.detail(row, plugin, reason)[0] if row is not None else reason.text
 
     def _agrees(self, pod: Pod, node: str) -> str | None:
-        """SAME or TIE if the profile agrees in the state as it is."""
+        """Return SAME or TIE if the profile agrees in the state as it is."""
         cluster = self.world.cluster
         try:
             if self._framework.held_by(pod, cluster) is not None:

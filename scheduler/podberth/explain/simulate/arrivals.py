@@ -166,7 +166,7 @@ class Batch:
         return str(int(number)) == number and 0 <= int(number) - self.workload.start < self.count
 
     def key(self, number: int) -> str:
-        """namespace/name of a pod."""
+        """Return namespace/name of a pod."""
         return f"{self.first.namespace}/{self._named(number)}"
 
     def pod(self, number: int) -> Pod:
@@ -176,10 +176,10 @@ class Batch:
             return replace(self.first, name=name, uid=f"{self._uid}{name}")
         return self._decoded(number)
 
-    def equals(self) -> Iterator[Pod]:
-        """Yield the pods that are still to come, of a workload whose pods are equal."""
+    def equals(self, end: int) -> Iterator[Pod]:
+        """Yield the pods that are still to come, up to a number, of a workload whose pods are equal."""
         first, prefix, uid = self.first, self.workload.prefix, self._uid
-        for number in range(self.workload.start + self.made, self.workload.start + self.count):
+        for number in range(self.workload.start + self.made, self.workload.start + end):
             name = f"{prefix}{number}"
             yield replace(first, name=name, uid=f"{uid}{name}")
 
@@ -434,7 +434,7 @@ def _stem(key: str) -> str:
 
 
 def _ephemeral(pod: Object) -> dict[str, Object]:
-    """Volume → the template of its claim, of volumes that live as long as the pod."""
+    """Return volume → the template of its claim, of volumes that live as long as the pod."""
     found: dict[str, Object] = {}
     volumes = pod["spec"].get("volumes")
     for volume in volumes if isinstance(volumes, list) else ():

@@ -18,7 +18,7 @@ from podberth.explain.explanation import Limit
 from podberth.explain.rejections import against, kept_rows, put_there
 from podberth.explain.remedies import templates_of
 from podberth.explain.simulate.arrivals import Batch
-from podberth.explain.simulate.claimed_crowd import place_crowd
+from podberth.explain.simulate.claimed_crowd import place_rest
 from podberth.explain.simulate.room import Room, claimed_room, room
 from podberth.explain.simulate.simulation import SINGLY, Simulation, UndecidedError
 from podberth.explain.trial import applied
@@ -135,7 +135,7 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int 
 
 
 def _keep_nodes(pod: Pod, cluster: Cluster) -> dict[int, list[Pod]]:
-    """Place the pods that nodes are kept for before this one where they are nominated; by row."""
+    """Place the pods that nodes are kept for before this one where they are nominated; return them by row."""
     kept = kept_rows(pod, cluster)
     for pods in kept.values():
         for each in pods:
@@ -203,9 +203,9 @@ class Placing:
         simulation, batch = self._simulation, self._batch
         rows: list[int] = []
         singly = SINGLY
-        crowd = batch.differs_by_claims
+        by_claims = batch.differs_by_claims
         while len(rows) < most and singly > 0:
-            alike = crowd and batch.alike(batch.made)
+            claims_alike = by_claims and batch.alike(batch.made)
             pod = self.next()
             batch.made += 1
             singly -= 1
@@ -219,27 +219,13 @@ class Placing:
                 self.exhausted = True
                 return rows
             rows.append(self._row(where[1]))
-            if batch.equal and pod.uid in simulation.bound and simulation.plain(pod, self._framework):
-                before = simulation.singly
-                rows += self._repeat(most - len(rows), singly)
-                singly -= simulation.singly - before
-            elif alike:
-                crowd = False
-                first, prepare = batch.made, pod.uid in simulation.preparing
-                end = first + most - len(rows)
-                singly -= place_crowd(simulation, self._framework, batch, end, singly, prepare=prepare)
-                rows += [self._where(number) for number in range(first, batch.made)]
+            first = batch.made
+            end = first + most - len(rows)
+            singly -= place_rest(simulation, self._framework, batch, pod, end, singly, claims_alike=claims_alike)
+            by_claims = by_claims and not claims_alike
+            rows += [self._where(number) for number in range(first, batch.made)]
         self.exhausted = False
         return rows
-
-    def _repeat(self, most: int, singly: int) -> Iterator[int]:
-        """Place up to `most` equal pods, `singly` of them one by one at most, and yield the row of each."""
-        simulation, batch = self._simulation, self._batch
-        rest = (replace(batch.pod(batch.made + i), preempts=False) for i in range(most))
-        done = simulation.repeat(rest, self._framework, singly)
-        for i in range(done):
-            yield self._where(batch.made + i)
-        batch.made += done
 
     def _where(self, number: int) -> int:
         """Return the row of a pod that was placed."""

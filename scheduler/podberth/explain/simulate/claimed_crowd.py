@@ -1,9 +1,10 @@
-"""Places equal pods with claims of their own, one after the other, as the engine would and without it.
+"""Places the equals of a pod, one after the other, as the engine would and without it.
 
-Where no pod takes what one on another node would have got, each node takes so many of them (`claimed_room`), and
-totals alone say which node is next (`podberth.explain.simulate.crowd`). Else each is decided, but nothing is queued,
-written and bound for it. What each of them claims is made, and given to it on its node, so that whoever comes later
-finds the cluster as it would be.
+Pods for which nothing has to be bound but themselves are the business of `Simulation.repeat`. The others have claims of
+their own. Where no pod takes what one on another node would have got, each node takes so many of them
+(`claimed_room`), and totals alone say which node is next (`podberth.explain.simulate.crowd`). Else each is decided, but
+nothing is queued, written and bound for it. What each of them claims is made, and given to it on its node, so that
+whoever comes later finds the cluster as it would be.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,13 +28,35 @@ _BY_CLAIMS = ("VolumeBinding", "DynamicResources")
 """The plugins that reserve and prepare claims, and may score by them."""
 
 
+def place_rest(
+    simulation: Simulation,
+    framework: Framework,
+    batch: Batch,
+    placed: Pod,
+    end: int,
+    singly: int,
+    *,
+    claims_alike: bool,
+) -> int:
+    """Place pods of a batch up to a number, after `placed` was just now; none where the engine has to decide.
+
+    `singly`: so many may be decided one by one. `claims_alike`: they may be placed by what the claims of `placed` tell,
+    none of which was there before. Returns how many were decided one by one. Raises PluginError.
+    """
+    if batch.equal and placed.uid in simulation.bound and simulation.plain(placed, framework):
+        before = simulation.singly
+        batch.made += simulation.repeat(batch.equals(end), framework, singly)
+        return simulation.singly - before
+    if claims_alike:
+        return place_crowd(simulation, framework, batch, end, singly, prepare=placed.uid in simulation.preparing)
+    return 0
+
+
 def place_crowd(
     simulation: Simulation, framework: Framework, batch: Batch, end: int, singly: int, *, prepare: bool
 ) -> int:
-    """Place pods of a batch up to a number, after one was placed just now; none where the engine has to decide.
-
-    `singly`: so many may be decided one by one. `prepare`: the one before waits for its volumes, and so will they.
-    Returns how many were decided one by one. Raises PluginError.
+    """Place pods with claims of their own, as `place_rest` does. `prepare`: they will wait for their volumes, as the
+    one before does.
     """
     first = batch.made
     if first >= end or not batch.alike(first):

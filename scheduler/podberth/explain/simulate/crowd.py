@@ -58,12 +58,12 @@ class Following(ABC):
     """True if scores change with each pod that is placed."""
 
     def settled(self) -> Bools | None:
-        """bool[rows]: which rows it rejects for good. None: this changes as pods are placed, or it scores."""
+        """Return bool[rows]: which rows it rejects for good. None: this changes as pods are placed, or it scores."""
         return None
 
     @abstractmethod
     def rejected(self, kinds: Kinds) -> Bools | None:
-        """bool[kinds]: which it rejects now; None: it rejects none."""
+        """Return bool[kinds]: which it rejects now; None: it rejects none."""
 
     @abstractmethod
     def raw(self, kinds: Kinds) -> Ints | None:
@@ -77,7 +77,7 @@ class Following(ABC):
 
 
 def columns_of(codes: Codes, labelled: Bools) -> tuple[list[Ints], bool]:
-    """Return the columns by which rows differ in one label, and whether each node with it has a value of its own.
+    """Return the columns by which rows differ in one label, and True if each node with it has a value of its own.
 
     Values that are each node's own make no kinds: how many of the pods the row has says as much.
     """
@@ -217,7 +217,7 @@ class SpreadFollowing(Following):
         return found
 
     def raw(self, kinds: Kinds) -> Ints | None:
-        """Matching pods in the domains, weighted by how many domains there are."""
+        """Return the matching pods in the domains, weighted by how many domains there are."""
         if self._soft is None:
             return None
         counted = None if self._soft.whole else self._soft.labelled[kinds.rows]
@@ -265,7 +265,7 @@ class _Count:
         self.by_row = scores and domains.constraint.topology_key == HOSTNAME
         if self.by_row:
             self.counts: Ints = domains.matching(pod, cluster).copy()
-            """By row, or by topology value with one place more: it is that of rows without the label."""
+            """Pods by row, or by topology value with one place more: it is that of rows without the label."""
             columns, own = [self.counts.copy(), domains.missing.astype(np.int64)], True
         else:
             self.counts = np.append(domains.counts(pod, cluster), 0)
@@ -511,7 +511,7 @@ class Ranking:
             yield pod, self.take(pick(pod.uid, best))
 
     def _plain_places(self, pods: Iterable[Pod], pick: Callable[[str, int], int]) -> Iterator[tuple[Pod, int]]:
-        """`places` where a row's own total is all that counts. There may be a million pods, so every call counts."""
+        """Do as `places` where a row's own total is all that counts. There may be a million pods: every call counts."""
         (rows,) = self._kinds.values()
         taken, level = self._taken, self._ahead.level
         levels = [level(0)]
@@ -600,7 +600,7 @@ class _Rows:
 
     @property
     def total(self) -> int:
-        """The highest total; there is one."""
+        """Return the highest total; there is one."""
         self.best()  # the total of the last row that left is still in the order
         return -self._order[0]
 

@@ -64,7 +64,7 @@ def quality(cluster: Cluster, mix: Mix) -> Quality:
 
 
 def stranded(total: Ints, free: Ints, mix: Mix) -> Floats:
-    """float[resources, nodes]: the part of each node's free room that is expected to be of no use.
+    """Return float[resources, nodes]: the part of each node's free room that is expected to be of no use.
 
     Of the pods of the mix that ask for the resource and would fit on the node if it were empty: the share that does not
     fit now, for whichever resource, times what is free. After Weng et al., "Beware of Fragmentation" (USENIX ATC'23),

@@ -15,7 +15,7 @@ from podberth.explain.objects.disruptions import UNGUARDED
 from podberth.explain.objects.resource_claims import given
 from podberth.explain.objects.world import World
 from podberth.explain.simulate.arrivals import Batch, quota_notes
-from podberth.explain.simulate.claimed_crowd import place_crowd
+from podberth.explain.simulate.claimed_crowd import place_rest
 from podberth.explain.simulate.drain import Drain
 from podberth.explain.simulate.outcome import (
     LISTED,
@@ -158,7 +158,7 @@ def _create(simulation: Simulation, framework: Framework, batches: Sequence[Batc
 def _create_batch(simulation: Simulation, framework: Framework, batch: Batch) -> None:
     """Create pods until one waits that stands for all that follow: they are its equals, and nothing changed."""
     batch.waits_as = None
-    crowd = True
+    by_claims = batch.differs_by_claims
     while batch.made < batch.count:
         if batch.singly >= SINGLY:
             batch.stop(f"stopped after deciding {batch.singly:,} pods one by one")
@@ -172,16 +172,10 @@ def _create_batch(simulation: Simulation, framework: Framework, batch: Batch) ->
         victims = len(simulation.preempted)
         simulation.put(pod)
         simulation.work()
-        plain = batch.equal and pod.uid in simulation.bound and simulation.plain(pod, framework)
-        if plain:
-            before = simulation.singly
-            batch.made += simulation.repeat(batch.equals(), framework, SINGLY - batch.singly)
-            batch.singly += simulation.singly - before
         if pod.uid in simulation.bound or pod.uid in simulation.preparing:
-            if alike and crowd and batch.differs_by_claims and not plain:
-                left, prepare = SINGLY - batch.singly, pod.uid in simulation.preparing
-                batch.singly += place_crowd(simulation, framework, batch, batch.count, left, prepare=prepare)
-                crowd = False
+            left, claims_alike = SINGLY - batch.singly, by_claims and alike
+            batch.singly += place_rest(simulation, framework, batch, pod, batch.count, left, claims_alike=claims_alike)
+            by_claims = by_claims and not claims_alike  # what it has not placed now, it never will
             continue
         batch.preempted += len(simulation.preempted) - victims
         if batch.preempted >= _PREEMPTIONS:
@@ -193,7 +187,7 @@ def _create_batch(simulation: Simulation, framework: Framework, batch: Batch) ->
 
 
 def _go_on(simulation: Simulation, framework: Framework, batch: Batch) -> bool:
-    """Create the rest of a workload when the pod that stood for it got a node after all; whether it did."""
+    """Create the rest of a workload if the pod that stood for it got a node after all; return whether it did."""
     if batch.waits_as is None or batch.waits_as in simulation.failed or batch.made == batch.count:
         return False
     if batch.waits_as not in simulation.bound and batch.waits_as not in simulation.preparing:
@@ -276,7 +270,7 @@ def _told(simulation: Simulation, batch: Batch) -> WorkloadOutcome:
 
 
 def _resources(pods: Iterable[Pod]) -> tuple[str, ...]:
-    """CPU and memory, and whatever else the pods ask for."""
+    """Return CPU and memory, and whatever else the pods ask for."""
     asked = {name for pod in pods for name in pod.shape.requests}
     return ("cpu", "memory", *sorted(asked - {"cpu", "memory"}))
 

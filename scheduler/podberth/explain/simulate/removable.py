@@ -161,7 +161,7 @@ class _Search:
                 yield pod.key, GROUPED
 
     def take(self, row: int, pods: Sequence[Pod], undone: ExitStack) -> tuple[dict[str, str], dict[str, str]]:
-        """Take a node away: where its pods go, and why one of them goes nowhere. `undone` puts everything back.
+        """Take a node away; return where its pods go, and why one of them goes nowhere. `undone` puts everything back.
 
         The pods leave as in a drain: as many at a time as disruption budgets let go, and the next ones when these are
         placed again.

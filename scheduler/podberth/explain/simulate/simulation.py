@@ -76,7 +76,7 @@ class Simulation:
 
     @property
     def cluster(self) -> Cluster:
-        """The columns."""
+        """Return the columns."""
         return self.engine.cluster
 
     def framework(self, pod: Pod) -> Framework:
@@ -120,7 +120,7 @@ class Simulation:
         return found
 
     def put_all(self, things: Iterable[Modelled]) -> None:
-        """Several objects, one after the other."""
+        """Apply several objects, one after the other."""
         for thing in things:
             self.put(thing)
 
@@ -136,7 +136,7 @@ class Simulation:
         return all(plugin.name in besides or point in plugin.skips(pod.shape) for point, plugin in binding)
 
     def repeat(self, batch: Iterable[Pod], framework: Framework, most: int = SINGLY) -> int:
-        """Bind equals of a pod that was bound without further ado, until one fits nowhere; how many.
+        """Bind equals of a pod that was bound without further ado, until one fits nowhere; return how many.
 
         As `put` and `work` would, without the queue: nobody comes between pods that arrive together. Whoever waits for
         a pod to be placed is told of each. It ends when `most` of them were decided one by one.

@@ -1,4 +1,4 @@
-"""A trace of a production cluster, played through the engine, and everything that is asked of it for each profile.
+"""Plays a trace of a production cluster through the engine, and measures each profile on it.
 
 The trace has the form of Alibaba's openb: two CSV files, nodes and pods. It is played as arrivals and departures, and
 as arrivals until nothing fits; and the fewest nodes are found that hold its fullest moment.
@@ -60,7 +60,7 @@ class Trace(NamedTuple):
 
 
 def read(nodes: bytes, pods: bytes) -> Trace:
-    """Return the two files.
+    """Return the trace that the two files hold.
 
     Raises ObjectError, a line that names file, line and column.
     """

@@ -89,7 +89,7 @@ class DefaultPreemption(Plugin):
         """Return why the pod may not preempt now (PodEligibleToPreemptOthers); empty when it may."""
         if not pod.preempts:
             return "not eligible due to preemptionPolicy=Never."
-        kept = cluster.nominations.node_of(pod.uid) or pod.nominated_node_name
+        kept = cluster.nominations.node_of.get(pod.uid) or pod.nominated_node_name
         row = cluster.nodes.live_row(kept) if kept else None
         if row is not None and not hopeless[row]:
             leaving = (other for other in cluster.pods_on(row) if other.terminating and other.preempted)

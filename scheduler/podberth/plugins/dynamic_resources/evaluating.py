@@ -4,9 +4,8 @@ from functools import partial
 
 from podberth.cache.search_steps import CappedSearch
 from podberth.cel.errors import EffortError, EvaluationError
+from podberth.cel.library.quantities import Quantity, QuantityError, Version, VersionError
 from podberth.cel.program import CompileError, DeviceView, compile_counting
-from podberth.cel.quantity import Quantity, QuantityError
-from podberth.cel.version import Version, VersionError
 from podberth.model.devices import DeviceID, DeviceTraits
 from podberth.plugins.dynamic_resources.requested import AllocationError
 from podberth.plugins.dynamic_resources.selecting import holds

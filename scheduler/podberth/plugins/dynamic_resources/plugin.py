@@ -184,8 +184,6 @@ class DynamicResources(Plugin):
 
     def pre_enqueue(self, pod: Pod, cluster: Cluster) -> Reason | None:
         """Keep a pod out of the queue until its claims are there."""
-        if not pod.shape.claims:
-            return None
         try:
             claims_of(pod, cluster.devices, self._claiming(pod, cluster))
         except ClaimError as error:

@@ -1,4 +1,4 @@
-"""The API server's own admission policies for a release: they read each namespace's MetadataPolicySet (`policy_set`).
+"""The API server's own admission policies for a release: they read each namespace's set (`policy_set`).
 
 A request meets them in this order, as it meets the webhook's two passes:
 
@@ -21,10 +21,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from podberth.policy import keys, verdict
 from podberth.policy.native import pod_class, requests
 from podberth.policy.native.expressions import held, text
-from podberth.policy.native.policy_set import LABELS, RELEASE_LABEL, SET_KIND, SET_PLURAL, TELLS_LABEL, label_of
+from podberth.policy.native.policy_set import API_VERSION as SET_VERSION
+from podberth.policy.native.policy_set import (
+    BY_CLASS_KEY,
+    CLOSED_KEY,
+    FIELD,
+    ITEM,
+    LABELS,
+    PAIR,
+    RECORD,
+    RELEASE_LABEL,
+    SET_KIND,
+    SET_PLURAL,
+    TELLS_LABEL,
+    VERSION_KEY,
+    key_of,
+    label_of,
+)
 from podberth.policy.objects import JsonObject
 from podberth.policy.patch import pointer
-from podberth.policy.spec import GROUP, VERSION, Mode
+from podberth.policy.spec import GROUP, Mode
 
 API_VERSION = "admissionregistration.k8s.io/v1"
 MOST_BYTES = 5120
@@ -33,9 +49,7 @@ _CUT = MOST_BYTES // 4 - 1
 """Characters of what is left of a longer one, whatever its alphabet."""
 _AUDITED = 1024
 """Characters of what mode observe says of one request."""
-_ENFORCE = "params.spec.enforce"
-_HOLDS = "sets.contains(met, rule.all) && !sets.intersects(met, rule.none)"
-"""Whether a rule holds for an object that meets these criteria."""
+_SET = "params.metadata.annotations"
 
 
 def admission_policies(
@@ -59,7 +73,7 @@ def name_of(release: str, mode: Mode = "enforce") -> str:
 
 def guard_name(release: str) -> str:
     """Return the name of the policy and the binding that let nobody but the operator write sets."""
-    return f"{release}.{SET_PLURAL}.{GROUP}"
+    return f"{release}.sets.{GROUP}"
 
 
 class _Release:
@@ -74,8 +88,10 @@ class _Release:
 
         The garbage collector takes references to owners away that are gone.
         """
-        same = " && ".join(f"object.{field} == oldObject.{field}" for field in ("spec", "metadata.labels"))
-        sets = {"apiGroups": [GROUP], "apiVersions": ["*"], "resources": [SET_PLURAL], "scope": "Namespaced"}
+        same = " && ".join(
+            f"object.metadata.{field} == oldObject.metadata.{field}" for field in ("annotations", "labels")
+        )
+        sets = {"apiGroups": [""], "apiVersions": ["*"], "resources": [SET_PLURAL], "scope": "Namespaced"}
         spec = {
             "matchConstraints": {
                 "objectSelector": {"matchLabels": self._labels},
@@ -111,7 +127,7 @@ class _Release:
             f"{said} + variables.stamp.substring(0, [40, size(variables.stamp)].min()) + "
             '"\\": the class of this pod is " + variables.qos : ""',
             "verdict": f'[{key} in variables.annotations ? string(variables.annotations[{key}]) : "", '
-            'variables.wrongClass, variables.refusal, string(params.spec.?closed.orValue(""))]'
+            f'variables.wrongClass, variables.refusal, string({_SET}[?{text(CLOSED_KEY)}].orValue(""))]'
             '.filter(said, said != "")',
         }
         validation = {
@@ -124,8 +140,8 @@ class _Release:
             f"{key} in annotations",
             f"(pod && {stamp} in annotations && annotations[{stamp}] != qos)",
             requests.SEEN,
-            "has(params.spec.closed)",
-            f"[{_met(_ENFORCE)}].exists(met, {_ENFORCE}.rejects.exists(rule, {_HOLDS}))",
+            f"{text(CLOSED_KEY)} in {_SET}",
+            f"[{_facts()}].exists(facts, {_triggered('rejects')})",
         ]
         spec = self._checks(variables, [validation], requests.of_stored(suspect), "Fail")
         yield self._object("ValidatingAdmissionPolicy", name_of(self._release), spec)
@@ -133,20 +149,20 @@ class _Release:
 
     def telling(self) -> Iterator[JsonObject]:
         """Yield what tells of modes that change nothing."""
-        for mode in TELLS_LABEL:
-            rules = f"params.spec.{mode}"
+        names: dict[Mode, str] = {"warn": "warns", "observe": "observes"}
+        for mode, name in names.items():
             variables = {
                 **_snapshot(),
                 "qos": f"string({pod_class.stored('object')}.orValue(variables.classOfPod))",
-                "met": _met(rules, "variables."),
-                "told": f"[variables.met].map(met, {rules}.rules.filter(rule, {_HOLDS}).map(rule, "
-                "string(rule.says)))[0].distinct()",
+                **_holding(name, "holding"),
+                "told": "variables.holding.map(rule, rule[3]).distinct()",
             }
             tells = _warnings() if mode == "warn" else _audit()
-            suspect = [f"[{_met(rules)}].exists(met, {rules}.rules.exists(rule, {_HOLDS}))"]
+            suspect = [f"[{_facts()}].exists(facts, {_triggered(name)})"]
             spec = self._checks(variables, list(tells), requests.of_stored(suspect), "Ignore")
             yield self._object("ValidatingAdmissionPolicy", name_of(self._release, mode), spec)
-            yield self._binding("ValidatingAdmissionPolicyBinding", mode, "Warn" if mode == "warn" else "Audit")
+            action = "Warn" if mode == "warn" else "Audit"
+            yield self._binding("ValidatingAdmissionPolicyBinding", mode, action)
 
     def mutating(self, stamp: bool) -> Iterator[JsonObject]:
         """Yield what writes."""
@@ -157,20 +173,19 @@ class _Release:
             **_snapshot(),
             "qos": f"string({kept}.orValue(variables.classOfPod))",
             **_refusal(),
-            "writing": f"[variables.met].map(met, {_ENFORCE}.writes.filter(rule, {_HOLDS}))[0]",
+            **_holding("writes", "writing"),
             "schedulers": f"({scheduler} in variables.annotations ? "
             f"[string(variables.annotations[{scheduler}])] : []) + "
-            "variables.writing.filter(rule, has(rule.scheduler)).map(rule, string(rule.scheduler))",
+            'variables.writing.map(rule, rule[3]).filter(name, name != "")',
         }
-        holds = f"{_ENFORCE}.rejects.exists(rule, {_HOLDS}) || {_ENFORCE}.writes.exists(rule, {_HOLDS})"
+        holds = f"{_triggered('rejects')} || {_triggered('writes')}"
         always = [f"{text(keys.VERDICT)} in annotations", requests.SEEN]
         if stamp:
-            asked = [*always, f"[{_met(_ENFORCE, pod='false')}].exists(met, {holds})"]
-            conditions = requests.before_storing(asked)
+            conditions = requests.before_storing([*always, f"[{_facts(pod='false')}].exists(facts, {holds})"])
         else:
             own = [f"pod && {text(key)} in annotations" for key in (keys.QOS, keys.SCHEDULER_NAME)]
-            by_class = f"pod && has({_ENFORCE}.classes)"  # which is not known yet
-            asked = [*always, *own, by_class, f"[{_met(_ENFORCE, qos='')}].exists(met, {holds})"]
+            by_class = f"pod && {text(BY_CLASS_KEY)} in {_SET}"  # which is not known yet
+            asked = [*always, *own, by_class, f"[{_facts(qos='')}].exists(facts, {holds})"]
             conditions = requests.of_what_comes(asked)
         spec = {
             "paramKind": _PARAM_KIND,
@@ -228,7 +243,7 @@ class _Release:
         return self._object(kind, name, spec)
 
 
-_PARAM_KIND = {"apiVersion": f"{GROUP}/{VERSION}", "kind": SET_KIND}
+_PARAM_KIND = {"apiVersion": SET_VERSION, "kind": SET_KIND}
 
 
 def _snapshot() -> dict[str, str]:
@@ -246,46 +261,73 @@ def _refusal() -> dict[str, str]:
     most = verdict.MOST_REASONS
     more = f'"; and " + string(size(variables.reasons) - {most}) + " more rules"'
     return {
-        "met": _met(_ENFORCE, "variables."),
-        "reasons": f"[variables.met].map(met, {_ENFORCE}.rejects.filter(rule, {_HOLDS}).map(rule, "
-        "string(rule.says)))[0]",
+        **_holding("rejects", "rejecting"),
+        "reasons": "variables.rejecting.map(rule, rule[3])",
         "allReasons": f'size(variables.reasons) <= {most} ? variables.reasons.join("; ") : '
         f'variables.reasons.slice(0, {most}).join("; ") + {more}',
-        "refusal": f"{requests.SEEN} ? string(params.spec.version) : "
+        "refusal": f"{requests.SEEN} ? string({_SET}[{text(VERSION_KEY)}]) : "
         f'size(variables.reasons) == 0 ? "" : size(bytes(variables.allReasons)) <= {MOST_BYTES} ? '
         "variables.allReasons : "
         f'variables.allReasons.substring(0, [{_CUT}, size(variables.allReasons)].min()) + "..."',
     }
 
 
-def _met(rules: str, named: str = "", *, pod: str = "", qos: str | None = None) -> str:
-    """Return the numbers of the criteria that the object meets. `named`: where labels and so on are found.
+def _facts(named: str = "", *, pod: str = "", qos: str | None = None) -> str:
+    """Return the facts that an object comes to, of those that are asked for. `named`: where labels and so on are found.
 
-    `qos`: empty where the class of a pod is not known; then no criterion on it is met.
+    `qos`: empty where the class of a pod is not known; then a pod has no facts about it.
     """
     pod = pod or f"{named}pod"
     qos = f"{named}qos" if qos is None else qos
-    parts = []
-    for field in ("label", "annotation"):
-        there = f"{named}{field}s"
-        parts.append(
-            f"(has({rules}.{field}Keys) ? {rules}.{field}Keys.transformList(key, met, key in {there}, met) : [])"
+    stamp, annotations = text(f"@{keys.QOS}"), f"{named}annotations"
+    of_pod = f'[{stamp}, {stamp} + "=" + {qos}]' if qos else "[]"
+    stamped = f"{annotations}[{text(keys.QOS)}]"
+    of_others = f'({text(keys.QOS)} in {annotations} ? [{stamp}, {stamp} + "=" + string({stamped})] : [])'
+    parts = [f'["", "#" + {_KIND}]', of_others if pod == "false" else f"({pod} ? {of_pod} : {of_others})"]
+    for field, prefix in (("label", ""), ("annotation", "@")):
+        there, asked = f"{named}{field}s", _list(f"{field}s")
+        # Whichever are fewer: the keys that are asked for, or those that are there.
+        found = (
+            f"(size({there}) < size({asked}) ? {there}.filter(key, key != {text(keys.QOS)}) : "
+            f"{asked}.filter(key, key in {there}))"
         )
+        before = f"{text(prefix)} + " if prefix else ""
         parts.append(
-            f"(has({rules}.{field}Values) ? {rules}.{field}Values.transformList("
-            f"key, met, key in {there} && {there}[key] in met, met[{there}[key]]) : [])"
+            f"[{found}].map(keys, keys{f'.map(key, {before}key)' if prefix else ''} + "
+            f'keys.map(key, {before}key + "=" + string({there}[key])))[0]'
         )
-    parts.append(f"(has({rules}.kinds) && {_KIND} in {rules}.kinds ? [{rules}.kinds[{_KIND}]] : [])")
-    if qos and pod != "false":
-        parts.append(f"(has({rules}.classes) && {pod} && {qos} in {rules}.classes ? [{rules}.classes[{qos}]] : [])")
-    stamp, annotations = text(keys.QOS), f"{named}annotations"
-    stamped = f"!{pod} && {stamp} in {annotations}"
-    parts.append(f"(has({rules}.stampKeys) && {stamped} ? [{rules}.stampKeys[{stamp}]] : [])")
-    parts.append(
-        f"(has({rules}.stampValues) && {stamped} && {annotations}[{stamp}] in {rules}.stampValues[{stamp}] ? "
-        f"[{rules}.stampValues[{stamp}][{annotations}[{stamp}]]] : [])"
+    return f"({' + '.join(parts)})"
+
+
+def _list(name: str) -> str:
+    """Return a list of texts of the set."""
+    return f"{_SET}[{text(key_of(name))}].split({text(RECORD)})"
+
+
+def _triggered(name: str, facts: str = "facts") -> str:
+    """Return whether one of these rules may hold for an object that comes to these facts."""
+    return (
+        f"(sets.intersects({facts}, {_list(f'{name}.if-any')}) || "
+        f"!sets.contains({facts}, {_list(f'{name}.unless-all')}))"
     )
-    return f"({' + '.join(parts)}).flatten()"
+
+
+def _holding(name: str, holding: str) -> dict[str, str]:
+    """Return variables, the last of which is the rules that hold, as lists of the fields of their lines."""
+    facts, lines, triggers = "variables.facts", f"{name}Lines", f"{name}Triggers"
+    absent = f'{_list(f"{name}.unless-all")}.filter(fact, !(fact in {facts})).map(fact, "!" + fact)'
+    holds = (
+        f"sets.contains({facts}, rule[0].split({text(ITEM)})) && "
+        f"!sets.intersects({facts}, rule[1].split({text(ITEM)})) && "
+        f'(rule[2] == "" || rule[2].split({text(ITEM)}).all(one, sets.intersects({facts}, one.split({text(PAIR)}))))'
+    )
+    return {
+        "facts": _facts("variables."),
+        lines: _list(name),
+        triggers: f"{facts} + {absent}",
+        holding: f"{_triggered(name, facts)} ? {_list(f'{name}.triggers')}.transformList(number, trigger, "
+        f"trigger in variables.{triggers}, variables.{lines}[number].split({text(FIELD)})).filter(rule, {holds}) : []",
+    }
 
 
 _KIND = '(request.kind.group == "" ? request.kind.kind : request.kind.kind + "." + request.kind.group)'
@@ -303,12 +345,12 @@ def _patch(stamp: bool) -> str:
     else:
         stamped = f"(variables.pod && {text(keys.QOS)} in variables.annotations ? {over} : {room})"
     labels_room = (
-        "(has(object.metadata.labels) || !variables.writing.exists(rule, has(rule.labels)) ? [] : "
+        '(has(object.metadata.labels) || !variables.writing.exists(rule, rule[4] != "") ? [] : '
         f"[{_add(text(_LABELS), '{}')}])"
     )
     written = (
-        "variables.writing.map(rule, rule.?labels.orValue([]) + rule.?annotations.orValue([])).flatten()"
-        f".map(write, {_add('string(write[0])', 'write[1]')})"
+        f"variables.writing.map(rule, rule[4].split({text(ITEM)}) + rule[5].split({text(ITEM)})).flatten()"
+        f'.filter(write, write != "").map(write, write.split({text(PAIR)})).map(write, {_add("write[0]", "write[1]")})'
     )
     verdict_there = f"{text(keys.VERDICT)} in variables.annotations"
     forged = f'({verdict_there} ? [JSONPatch{{op: "remove", path: {_path(keys.VERDICT)}}}] : [])'

@@ -1,16 +1,19 @@
-"""The policies of one namespace as data that the API server's own admission policies read: one MetadataPolicySet.
+"""The policies of one namespace as data that the API server's own admission policies read: one object, their set.
 
-The CEL of `admission_policies` is the same for every namespace; everything that differs is in the set, in the form
-that costs the API server least. Each distinct criterion has a number, and a rule holds where all numbers of its `all`
-and none of its `none` are among those of the criteria that an object meets:
+The CEL of `admission_policies` is the same for every namespace; everything that differs is in the set, in the form that
+costs the API server least. It is a LimitRange without limits, and its annotations are the data: the API server reads
+kinds of its own where they are, while it copies an object of any other kind for each expression, all of it. It has all
+LimitRanges in memory for itself, and no role for tenants may write them (docs/decisions/0032).
 
-- a criterion that asks for a key, or for one of some values, is met through the object's own value: `labelKeys` and
-  `labelValues` say which numbers a key, or a key's value, stands for. NotIn and DoesNotExist are the same in `none`;
-- the QoS class of a pod stands in `classes`, since the annotation that holds it is written at the same time;
-- `kinds` are the kinds that a rule asks for, Pod or Deployment.apps.
+An object comes to *facts*: `app` and `app=web` for a label, `@note` and `@note=text` for an annotation, `#Pod` or
+`#Deployment.apps` for its kind; the QoS class of a pod is its annotation. A rule is a line of fields: facts that have
+to hold, facts that must not, sets of facts of which one has to hold, and what it says or writes. One fact of each rule
+is its trigger: where it does not hold as the rule needs it, the rule's line is not looked at.
 
-What modes warn and observe tell of a write that would change nothing is left out by one more number in `none`: the
-write itself as a criterion. Writes to reserved keys are left out here. Pure; next stage: the operator writes the set.
+Lists of text are joined by the separators that ASCII has for that. A policy that has one of these in a text is left
+out. So is what is too large, and then, if it rejects, the namespace is closed. What modes warn and observe tell of a
+write that would change nothing is left out by one more fact that must not hold: what the write makes. Writes to
+reserved keys are left out here. Pure; next stage: the operator writes the set.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,20 +23,43 @@ import msgspec
 from msgspec import Struct
 
 from podberth.model.selectors import Requirement
-from podberth.policy import keys
+from podberth.policy import bounds, keys
+from podberth.policy.exempt import SET
 from podberth.policy.objects import JsonObject
 from podberth.policy.patch import pointer
 from podberth.policy.powers import Reserved
-from podberth.policy.qos import CLASSES
-from podberth.policy.spec import GROUP, KIND, VERSION, Field, Mode, Policy, Rule, Write
+from podberth.policy.spec import GROUP, KIND, VERSION, Mode, Policy, Rule, Write
 
-SET_KIND, SET_PLURAL = "MetadataPolicySet", "metadatapolicysets"
-SET_NAME = "in-force"
+API_VERSION, SET_KIND, SET_PLURAL = "v1", "LimitRange", "limitranges"
+SET_NAME = SET
 """Each namespace has one set, of this name."""
 RELEASE_LABEL = f"{GROUP}/release"
 TELLS_LABEL: Mapping[Mode, str] = {"warn": f"{GROUP}/warns", "observe": f"{GROUP}/observes"}
 """On a set that has rules of this mode; no other set is read by the admission policy that tells of them."""
 LABELS = {"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "policy"}
+
+VERSION_KEY, POLICIES_KEY, CLOSED_KEY = f"{GROUP}/version", f"{GROUP}/policies", f"{GROUP}/closed"
+"""Annotations: the digest of the rest, what the set was made of (JSON), and why nothing is let in."""
+BY_CLASS_KEY = f"{GROUP}/by-class"
+"""The annotation of a set in which some rule that enforces asks for the QoS class of pods."""
+ASKED = ("labels", "annotations")
+"""Annotations of this group: the keys of which facts are needed."""
+RULES: Mapping[str, Mode] = {"rejects": "enforce", "writes": "enforce", "warns": "warn", "observes": "observe"}
+"""Annotations of this group that hold rules; `if-any`, `unless-all` and `triggers` are there for each."""
+ITEM, FIELD, RECORD, PAIR = "\x1c", "\x1d", "\x1e", "\x1f"
+NEVER = "="
+"""No object comes to this fact, and every object to the fact that is empty."""
+LONGEST_TRIGGER = 128
+"""Characters of a trigger, which the set holds three times."""
+LARGEST = 224 * 1024
+"""Bytes of a set; the annotations of an object may have 256 KiB together."""
+MOST_WORK = 300_000
+"""Comparisons of facts, at most, for one object; an expression may cost the API server 1,000,000 (CEL units)."""
+CLOSED = (
+    "a policy of this namespace that rejects is more than the API server may spend on it, and is not enforced: "
+    "nothing is let in until policies are deleted or made smaller (kubectl get mdp shows which are enforced by nobody)"
+)
+"""The answer to whoever creates something in a namespace that is closed."""
 
 
 class Source(Struct, frozen=True):
@@ -63,158 +89,242 @@ def policy_set(
 ) -> PolicySet:
     """Return the set of the policies of one namespace. `closed`: why nothing is let in, if that is known already."""
     ordered = sorted(sources, key=lambda one: one.policy.name)
-    spec: JsonObject = {
-        "policies": [{"name": one.policy.name, "uid": one.uid, "generation": one.generation} for one in ordered],
-        "enforce": _enforced((one.policy for one in ordered), reserved),
-    }
+    fitted, left = _fit([one.policy for one in ordered], reserved)
+    if any(bounds.price(one.policy).kind == 0 for one in ordered if one.policy.name in left):
+        closed = closed or CLOSED
+    if not fitted and not closed:
+        return PolicySet(None, left=left)
+    made = [{"name": one.policy.name, "uid": one.uid, "generation": one.generation} for one in ordered]
+    data = {POLICIES_KEY: msgspec.json.encode(made).decode(), **_data(fitted)}
     if closed:
-        spec["closed"] = closed
-    labels = {**LABELS, RELEASE_LABEL: label_of(release)}
-    for mode, label in TELLS_LABEL.items():
-        told = _telling((one.policy for one in ordered), mode, reserved)
-        if told["rules"]:
-            spec[mode] = told
-            labels[label] = "true"
-    if not sources and not closed:
-        return PolicySet(None)
-    version = sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()[:32]
+        data[CLOSED_KEY] = closed
+    version = sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()[:32]
+    tells = {label: "true" for mode, label in TELLS_LABEL.items() if any(one.tells(mode) for one in fitted)}
     owners = [
         {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "name": one.policy.name, "uid": one.uid} for one in ordered
     ]
     document = {
-        "apiVersion": f"{GROUP}/{VERSION}",
+        "apiVersion": API_VERSION,
         "kind": SET_KIND,
-        "metadata": {"name": SET_NAME, "namespace": namespace, "labels": labels, "ownerReferences": owners},
-        "spec": {"version": version, **spec},
+        "metadata": {
+            "name": SET_NAME,
+            "namespace": namespace,
+            "labels": {**LABELS, RELEASE_LABEL: label_of(release), **tells},
+            "annotations": {VERSION_KEY: version, **data},
+            "ownerReferences": owners,
+        },
+        "spec": {"limits": []},
     }
-    return PolicySet(document, version, tuple(one.policy.name for one in ordered), {}, closed)
+    return PolicySet(document, version, tuple(one.name for one in fitted), left, closed)
 
 
 def label_of(release: str) -> str:
-    """The release as a label's value, which has 63 characters at most."""
+    """Return the release as a label's value, which has 63 characters at most."""
     return release if len(release) <= 63 else f"{release[:46]}-{sha256(release.encode()).hexdigest()[:16]}"
 
 
-class _Criteria:
-    """The criteria of some rules, and the numbers that they have got."""
+def key_of(name: str) -> str:
+    """Return the annotation that holds a part of the set."""
+    return f"{GROUP}/{name}"
 
-    def __init__(self) -> None:
-        self._numbers: dict[tuple[str, Requirement], int] = {}
-        self.tables: JsonObject = {}
 
-    def of(self, rule: Rule) -> tuple[list[int], list[int]]:
-        """Return the numbers of the criteria that must be met, and of those that must not be."""
-        there: list[int] = []
-        absent: list[int] = []
-        for field, criteria in (("label", rule.predicate.labels), ("annotation", rule.predicate.annotations)):
-            for one in criteria:
-                match one.operator:
-                    case "In" | "Exists":
-                        there.append(self.number(field, one))
-                    case "NotIn":
-                        absent.append(self.number(field, Requirement(one.key, "In", one.values)))
-                    case "DoesNotExist":
-                        absent.append(self.number(field, Requirement(one.key, "Exists")))
-        return _once(there), _once(absent)
+class _Line(Struct, frozen=True):
+    """One rule: the facts that it is about, and the other fields of its line."""
 
-    def number(self, field: str, criterion: Requirement) -> int:
-        """Return the number of a criterion, whose operator is In or Exists; of a kind, the key is empty."""
-        known = self._numbers.get((field, criterion))
-        if known is not None:
-            return known
-        number = self._numbers[field, criterion] = len(self._numbers)
-        if field == "kind":
-            for kind in sorted(criterion.values):
-                self._at("kinds").setdefault(kind, []).append(number)
-        elif (field, criterion.key) == ("annotation", keys.QOS):
-            for found in CLASSES:
-                if criterion.operator == "Exists" or found in criterion.values:
-                    self._at("classes").setdefault(found, []).append(number)
-            self._put("stamp", criterion, number)
+    there: tuple[str, ...]
+    absent: tuple[str, ...]
+    one_of: tuple[tuple[str, ...], ...]
+    rest: tuple[str, ...]
+
+    @property
+    def trigger(self) -> str:
+        """The fact without which the rule never holds; with ! before it, the one with which it never does."""
+        certain = [fact for fact in self.there if len(fact) <= LONGEST_TRIGGER]
+        if certain:
+            return max(certain, key=lambda fact: "=" in fact)
+        for fact in (*self.there, *(facts[0] for facts in self.one_of)):
+            return fact.partition("=")[0]
+        return next((f"!{fact}" for fact in self.absent if len(fact) <= LONGEST_TRIGGER), "")
+
+    def __str__(self) -> str:
+        groups = ITEM.join(PAIR.join(facts) for facts in self.one_of)
+        return FIELD.join([ITEM.join(self.there), ITEM.join(self.absent) or NEVER, groups, *self.rest])
+
+
+class _Lines(Struct, frozen=True):
+    """A policy as lines, by the rules that they belong to."""
+
+    name: str
+    lines: Mapping[str, Sequence[_Line]]
+
+    def tells(self, mode: Mode) -> bool:
+        """Return whether it has something to tell of in this mode."""
+        return any(lines for name, lines in self.lines.items() if RULES[name] == mode)
+
+    def all(self) -> Iterator[_Line]:
+        """Yield all its lines."""
+        for lines in self.lines.values():
+            yield from lines
+
+
+def _fit(policies: Sequence[Policy], reserved: Reserved) -> tuple[list[_Lines], dict[str, str]]:
+    """Return the policies that fit, in their order, and why each of the others does not. Those that reject go first."""
+    fitted: dict[str, _Lines] = {}
+    left: dict[str, str] = {}
+    size = facts = 0
+    asked: set[str] = set()
+    for policy in sorted(policies, key=lambda one: bounds.price(one).kind):
+        lines = _policy(policy, reserved)
+        more = sum(len(str(line).encode()) + 3 * len(line.trigger.encode()) + 3 for line in lines.all()) + 300
+        keyed = {fact.partition("=")[0] for line in lines.all() for fact in _facts(line)}
+        more += sum(len(key.encode()) + 1 for key in keyed - asked)
+        more_facts = sum(1 + len(list(_facts(line))) for line in lines.all())
+        work = (2 * len(asked | keyed) + 4) * (facts + more_facts)
+        if (rule := _unspeakable(policy)) is not None:
+            left[policy.name] = f"{_short(rule)} has a control character, U+001C to U+001F, which separates texts here"
+        elif size + more > LARGEST:
+            left[policy.name] = (
+                f"with its {more} bytes the policies of this namespace have more than {LARGEST} bytes together"
+            )
+        elif work > MOST_WORK:
+            left[policy.name] = (
+                f"with its {more_facts} criteria the policies of this namespace take up to {work} comparisons for one "
+                f"object, {MOST_WORK} at most, which is too much work for the API server"
+            )
         else:
-            self._put(field, criterion, number)
-        return number
-
-    def _put(self, field: str, criterion: Requirement, number: int) -> None:
-        if criterion.operator == "Exists":
-            self._at(f"{field}Keys").setdefault(criterion.key, []).append(number)
-            return
-        values = self._at(f"{field}Values").setdefault(criterion.key, {})
-        for value in sorted(criterion.values):
-            values.setdefault(value, []).append(number)
-
-    def _at(self, table: str) -> JsonObject:
-        found: JsonObject = self.tables.setdefault(table, {})
-        return found
+            fitted[policy.name] = lines
+            size, facts, asked = size + more, facts + more_facts, asked | keyed
+    return [fitted[one.name] for one in policies if one.name in fitted], dict(sorted(left.items()))
 
 
-def _enforced(policies: Iterable[Policy], reserved: Reserved) -> JsonObject:
-    criteria = _Criteria()
-    rejects: list[JsonObject] = []
-    writes: list[JsonObject] = []
-    for rule in _rules(policies, "enforce"):
-        there, absent = criteria.of(rule)
-        if rule.action.reject:
-            rejects.append({"all": there, "none": absent, "says": _line(rule.rejection)})
-            continue
-        written = [write for write in rule.writes if _is_made(write, reserved)]
-        if free := [write for write in written if not _is_stamp(write)]:
-            writes.append({"all": there, "none": absent, **_written(free)})
-        if stamps := [write for write in written if _is_stamp(write)]:
-            writes.append({"all": there, "none": _once([*absent, _pod(criteria)]), **_written(stamps)})
-    return {**criteria.tables, "rejects": rejects, "writes": writes}
+def _unspeakable(policy: Policy) -> Rule | None:
+    """Return a rule with a text that can't be part of a set."""
+    for rule in policy.rules:
+        texts = [rule.rejection, rule.name, *(write.value for write in rule.writes)]
+        texts += [value for one in rule.predicate.annotations for value in one.values]
+        if any(one in said for said in texts for one in (ITEM, FIELD, RECORD, PAIR)):
+            return rule
+    return None
 
 
-def _written(writes: Iterable[Write]) -> JsonObject:
-    """Return what a rule writes, as pairs of a path and a value, and the scheduler that it chooses."""
-    found: JsonObject = {}
-    for write in writes:
-        pair = [pointer("metadata", f"{write.field}s", write.key), write.value]
-        found.setdefault(f"{write.field}s", []).append(pair)
-        if (write.field, write.key) == ("annotation", keys.SCHEDULER_NAME):
-            found["scheduler"] = write.value
-    return found
+def _short(rule: Rule) -> str:
+    return f'rule "{rule.name}"' if rule.name else f"rules[{rule.index}]"
 
 
-def _telling(policies: Iterable[Policy], mode: Mode, reserved: Reserved) -> JsonObject:
-    criteria = _Criteria()
-    rules = []
-    for rule in _rules(policies, mode):
-        there, absent = criteria.of(rule)
-        if rule.action.reject:
-            said = _line(rule.would_reject) if mode == "warn" else f"{rule.place}:reject"
-            rules.append({"all": there, "none": absent, "says": said})
-            continue
-        for write, announced in rule.announced:
-            if _is_made(write, reserved):
-                as_it_is = criteria.number(write.field, Requirement(write.key, "In", frozenset([write.value])))
-                less = [*absent, as_it_is, *([_pod(criteria)] if _is_stamp(write) else [])]
-                said = _line(announced) if mode == "warn" else f"{rule.place}:write"
-                rules.append({"all": there, "none": _once(less), "says": said})
-    return {**criteria.tables, "rules": rules}
+def _policy(policy: Policy, reserved: Reserved) -> _Lines:
+    found: dict[str, list[_Line]] = {}
+    for rule in policy.rules:
+        for name, line in _lines(rule, policy.mode, reserved):
+            found.setdefault(name, []).append(line)
+    return _Lines(policy.name, found)
 
 
-def _rules(policies: Iterable[Policy], mode: Mode) -> Iterator[Rule]:
-    return (rule for policy in policies if policy.mode == mode for rule in policy.rules)
+def _data(policies: Sequence[_Lines]) -> dict[str, str]:
+    data = _asked(line for policy in policies for line in policy.all())
+    for name, mode in RULES.items():
+        lines = [line for policy in policies for line in policy.lines.get(name, ())]
+        if lines or mode == "enforce":
+            data |= _rules(name, lines)
+        if mode == "enforce" and any(keys.QOS in fact for line in lines for fact in _facts(line)):
+            data[BY_CLASS_KEY] = "true"
+    return data
 
 
-def _is_made(write: Write, reserved: Reserved) -> bool:
-    return reserved.why(write.key, write.power) is None
+def _rules(name: str, lines: Sequence[_Line]) -> dict[str, str]:
+    triggers = [line.trigger for line in lines]
+    positive = dict.fromkeys(one for one in triggers if not one.startswith("!"))
+    negative = dict.fromkeys(one[1:] for one in triggers if one.startswith("!"))
+    return {
+        key_of(name): RECORD.join(map(str, lines)),
+        key_of(f"{name}.triggers"): RECORD.join(triggers),
+        key_of(f"{name}.if-any"): RECORD.join(positive) if positive else NEVER,
+        key_of(f"{name}.unless-all"): RECORD.join(negative),
+    }
+
+
+def _asked(lines: Iterable[_Line]) -> dict[str, str]:
+    """Return the keys whose facts are needed, but for those that every object comes to."""
+    found: dict[str, set[str]] = {name: set() for name in ASKED}
+    for line in lines:
+        for fact in (*_facts(line), line.trigger.removeprefix("!")):
+            key = fact.partition("=")[0]
+            if key and not key.startswith("#") and key != f"@{keys.QOS}":
+                found["annotations" if key.startswith("@") else "labels"].add(key.removeprefix("@"))
+    return {key_of(name): RECORD.join(sorted(asked)) for name, asked in found.items()}
+
+
+def _facts(line: _Line) -> Iterator[str]:
+    yield from line.there
+    yield from line.absent
+    for facts in line.one_of:
+        yield from facts
+
+
+def _lines(rule: Rule, mode: Mode, reserved: Reserved) -> Iterator[tuple[str, _Line]]:
+    """Yield the lines of a rule, and which rules they belong to."""
+    there: list[str] = []
+    absent: list[str] = []
+    one_of: list[tuple[str, ...]] = []
+    for prefix, criteria in (("", rule.predicate.labels), ("@", rule.predicate.annotations)):
+        for one in criteria:
+            facts = _facts_of(prefix, one)
+            if one.operator in ("NotIn", "DoesNotExist"):
+                absent += facts
+            elif len(facts) == 1:
+                there += facts
+            else:
+                one_of.append(facts)
+
+    def line(*rest: str, but_for: Sequence[str] = ()) -> _Line:
+        return _Line(_once(there), _once([*absent, *but_for]), tuple(dict.fromkeys(one_of)), rest)
+
+    section = {"enforce": "rejects", "warn": "warns", "observe": "observes"}[mode]
+    if rule.action.reject:
+        said = {"enforce": rule.rejection, "warn": rule.would_reject, "observe": f"{rule.place}:reject"}[mode]
+        yield section, line(_on_one_line(said))
+        return
+    made = [(write, told) for write, told in rule.announced if reserved.why(write.key, write.power) is None]
+    if mode == "enforce":
+        # A pod's QoS class is no rule's to write; on other objects the annotation is like any other.
+        for but_for, writes in (
+            ((), [write for write, _ in made if not _is_stamp(write)]),
+            (("#Pod",), [write for write, _ in made if _is_stamp(write)]),
+        ):
+            if writes:
+                yield "writes", line(*_written(writes), but_for=but_for)
+        return
+    for write, told in made:
+        unless = [f"{'@' if write.field == 'annotation' else ''}{write.key}={write.value}"]
+        if _is_stamp(write):
+            unless.append("#Pod")
+        yield section, line(told if mode == "warn" else f"{rule.place}:write", but_for=unless)
+
+
+def _facts_of(prefix: str, criterion: Requirement) -> tuple[str, ...]:
+    if criterion.operator in ("In", "NotIn"):
+        return tuple(f"{prefix}{criterion.key}={value}" for value in sorted(criterion.values))
+    return (f"{prefix}{criterion.key}",)
+
+
+def _written(writes: Sequence[Write]) -> tuple[str, str, str]:
+    """Return the scheduler that a rule chooses, if it does, and its labels and annotations: pointers and values."""
+    named = [one.value for one in writes if (one.field, one.key) == ("annotation", keys.SCHEDULER_NAME)]
+    labels, annotations = (
+        ITEM.join(
+            f"{pointer('metadata', f'{field}s', one.key)}{PAIR}{one.value}" for one in writes if one.field == field
+        )
+        for field in ("label", "annotation")
+    )
+    return "".join(named), labels, annotations
 
 
 def _is_stamp(write: Write) -> bool:
-    """Return whether a write is the QoS class of a pod, which is no rule's; on other objects it is like any other."""
-    key: tuple[Field, str] = (write.field, write.key)
-    return key == ("annotation", keys.QOS)
+    return (write.field, write.key) == ("annotation", keys.QOS)
 
 
-def _pod(criteria: _Criteria) -> int:
-    return criteria.number("kind", Requirement("", "In", frozenset(["Pod"])))
+def _once(facts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(facts))
 
 
-def _once(numbers: Iterable[int]) -> list[int]:
-    return list(dict.fromkeys(numbers))
-
-
-def _line(said: str) -> str:
+def _on_one_line(said: str) -> str:
     return " ".join(said.split("\n"))

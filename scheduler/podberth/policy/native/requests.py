@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from podberth.policy import keys
-from podberth.policy.exempt import REVIEWS
+from podberth.policy.exempt import REVIEWS, SET
 from podberth.policy.native.expressions import LONGEST, Scope, held, some, text, texts
 from podberth.policy.qos import CLASSES
 from podberth.policy.spec import GROUP
 
 POD = 'request.kind.group == "" && request.kind.kind == "Pod"'
-SEEN_NAME = "in-force.podberth.dev"
+SEEN_NAME = SET
 SEEN = (
     "(has(request.dryRun) && request.dryRun && has(request.name) && "
     f'request.name == {text(SEEN_NAME)} && request.resource.resource == "configmaps")'
@@ -25,7 +25,6 @@ SEEN = (
 """Whether the operator asks, by a dry run, which version of the admission policies is in force."""
 _EXEMPT = (
     ("metadatapolicies", (GROUP,)),
-    ("metadatapolicysets", (GROUP,)),
     ("events", ("", "events.k8s.io")),
     ("bindings", ("",)),
     ("leases", ("coordination.k8s.io",)),
@@ -41,16 +40,18 @@ def of_resources() -> list[dict[str, str]]:
         for plural, groups in _EXEMPT
     ]
     found.append(("not-reviews", f"!(request.resource.group in {_list(REVIEWS)})"))
+    found.append(("not-policies", f"!(request.resource.resource == 'limitranges' && request.name == '{SET}')"))
     return [{"name": name, "expression": expression} for name, expression in found]
 
 
 def excluded() -> list[dict[str, Any]]:
     """`of_resources` as rules that leave requests out: the API server compares these without CEL, which is faster."""
     named = [([plural], groups) for plural, groups in _EXEMPT]
-    return [
+    found = [
         {**rules()[0], "apiGroups": list(groups), "resources": resources}
         for resources, groups in [*named, (["*"], REVIEWS)]
     ]
+    return [*found, {**rules()[0], "apiGroups": [""], "resources": ["limitranges"], "resourceNames": [SET]}]
 
 
 HERE = Scope("labels", "annotations", "pod", "qos")

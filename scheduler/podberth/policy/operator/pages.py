@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from podberth.kube.client import Client, read_answer
+from podberth.kube.client import Client, list_pages, read_answer
 from podberth.kube.objects import ListPage
-from podberth.kube.pages import list_pages
 from podberth.kube.resources import Resource
 from podberth.policy.objects import JsonObject
 

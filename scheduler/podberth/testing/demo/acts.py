@@ -229,7 +229,7 @@ def _policy(name: str, rule: Object) -> Object:
 
 
 def _modest(name: str, **labels: str) -> Object:
-    """A pod without requests, limits and a scheduler's name."""
+    """Return a pod without requests, limits and a scheduler's name."""
     found = pod(name, "", cpu=0, memory=0)
     found["metadata"]["labels"] |= labels
     del found["spec"]["schedulerName"]

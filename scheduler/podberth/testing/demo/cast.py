@@ -37,7 +37,7 @@ _LET_GO = msgspec.json.encode({"metadata": {"finalizers": None}})
 
 
 def namespace(name: str) -> Object:
-    """A namespace that says whose it is."""
+    """Return a namespace that says whose it is."""
     labels = {"app.kubernetes.io/managed-by": "berth-demo"}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
@@ -53,7 +53,7 @@ def node(
     cordoned: bool = False,
     images: Mapping[str, int] | None = None,
 ) -> Object:
-    """A node with `cpu` cores and `memory` Gi; one with GPUs is tainted for all who do not come for them."""
+    """Return a node with `cpu` cores and `memory` Gi; one with GPUs is tainted for all who do not come for them."""
     amounts = {"cpu": str(cpu), "memory": f"{memory}Gi", "pods": "110"}
     spec: Object = {}
     if gpus:
@@ -84,7 +84,7 @@ def pod(
     image: str = PAUSE,
     **spec: Any,
 ) -> Object:
-    """A pod that asks for `cpu` milli-cores and `memory` Mi, and may use the devices of a claim.
+    """Return a pod that asks for `cpu` milli-cores and `memory` Mi, and may use the devices of a claim.
 
     It meets the strictest pod security level.
     """
@@ -119,7 +119,7 @@ def pod(
 
 
 def near(app: str, key: str) -> Object:
-    """An affinity term: where pods of this app are, by a node label."""
+    """Return an affinity term: where pods of this app are, by a node label."""
     return {"labelSelector": {"matchLabels": {APP: app}}, "topologyKey": key}
 
 
@@ -162,12 +162,12 @@ class Setting:
 
     @property
     def packer(self) -> str:
-        """The schedulerName of the second profile, which packs."""
+        """Return the schedulerName of the second profile, which packs."""
         return f"{self.scheduler}-packed"
 
     @property
     def profiles(self) -> tuple[str, str]:
-        """The schedulerNames of the two profiles."""
+        """Return the schedulerNames of the two profiles."""
         return self.scheduler, self.packer
 
     @property
@@ -176,11 +176,11 @@ class Setting:
         return (DISK,) if self.own_nodes else ()
 
     def full(self, node: str) -> str:
-        """A node's name in the API."""
+        """Return a node's name in the API."""
         return f"{self.prefix}{node}"
 
     def short(self, node: str) -> str:
-        """A node's name in the story."""
+        """Return a node's name in the story."""
         return node.removeprefix(self.prefix)
 
 
@@ -208,7 +208,7 @@ def nodes(setting: Setting) -> list[Object]:
 
 
 def others(setting: Setting, *, devices: bool) -> list[Object]:
-    """Pods that the default scheduler has placed already: they take room and are nobody's business.
+    """Return pods that the default scheduler has placed already: they take room and are nobody's business.
 
     `devices`: whether the cluster has some, one of which has a user.
 
@@ -242,12 +242,12 @@ def others(setting: Setting, *, devices: bool) -> list[Object]:
 
 
 def class_name(setting: Setting) -> str:
-    """The DeviceClass of the story's devices."""
+    """Return the DeviceClass of the story's devices."""
     return setting.full("gpu")
 
 
 def claim(setting: Setting, name: str, *selectors: str) -> Object:
-    """A claim for one device that meets CEL expressions."""
+    """Return a claim for one device that meets CEL expressions."""
     asked: Object = {"deviceClassName": class_name(setting)}
     if selectors:
         asked["selectors"] = [{"cel": {"expression": each}} for each in selectors]
@@ -284,7 +284,7 @@ async def publish(client: Client, setting: Setting) -> bool:
 
 
 async def given(client: Client, setting: Setting, name: str) -> list[str]:
-    """The devices that a claim of ours has, as node/device."""
+    """Return the devices that a claim of ours has, as node/device."""
     found = msgspec.json.decode(await client.get(RESOURCE_CLAIMS.path(setting.namespace, name)))
     results = found["status"]["allocation"]["devices"]["results"]
     return [f"{setting.short(each['pool'])}/{each['device']}" for each in results]

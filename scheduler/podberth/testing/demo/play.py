@@ -63,15 +63,15 @@ class Mirror:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def pod(self, namespace: str, name: str) -> Pod | None:
-        """A pod, if the server has it."""
+        """Return a pod, if the server has it."""
         return self.pods.get(f"{namespace}/{name}")
 
     def on(self, node: str) -> Iterator[Pod]:
-        """The pods of one node, in the order of their names."""
+        """Return the pods of one node, in the order of their names."""
         return iter(sorted((pod for pod in self.pods.values() if pod.node_name == node), key=lambda pod: pod.key))
 
     def used(self, node: str) -> int:
-        """The milli-cores that the pods of a node ask for."""
+        """Return the milli-cores that the pods of a node ask for."""
         return sum(pod.shape.requests.get("cpu", 0) for pod in self.on(node))
 
     async def until(self, claim: Callable[[], bool], what: str, seconds: float) -> None:
@@ -275,16 +275,16 @@ class Play:
         return self._explain(self._there(name))
 
     def shorten(self, text: str) -> str:
-        """A text with the story's short names."""
+        """Return a text with the story's short names."""
         text = text.replace(f"{self.setting.namespace}/", "")
         return text.replace(self.setting.prefix, "") if self.setting.prefix else text
 
     def short(self, node: str) -> str:
-        """A node's name without the prefix that the story gave it."""
+        """Return a node's name without the prefix that the story gave it."""
         return self.setting.short(node)
 
     def card(self, pod: Pod) -> PodCard:
-        """The picture's view of a pod, kept in the recording."""
+        """Return the picture's view of a pod, kept in the recording."""
         requests = pod.shape.requests
         mine = pod.scheduler_name in self.setting.profiles
         name = self.label(pod)
@@ -300,11 +300,11 @@ class Play:
         return card
 
     def label(self, pod: Pod) -> str:
-        """A pod's name, with its namespace when that is not the story's."""
+        """Return a pod's name, with its namespace when that is not the story's."""
         return pod.name if pod.namespace == self.setting.namespace else pod.key
 
     def node_card(self, node: Node) -> NodeCard:
-        """The picture's view of a node, kept in the recording."""
+        """Return the picture's view of a node, kept in the recording."""
         allocatable = node.allocatable
         card = NodeCard(
             self.short(node.name),

@@ -93,7 +93,9 @@ class Policed:
 
 
 def _definition() -> Object:
-    """The CRD, without the rules of manifests/crd-metadatapolicies.yaml: the admission server checks policies, too."""
+    """Return the CRD, without the rules of manifests/crd-metadatapolicies.yaml: the admission server checks policies,
+    too.
+    """
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": METADATA_POLICIES.version, "served": True, "storage": True, "subresources": {"status": {}}}
     return {
@@ -110,7 +112,7 @@ def _definition() -> Object:
 
 
 def _free_port() -> int:
-    """A port that the system has just given, so most likely nobody else has it."""
+    """Return a port that the system has just given, so most likely nobody else has it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

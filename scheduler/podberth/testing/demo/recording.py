@@ -90,7 +90,7 @@ class Recording:
 
 
 def page_data(recording: Recording) -> dict[str, Any]:
-    """The recording as plain data for `podberth.explain.report.pages`, cut to what a person can look at."""
+    """Return the recording as plain data for `podberth.explain.report.pages`, cut to what a person can look at."""
     data = asdict(recording)
     busy = {node for step in recording.steps for node in step.puts.values() if step.kind != "scene"}
     kept = sorted(recording.nodes, key=lambda name: name not in busy)[:MOST_NODES]

@@ -48,7 +48,7 @@ CONFIG_MAPS = Resource("", "v1", "configmaps", True, "ConfigMap")
 EVERYWHERE = "kube-root-ca.crt"
 """A ConfigMap that a controller manager puts into each namespace."""
 REAL_SCALE = 40
-"""On nodes that are somebody's, the story's pods ask for this part of what they would."""
+"""The story's pods ask for one part in so many of what they would, on nodes that are somebody's."""
 
 
 def summarise(play: Play, seconds: float) -> list[tuple[str, str, str]]:
@@ -74,7 +74,7 @@ def summarise(play: Play, seconds: float) -> list[tuple[str, str, str]]:
 
 
 def overbooked(play: Play) -> list[str]:
-    """Nodes whose pods ask for more of anything than there is."""
+    """Return nodes whose pods ask for more of anything than there is."""
     mirror = play.mirror
     found = []
     for node in mirror.nodes.values():
@@ -87,7 +87,7 @@ def overbooked(play: Play) -> list[str]:
 
 
 def _waits(play: Play) -> list[float]:
-    """Seconds from the POST of a pod until the watch showed its node, for pods that were bound at the first try."""
+    """Return the seconds from a pod's POST until the watch showed its node, for pods bound at the first try."""
     tries = Counter(verdict.pod for verdict in play.witness.verdicts)
     at_once = {step.pod for step in play.recording.steps if step.kind == "bound"}
     at_once -= {step.pod for step in play.recording.steps if step.kind in ("gated", "pending")}
@@ -303,7 +303,9 @@ async def _beside(running: asyncio.Task[None], work: Coroutine[Any, Any, None]) 
 
 
 def configuration(setting: Setting) -> SchedulerConfiguration:
-    """Two profiles: one as it comes, one that prefers the fullest node. On nodes that are somebody's, none preempts."""
+    """Return two profiles: one as it comes, one that prefers the fullest node. On nodes that are somebody's, none
+    preempts.
+    """
     strategy = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]}
     packing = {"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}
     plugins = {} if setting.own_nodes else {"postFilter": {"disabled": [{"name": "*"}]}}

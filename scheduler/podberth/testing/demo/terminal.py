@@ -91,7 +91,7 @@ class Picture:
                 self.where[pod] = node
 
     def draw(self, width: int) -> RenderableType:
-        """The picture in `width` columns."""
+        """Return the picture in `width` columns."""
         parts: list[RenderableType] = [self._zones(width)]
         waiting = [pod for pod, node in self.where.items() if not node]
         if waiting:
@@ -144,7 +144,7 @@ class Picture:
         yield self._names(here, width)
 
     def _bar(self, pods: list[PodCard], cpu: int, width: int) -> Text:
-        """Each pod's share of the node's cpu, in its colour; the rest is free."""
+        """Return each pod's share of the node's cpu, in its colour; the rest is free."""
         bar = Text()
         done = used = 0
         for pod in pods:
@@ -155,7 +155,7 @@ class Picture:
         return bar.append("·" * (width - done), style="dim")
 
     def _names(self, pods: list[PodCard], width: int) -> Text:
-        """As many names as there is room for, ours first."""
+        """Return as many names as there is room for, ours first."""
         line = Text(no_wrap=True, overflow="crop")
         ordered = sorted(pods, key=lambda pod: (pod.name != self._fresh, not pod.mine))
         for i, pod in enumerate(ordered):
@@ -175,7 +175,7 @@ class Picture:
 
 
 def _points(verdict: SeenDecision, width: int) -> RenderableType:
-    """The best nodes with their points, a colour a plugin; what gave all nodes the same is only named."""
+    """Return the best nodes with their points, a colour a plugin; what gave all nodes the same is only named."""
     shown = verdict.candidates[:BEST]
     deciding = [name for name in verdict.weights if len(verdict.points(name)) > 1]
     flat = [(name, min(verdict.points(name))) for name in verdict.weights if name not in deciding]

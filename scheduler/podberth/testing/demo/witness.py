@@ -87,17 +87,17 @@ class SeenDecision:
         return max((other.total for other in self.candidates), default=0) - self.winner.total if self.node else 0
 
     def points(self, plugin: str) -> set[int]:
-        """The different weighted scores that a plugin gave; one alone decides nothing."""
+        """Return the different weighted scores that a plugin gave; one alone decides nothing."""
         return {candidate.scores[plugin][1] for candidate in self.candidates}
 
     @property
     def winner(self) -> Candidate:
-        """The chosen node."""
+        """Return the chosen node."""
         return self.candidates[0]
 
     @property
     def runner_up(self) -> Candidate | None:
-        """The next best node."""
+        """Return the next best node."""
         return self.candidates[1] if len(self.candidates) > 1 else None
 
 
@@ -181,7 +181,7 @@ class Witness:
                 self.errors.append(f"{instruction.pod.name}: {instruction.message}")
 
     def last(self, pod: str) -> SeenDecision | None:
-        """The latest decision on a pod (namespace/name)."""
+        """Return the latest decision on a pod (namespace/name)."""
         return next((verdict for verdict in reversed(self.verdicts) if verdict.pod == pod), None)
 
     def _listen(
@@ -236,7 +236,7 @@ def cores(milli: int) -> str:
 
 
 def took(seconds: float) -> str:
-    """A short time: 180 µs, 1.2 ms, 3.4 s."""
+    """Return a short time: 180 µs, 1.2 ms, 3.4 s."""
     if seconds < 0.001:
         return f"{seconds * 1e6:.0f} µs"
     return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
@@ -257,7 +257,7 @@ def ruled_out(verdict: SeenDecision) -> str:
 
 
 def why(verdict: SeenDecision) -> list[str]:
-    """Two sentences: who could take the pod, and why the winner won."""
+    """Return two sentences: who could take the pod, and why the winner won."""
     able = len(verdict.candidates)
     out = ruled_out(verdict)
     who = f"{able} of {verdict.nodes} nodes can take it" if able != verdict.nodes else f"All {able} nodes can take it"
@@ -278,7 +278,7 @@ def why(verdict: SeenDecision) -> list[str]:
 
 
 def differences(verdict: SeenDecision) -> list[tuple[str, int]]:
-    """By how much the winner leads the runner-up in each plugin, the biggest first; equal ones are left out."""
+    """Return the winner's lead over the runner-up by plugin, the biggest first; equal ones are left out."""
     second = verdict.runner_up
     if second is None:
         return []

@@ -11,10 +11,9 @@ from typing import Any
 import msgspec
 
 from podberth.explain.objects import resource_claims
-from podberth.kube.client import STRATEGIC_MERGE_PATCH, Client
+from podberth.kube.client import STRATEGIC_MERGE_PATCH, Client, list_items
 from podberth.kube.errors import ApiError
 from podberth.kube.objects import partial
-from podberth.kube.pages import list_items
 from podberth.kube.resources import NAMESPACES, NODES, POD_GROUPS, PODS, Resource
 from podberth.testing.workloads import objects
 from podberth.testing.workloads.objects import KINDS, LABEL, Template, merged
@@ -45,9 +44,9 @@ from podberth.testing.workloads.writes import (
 )
 
 _PASSING = f"{LABEL}-passing"
-"""On what is made beside a scheduler: it goes with the run's pods. What was made for all schedulers stays."""
+"""The label of what is made beside a scheduler: it goes with the run's pods. What was made for all schedulers stays."""
 _CHURNED = f"{LABEL}-churn"
-"""On what churn makes: nobody waits for it."""
+"""The label of what churn makes: nobody waits for it."""
 _LOOKS = 0.5
 """Seconds between two looks at which pods are attempted, but at least as long as a look takes."""
 
@@ -251,7 +250,7 @@ class Driver:
         await for_each(await names(self._client, path, label), let_go)
 
     def _passing(self) -> list[tuple[Resource, str | None]]:
-        """The collections of what was made beside a scheduler."""
+        """Return the collections of what was made beside a scheduler."""
         found: dict[tuple[Resource, str | None], None] = {}
         for step in self._workload.steps[self._workload.lasting :]:
             match step.operation:
@@ -355,7 +354,7 @@ class Driver:
         return keys
 
     async def _prepared(self, number: int, pods: CreatePods, scheduler_name: str) -> tuple[list[Key], Template]:
-        """The keys of the pods of one step, and what they are made from. Their namespaces are there then."""
+        """Return the keys of the pods of one step, and what they are made from. Their namespaces are there then."""
         namespaces = self._namespaces_of(pods)
         for namespace in namespaces:
             await self._namespace(namespace)
@@ -384,7 +383,7 @@ class Driver:
             await self._claims.follow_group(answer)
 
     async def _there(self, namespace: str) -> list[Key]:
-        """The pods of a namespace."""
+        """Return the pods of a namespace."""
         name = self._name(namespace)
         return [(name, each) for each in await names(self._client, PODS.path(name), f"{LABEL}={self._run}")]
 
@@ -560,7 +559,7 @@ class Figures(msgspec.Struct, rename="camel", frozen=True):
 
 
 def figures(timing: Timing) -> Figures:
-    """The figures of a run."""
+    """Return the figures of a run."""
     bound = timing.bound
     long = bound[-1] - bound[0] if len(bound) > 1 else 0.0
     return Figures(
@@ -574,7 +573,7 @@ def figures(timing: Timing) -> Figures:
 
 
 def quantile(ascending: Sequence[float], part: float, times: float = 1.0) -> float | None:
-    """The smallest value that this part of them does not exceed, `times` something; None of nothing."""
+    """Return the smallest value that this part of them does not exceed, `times` something; None of nothing."""
     if not ascending:
         return None
     return ascending[max(-(-int(part * 1000) * len(ascending) // 1000) - 1, 0)] * times

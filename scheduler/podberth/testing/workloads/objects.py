@@ -36,7 +36,7 @@ KINDS: dict[str, Resource] = {
 }
 """Kinds that a workload may create."""
 LABEL = "podberth.dev/bench"
-"""On everything that a run creates; its value is the run."""
+"""The label of everything that a run creates; its value is the run."""
 ZONES = 10
 
 
@@ -66,7 +66,7 @@ class Template:
             self._pieces += [words[asked] if asked in words else _parse(asked), pieces[i + 1]]
 
     def render(self, index: int) -> bytes:
-        """The JSON of the object with this index."""
+        """Return the JSON of the object with this index."""
         known = {**self._numbers, "i": index}
         return "".join(
             piece if isinstance(piece, str) else str(_value(piece, known)) for piece in self._pieces
@@ -128,7 +128,7 @@ def node(over: dict[str, Any], allocatable: dict[str, Any]) -> dict[str, Any]:
 
 
 def pod(name: str, scheduler_name: str, over: dict[str, Any], requests: dict[str, Any]) -> dict[str, Any]:
-    """One container of 100m and 500Mi, with `over` merged over it."""
+    """Return one container of 100m and 500Mi, with `over` merged over it."""
     container = {
         "name": "main",
         "image": "registry.k8s.io/pause:3.10",
@@ -144,7 +144,7 @@ def pod(name: str, scheduler_name: str, over: dict[str, Any], requests: dict[str
 
 
 def group(number: int, gang: int, over: dict[str, Any]) -> dict[str, Any]:
-    """One of the pod groups of a step: all its pods start together. `over` is merged over it."""
+    """Return one of the pod groups of a step: all its pods start together. `over` is merged over it."""
     standard = {
         "apiVersion": POD_GROUPS.api_version,
         "kind": POD_GROUPS.kind,
@@ -155,13 +155,13 @@ def group(number: int, gang: int, over: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_group(document: dict[str, Any], number: int, gang: int) -> dict[str, Any]:
-    """A pod's template, in one of the groups of its step."""
+    """Return a pod's template, in one of the groups of its step."""
     named = {"spec": {"schedulingGroup": {"podGroupName": f"group-{number}-$(i // {gang})"}}}
     return merged(document, named)
 
 
 def other(document: dict[str, Any], scheduler_name: str) -> dict[str, Any]:
-    """An object as the file has it; nodes and pods are merged over the standard ones."""
+    """Return an object as the file has it; nodes and pods are merged over the standard ones."""
     match document["kind"]:
         case "Node":
             return node(document, {})

@@ -172,13 +172,13 @@ class Step(Strict, frozen=True):
 
     @property
     def operations(self) -> list[Operation]:
-        """The operations that are given: exactly one, in a workload that was checked."""
+        """Return the operations that are given: exactly one, in a workload that was checked."""
         given = (getattr(self, name) for name in self.__struct_fields__)
         return [operation for operation in given if operation is not None]
 
     @property
     def operation(self) -> Operation:
-        """The one that is given."""
+        """Return the one that is given."""
         return self.operations[0]
 
 
@@ -232,7 +232,7 @@ class Workload(Strict, frozen=True):
 
 
 def read(text: bytes) -> Workload:
-    """A workload from YAML.
+    """Return a workload from YAML.
 
     Raises WorkloadError.
     """

@@ -15,11 +15,10 @@ import msgspec
 
 from podberth.explain.objects import resource_claims
 from podberth.explain.objects.resource_claims import Templated, templated
-from podberth.kube.client import Client
+from podberth.kube.client import Client, list_items
 from podberth.kube.errors import ApiError, Unreachable, read_status
 from podberth.kube.listwatch import LineSplitter
 from podberth.kube.objects import list_page, partial, watch_event
-from podberth.kube.pages import list_items
 from podberth.kube.resources import POD_GROUPS, PODS, RESOURCE_CLAIMS, Resource
 from podberth.testing.workloads.objects import LABEL
 
@@ -116,7 +115,7 @@ async def count(client: Client, path: str) -> int:
 
 
 async def names(client: Client, path: str, label: str) -> list[str]:
-    """The names in a collection of what carries a label (`key`, `key=value`), or does not (`!key`)."""
+    """Return the names in a collection of what carries a label (`key`, `key=value`), or does not (`!key`)."""
     return [partial.decode(item).metadata.name async for item in list_items(client, path, {"labelSelector": label})]
 
 
@@ -160,7 +159,7 @@ class _Holder(msgspec.Struct):
     spec: dict[str, Any]
 
     def group(self) -> str:
-        """The name of the group that the pod is in; empty: it is in none."""
+        """Return the name of the group that the pod is in; empty: it is in none."""
         name: str = self.spec.get("schedulingGroup", {}).get("podGroupName", "")
         return name
 

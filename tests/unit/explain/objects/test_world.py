@@ -133,4 +133,4 @@ def test_unreadable_quantities_of_nodes_are_named_and_the_rest_counts() -> None:
 def test_nominated_pods_are_known() -> None:
     """A waiting pod with a nominated node keeps room there."""
     made = world(node("n"), pod("p", uid="1", status={"nominatedNodeName": "n"}))
-    assert made.cluster.nominations.node_of("1") == "n"
+    assert made.cluster.nominations.node_of.get("1") == "n"

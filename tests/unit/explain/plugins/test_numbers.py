@@ -51,6 +51,12 @@ def spreading(name: str) -> Object:
             pod("p", "8"), [node("n", "4")], ["needs 8 cpu, the whole node has 4 (0 requested)"], id="beyond the node"
         ),
         pytest.param(
+            pod("p", others={"example/gpu": "2"}),
+            [node("n", others={"example/gpu": "4"}), pod("q", others={"example/gpu": "3"}, on="n")],
+            ["needs 2 example/gpu, 1 free of 4 (3 requested)"],
+            id="a single one is free",
+        ),
+        pytest.param(
             pod("p", others={"example/gpu": "1"}),
             [node("n")],
             ["needs 1 example/gpu, the node has none"],

@@ -4,7 +4,11 @@ from typing import Any
 
 import pytest
 
+from podberth.explain.explain import explain
 from podberth.explain.explanation import Explanation
+from podberth.framework.config import PluginRef, Plugins, PluginSet, ProfileConfig, SchedulerConfiguration
+from podberth.framework.profiles import build
+from podberth.plugins.registry import IN_TREE
 from tests.builders import namespace, node, pod
 from tests.storage import attachment, capacity, claim, csi_driver, csi_node, storage_class, using, volume
 from tests.unit.explain.carry_out import carried_out
@@ -244,6 +248,25 @@ CASES = [
         id="disk",
     ),
 ]
+
+
+def test_a_node_is_told_of_the_volume_that_is_gone() -> None:
+    """And of no other that the pod claims. With VolumeZone, the pod is rejected as a whole before."""
+    there = world(
+        [
+            node("n"),
+            FAST,
+            claim("kept", storage_class="fast", to="v"),
+            volume("v", storage_class="fast", claimed="kept"),
+            claim("gone", storage_class="fast", to="w"),
+        ]
+    )
+    without_zone = Plugins(multi_point=PluginSet(disabled=[PluginRef("VolumeZone")]))
+    profile = ProfileConfig(scheduler_name="berth", plugins=without_zone)
+    asking = build(SchedulerConfiguration(profiles=[profile]), IN_TREE)["berth"]
+    incoming: Any = there.decode(using(pod("p"), "kept", "gone"))
+    answer = explain(incoming, asking, there.cluster)
+    assert why(answer, "n") == ["claim gone is bound to the volume w, which does not exist"]
 
 
 @pytest.mark.parametrize(("incoming", "objects", "cause", "change"), CASES)

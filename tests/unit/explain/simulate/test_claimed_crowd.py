@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from podberth.cache.validate import validate
 from podberth.explain.objects.documents import Document
 from podberth.explain.objects.manifest import workloads
-from podberth.explain.simulate import plan as planning
+from podberth.explain.simulate import claimed_crowd
 from podberth.explain.simulate.arrivals import batches
 from podberth.explain.simulate.outcome import Outcome
 from podberth.explain.simulate.plan import plan
@@ -59,7 +59,7 @@ def outcome(there: list[Object], arriving: list[Object], *, counted: bool = True
     coming = batches(workloads(documents), found, scheduler, None, "default")
     with pytest.MonkeyPatch.context() as patched:
         if not counted:
-            patched.setattr(planning, "place_crowd", lambda *_, **__: 0)
+            patched.setattr(claimed_crowd, "place_crowd", lambda *_, **__: 0)
         answer = plan(found, scheduler, coming)
     assert validate(found.cluster) == []
     return answer

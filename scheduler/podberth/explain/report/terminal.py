@@ -1,7 +1,12 @@
-"""Parts of answers on a terminal: tables, lines and sections below a headline, and lines that are to be copied."""
+"""Parts of answers on a terminal: tables, lines and sections below a headline, and lines that are to be copied.
 
+What is drawn is a renderable of rich; colours and width are the business of its console.
+"""
+
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import IO
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -10,9 +15,28 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
-from podberth.explain.report.wording import folded, printable
+from podberth.explain.report.wording import folded, printable, visible
 
 INDENT = 2
+_ELSEWHERE = 120
+"""The number of columns where there is no terminal."""
+
+
+def console_for(stream: IO[str]) -> Console:
+    """Return a console for a stream: colours on a terminal only, and there as wide as it is."""
+    width = None if stream.isatty() or "COLUMNS" in os.environ else _ELSEWHERE
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+
+@dataclass
+class Visible:
+    """A renderable of rich without characters that a terminal obeys, whoever wrote them into a name."""
+
+    drawn: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self.drawn, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
 
 def plain_table(*columns: Column | str, header: bool = True) -> Table:
@@ -38,7 +62,7 @@ def more(rest: int, how: str = "--all shows them") -> Iterator[Text]:
 
 
 def indented(said: str, style: str = "") -> RenderableType:
-    """Text below a headline."""
+    """Return text to stand below a headline."""
     return Padding(Text(printable(said), style=style), (0, 0, 0, INDENT))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
-from podberth.kube.reviews import CREDENTIAL_ID, UID_OID, NobodyError, User, certified
+from podberth.service.reviews import CREDENTIAL_ID, UID_OID, NobodyError, User, certified
 from tests.certificates import Authority, der
 
 CN, O, OU = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME  # noqa: E741

@@ -12,7 +12,8 @@ from rich.console import Console
 
 from podberth.cli.output import as_table
 from podberth.explain.explanation import Explanation
-from podberth.explain.report.tables import ExplanationTable, console_for
+from podberth.explain.report.explanation import ExplanationTable
+from podberth.explain.report.terminal import console_for
 from podberth.explain.report.wording import folded
 from tests.builders import namespace, node, pod
 from tests.storage import storage_class, using

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from podberth.kube.reviews import (
+from podberth.service.reviews import (
     ALL_BURST,
     CA_KEY,
     CA_NAME,
