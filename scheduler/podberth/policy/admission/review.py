@@ -33,8 +33,8 @@ BIG_BYTES = 64 << 10
 """From so many bytes on an object or a review takes its time (`turns`); what is smaller takes a millisecond at most."""
 MOST_METADATA = 512 << 10
 """Bytes of the JSON of an object's labels, and of its annotations, for which the API server allows 256 KiB of text."""
-MOST_CONTAINERS, MOST_RESOURCES = 2048, 8192
-"""Containers of a pod, and entries in their requests and limits: its QoS class is worked out from all of them."""
+MOST_CONTAINERS, MOST_RESOURCES = 2048, 256 << 10
+"""Containers of a pod, and bytes of the JSON of their requests and limits: its QoS class is worked out from them."""
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -107,15 +107,28 @@ class _Meta(msgspec.Struct):
     annotations: dict[str, str] | None = None
 
 
-class _RawMeta(msgspec.Struct):
+class _RawMeta(msgspec.Struct, gc=False):
     labels: msgspec.Raw = msgspec.Raw(b"null")
     annotations: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _RawContainer(msgspec.Struct, gc=False):
+    resources: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _RawSpec(msgspec.Struct, rename="camel"):
+    containers: list[_RawContainer] | None = None
+    init_containers: list[_RawContainer] | None = None
 
 
 class _Sizes(msgspec.Struct):
     """The parts of a big object whose size is looked at before they are decoded."""
 
     metadata: _RawMeta | None = None
+
+
+class _PodSizes(_Sizes):
+    spec: _RawSpec | None = None
 
 
 class _Object(msgspec.Struct):
@@ -176,6 +189,7 @@ _uid = msgspec.json.Decoder(_Uid).decode
 _request = msgspec.json.Decoder(_Request).decode
 _object = msgspec.json.Decoder(_Object).decode
 _sizes = msgspec.json.Decoder(_Sizes).decode
+_pod_sizes = msgspec.json.Decoder(_PodSizes).decode
 _pod = msgspec.json.Decoder(_Pod).decode
 _old_pod = msgspec.json.Decoder(_OldPod).decode
 _NAME = rb':\s*"([A-Za-z0-9._-]{1,253})"'
@@ -290,7 +304,7 @@ def _thin(uid: str, field: str, raw: msgspec.Raw, kind: _Kind) -> JsonObject | N
     found: JsonObject = {"apiVersion": f"{kind.group}/{kind.version}".lstrip("/"), "kind": kind.kind}
     pod = (kind.group, kind.kind) == ("", "Pod")
     try:
-        if len(memoryview(raw)) >= BIG_BYTES and (excess := _of_metadata(_sizes(raw).metadata)):
+        if len(memoryview(raw)) >= BIG_BYTES and (excess := _excess(_pod_sizes(raw) if pod else _sizes(raw))):
             raise MalformedError(uid, f"request.{field}: {excess}")
         read = (_old_pod(raw) if field == "oldObject" else _pod(raw)) if pod else _object(raw)
     except MALFORMED as error:
@@ -299,7 +313,7 @@ def _thin(uid: str, field: str, raw: msgspec.Raw, kind: _Kind) -> JsonObject | N
         held = {"labels": meta.labels, "annotations": meta.annotations}
         found["metadata"] = {key: value for key, value in held.items() if value is not None}
     if isinstance(read, _Pod) and read.spec is not None:
-        if excess := _of_containers(read.spec):
+        if excess := _too_many(len(read.spec.get("containers") or ()) + len(read.spec.get("initContainers") or ())):
             raise MalformedError(uid, f"request.{field}: {excess}")
         found["spec"] = read.spec
     if not isinstance(read, _Object) and read.status is not None and read.status.qos_class:
@@ -307,23 +321,23 @@ def _thin(uid: str, field: str, raw: msgspec.Raw, kind: _Kind) -> JsonObject | N
     return found
 
 
-def _of_metadata(meta: _RawMeta | None) -> str:
-    """Return what is too large in an object's metadata; "" when nothing is."""
-    for part in ("labels", "annotations") if meta is not None else ():
-        size = len(memoryview(getattr(meta, part)))
-        if size > MOST_METADATA:
+def _excess(sizes: _Sizes) -> str:
+    """Return what a big object has too much of, "" when nothing: found by a scan, before it costs more than that."""
+    meta = sizes.metadata or _RawMeta()
+    for part, raw in (("labels", meta.labels), ("annotations", meta.annotations)):
+        if (size := len(memoryview(raw))) > MOST_METADATA:
             return f"metadata.{part}: {size} bytes, want at most {MOST_METADATA}"
-    return ""
+    if not isinstance(sizes, _PodSizes) or sizes.spec is None:
+        return ""
+    containers = [*(sizes.spec.containers or ()), *(sizes.spec.init_containers or ())]
+    size = sum(len(memoryview(one.resources)) for one in containers)
+    if size > MOST_RESOURCES and len(containers) <= MOST_CONTAINERS:
+        return f"spec: {size} bytes of containers' resources, want at most {MOST_RESOURCES}"
+    return _too_many(len(containers))
 
 
-def _of_containers(spec: _Spec) -> str:
-    """Return what a pod has too many of; "" when nothing."""
-    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    if len(containers) > MOST_CONTAINERS:
-        return f"spec: {len(containers)} containers, want at most {MOST_CONTAINERS}"
-    asked = [held.get("resources") or _Resources() for held in (spec, *containers)]
-    count = sum(len(one.get("requests") or ()) + len(one.get("limits") or ()) for one in asked)
-    return f"spec: {count} requests and limits, want at most {MOST_RESOURCES}" if count > MOST_RESOURCES else ""
+def _too_many(containers: int) -> str:
+    return f"spec: {containers} containers, want at most {MOST_CONTAINERS}" if containers > MOST_CONTAINERS else ""
 
 
 def _say(error: Exception) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from podberth.policy.native.admission_policies import name_of
 from podberth.policy.settings import ServiceSettings, SettingsError, seconds
-from podberth.policy.spec import GROUP
 
 FAILURE_POLICIES = ("Ignore", "Fail")
 ENFORCEMENTS = ("auto", "native", "webhook")
@@ -66,7 +66,7 @@ class Settings(ServiceSettings):
     @property
     def binding(self) -> str:
         """Return the name of the MutatingAdmissionPolicyBinding by which the API server enforces the policies."""
-        return f"{self.release}.metadatapolicies.{GROUP}"
+        return name_of(self.release)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -292,7 +292,8 @@ def _containers(count: int, **resources: Object) -> Object:
     return obj
 
 
-MANY = {f"example.com/r{i}": "1" for i in range(100)}
+MANY = {f"example.com/r{i:03}": "1" for i in range(100)}
+TINY: Object = {**pod(), "spec": {"containers": [{} for _ in range(3_000)]}}
 
 
 @pytest.mark.parametrize(
@@ -300,8 +301,9 @@ MANY = {f"example.com/r{i}": "1" for i in range(100)}
     [
         (_containers(2048), ""),
         (_containers(2049), "request.object: spec: 2049 containers, want at most 2048"),
-        (_containers(80, requests=MANY), ""),
-        (_containers(80, requests=MANY, limits=MANY), "spec: 16000 requests and limits, want at most 8192"),
+        (TINY, "request.object: spec: 3000 containers, want at most 2048"),
+        (_containers(100, requests=MANY), ""),
+        (_containers(100, requests=MANY, limits=MANY), "spec: 502600 bytes of containers' resources, want at most"),
         (config_map(labels={f"k{i}": "v" * 60 for i in range(4_000)}), ""),
         (
             config_map(labels={f"k{i}": "v" * 60 for i in range(9_000)}),
