@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podberth.model.selectors import Requirement
-from podberth.policy import withheld
+from podberth.policy.analyse import left_out
 from podberth.policy.bounds import MOST, Place, bound, price
 from podberth.policy.parse import parse
 from podberth.policy.spec import Action, Policy, Predicate, Rule
@@ -76,20 +76,20 @@ def test_lint_says_who_is_left_out() -> None:
     """Lint names the policies that would not apply, and says what they cost."""
     writes = [rule(set_labels={f"k{i}": "v" for i in range(32)}) for _ in range(64)]
     many = policies(*(policy(f"p{i:02}", *writes, mode="warn") for i in range(20)), policy("no", rule(reject=True)))
-    *found, beyond = withheld.over(many)
+    *found, beyond = left_out(many)
     assert beyond.kind == "not-native"
     assert [one.policies for one in found] == [(f"p{i:02}",) for i in range(20 - len(found), 20)] and found
     assert "cost more than 8192 units" in found[0].message
-    assert withheld.over(policies(policy("no", rule(reject=True)))) == []
+    assert left_out(policies(policy("no", rule(reject=True)))) == []
 
 
 def test_lint_finds_what_the_api_server_can_not_afford() -> None:
     """Of rules that are within every other bound; one that rejects and does not fit closes the namespace."""
     writes = [rule(set_labels={f"k{i}": "v" for i in range(32)}) for _ in range(6)]
-    [found] = withheld.over(policies(*(policy(f"p{i}", *writes) for i in range(3)), policy("no", rule(reject=True))))
+    [found] = left_out(policies(*(policy(f"p{i}", *writes) for i in range(3)), policy("no", rule(reject=True))))
     assert (found.kind, found.policies) == ("not-native", ("p1", "p2"))
     assert "and so is 1 other:" in found.message and "nothing is let" not in found.message
-    [found] = withheld.over(policies(*(policy(f"p{i}", *writes, rule(reject=True)) for i in range(2))))
+    [found] = left_out(policies(*(policy(f"p{i}", *writes, rule(reject=True)) for i in range(2))))
     assert (found.policies, "nothing is let into the namespace" in found.message) == (("p1",), True)
 
 

@@ -18,7 +18,7 @@ from podberth.policy.admission.cache import PolicyCache
 from podberth.policy.admission.counting import Tallies
 from podberth.policy.admission.group import KnownPolicies
 from podberth.policy.admission.review import BIG_BYTES, Bytes, Hint, MalformedError, Request, ReviewError
-from podberth.policy.admission.turns import OverloadedError, Turns
+from podberth.policy.admission.turns import NamespaceTurns, OverloadedError
 from podberth.policy.evaluate import OPERATIONS, evaluate
 from podberth.policy.native.requests import SEEN_NAME
 from podberth.policy.objects import JsonObject
@@ -62,7 +62,7 @@ class Reviewer:
     ) -> None:
         self.live_schedulers: frozenset[str] | None = None
         self.tallies = tallies or Tallies()
-        self.turns = Turns(1)
+        self.turns = NamespaceTurns(1)
         self._cache = cache
         self._options = options
         self._exempt = exempt

@@ -21,7 +21,7 @@ from aiohttp import web
 from podberth.policy.admission import review
 from podberth.policy.admission.review import BIG_BYTES, Bytes
 from podberth.policy.admission.reviewer import Reviewer, ReviewReply
-from podberth.policy.admission.turns import OverloadedError, Turns
+from podberth.policy.admission.turns import NamespaceTurns, OverloadedError
 from podberth.policy.options import Pass
 from podberth.service.metrics import CONTENT_TYPE, Asked, Counter, Family, Histogram, Instrument, page, read
 from podberth.service.port import Limits, Port
@@ -109,7 +109,7 @@ class AdmissionServer:
     ) -> None:
         self.port = 0
         self.draining = False
-        self.bodies = Turns(BODIES)
+        self.bodies = NamespaceTurns(BODIES)
         self._reviewer = reviewer
         self._metrics = metrics
         self._tls = tls
@@ -125,6 +125,7 @@ class AdmissionServer:
             "webhook",
             self.handle,
             LIMITS,
+            turns=self._turns,
             request_factory=_request,
             handler_cancellation=True,  # who hangs up waits for nothing any more
             read_bufsize=BIG_BYTES,

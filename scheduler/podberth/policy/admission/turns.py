@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from weakref import WeakValueDictionary
 
-from podberth.service.handshakes import ANSWER_TURNS
+from podberth.service.port import ANSWER_TURNS
 
 
 class OverloadedError(Exception):
@@ -22,7 +22,7 @@ class OverloadedError(Exception):
         self.own = own
 
 
-class Turns:
+class NamespaceTurns:
     """At most `most` turns at a time, and one of each namespace. The namespace that waits longest is next."""
 
     def __init__(self, most: int) -> None:

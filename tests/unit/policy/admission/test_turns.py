@@ -7,12 +7,12 @@ import gc
 
 import pytest
 
-from podberth.policy.admission.turns import OverloadedError, Turns
+from podberth.policy.admission.turns import NamespaceTurns, OverloadedError
 
 
 async def test_one_of_each_namespace_in_line() -> None:
     """A namespace with five pieces of work does not keep another's, which comes last, waiting behind all of them."""
-    turns, done = Turns(1), list[str]()
+    turns, done = NamespaceTurns(1), list[str]()
 
     async def work(namespace: str) -> None:
         async with turns.turn(namespace, 10.0):
@@ -25,7 +25,7 @@ async def test_one_of_each_namespace_in_line() -> None:
 
 async def test_no_more_than_there_are_turns() -> None:
     """Of many namespaces as many have their turn at a time as there are, and of one namespace one."""
-    turns, under_way, most = Turns(2), list[str](), 0
+    turns, under_way, most = NamespaceTurns(2), list[str](), 0
 
     async def work(namespace: str) -> None:
         nonlocal most
@@ -42,7 +42,7 @@ async def test_no_more_than_there_are_turns() -> None:
 
 async def test_small_work_goes_first() -> None:
     """Whose turn has come lets what is ready meanwhile go before it."""
-    turns, done = Turns(1), list[str]()
+    turns, done = NamespaceTurns(1), list[str]()
 
     async def dear() -> None:
         async with turns.turn("evil", 10.0):
@@ -60,7 +60,7 @@ async def test_small_work_goes_first() -> None:
 @pytest.mark.parametrize(("holder", "own"), [("evil", True), ("team", False)])
 async def test_whose_turn_does_not_come(holder: str, own: bool) -> None:
     """It is told whether its own namespace is in the way; who gave up holds nothing."""
-    turns = Turns(1)
+    turns = NamespaceTurns(1)
     async with turns.turn(holder, 10.0):
         with pytest.raises(OverloadedError) as error:
             async with turns.turn("evil", 0.01):
@@ -72,7 +72,7 @@ async def test_whose_turn_does_not_come(holder: str, own: bool) -> None:
 
 async def test_who_goes_away_leaves_the_line() -> None:
     """A piece of work that is cancelled while it waits holds nothing."""
-    turns = Turns(1)
+    turns = NamespaceTurns(1)
     async with turns.turn("team", 10.0):
         waiting = asyncio.create_task(turns.turn("evil", 10.0).__aenter__())
         while not turns.waiting:  # noqa: ASYNC110 - a turn of the loop or two
@@ -85,7 +85,7 @@ async def test_who_goes_away_leaves_the_line() -> None:
 
 async def test_nothing_is_kept_of_a_namespace_without_work() -> None:
     """Tenants name namespaces: ten thousand that were seen once leave nothing behind."""
-    turns = Turns(1)
+    turns = NamespaceTurns(1)
     for i in range(100):
         async with turns.turn(f"n{i}", 10.0):
             pass
