@@ -125,7 +125,6 @@ class AdmissionServer:
             "webhook",
             self.handle,
             LIMITS,
-            turns=self._turns,
             request_factory=_request,
             handler_cancellation=True,  # who hangs up waits for nothing any more
             read_bufsize=BIG_BYTES,
