@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from podberth.model.selectors import Requirement
-from podberth.policy.analyse import analyse
-from podberth.policy.findings import Report
+from podberth.policy.analyse import Report, analyse
 from podberth.policy.operator import judge
 from podberth.policy.operator.reconcile import entry, read_all, too_large
 from podberth.policy.parse import parse

@@ -34,7 +34,7 @@ def test_three_ways(control_plane_binaries: Path, tmp_path: Path, stamp: bool) -
     with ControlPlane() as cluster:
         policed = Policed(cluster, tmp_path)
         try:
-            start(policed, sets, "--stamp" if stamp else "--no-stamp")
+            start(policed, sets, stamp=stamp)
             towns = [Town(policed, one, stamp) for one in sets]
             for town in towns:
                 town.open()

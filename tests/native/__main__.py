@@ -18,16 +18,20 @@ from tests.differential.fuzz import seeds_of
 from tests.integration.admission import Policed
 from tests.native import questions
 from tests.native.questions import Asked
-from tests.native.town import Town, native_name
+from tests.native.town import Town, enforce_natively, native_name
 
 AT_ONCE = 20
 
 
-def start(policed: Policed, sets: list[Asked], *options: str) -> None:
-    """The admission server; it is not asked about the namespaces in which the API server enforces by itself."""
+def start(policed: Policed, sets: list[Asked], *, stamp: bool) -> None:
+    """Start the admission server, which is not asked about the namespaces in which the API server enforces by itself,
+    and let that one do so.
+    """
+    options = ["--stamp" if stamp else "--no-stamp"]
     policed.prepare()
     policed.start("--count-interval=0", *options, *(f"--exempt-namespace={native_name(one)}" for one in sets))
     policed.wait_registered()
+    enforce_natively(policed.api, stamp=stamp)
 
 
 def main() -> int:
@@ -45,7 +49,7 @@ def main() -> int:
     requests = wrong = stays = 0
     with tempfile.TemporaryDirectory() as home, ControlPlane() as cluster:
         policed = Policed(cluster, Path(home))
-        start(policed, sets, *(["--no-stamp"] if given.no_stamp else []))
+        start(policed, sets, stamp=not given.no_stamp)
         for first in range(0, len(sets), AT_ONCE):
             towns = [Town(policed, one, not given.no_stamp) for one in sets[first : first + AT_ONCE]]
             for town in towns:

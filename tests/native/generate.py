@@ -28,6 +28,8 @@ SCHEDULERS = (*NAMES, "Not A Name", "-x", "a" * 254, "ok-" + "b" * 250)
 AMOUNTS = {"cpu": ("0", "1", "100m", "1500m"), "memory": ("0", "1Gi", "64Mi", "1e9", "1000000500m")}
 WHOLE = {"cpu": ("1", "8"), "memory": ("1Gi", "16Gi")}
 """What a pod as a whole asks for."""
+KINDS = ("Pod", "ConfigMap", "Deployment.apps")
+"""What a rule may be about."""
 PER_SET = 25
 """Requests for each set of policies."""
 
@@ -82,6 +84,8 @@ def _rule(chance: random.Random, index: int) -> Object:
     if chance.random() < 0.4:
         action["message"] = chance.choice(("no", 'never "this"', "two\nlines", "back\\slash ✓", "long " * 150))
     rule: Object = {"policyAction": action, "policyPredicate": _predicate(chance)}
+    if chance.random() < 0.25:
+        rule["appliesTo"] = chance.sample(KINDS, chance.randint(1, 2))
     if chance.random() < 0.5:
         rule["name"] = f"rule-{index}"
     return rule

@@ -8,7 +8,7 @@ import msgspec
 
 from podberth.policy import keys
 from podberth.policy.evaluate import Operation, evaluate
-from podberth.policy.native.compile import MOST_BYTES
+from podberth.policy.native.admission_policies import MOST_BYTES
 from podberth.policy.options import Options, UserInfo
 from podberth.policy.spec import Policies
 from tests.controlplane.api import Told

@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 
 from podberth.policy import keys
 from podberth.policy.evaluate import Operation
-from podberth.policy.native.compile import Compiled, compile_namespace
+from podberth.policy.native.admission_policies import admission_policies
+from podberth.policy.native.policy_set import Source, policy_set
 from podberth.policy.parse import parse
 from podberth.policy.powers import Reserved
 from podberth.policy.spec import Policies
 from tests.controlplane import namespaces
 from tests.controlplane.api import Api, Told
+from tests.controlplane.cluster import ADMIN
 from tests.controlplane.wait import wait_for
 from tests.integration.admission import POLICIES, Policed
 from tests.native import judge
@@ -26,7 +28,15 @@ PLURALS = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
+SETS = "/api/v1/namespaces/{}/limitranges"
 PROBE = "probe.example.com/native"
+RELEASE = "test"
+
+
+def enforce_natively(api: Api, *, stamp: bool = True, release: str = RELEASE) -> None:
+    """Write the admission policies of a release; the administrator is its operator."""
+    for one in admission_policies(release, ADMIN, stamp=stamp):
+        api.create(f"{ROOT}/{PLURALS[one['kind']]}", one)
 
 
 def native_name(asked: Asked) -> str:
@@ -54,11 +64,13 @@ class Town:
         self.webhook = f"webhook-{asked.name}"
         documents = [*asked.policies, _probe()]
         given = Policies(map(parse, documents))
-        compiled: Compiled = compile_namespace(given, self.native, "test", Reserved(), stamp=stamp)
-        self.stays = set(compiled.left)
+        sources = [Source(one, f"uid-{one.name}", 1) for one in given.policies]
+        made = policy_set(sources, self.native, RELEASE, Reserved())
+        assert made.document is not None
+        self.stays = set(made.left)
         self._documents = [one for one in documents if one["metadata"]["name"] not in self.stays]
         self._policies = Policies(map(parse, self._documents))
-        self._objects = compiled.objects
+        self._set = made.document
         self.requests: list[Request] = [*asked.requests]
 
     def open(self) -> None:
@@ -68,9 +80,7 @@ class Town:
         for number, (new, old) in enumerate(self.requests):
             if old is not None and not self._make(number, old):
                 self.requests[number] = (new, None)  # what is no legal object is tried as a new one
-        for one in self._objects:
-            made = self.api.tell("POST", f"{ROOT}/{PLURALS[one['kind']]}", one)
-            assert made.status == 201, made.body["message"]
+        self.api.create(SETS.format(self.native), self._set)
         for one in self._documents:
             # A namespace that a case names is the one that it would be in.
             self.api.create(POLICIES.format(self.webhook), {**one, "metadata": {"name": one["metadata"]["name"]}})
@@ -145,8 +155,6 @@ class Town:
 
     def close(self) -> None:
         """Take everything away."""
-        for one in self._objects:
-            self.api.delete(f"{ROOT}/{PLURALS[one['kind']]}/{one['metadata']['name']}")
         for name in (self.native, self.webhook):
             namespaces.remove(self.api, name, by_hand=True)
 

@@ -142,7 +142,7 @@ class _Line(Struct, frozen=True):
         certain = [fact for fact in self.there if len(fact) <= LONGEST_TRIGGER]
         if certain:
             return max(certain, key=lambda fact: "=" in fact)
-        for fact in (*self.there, *(facts[0] for facts in self.one_of)):
+        for fact in (*self.there, *(facts[0] for facts in self.one_of if not facts[0].startswith("#"))):
             return fact.partition("=")[0]
         return next((f"!{fact}" for fact in self.absent if len(fact) <= LONGEST_TRIGGER), "")
 
@@ -265,6 +265,9 @@ def _lines(rule: Rule, mode: Mode, reserved: Reserved) -> Iterator[tuple[str, _L
     there: list[str] = []
     absent: list[str] = []
     one_of: list[tuple[str, ...]] = []
+    if rule.applies_to:
+        kinds = tuple(f"#{kind}" for kind in rule.applies_to)
+        one_of.append(kinds) if len(kinds) > 1 else there.extend(kinds)
     for prefix, criteria in (("", rule.predicate.labels), ("@", rule.predicate.annotations)):
         for one in criteria:
             facts = _facts_of(prefix, one)
