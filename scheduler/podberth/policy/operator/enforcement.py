@@ -7,8 +7,8 @@ goes on where one ended:
 
 - *To the API server.* Sets and admission policies are written. Once all sets are seen to be in force, the mutating
   binding gets the annotation `MOVED`, by which the admission server keeps no webhook configurations, and these go.
-- *To the webhook.* The annotation goes. Once the configurations are there, and the webhook answers, bindings and
-  admission policies go, and then the sets.
+- *To the webhook.* The admission server, which has the same switch, writes its configurations. Once they are there,
+  and the webhook answers, bindings and admission policies go, and then the sets.
 
 *Seen to be in force* is a dry run that is refused with the set's version by both halves. Each half of an API server
 learns of all sets from one watch, in the order of their resourceVersions, so who has seen one has seen the older ones.
@@ -393,10 +393,9 @@ class Enforcer:
             self._look_everywhere()
 
     async def _is_left(self) -> bool:
-        """Return whether the admission policies can go. Until then they are kept as they should be."""
-        if self._missing and self._settings.enforcement != "webhook":
+        """Return whether the admission policies can go. Until then sets are kept as they should be."""
+        if self._settings.enforcement != "webhook":
             return True
-        await self._write(moved=False)
         problem = await self._webhook_problem()
         if problem:
             self._say("the API server enforces policies until the webhook can", problem)
