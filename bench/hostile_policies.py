@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
 from podberth.model.selectors import Requirement
-from podberth.policy.analyse import analyse
-from podberth.policy.findings import Report
+from podberth.policy.analyse import Report, analyse
 from podberth.policy.operator import judge, reading
 from podberth.policy.parse import parse
 from podberth.policy.spec import MAX_CRITERIA, MAX_RULES, MAX_VALUES, MAX_WRITES, Policies

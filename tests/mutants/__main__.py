@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.mutants.mutations import Mutant, mutants
-from tests.mutants.session import Warm, run
+from tests.mutants.session import BUDGET, Warm, run
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "scheduler" / "podberth"
@@ -83,6 +83,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--named", type=Path, help="only mutants that this file names, such as an earlier output")
     parser.add_argument("--tests", nargs="+", help="these tests instead of the room's")
+    parser.add_argument("--seconds", type=float, default=BUDGET, help="of CPU for the tests of one mutant")
     parser.add_argument("--record", action="store_true", help=f"write which tests notice them, into {NOTICED.name}")
     given = parser.parse_args(argv)
     unknown = [room for room in given.rooms if room not in PACKAGES]
@@ -94,9 +95,11 @@ def main(argv: Sequence[str]) -> int:
 def _room(room: str, given: argparse.Namespace) -> int:
     cannot, known, began = equivalent(), noticed(), time.monotonic()
     places, tests = PACKAGES[room]
+    changing = [*files(SOURCE, places, "*.py")]
     found = [
         mutant
-        for file in files(SOURCE, places, given.files)
+        for file in changing
+        if file.match(given.files)
         for mutant in mutants(str(file.relative_to(SOURCE)), file.read_text())
     ]
     if given.named:
@@ -106,8 +109,10 @@ def _room(room: str, given: argparse.Namespace) -> int:
     asked = [mutant for mutant in chosen if mutant.name not in cannot]
     # First the few tests that are known to notice them; then, for what is left, all.
     easy = [mutant for mutant in asked if mutant.name in known]
-    told = _judge({known[mutant.name].partition("::")[0] for mutant in easy}, easy, known)
-    told |= _judge(given.tests or tests, [mutant for mutant in asked if told.get(mutant) is None], {})
+    told = _judge({known[mutant.name].partition("::")[0] for mutant in easy}, changing, easy, known, given.seconds)
+    told |= _judge(
+        given.tests or tests, changing, [mutant for mutant in asked if told.get(mutant) is None], {}, given.seconds
+    )
     survivors = [mutant for mutant, test in told.items() if test is None]
     if given.record:
         known = noticed() | {mutant.name: test for mutant, test in told.items() if test and "::" in test}
@@ -121,14 +126,17 @@ def _room(room: str, given: argparse.Namespace) -> int:
     return 1 if survivors else 0
 
 
-def _judge(tests: Iterable[str], asked: Sequence[Mutant], known: Mapping[str, str]) -> dict[Mutant, str | None]:
+def _judge(
+    tests: Iterable[str], changing: Sequence[Path], asked: Sequence[Mutant], known: Mapping[str, str], seconds: float
+) -> dict[Mutant, str | None]:
     """Mutant → what killed it; without those that can't be judged. `known`: the one test to ask, by mutant."""
     told: dict[Mutant, str | None] = {}
+    sources = {path: (SOURCE / path).read_text() for path in {mutant.path for mutant in asked}}
 
     def work(warm: Warm) -> None:
         for mutant in asked:
             try:
-                told[mutant] = warm.killer(mutant, (SOURCE / mutant.path).read_text(), known.get(mutant.name, ""))
+                told[mutant] = warm.killer(mutant, sources[mutant.path], known.get(mutant.name, ""), seconds)
             except ValueError as error:
                 print(error, flush=True)
                 continue
@@ -137,7 +145,7 @@ def _judge(tests: Iterable[str], asked: Sequence[Mutant], known: Mapping[str, st
 
     places = [str(file) for file in files(ROOT, sorted(tests), "test_*.py")]
     if asked and places:
-        run(places, SOURCE, MAPS, work)
+        run(places, SOURCE, changing, MAPS, work)
     return told
 
 

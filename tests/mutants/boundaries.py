@@ -44,7 +44,7 @@ class Asked:
         self._lines = defaultdict[tuple[str, int], set[int]](set)
         self._seconds: list[float] = []
         replay.differences(cases[0])  # imports what it imports
-        watched = Lines(f"{SOURCE}{os.sep}")
+        watched = Lines((f"{SOURCE}{os.sep}",))
         for number, case in enumerate(cases):
             began = time.process_time()
             assert not replay.differences(case), f"{case['id']} differs without any change"
@@ -52,7 +52,7 @@ class Asked:
             for hit in watched.since():
                 self._lines[hit].add(number)
         watched.end()
-        self._functions = Functions(f"{SOURCE}{os.sep}")
+        self._functions = Functions((f"{SOURCE}{os.sep}",))
         self._good = Counter[int]()
 
     def noticing(self, mutant: Mutant, dice: random.Random) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Iterator
@@ -61,6 +62,7 @@ def mutants(path: str, source: str) -> list[Mutant]:
     return found
 
 
+@functools.lru_cache(4)
 def compiled(source: str, filename: str, mutant: Mutant | None) -> CodeType:
     """The module's code with that change, or without any."""
     tree = ast.parse(source)

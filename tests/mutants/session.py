@@ -6,8 +6,10 @@ there, runs the tests that run the changed line, and ends with the first that fa
 
 from __future__ import annotations
 
+import functools
 import gc
 import hashlib
+import itertools
 import math
 import os
 import pickle
@@ -16,7 +18,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -28,10 +30,12 @@ from _pytest.runner import runtestprotocol
 from tests.mutants.mutations import Mutant, compiled, replaced
 
 OPTIONS = ("-q", "-p", "no:cacheprovider", "--capture=no", "--randomly-seed=1", "--randomly-dont-reorganize")
-LONGEST = 3.0
+LONGEST = 1.0
 """Seconds of CPU that a test may take to be run on mutants."""
+PATIENCE = 6.0
+"""Seconds of CPU that the one test may take which is known to notice a mutant."""
 BUDGET = 5.0
-"""Seconds that the tests of one mutant take where the code is right; those that take longest are left out."""
+"""Seconds that the tests of one mutant may take where the code is right; those that take longest are left out."""
 MEMORY = 4 << 30
 
 
@@ -42,29 +46,33 @@ class Covered(NamedTuple):
     lines: dict[tuple[str, int], int] | None
     """(file, line) → its tests, as bits; None: it is not known, and every test counts for every line."""
 
-    def tests(self, path: str, line: int) -> list[int]:
-        """The tests that run the line, the quickest first, as many as there is time for."""
+    def tests(self, path: str, line: int, budget: float, far: Callable[[int], int]) -> list[int]:
+        """The tests that run the line, as many as there is time for: those nearby first, then the quickest."""
         bits = -1 if self.lines is None else self.lines.get((path, line), 0)
-        found = sorted((n for n in range(len(self.seconds)) if bits >> n & 1), key=self.seconds.__getitem__)
-        spent, chosen = 0.0, []
-        for n in found:
-            spent += self.seconds[n]
-            if self.seconds[n] > LONGEST or spent > BUDGET:
-                break
-            chosen.append(n)
-        return chosen
+        found = [n for n, seconds in enumerate(self.seconds) if bits >> n & 1 and seconds <= LONGEST]
+        found.sort(key=lambda n: (far(n), self.seconds[n]))
+        spent = itertools.accumulate(self.seconds[n] for n in found)
+        return [n for n, so_far in zip(found, spent, strict=True) if so_far <= budget]
 
 
 class Functions:
-    """The functions there are of modules in a folder."""
+    """The functions there are of some modules: (their files or folders)."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: tuple[str, ...]) -> None:
         self._found = defaultdict[tuple[str, str, int], list[FunctionType]](list)
         gc.unfreeze()  # what tests/conftest.py froze is not listed
         for found in gc.get_objects():
             if isinstance(found, FunctionType) and found.__code__.co_filename.startswith(source):
                 self._found[_place(found.__code__)].append(found)
         gc.freeze()
+
+    def codes(self) -> Iterator[CodeType]:
+        """The code of each, and of what is defined within it."""
+        left = [found.__code__ for functions in self._found.values() for found in functions]
+        while left:
+            code = left.pop()
+            yield code
+            left += [const for const in code.co_consts if isinstance(const, CodeType)]
 
     def change(self, changed: Iterable[tuple[CodeType, CodeType]]) -> None:
         """Give them other code: (old, new)."""
@@ -75,19 +83,21 @@ class Functions:
 
 
 class Lines:
-    """Notes the lines of modules in a folder that are run."""
+    """Notes which lines of some modules are run."""
 
-    def __init__(self, source: str) -> None:
-        self._source = source
+    known = hasattr(sys, "monitoring")
+    """Python 3.11 can't say: there, every test counts for every line."""
+
+    def __init__(self, source: tuple[str, ...]) -> None:
         self._hits = set[tuple[str, int]]()
         self._watch = getattr(sys, "monitoring", None)
-        self.known = self._watch is not None
-        """Python 3.11 can't say."""
         if self._watch is not None:
             self._done = self._watch.DISABLE
             self._watch.use_tool_id(self._watch.COVERAGE_ID, "mutants")
             self._watch.register_callback(self._watch.COVERAGE_ID, self._watch.events.LINE, self._note)
-            self._watch.set_events(self._watch.COVERAGE_ID, self._watch.events.LINE)
+            # Of nothing but these: pytest's lines and those of libraries would cost more than all tests.
+            for code in Functions(source).codes():
+                self._watch.set_local_events(self._watch.COVERAGE_ID, code, self._watch.events.LINE)
 
     def since(self) -> set[tuple[str, int]]:
         """(file, line) that were run since this was asked last."""
@@ -99,12 +109,11 @@ class Lines:
     def end(self) -> None:
         """Watch no more."""
         if self._watch is not None:
-            self._watch.set_events(self._watch.COVERAGE_ID, 0)
+            self._watch.register_callback(self._watch.COVERAGE_ID, self._watch.events.LINE, None)
             self._watch.free_tool_id(self._watch.COVERAGE_ID)
 
     def _note(self, code: CodeType, line: int) -> object:
-        if code.co_filename.startswith(self._source):
-            self._hits.add((code.co_filename, line))
+        self._hits.add((code.co_filename, line))
         return self._done
 
 
@@ -138,28 +147,36 @@ def in_child(work: Callable[[], Any], seconds: float | None = None) -> tuple[int
 class Warm:
     """The session that is collected, and what is learned from its tests."""
 
-    def __init__(self, items: Sequence[pytest.Item], source: Path, maps: Path) -> None:
+    def __init__(self, items: Sequence[pytest.Item], source: Path, changing: Sequence[Path], maps: Path) -> None:
         self._items = items
         self._numbers = {item.nodeid: n for n, item in enumerate(items)}
         self._source = f"{source}{os.sep}"
         self._maps = maps
-        self._functions = Functions(self._source)
+        self._changing = tuple(map(str, changing))
+        self._functions = Functions(self._changing)
         self._killers = defaultdict[str, list[int]](list)
 
     @cached_property
     def covered(self) -> Covered:
-        """The map, which is kept until any of the code or of these tests changes."""
-        digest = hashlib.sha256("\n".join(item.nodeid for item in self._items).encode())
-        for file in sorted({item.path for item in self._items} | {*Path(self._source).rglob("*.py")}):
-            digest.update(file.read_bytes())
-        kept = self._maps / f"{digest.hexdigest()}.map"
-        if not kept.exists():
+        """The maps of all tests in one. Each file of tests has its own, which is kept until it or the code changes."""
+        code = hashlib.sha256(b"".join(Path(file).read_bytes() for file in self._changing))
+        tests = dict[Path, list[int]]()
+        for path, together in itertools.groupby(range(len(self._items)), lambda n: self._items[n].path):
+            digest = code.copy()
+            digest.update(path.read_bytes())
+            tests[self._maps / f"{path.stem}-{digest.hexdigest()}.map"] = [*together]
+        if missing := [kept for kept in tests if not kept.exists()]:
             self._maps.mkdir(exist_ok=True)
-            kept.write_bytes(in_child(self._learn)[1])
-        covered: Covered = pickle.loads(kept.read_bytes())
-        return covered
+            in_child(lambda: self._learn({kept: tests[kept] for kept in missing}))
+        seconds, lines = list[float](), defaultdict[tuple[str, int], int](int)
+        for kept in tests:
+            one: Covered = pickle.loads(kept.read_bytes())
+            for hit, bits in (one.lines or {}).items():
+                lines[hit] |= bits << len(seconds)
+            seconds += one.seconds
+        return Covered(seconds, dict(lines) if Lines.known else None)
 
-    def killer(self, mutant: Mutant, source: str, test: str = "") -> str | None:
+    def killer(self, mutant: Mutant, source: str, test: str = "", budget: float = BUDGET) -> str | None:
         """The test that fails with the mutant, or what else ended it; None if it survives.
 
         `test`: only this one is asked, and no map is needed.
@@ -168,9 +185,9 @@ class Warm:
         """
         path = self._source + mutant.path
         if test:
-            order, seconds = [self._numbers[test]] if test in self._numbers else [], 2 * LONGEST
+            order, seconds = [self._numbers[test]] if test in self._numbers else [], PATIENCE
         else:
-            tests = self.covered.tests(path, mutant.line)
+            tests = self.covered.tests(path, mutant.line, budget, functools.partial(self._far, Path(mutant.path)))
             first = [n for n in self._killers[mutant.path] if n in tests]
             order = first + [n for n in tests if n not in first]
             seconds = 1 + 10 * sum(self.covered.seconds[n] for n in order)
@@ -186,6 +203,11 @@ class Warm:
         self._killers[mutant.path] = [failed, *(n for n in self._killers[mutant.path] if n != failed)][:10]
         return self._items[failed].nodeid
 
+    def _far(self, mutated: Path, n: int) -> int:
+        """Return 0 for a test of that very file, 1 for one of its package's unit tests, 2 for others."""
+        test = self._items[n].path
+        return 0 if mutated.stem in test.stem else 1 if f"/unit/{mutated.parts[0]}/" in str(test) else 2
+
     def _first_failure(self, changed: Sequence[tuple[CodeType, CodeType]], order: Sequence[int]) -> int | None:
         self._functions.change(changed)
         return next((n for n, fails in self._run(order) if fails), None)
@@ -197,30 +219,32 @@ class Warm:
             reports = runtestprotocol(item, log=False, nextitem=None if then is None else self._items[then])
             yield n, any(report.failed for report in reports)
 
-    def _learn(self) -> Covered:
-        """Run all tests once and note the lines. Python 3.11 can't say: there, every test counts for every line."""
-        lines, watched = defaultdict[tuple[str, int], int](int), Lines(self._source)
-        seconds = list[float]()
+    def _learn(self, tests: Mapping[Path, Sequence[int]]) -> None:
+        """Run these tests once and note the seconds and lines: file of the map → its tests."""
+        watched = Lines(self._changing)
         signal.signal(signal.SIGPROF, _too_long)
-        order = range(len(self._items))
-        began = time.process_time()
-        signal.setitimer(signal.ITIMER_PROF, LONGEST)
-        for n, fails in self._run(order):
-            # One that fails without any change, or takes too long, says nothing of a mutant.
-            seconds.append(math.inf if fails else time.process_time() - began)
-            for hit in watched.since():
-                lines[hit] |= 1 << n
+        for kept, order in tests.items():
+            seconds, lines = list[float](), defaultdict[tuple[str, int], int](int)
             began = time.process_time()
             signal.setitimer(signal.ITIMER_PROF, LONGEST)
-        return Covered(seconds, dict(lines) if watched.known else None)
+            for n, (_, fails) in enumerate(self._run(order)):
+                # One that fails without any change, or takes too long, says nothing of a mutant.
+                seconds.append(math.inf if fails else time.process_time() - began)
+                for hit in watched.since():
+                    lines[hit] |= 1 << n
+                began = time.process_time()
+                signal.setitimer(signal.ITIMER_PROF, LONGEST)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            kept.write_bytes(pickle.dumps(Covered(seconds, dict(lines))))
 
 
 class Session:
     """The plugin: tests are collected, and instead of running them, `work` is done."""
 
-    def __init__(self, work: Callable[[Warm], None], source: Path, maps: Path) -> None:
+    def __init__(self, work: Callable[[Warm], None], source: Path, changing: Sequence[Path], maps: Path) -> None:
         self._work = work
         self._source = source
+        self._changing = changing
         self._maps = maps
 
     @pytest.hookimpl(trylast=True)
@@ -236,16 +260,18 @@ class Session:
         """Nothing else is run."""
         if session.testsfailed:
             raise session.Failed("tests can't be collected")
-        self._work(Warm(session.items, self._source, self._maps))
+        self._work(Warm(session.items, self._source, self._changing, self._maps))
         return True
 
 
-def run(tests: Iterable[str], source: Path, maps: Path, work: Callable[[Warm], None]) -> None:
-    """Collect the fast tests of these places and do the work; `maps`: where maps are kept.
+def run(tests: Iterable[str], source: Path, changing: Sequence[Path], maps: Path, work: Callable[[Warm], None]) -> None:
+    """Collect the fast tests of these places and do the work.
+
+    `changing`: the files below `source` of which there are mutants; `maps`: where maps are kept.
 
     Raises ValueError if pytest can't.
     """
-    code = pytest.main([*OPTIONS, "-m", "not real", *tests], plugins=[Session(work, source, maps)])
+    code = pytest.main([*OPTIONS, "-m", "not real", *tests], plugins=[Session(work, source, changing, maps)])
     if code:
         raise ValueError(f"pytest ended with {code}")
 

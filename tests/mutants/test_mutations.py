@@ -151,7 +151,7 @@ def work(warm):
     for mutant in mutants("small.py", text):
         print(f"{mutant.change}: {warm.killer(mutant, text)}")
 
-run([sys.argv[2]], source, Path(sys.argv[1]) / 'maps', work)
+run([sys.argv[2]], source, [source / 'small.py'], Path(sys.argv[1]) / 'maps', work)
 """
 
 

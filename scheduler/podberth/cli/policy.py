@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -32,10 +31,9 @@ from podberth.explain.report.terminal import console_for
 from podberth.explain.report.wording import count, printable
 from podberth.model.mistakes import misfit
 from podberth.model.selectors import Requirement
-from podberth.policy import cases, impact, keys, owners, withheld
-from podberth.policy.analyse import analyse
+from podberth.policy import cases, impact, keys, owners
+from podberth.policy.analyse import Finding, analyse, left_out
 from podberth.policy.exempt import NAMESPACES
-from podberth.policy.findings import Finding
 from podberth.policy.impact import Impact
 from podberth.policy.native.compile import Compiled, compile_namespace
 from podberth.policy.objects import namespace as namespace_in
@@ -379,10 +377,11 @@ def lint(
                 raise InputError(finding.message)
     faults.tell()
     given = chosen(namespace, "", scheduler, owner, allow_prefix, reserve_prefix, reserve_known)
-    ask = partial(analyse, owner_selectors=given.owner_selectors, live_schedulers=given.live_schedulers)
     for group in _groups(sound):
-        findings += withheld.over(group)
-        findings += withheld.report(group.enforced(), ask, given.reserved).findings
+        findings += left_out(group)
+        findings += analyse(
+            group.enforced(), given.owner_selectors, given.live_schedulers, reserved=given.reserved
+        ).findings
     if output is not Output.TABLE:
         as_data({"policies": len(sound), "findings": findings}, output)
     else:

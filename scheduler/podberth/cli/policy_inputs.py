@@ -114,7 +114,8 @@ def all_objects(paths: list[str], namespace: str | None, faults: Faults) -> list
             with faults.noting(), about(named(path)):
                 found = _checked({"kind": document.kind, **documents.plain(document)}, document.place)
                 there = objects.namespace(found)
-                if not namespace or there == namespace or (not there and not exempt.is_cluster_scoped(found)):
+                scoped = exempt.is_cluster_scoped(*objects.group_and_kind(found))
+                if not namespace or there == namespace or not (there or scoped):
                     held.append(found)
     return held
 

@@ -216,6 +216,10 @@ class EquivalenceClass(KeptByRow):
         """The scorers whose scores differ by row: those with one score for all rows do not change which row is best."""
         self._moves = -1
         self._totals: Ints | None = None
+        self._best: NDArray[np.intp] | None = None
+        """The rows with the highest total, ascending. None, as of the two beside it: not known."""
+        self._highest = NOWHERE
+        """The total of these."""
         self._feasible: NDArray[np.intp] | None = None
 
     def follow(self, pod: Pod, cluster: Cluster) -> bool:
@@ -237,7 +241,7 @@ class EquivalenceClass(KeptByRow):
     def compute(self, asked: Any) -> None:
         """Combine the results of all rows."""
         self.passes = self.static.passes & self.on_node.passes
-        self._feasible = self._totals = None
+        self._feasible = None
         self._follow_scores()
 
     def apply(self, changes: set[int], asked: Any) -> None:
@@ -248,7 +252,7 @@ class EquivalenceClass(KeptByRow):
         if len(changes) > ONE_BY_ONE:
             which = as_index(changes)
             passes[which] = static.passes[which] & on_node.passes[which]
-            self._feasible = self._totals = None
+            self._feasible = self._totals = self._best = None
             return
         totals = self._totals
         moved = False
@@ -262,14 +266,37 @@ class EquivalenceClass(KeptByRow):
                 total = on_node.sums.item(row)
                 for one in self._normalized:
                     total += one.weighted.item(row)
-                totals[row] = total if now else NOWHERE
+                totals[row] = total = total if now else NOWHERE
+                if self._best is not None:
+                    self._best = self._best_with(self._best, row, total)
         if moved and self._normalized:
-            self._totals = None  # other rows pass now: the extremes may have moved with them
+            self._totals = self._best = None  # other rows pass now: the extremes may have moved with them
 
     def _follow_scores(self) -> None:
         self._normalized = [Normalized(scorer, raw) for scorer, raw in self.static.raw if not isinstance(raw, int)]
         self._moves = self.static.moves
-        self._totals = None
+        self._totals = self._best = None
+
+    def _best_with(self, best: NDArray[np.intp], row: int, total: int) -> NDArray[np.intp] | None:
+        """Return the best rows now that one row has this total; None: none of them is left."""
+        if total > self._highest:
+            self._highest = total
+            return np.array([row], dtype=np.intp)
+        place = int(best.searchsorted(row))
+        after = place + (place < len(best) and best.item(place) == row)
+        if total == self._highest:
+            return best if after > place else np.concatenate((best[:place], (row,), best[place:]))
+        if after == place:
+            return best
+        return np.concatenate((best[:place], best[after:])) if len(best) > 1 else None
+
+    def best(self, pod: Pod, cluster: Cluster, ask: Ask) -> NDArray[np.intp]:
+        """Return the rows with the highest total of the kept scorers among all that pass; do not change them."""
+        totals = self.totals(pod, cluster, self.passes, ask)
+        if self._best is None:
+            self._highest = totals.item(totals.argmax())
+            (self._best,) = (totals == self._highest).nonzero()
+        return self._best
 
     def totals(self, pod: Pod, cluster: Cluster, left: Bools, ask: Ask) -> Ints:
         """Return int64[rows]: the totals of the kept scorers, valid for the rows that are left; do not change them."""
@@ -279,7 +306,7 @@ class EquivalenceClass(KeptByRow):
         total = self.on_node.sums
         for one in self._normalized:
             if one.fit(left, pod, cluster, ask):
-                self._totals = None
+                self._totals = self._best = None
             total = total + one.weighted
         if not all_left and self._normalized:
             return total

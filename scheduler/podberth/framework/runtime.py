@@ -268,16 +268,17 @@ class Framework:
                 raw = ask(plugin, normalize, raw, pod, cluster, feasible)
             weighted = raw if weight == 1 else raw * weight
             others = weighted if others is None else others + weighted
-        totals = kept.totals(pod, cluster, left, ask)
-        # Rows that do not pass the kept filters have the lowest total already.
-        some = passing != len(left) and (others is not None or left is not kept.passes)
-        if some:
-            totals = totals[feasible]
-        if others is not None:
-            totals = totals + others
-        (best,) = (totals == totals[totals.argmax()]).nonzero()
-        if some:
-            best = feasible[best]
+        if others is None and left is kept.passes:
+            best = kept.best(pod, cluster, ask)
+        else:
+            totals = kept.totals(pod, cluster, left, ask)
+            if passing != len(left):
+                totals = totals[feasible]
+            if others is not None:
+                totals = totals + others
+            (best,) = (totals == totals[totals.argmax()]).nonzero()
+            if passing != len(left):
+                best = feasible[best]
         self._reached("Score", SUCCESS)
         return Decision(pod, count, best, quick=True, passing=passing)
 

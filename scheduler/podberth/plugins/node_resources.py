@@ -24,7 +24,7 @@ from podberth.framework.status import Reason, Rejections, Unresolvable, Unschedu
 from podberth.model.devices import Device, DeviceClass, DeviceID, ResourceSlice
 from podberth.model.node import Node
 from podberth.model.pod import Pod
-from podberth.model.resources import IMPLICIT_PREFIX, is_extended, is_scalar
+from podberth.model.resources import IMPLICIT_PREFIX, is_extended
 from podberth.model.selectors import is_qualified_name
 from podberth.model.shape import PodShape, may_be_devices
 from podberth.plugins.dynamic_resources.pools import reaches
@@ -87,7 +87,7 @@ STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
 _DOUBLES_HOLD = 1 << 46
 """Capacities below it may be computed with as doubles; see `Arithmetic.quotient`."""
 NATIVE = (CPU, MEMORY, EPHEMERAL)
-"""They count for scores whether a pod asks for them or not."""
+"""They count for scores whether a pod asks for them or not. All other resources of nodes are scalar ones."""
 ASSUMED = (CPU, MEMORY)
 """The resources of which scoring assumes some for containers that ask for none."""
 BITS = 62
@@ -147,7 +147,7 @@ def counting(resources: Sequence[ResourceWeight], pod: Pod, nodes: Nodes, *, non
     asks = pod.shape.scoring if nonzero else pod.shape.requests
     for resource in resources:
         index = nodes.resources.get(resource.name)
-        if index is not None and (asks.get(resource.name, 0) or index in NATIVE or not is_scalar(resource.name)):
+        if index is not None and (asks.get(resource.name, 0) or index in NATIVE):
             yield resource
 
 
@@ -189,7 +189,7 @@ def score_row(
     for resource in resources:  # as `counting` does
         name = resource.name
         index, asked = indices.get(name), asks.get(name, 0)
-        if index is None or not (asked or index in NATIVE or not is_scalar(name)):
+        if index is None or not (asked or index in NATIVE):
             continue
         capacity = nodes.allocatable.item(index, row)
         if capacity:
@@ -202,7 +202,7 @@ def score_row(
 def amount_of_row(resource: ResourceWeight, asked: int, nodes: Nodes, row: int, *, nonzero: bool) -> Amount | None:
     """One resource of one row, as `score_row` counts it; None if it does not count."""
     index = nodes.resources.get(resource.name)
-    if index is None or not (asked or index in NATIVE or not is_scalar(resource.name)):
+    if index is None or not (asked or index in NATIVE):
         return None
     capacity = nodes.allocatable.item(index, row)
     used = nodes.nonzero if nonzero and index in ASSUMED else nodes.requested
@@ -554,7 +554,7 @@ class NodeResourcesFit(Plugin):
             if index is None:
                 continue
             asked = sum(pod.shape.scoring.get(name, 0) for pod in assignment.pods)
-            if not asked and index not in NATIVE and is_scalar(name):
+            if not (asked or index in NATIVE):
                 continue
             capacity = nodes.allocatable[index, rows]
             used = (nodes.nonzero if index in ASSUMED else nodes.requested)[index, rows]
@@ -576,7 +576,7 @@ class NodeResourcesFit(Plugin):
         if old is None or new.allowed_pods > old.allowed_pods or by_devices:
             return True
         before = old.allocatable
-        return any(new.allocatable.get(name, 0) > before.get(name, 0) for name, _ in asked)
+        return any(new.allocatable[name] > before.get(name, 0) for name, _ in asked)
 
     def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
         """A device class that serves a resource which the pod asks for, and did not."""

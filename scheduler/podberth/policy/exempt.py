@@ -63,16 +63,20 @@ def of_object(obj: JsonObject, options: Options) -> str | None:
     if namespace in NAMESPACES or (namespace and namespace == options.own_namespace):
         return f"namespace {namespace} is exempt"
     group, kind = objects.group_and_kind(obj)
-    if (group, kind) in KINDS or (group in REVIEWS and kind.endswith("Review")):
-        return f"kind {kind} is exempt"
     if (group, kind) == ("", "LimitRange") and (obj.get("metadata") or {}).get("name") == SET:
         return "it is the policies of its namespace"
-    return f"kind {kind} is in no namespace" if is_cluster_scoped(obj) else None
+    return of_kind(group, kind)
 
 
-def is_cluster_scoped(obj: JsonObject) -> bool:
-    """Return whether it is of a kind of Kubernetes' own that is in no namespace."""
-    group, kind = objects.group_and_kind(obj)
+def of_kind(group: str, kind: str) -> str | None:
+    """Return the reason for which policies never apply to any object of this kind; None: they may."""
+    if (group, kind) in KINDS or (group in REVIEWS and kind.endswith("Review")):
+        return f"kind {kind} is exempt"
+    return f"kind {kind} is in no namespace" if is_cluster_scoped(group, kind) else None
+
+
+def is_cluster_scoped(group: str, kind: str) -> bool:
+    """Return whether it is a kind of Kubernetes' own that is in no namespace."""
     return (group, kind) in CLUSTER_SCOPED or (group, "*") in CLUSTER_SCOPED
 
 

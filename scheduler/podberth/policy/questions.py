@@ -1,8 +1,9 @@
-"""Questions about every object of a space at once, as clauses for `podberth.policy.solver`.
+"""Questions about every object of a space at once, as clauses for MiniSat (of the package python-sat).
 
-The facts: which value an object x has on each key, which rules match x, and which match f(x) (the object after one
-pass). All follow from the first, so only those are ever guessed. A question is a list of such facts wished for; the
-answer is an object, or the certainty that there is none.
+The facts: which value an object x has on each axis, which rules match x, and which match f(x) (the object after one
+pass). All follow from the first. A question is a list of such facts wished for; the answer is an object, or the
+certainty that there is none. MiniSat tries first what holds of an object that has no labels and no annotations, so an
+example has little that the question does not need.
 
 Every fact is told by as many literals as the policies use words for it: what a key's value is among costs what is
 listed, and who is the last to write a key is a chain along its writers.
@@ -11,15 +12,27 @@ listed, and who is the last to write a key is a chain along its writers.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from podberth.policy.solver import ExhaustedError, Literal, Solver
-from podberth.policy.space import AXIS, Among, Axis, Box, Space, Value
-from podberth.policy.spec import Rule
+from podberth.policy.qos import CLASSES
+from podberth.policy.space import KIND, MIRROR, POD, STAMP, Among, Axis, Box, Space, Value
+from podberth.policy.spec import Rule, Write
 
+Literal = int
+"""The number of a variable where its fact holds, `-number` where it does not."""
+
+ROOM = 600_000
+"""Literals that are kept in clauses; a fact counts as `_FACT`: some 16 MB."""
+_FACT = 4
+_ASSIGNED, _CONFLICT = 2, 100
+"""The number of values that MiniSat assigns in a step (some 0.1 µs), and of steps that learning from a conflict counts
+(some 35 µs).
+"""
 _LENGTH = 16
 """The number of characters of an example that count as a step, and of those added to each key beside its value."""
 FactOf = Callable[[Axis, Among], Literal]
-Reach = tuple[frozenset[int], ...]
-"""The sets of axes, by number, that a fact depends on; facts share these sets."""
+
+
+class TooComplexError(Exception):
+    """A question hit its bound on work, so it has no answer."""
 
 
 class _Written(NamedTuple):
@@ -29,22 +42,27 @@ class _Written(NamedTuple):
 
     untouched: Literal
     last: Mapping[str, Literal]
-    reach: frozenset[int]
 
 
 class Questions:
-    """The facts about one space. Each is made when a question first needs it."""
+    """The facts about one space. Each is made when a question first needs it.
 
-    def __init__(self, space: Space, total: int, each: int) -> None:
+    `work` counts steps: literals that were kept, and what MiniSat assigned and learned. `total` bounds it, `each`
+    bounds what one question takes, and `room` what is kept.
+    """
+
+    def __init__(self, space: Space, total: int, each: int, room: int = ROOM) -> None:
+        from pysat.solvers import MinisatGH  # here, as it takes 60 ms, and most who import this ask nothing
+
         self.space = space
-        self.solver = Solver(total, each)
-        self._before: dict[Axis, dict[Value, Literal]] = {}
-        self._axes: list[tuple[Axis, Literal]] = []
-        """Number of the solver's group → the axis, and the first of its facts."""
-        self._number: dict[Axis, int] = {}
-        self._reach: dict[int, Reach] = {}
-        """Variable → reach, for facts that are no value of an axis."""
-        self._sets: dict[frozenset[int], frozenset[int]] = {}
+        self.total, self._each, self._room = total, each, room
+        self.work = self._kept = 0
+        self._sat = MinisatGH()
+        self._seen = 0
+        """The part of `work` that MiniSat did."""
+        self._likely: list[bool] = [False]
+        """By variable: whether it holds of an object without labels and annotations, which is no pod."""
+        self._values: dict[Axis, dict[Value, Literal]] = {}
         self._among: dict[tuple[Axis, frozenset[Value]], Literal] = {}
         self._among_after: dict[tuple[Axis, frozenset[Value]], Literal] = {}
         self._written: dict[Axis, _Written] = {}
@@ -52,42 +70,43 @@ class Questions:
         self._matches_after: dict[int, Literal] = {}
         self._none: dict[bool, Literal] = {}
         try:
-            self._true = self.solver.fact()
-            self.solver.add([self._true])
+            self._true = self._fact(likely=True)
+            self._clause([self._true])
             for axis, values in space.values.items():
-                self.solver.keep(AXIS)
-                facts = self.solver.one_of(len(values))
-                self._before[axis] = dict(zip(values, facts, strict=True))
-                self._number[axis] = len(self._axes)
-                self._axes.append((axis, facts[0]))
-        except ExhaustedError:
+                self._one_of(axis, values)
+            self._pods()
+        except TooComplexError:
             pass  # every question says so
 
+    @property
+    def exhausted(self) -> bool:
+        """Return whether no further question will be answered: the bound on all work, or on memory, was hit."""
+        return self.work > self.total or self._kept > self._room
+
+    def owe(self, steps: int) -> None:
+        """Charge work that was done already: what comes next pays for it."""
+        if not self.exhausted:
+            self.work += steps
+
     def ask(self, *wishes: Literal | Iterable[Literal]) -> dict[str, Any] | None:
-        """Return an object for which all wishes hold, or None when there is none.
+        """Return an object for which all wishes hold, a pod if possible, or None when there is none.
 
         Raises TooComplexError.
         """
         wanted = [w for wish in wishes for w in ([wish] if isinstance(wish, int) else wish)]
-        axes = self._axes_of(wanted)
-        if not self.solver.solve(wanted, axes):
-            return None
-        chosen: dict[Axis, Value] = {}
-        length = 0
-        for number in sorted(axes):
-            axis, first = self._axes[number]
-            choice = self.solver.choice(number)
-            value = None if choice is None else self.space.values[axis][(choice - first) >> 1]
-            if value is not None:
-                chosen[axis] = value
-                length += _LENGTH + len(value)
-        self.solver.owe(len(axes) + length // _LENGTH)
-        return self.space.example(chosen)
-
-    @property
-    def exhausted(self) -> bool:
-        """Return whether no further question will be answered."""
-        return self.solver.exhausted
+        undecided: TooComplexError | None = None
+        for kind in (self._pod, -self._pod):
+            if STAMP in self._values:  # an example is a plain pod, or has no such annotation
+                plain = self._values[STAMP]["BestEffort"]
+                self._sat.set_phases([plain if kind > 0 else -plain])
+            try:
+                if self._solve([kind, *wanted]):
+                    return self._example()
+            except TooComplexError as error:
+                undecided = error
+        if undecided is not None:
+            raise undecided
+        return None
 
     @property
     def accepted(self) -> Literal:
@@ -103,9 +122,7 @@ class Questions:
         """Return the fact that the rule matches x (only for rules that can match)."""
         found = self._matches.get(id(rule))
         if found is None:
-            box = self.space.boxes[id(rule)]
-            found = self._matches[id(rule)] = self._inside(box, self.among)
-            self._follows(found, (self._numbers(box),))
+            found = self._matches[id(rule)] = self._all(self.inside(self.space.boxes[id(rule)]))
         return found
 
     def matches_after(self, rule: Rule) -> Literal:
@@ -113,18 +130,25 @@ class Questions:
         found = self._matches_after.get(id(rule))
         if found is None:
             box = self.space.boxes[id(rule)]
-            found = self._matches_after[id(rule)] = self._inside(box, self.among_after)
-            fates = (self._fate(axis).reach for axis in box if axis in self.space.writers)
-            self._follows(found, (self._numbers(box), *fates))
+            facts = [self.among_after(axis, among) for axis, among in box.items()]
+            found = self._matches_after[id(rule)] = self._all(facts)
         return found
+
+    def writes(self, write: Write) -> Literal:
+        """Return the fact that a write is made on x, if no later one is."""
+        return self._made(write, self.matches(write.rule))
+
+    def writes_after(self, write: Write) -> Literal:
+        """Return the fact that a write is made on f(x), if no later one is."""
+        return self._made(write, self.matches_after(write.rule))
 
     def none_of(self, rules: Iterable[Rule]) -> list[Literal]:
         """Return the facts that these rules don't match x."""
-        return [self.matches(rule) ^ 1 for rule in rules if self.space.can_match(rule)]
+        return [-self.matches(rule) for rule in rules if self.space.can_match(rule)]
 
     def none_of_after(self, rules: Iterable[Rule]) -> list[Literal]:
         """Return the facts that these rules don't match f(x)."""
-        return [self.matches_after(rule) ^ 1 for rule in rules if self.space.can_match(rule)]
+        return [-self.matches_after(rule) for rule in rules if self.space.can_match(rule)]
 
     def inside(self, box: Box) -> list[Literal]:
         """Return the facts which together say that x is in this box."""
@@ -136,10 +160,9 @@ class Questions:
         key = axis, among.values
         found = self._among.get(key)
         if found is None:
-            facts = self._before[axis]
+            facts = self._values[axis]
             found = self._among[key] = self._any(facts[value] for value in among.values if value in facts)
-            self._follows(found, (self._numbers((axis,)),))
-        return found ^ among.all_but
+        return -found if among.all_but else found
 
     def among_after(self, axis: Axis, among: Among) -> Literal:
         """Return the fact that f(x) has one of these values on the axis: an old one that stays, or the one that is
@@ -150,90 +173,123 @@ class Questions:
         key = axis, among.values
         found = self._among_after.get(key)
         if found is None:
-            written = self._fate(axis)
+            written = self._last(axis)
             now = [written.last[value] for value in among.values if value is not None and value in written.last]
             stays = self._all((written.untouched, self.among(axis, Among(among.values))))
             found = self._among_after[key] = self._any((stays, *now))
-            self._follows(found, (self._numbers((axis,)), written.reach))
-        return found ^ among.all_but
+        return -found if among.all_but else found
 
-    def _fate(self, axis: Axis) -> _Written:
+    @property
+    def _pod(self) -> Literal:
+        self._check()
+        return self._values[KIND][POD]
+
+    def _pods(self) -> None:
+        """Say what is true of pods alone: the stamp is always there, and a mirror pod would be exempt."""
+        for axis, values in ((STAMP, CLASSES), (MIRROR, (None,))):
+            if axis in self._values:
+                self._clause([-self._pod, *(self._values[axis][value] for value in values)])
+
+    def _made(self, write: Write, matches: Literal) -> Literal:
+        """No policy writes the stamp of a pod."""
+        return self._all((matches, -self._pod)) if (write.field, write.key) == STAMP else matches
+
+    def _last(self, axis: Axis) -> _Written:
         """Return the facts about the last write to an axis: a chain from the last writer to the first."""
         found = self._written.get(axis)
         if found is None:
             last: dict[str, list[Literal]] = {}
-            writers = self.space.writers[axis]
             untouched = self._true
-            for writer in reversed(writers):
-                match = self.matches(writer.rule)
-                last.setdefault(writer.value, []).append(self._all((match, untouched)))
-                untouched = self._all((match ^ 1, untouched))
-            said = {value: self._any(facts) for value, facts in last.items()}
-            reach = self._numbers({axis for writer in writers for axis in self.space.boxes[id(writer.rule)]})
-            found = self._written[axis] = _Written(untouched, said, reach)
+            for writer in reversed(self.space.writers[axis]):
+                made = self.writes(writer)
+                last.setdefault(writer.value, []).append(self._all((made, untouched)))
+                untouched = self._all((-made, untouched))
+            found = self._written[axis] = _Written(
+                untouched, {value: self._any(facts) for value, facts in last.items()}
+            )
         return found
 
-    def _inside(self, box: Box, fact_of: FactOf) -> Literal:
-        """Return a fact that holds if and only if the object is in the box."""
-        return self._all([fact_of(axis, among) for axis, among in box.items()])
-
-    def _nobody_rejects(self, fact_of: Callable[[Rule], Literal], *, after: bool) -> Literal:
+    def _nobody_rejects(self, matches: Callable[[Rule], Literal], *, after: bool) -> Literal:
         found = self._none.get(after)
         if found is None:
             rejecting = [rule for rule in self.space.rules if rule.action.reject and self.space.can_match(rule)]
-            facts = [fact_of(rule) for rule in rejecting]
-            found = self._none[after] = self._any(facts) ^ 1
-            self._follows(found, (frozenset(self._axes_of(facts)),))
+            found = self._none[after] = -self._any(map(matches, rejecting))
         return found
 
-    def _all(self, facts: Sequence[Literal]) -> Literal:
+    def _all(self, facts: Iterable[Literal]) -> Literal:
         """Return a fact that holds if and only if all of these do."""
-        return self._any([fact ^ 1 for fact in facts]) ^ 1
+        return -self._any(-fact for fact in facts)
 
     def _any(self, facts: Iterable[Literal]) -> Literal:
         """Return a fact that holds if and only if at least one of these does."""
         self._check()
-        false = self._true ^ 1
-        some = [fact for fact in dict.fromkeys(facts) if fact != false]
+        some = [fact for fact in dict.fromkeys(facts) if fact != -self._true]
         if self._true in some:
             return self._true
         if len(some) < 2:
-            return some[0] if some else false
-        found = self.solver.fact()
+            return some[0] if some else -self._true
+        found = self._fact(likely=any(self._likely[abs(fact)] == (fact > 0) for fact in some))
         for fact in some:
-            self.solver.add([found, fact ^ 1])
-        self.solver.add([found ^ 1, *some])
+            self._clause([found, -fact])
+        self._clause([-found, *some])
         return found
 
-    def _follows(self, fact: Literal, reach: Reach) -> None:
-        """Note what a fact follows from, if it is one of its own."""
-        if fact | 1 != self._true | 1 and self.solver.group(fact) is None:
-            self._reach.setdefault(fact >> 1, reach)
+    def _one_of(self, axis: Axis, values: Sequence[Value]) -> None:
+        """Make the facts that x has these values on an axis, of which exactly one holds. The first is likely."""
+        facts = [self._fact(likely=i == 0) for i in range(len(values))]
+        self._values[axis] = dict(zip(values, facts, strict=True))
+        self._clause(facts)
+        before = facts[0]
+        for fact in facts[1:]:
+            self._clause([-before, -fact])
+            if fact != facts[-1]:
+                before = self._any((before, fact))
 
-    def _axes_of(self, facts: Iterable[Literal]) -> set[int]:
-        """Return the axes that some facts follow from."""
-        found: set[int] = set()
-        joined: set[int] = set()
-        for fact in facts:
-            group = self.solver.group(fact)
-            if group is not None:
-                found.add(group)
-            for axes in self._reach.get(fact >> 1, ()):
-                if id(axes) not in joined:
-                    joined.add(id(axes))
-                    self.solver.owe(1 + len(axes))
-                    found |= axes
-        return found
+    def _fact(self, *, likely: bool) -> Literal:
+        self._keep(_FACT)
+        made = len(self._likely)
+        self._likely.append(likely)
+        self._sat.set_phases([made if likely else -made])
+        return made
 
-    def _numbers(self, axes: Iterable[Axis]) -> frozenset[int]:
-        """Return the axes' numbers; equal sets are one object."""
-        numbers = frozenset(self._number[axis] for axis in axes)
-        if numbers not in self._sets:
-            self.solver.keep(len(numbers))
-            self._sets[numbers] = numbers
-        return self._sets[numbers]
+    def _clause(self, literals: Sequence[Literal]) -> None:
+        self._keep(1 + len(literals))
+        self._sat.add_clause(literals)
+
+    def _solve(self, literals: Sequence[Literal]) -> bool:
+        self._check()
+        most = max(min(self._each, self.total - self.work), 1)
+        self._sat.prop_budget(_ASSIGNED * most)
+        self._sat.conf_budget(max(most // _CONFLICT, 1))
+        answer: bool | None = self._sat.solve_limited(assumptions=literals, expect_interrupt=True)
+        done = self._sat.accum_stats()
+        seen = done["propagations"] // _ASSIGNED + _CONFLICT * done["conflicts"]
+        self.work += len(literals) + seen - self._seen
+        self._seen = seen
+        if answer is None:
+            raise TooComplexError
+        return answer
+
+    def _example(self) -> dict[str, Any]:
+        """Return the object of MiniSat's last answer."""
+        model: list[Literal] = self._sat.get_model()
+        chosen: dict[Axis, str] = {}
+        length = 0
+        for axis, facts in self._values.items():
+            value = next(value for value, fact in facts.items() if model[fact - 1] > 0)
+            if value is not None:
+                chosen[axis] = value
+                length += _LENGTH + len(value)
+        self.owe(len(self._values) + length // _LENGTH)
+        return self.space.example(chosen)
+
+    def _keep(self, amount: int) -> None:
+        """Charge what is about to be kept, in literals. Raises TooComplexError."""
+        self._kept += amount
+        self.work += amount
+        self._check()
 
     def _check(self) -> None:
-        """Raise ExhaustedError if something was not built, for lack of room: it can't be asked about."""
+        """Raise TooComplexError if something was not built, for lack of room or time: it can't be asked about."""
         if self.exhausted:
-            raise ExhaustedError
+            raise TooComplexError

@@ -1,42 +1,46 @@
 """The objects that a set of policies can tell apart, which is what makes the analysis exact.
 
-A rule's predicate is a *box*: for each key the values it accepts, independent of the other keys. Values of a key that
-are in the same boxes are alike for every rule, so one of them stands for all; a value that some rule writes stands for
-itself, absent is a value too, and one fresh value stands for all that no rule mentions. What is kept is as much as the
-rules mention: a box says which values it accepts, or which it does not, whichever is the shorter list.
+A rule is a *box*: for each axis (a label's key, an annotation's key, the object's kind) the values it accepts,
+independent of the other axes. Values that are in the same boxes are alike for every rule, so one of them stands for
+all; a value that some rule writes stands for itself, absent is a value too, and one fresh value stands for all that no
+rule mentions. What is kept is as much as the rules mention: a box says which values it accepts, or which it does not,
+whichever is the shorter list.
 
-Two worlds are looked at apart, because a pod's QoS annotation is the stamp and nothing else: pods, and all other
-objects. Next stage: `podberth.policy.questions` asks about all objects of a space at once.
+Next stage: `podberth.policy.questions` asks about all objects of a space at once.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from podberth.model.selectors import LabelSelector, Requirement
-from podberth.policy import keys
+from podberth.policy import exempt, keys
 from podberth.policy.qos import CLASSES
-from podberth.policy.spec import Field, Rule, Write
+from podberth.policy.spec import CORE_KINDS, Field, Rule, Write
 
-World = Literal["pod", "other"]
-WORLDS: tuple[World, ...] = ("pod", "other")
-Axis = tuple[Field, str]
+Axis = tuple[str, str]
+"""A field and a key in it: ("label", "app")."""
 Value = str | None
 """None: the key is absent."""
 
+KIND: Axis = ("kind", "")
+STAMP: Axis = ("annotation", keys.QOS)
+MIRROR: Axis = ("annotation", keys.MIRROR)
+POD = "Pod"
 AXIS = 40
-"""Room that an axis takes, where a value takes 1."""
+"""Weight of an axis, where a value weighs 1."""
+MOST_WEIGHT = 150_000
+"""The largest weight of a set of policies that is looked at: a space of some 10 MB."""
 _AMOUNTS = {"cpu": "100m", "memory": "64Mi"}
 _RESOURCES: Mapping[str, Any] = {
     "Guaranteed": {"requests": _AMOUNTS, "limits": _AMOUNTS},
     "Burstable": {"requests": _AMOUNTS},
     "BestEffort": None,
 }
-_STAMP: Axis = ("annotation", keys.QOS)
 _ABSENT: frozenset[Value] = frozenset((None,))
 
 
 class Among(NamedTuple):
-    """Some values of a key: these, or (`all_but`) all but these."""
+    """Some values of an axis: these, or (`all_but`) all but these."""
 
     values: frozenset[Value]
     all_but: bool = False
@@ -68,52 +72,54 @@ def changed_by(write: Write) -> Among:
     return Among(frozenset((write.value,)), all_but=True)
 
 
-def among(requirement: Requirement) -> Among:
-    """Return the values that meet a requirement."""
-    match requirement.operator:
-        case "In":
-            return Among(requirement.values)
-        case "NotIn":
-            return Among(requirement.values, all_but=True)
-    return Among(_ABSENT, all_but=requirement.operator == "Exists")
+def criteria(rule: Rule) -> list[tuple[Field, Requirement]]:
+    """Return a rule's criteria with their field."""
+    return [
+        *(("label", requirement) for requirement in rule.predicate.labels),
+        *(("annotation", requirement) for requirement in rule.predicate.annotations),
+    ]
+
+
+def meet(wanted: Iterable[tuple[Field, Requirement]], kinds: Sequence[str] = ()) -> Box | None:
+    """Return the box of ANDed criteria and of kinds (none: all), or None when no object is in it."""
+    found: dict[Axis, Among] = {}
+    if kinds:
+        found[KIND] = Among(frozenset(kind for kind in kinds if exempt.of_kind(*_split(kind)) is None))
+    for field, requirement in wanted:
+        axis = field, requirement.key
+        inside = _among(requirement)
+        found[axis] = found[axis].also(inside) if axis in found else inside
+    if any(inside.empty for inside in found.values()):
+        return None
+    only_pods = KIND in found and found[KIND].values == {POD}
+    return None if only_pods and not _takes_pods(found) else found
 
 
 class Space:
-    """One world of objects, as far as these rules can tell them apart."""
+    """The objects, as far as these rules, and owners with these selectors, can tell them apart."""
 
-    def __init__(
-        self, rules: Sequence[Rule], world: World, owners: Iterable[LabelSelector] = (), like: "Space | None" = None
-    ) -> None:
-        """`like`: the space of these rules in the other world, which mostly lists the same values for each key."""
-        self.world = world
+    def __init__(self, rules: Sequence[Rule], owners: Iterable[LabelSelector] = ()) -> None:
         self.rules = rules
-        self._only: Mapping[Axis, Sequence[Value]] = {}
-        if world == "pod":  # the stamp is always there; a mirror pod would be exempt
-            self._only = {_STAMP: [*reversed(CLASSES)], ("annotation", keys.MIRROR): [None]}
-        raw = {id(rule): box for rule in rules if (box := self.meet(criteria(rule))) is not None}
+        raw = {id(rule): box for rule in rules if (box := meet(criteria(rule), rule.applies_to)) is not None}
         self.writers: dict[Axis, list[Write]] = {}
-        for rule in rules:
-            for write in rule.writes if id(rule) in raw else ():
-                axis = write.field, write.key
-                if world != "pod" or axis != _STAMP:
-                    self.writers.setdefault(axis, []).append(write)
+        for write in (write for rule in rules if id(rule) in raw for write in rule.writes):
+            self.writers.setdefault((write.field, write.key), []).append(write)
         self._places = {
             (axis, id(write.rule)): i for axis, found in self.writers.items() for i, write in enumerate(found)
         }
-        selected = [self.meet(("label", one) for one in owner.requirements) for owner in owners if not owner.nothing]
+        selected = [meet(("label", one) for one in owner.requirements) for owner in owners if not owner.nothing]
         self.values: dict[Axis, Sequence[Value]] = {}
+        """Axis → one value of each sort; the first is that of an object about which nothing is said."""
         self._alike: dict[Axis, Mapping[Value, Value]] = {}
         self._tell_apart([*raw.values(), *(box for box in selected if box is not None)])
-        self.boxes: dict[int, Box] = {
-            rule: self._in_short(box, {} if like is None else like.boxes.get(rule, {})) for rule, box in raw.items()
-        }
+        self.boxes: dict[int, Box] = {rule: self._in_short(box) for rule, box in raw.items()}
 
     def can_match(self, rule: Rule) -> bool:
-        """Return whether the rule can match any object of this world."""
+        """Return whether the rule can match any object."""
         return id(rule) in self.boxes
 
     def gets_anywhere(self, write: Write) -> bool:
-        """Return whether a write's rule can match, and policies may write its key here."""
+        """Return whether a write's rule can match."""
         return ((write.field, write.key), id(write.rule)) in self._places
 
     def later(self, write: Write) -> list[Write] | None:
@@ -123,48 +129,44 @@ class Space:
         return None if place is None else self.writers[axis][place + 1 :]
 
     def box(self, wanted: Iterable[tuple[Field, Requirement]]) -> Box | None:
-        """Return the box of ANDed criteria of a rule or an owner that this space was made for; None when it is
-        empty.
-        """
-        met = self.meet(wanted)
+        """Return the box of ANDed criteria of an owner that this space was made for; None when it is empty."""
+        met = meet(wanted)
         return None if met is None else self._in_short(met)
 
-    def meet(self, wanted: Iterable[tuple[Field, Requirement]]) -> Box | None:
-        """Return the box of any ANDed criteria, with all the values that they mention; None when it is empty."""
-        found: dict[Axis, Among] = {}
-        for field, requirement in wanted:
-            axis = field, requirement.key
-            inside = among(requirement)
-            found[axis] = found[axis].also(inside) if axis in found else inside
-        for axis in self._only.keys() & found.keys():
-            found[axis] = Among(frozenset(value for value in self._only[axis] if found[axis].holds(value)))
-        return None if any(inside.empty for inside in found.values()) else found
+    def within(self, box: Box) -> dict[str, Any]:
+        """Return an object that a box accepts, with the first values that it does."""
+        pod = _takes_pods(box)
+        chosen = {axis: self._first(axis, inside, pod) for axis, inside in box.items()}
+        return self.example({KIND: POD if pod else self.values[KIND][0], **chosen})
 
     def example(self, chosen: Mapping[Axis, Value]) -> dict[str, Any]:
         """Return the object with these values."""
+        group, name = _split(chosen[KIND] or POD)
         metadata: dict[str, Any] = {"name": "example", "namespace": "default"}
-        for field, name in (("label", "labels"), ("annotation", "annotations")):
-            held = {
+        is_pod = chosen[KIND] == POD
+        for field, held in (("label", "labels"), ("annotation", "annotations")):
+            keys_and_values = {
                 axis[1]: value
                 for axis, value in sorted(chosen.items())
-                if axis[0] == field and value is not None and not (self.world == "pod" and axis == _STAMP)
+                if axis[0] == field and value is not None and not (is_pod and axis == STAMP)
             }
-            if held:
-                metadata[name] = held
-        if self.world == "other":
-            return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+            if keys_and_values:
+                metadata[held] = keys_and_values
+        found: dict[str, Any] = {"apiVersion": f"{group}/v1".lstrip("/"), "kind": name, "metadata": metadata}
+        if not is_pod:
+            return found
         container: dict[str, Any] = {"name": "main", "image": "registry.example/app"}
-        resources = _RESOURCES[chosen.get(_STAMP) or "BestEffort"]
+        resources = _RESOURCES[chosen.get(STAMP) or "BestEffort"]
         if resources is not None:
             container["resources"] = resources
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+        return {**found, "spec": {"containers": [container]}}
 
-    def within(self, box: Box) -> dict[str, Any]:
-        """Return the object with the first values that a box accepts."""
-        return self.example({axis: self._first(axis, inside) for axis, inside in box.items()})
-
-    def _first(self, axis: Axis, inside: Among) -> Value:
-        if inside.all_but or axis in self._only:
+    def _first(self, axis: Axis, inside: Among, pod: bool) -> Value:
+        if pod and axis == KIND:
+            return POD
+        if pod and axis == STAMP:
+            return next(value for value in reversed(CLASSES) if inside.holds(value))
+        if inside.all_but or axis == KIND:
             return next(value for value in self.values[axis] if inside.holds(value))
         return None if None in inside.values else min(value for value in inside.values if value is not None)
 
@@ -173,11 +175,11 @@ class Space:
 
         Each box splits every sort that it lists a part of. Linear in what the boxes list.
         """
-        kinds: dict[Axis, dict[Value, int]] = {}
+        sorts: dict[Axis, dict[Value, int]] = {KIND: {}}
         highest = 0
         for box in boxes:
             for axis, inside in box.items():
-                known = kinds.setdefault(axis, {})
+                known = sorts.setdefault(axis, {})
                 split: dict[int, int] = {}
                 for value in inside.values:
                     old = known.get(value, 0)  # 0: what nothing lists
@@ -185,32 +187,32 @@ class Space:
                         highest += 1
                         split[old] = highest
                     known[value] = split[old]
-        for axis, writers in self.writers.items():
-            known = kinds.setdefault(axis, {})
-            for value in {write.value for write in writers}:
+        alone: list[tuple[Axis, Iterable[str]]] = [(KIND, (POD,))]
+        alone += [(axis, {write.value for write in writers}) for axis, writers in self.writers.items()]
+        alone += [(STAMP, CLASSES)] if STAMP in sorts or STAMP in self.writers else []
+        for axis, values in alone:
+            for value in values:
                 highest += 1
-                known[value] = highest
-        for axis, known in sorted(kinds.items()):
-            if axis in self._only:
-                self.values[axis], self._alike[axis] = self._only[axis], {}
-                continue
+                sorts.setdefault(axis, {})[value] = highest
+        for axis, known in sorted(sorts.items()):
             first: dict[int, str] = {}
             listed = sorted(value for value in known if value is not None)
             self._alike[axis] = {value: first.setdefault(known[value], value) for value in listed}
-            self.values[axis] = [None, *first.values(), _fresh(known.keys())]
+            if axis == KIND:
+                unnamed = next((kind for kind in CORE_KINDS if kind not in known), None) or "Other.example.com"
+                self.values[axis] = [unnamed, *first.values()]
+            else:
+                self.values[axis] = [None, *first.values(), _fresh(known.keys())]
 
-    def _in_short(self, box: Box, like: Box | None = None) -> Box:
-        """Return the box with the values that stand for others. Parts that are equal in `like` are taken from there."""
-        short: dict[Axis, Among] = {}
-        for axis, inside in box.items():
-            alike = self._alike[axis]
-            made = Among(frozenset(alike.get(value, value) for value in inside.values), inside.all_but)
-            known = (inside, like.get(axis)) if like else (inside,)
-            short[axis] = next((one for one in known if one == made), None) or made
-        return short
+    def _in_short(self, box: Box) -> Box:
+        """Return the box with the values that stand for others."""
+        return {
+            axis: Among(frozenset(self._alike[axis].get(value, value) for value in inside.values), inside.all_but)
+            for axis, inside in box.items()
+        }
 
 
-def weigh(rules: Iterable[Rule], owners: Iterable[LabelSelector] = ()) -> int:
+def weigh(rules: Sequence[Rule], owners: Iterable[LabelSelector] = ()) -> int:
     """Return the size of the space of these rules, before it is made."""
     axes: set[Axis] = set()
     values = 0
@@ -218,18 +220,35 @@ def weigh(rules: Iterable[Rule], owners: Iterable[LabelSelector] = ()) -> int:
     for asked in (*map(criteria, rules), *([("label", one) for one in owner.requirements] for owner in owners)):
         axes.update((field, requirement.key) for field, requirement in asked)
         values += sum(1 + len(requirement.values) for _, requirement in asked)
-    for write in (write for rule in rules for write in rule.writes):
-        axes.add((write.field, write.key))
-        values += 1
+    for rule in rules:
+        axes.update((write.field, write.key) for write in rule.writes)
+        values += len(rule.writes) + len(rule.applies_to)
     return AXIS * len(axes) + values
 
 
-def criteria(rule: Rule) -> list[tuple[Field, Requirement]]:
-    """Return a rule's criteria with their field."""
-    return [
-        *(("label", requirement) for requirement in rule.predicate.labels),
-        *(("annotation", requirement) for requirement in rule.predicate.annotations),
-    ]
+def _among(requirement: Requirement) -> Among:
+    """Return the values that meet a requirement."""
+    match requirement.operator:
+        case "In":
+            return Among(requirement.values)
+        case "NotIn":
+            return Among(requirement.values, all_but=True)
+    return Among(_ABSENT, all_but=requirement.operator == "Exists")
+
+
+def _takes_pods(box: Box) -> bool:
+    """Return whether a pod can be in a box: its stamp is always there, and a mirror pod would be exempt."""
+    return (
+        (KIND not in box or box[KIND].holds(POD))
+        and (STAMP not in box or any(map(box[STAMP].holds, CLASSES)))
+        and (MIRROR not in box or box[MIRROR].holds(None))
+    )
+
+
+def _split(kind: str) -> tuple[str, str]:
+    """Return the group and the name of a kind."""
+    name, _, group = kind.partition(".")
+    return group, name
 
 
 def _fresh(taken: Container[Value]) -> str:

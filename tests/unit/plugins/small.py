@@ -63,18 +63,19 @@ def rejected(made: Any, pod: Object, *objects: Object) -> dict[str, list[str]]:
 
 def scored(made: Any, pod: Object, *objects: Object, among: str = "") -> dict[str, int] | None:
     """Node → raw score over the live nodes (or those of `among`); None when the plugin takes no part."""
-    return _scores(made, pod, objects, among, normalized=False)
+    return scored_there(made, pod, cluster(*objects), among)
 
 
 def normalized(made: Any, pod: Object, *objects: Object, among: str = "") -> dict[str, int] | None:
     """Node → score of 0..100."""
-    return _scores(made, pod, objects, among, normalized=True)
+    return scored_there(made, pod, cluster(*objects), among, normalized=True)
 
 
-def _scores(
-    made: Any, document: Object, objects: tuple[Object, ...], among: str, *, normalized: bool
+def scored_there(
+    made: Any, document: Object, there: Cluster, among: str = "", *, normalized: bool = False
 ) -> dict[str, int] | None:
-    there, pod = cluster(*objects), a_pod(document)
+    """As `scored` or `normalized`, in a cluster that there is."""
+    pod = a_pod(document)
     rows = [row for row, node in there.nodes.live() if not among or node.name in among.split()]
     feasible = np.array(rows, dtype=np.intp)
     scores = made.score(pod, there, feasible)

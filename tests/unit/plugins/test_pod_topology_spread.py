@@ -7,8 +7,9 @@ from podberth.framework.events import ClusterEvent
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.namespaced import SelectingObject
-from podberth.plugins.pod_topology_spread import Spread, distinct, rounded
-from tests.builders import Object, node, pod
+from podberth.plugins import pod_topology_spread
+from podberth.plugins.pod_topology_spread import Spread, Spreads, default_selector, distinct, rounded
+from tests.builders import Object, label, node, pod
 from tests.unit.plugins.small import a_node, a_pod, cluster, normalized, plugin, rejected, scored
 
 NODES = [node("a1", zone="a"), node("b1", zone="b")]
@@ -52,6 +53,159 @@ def test_what_a_dry_run_adds_counts(id: str, selector: Object | None, other: Obj
     rows = {there.nodes.names[i] for reason, where in found for i in range(2) if where[i] and reason is made.uneven}
     assert sorted(map(str, rows)) == uneven
     assert not any(where[:2].any() for _, where in made.filter(made_of, there))
+
+
+IGNORING = {"nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Ignore"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "more", "old", "new", "wakes"),
+    [
+        pytest.param(["zone"], IGNORING, None, {"zone": "a"}, True, id="a node of a domain"),
+        pytest.param(["zone"], IGNORING, None, {}, False, id="a node of none"),
+        pytest.param(["zone", "rack"], IGNORING, None, {"zone": "a"}, False, id="a node that lacks one of two labels"),
+        pytest.param(["zone"], IGNORING, {}, {"zone": "a"}, True, id="it comes to have the label"),
+        pytest.param(["zone"], IGNORING, {"zone": "a"}, {}, True, id="it has the label no more"),
+        pytest.param(
+            ["zone", "rack"], IGNORING, {"zone": "a"}, {"zone": "b"}, False, id="it lacked one, and still does"
+        ),
+        pytest.param(["zone", "rack"], IGNORING, {"zone": "a"}, {"zone": "a", "rack": "r"}, True, id="the last label"),
+        pytest.param(["zone"], IGNORING, {"zone": "a"}, {"zone": "a"}, False, id="nothing that counts"),
+        pytest.param(["zone"], {}, {"zone": "a"}, {"zone": "a"}, True, id="nodes count by the pod's affinity"),
+        pytest.param(
+            ["zone"], IGNORING | {"nodeTaintsPolicy": "Honor"}, {}, {}, True, id="nodes count by their taints"
+        ),
+        pytest.param(
+            ["zone"],
+            IGNORING | {"whenUnsatisfiable": "ScheduleAnyway"},
+            None,
+            {},
+            True,
+            id="it was not this pod's fault",
+        ),
+    ],
+)
+def test_wakes_for_labels(keys: list[str], more: Object, old: Object | None, new: Object, wakes: bool) -> None:
+    """isSchedulableAfterNodeChange: domains change with the nodes that have all labels."""
+    asks = spread({"matchLabels": {"app": "db"}}, **more)
+    (one,) = asks["spec"]["topologySpreadConstraints"]
+    asks["spec"]["topologySpreadConstraints"] = [one | {"topologyKey": label(key)} for key in keys]
+    before = None if old is None else a_node(node("n", labels=old))
+    found = plugin("PodTopologySpread").node_hint(a_pod(asks), before, a_node(node("n", labels=new)))
+    assert found is wakes
+
+
+@pytest.mark.parametrize(
+    ("other", "event", "hard", "wakes"),
+    [
+        (pod("e", labels={"app": "db"}), ClusterEvent.POD_GONE, True, True),
+        (pod("e", labels={"app": "web"}), ClusterEvent.POD_GONE, True, False),
+        (pod("e", labels={"app": "web"}), ClusterEvent.POD_LABELS, True, True),
+        (pod("e", labels={"app": "web"}), ClusterEvent.POD_GONE, False, True),
+        (pod("e", labels={"app": "db"}, namespace="other"), ClusterEvent.POD_LABELS, True, False),
+    ],
+)
+def test_wakes_for_a_pod(other: Object, event: ClusterEvent, hard: bool, wakes: bool) -> None:
+    """Of its namespace, if it is counted, or may have been; without a constraint it was not this pod's fault."""
+    asks = spread({"matchLabels": {"app": "db"}}, whenUnsatisfiable="DoNotSchedule" if hard else "ScheduleAnyway")
+    assert plugin("PodTopologySpread").pod_hint(a_pod(asks), event, a_pod(other)) is wakes
+
+
+def selecting(kind: str, name: str, **labels: str) -> SelectingObject:
+    """A Service, or a controller."""
+    plain = kind in ("Service", "ReplicationController")
+    selector = labels if plain else {"matchLabels": labels}
+    document = {"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"selector": selector}}
+    found = Decoder().of_kind(kind)(wire.encode(document))
+    assert isinstance(found, SelectingObject)
+    return found
+
+
+DB, TIER = selecting("Service", "db", app="db"), selecting("Service", "tier", tier="x")
+
+
+@pytest.mark.parametrize(
+    ("owner", "objects", "wanted"),
+    [
+        pytest.param(None, [], None, id="nothing"),
+        pytest.param(None, [selecting("Service", "web", app="web")], None, id="a Service of others"),
+        pytest.param(None, [DB], ["app"], id="a Service"),
+        pytest.param(None, [DB, TIER], ["app", "tier"], id="two Services"),
+        pytest.param(None, [DB, selecting("Service", "d", app="db")], ["app"], id="two Services that say the same"),
+        pytest.param("ReplicaSet", [selecting("ReplicaSet", "o", app="db")], ["app"], id="a controller"),
+        pytest.param("ReplicaSet", [], None, id="a controller that is not there"),
+        pytest.param("ReplicaSet", [selecting("ReplicaSet", "o")], None, id="a controller that selects everything"),
+        pytest.param(
+            "StatefulSet",
+            [selecting("StatefulSet", "o", tier="x"), DB],
+            ["app", "tier"],
+            id="a Service and a controller",
+        ),
+        pytest.param(
+            "ReplicaSet", [selecting("ReplicaSet", "o", app="db"), DB], ["app", "app"], id="both, as they are"
+        ),
+        pytest.param(
+            "ReplicationController",
+            [selecting("ReplicationController", "o", tier="x")],
+            ["tier"],
+            id="an old controller",
+        ),
+        pytest.param(
+            "ReplicationController",
+            [selecting("ReplicationController", "o", app="db", tier="x"), DB],
+            ["app", "tier"],
+            id="one set of labels with a Service",
+        ),
+    ],
+)
+def test_default_constraints_select_by(
+    owner: str | None, objects: list[SelectingObject], wanted: list[str] | None
+) -> None:
+    """DefaultSelector in plugins/helper/spread.go: the Services' labels and the controller's selector, merged."""
+    asks, there = pod("p", labels={"app": "db", "tier": "x"}), cluster()
+    if owner is not None:
+        version = "v1" if owner == "ReplicationController" else "apps/v1"
+        one = {"apiVersion": version, "kind": owner, "name": "o", "uid": "o", "controller": True}
+        asks["metadata"]["ownerReferences"] = [one]
+    for selector in objects:
+        there.put_selecting(selector)
+    found = default_selector(a_pod(asks), there)
+    assert (found and [requirement.key for requirement in found.requirements]) == wanted
+
+
+def test_domains_are_kept_for_the_last_pods_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their number, and by that of all their constraints; what is made again takes the place it had."""
+    monkeypatch.setattr(pod_topology_spread, "_SPREADS_KEPT", 3)
+    monkeypatch.setattr(pod_topology_spread, "_KEPT_DOMAINS", 4)
+    asks, there, kept = a_pod(spread({})), cluster(*NODES), Spreads(comparing=False)
+    (one,) = asks.shape.spread
+
+    def held(key: str, constraints: int = 1) -> str:
+        kept.make(key, [one] * constraints, asks, there, all_keys=True)
+        return "".join(key for key in "abcdefg" if kept.current(key, there) is not None)
+
+    assert [held("a"), held("b"), held("b"), held("c"), held("d")] == ["a", "ab", "ab", "abc", "bcd"]
+    assert [held("e", 2), held("f", 2), held("g", 4), held("a")] == ["cde", "ef", "g", "a"]
+
+
+@pytest.mark.parametrize(
+    ("others", "affected"),
+    [
+        ([pod("e", labels={"app": "web"})], False),
+        ([pod("e", labels={"app": "web"}), pod("f", labels={"app": "db"})], True),
+        ([pod("e", labels={"app": "db"}, namespace="other")], False),
+        ([pod("e", labels={"app": "web"})] * 3, True),
+    ],
+    ids=["not counted", "one is", "of another namespace", "too many to look"],
+)
+def test_pods_that_matter(others: list[Object], affected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are counted; if there are too many to find out, they may be."""
+    monkeypatch.setattr(pod_topology_spread, "_LOOKS", 2)
+    made, asks = plugin("PodTopologySpread"), a_pod(spread({"matchLabels": {"app": "db"}}))
+    there = cluster(*NODES)
+    assert made.affected_by(asks, there, [a_pod(other) for other in others]) is affected
+    assert made.looks_elsewhere(asks, there, []) is True
+    assert made.looks_elsewhere(a_pod(spread({}, whenUnsatisfiable="ScheduleAnyway")), there, []) is False
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from podberth.model.selectors import LabelSelector
-from podberth.policy.analyse import analyse
-from podberth.policy.findings import Finding
+from podberth.policy.analyse import Finding, analyse, passes
 from podberth.policy.options import selector
-from podberth.policy.story import passes
 from tests.unit.policy.build import NAME, QOS, Object, has, needs, policies, policy, rule
 
 
@@ -182,7 +180,7 @@ def test_undecided() -> None:
 
 def test_questions_beyond_their_own_bound_are_named() -> None:
     """Where there is time for all questions, and for each of them too little."""
-    report = analyse(policies(*_crowd(random.Random(2), 30, 12)), each=300)
+    report = analyse(policies(*_crowd(random.Random(2), 30, 12)), each=200)
     assert any(" can disagree on label " in finding.message for finding in report.of("undecided"))
 
 
@@ -215,3 +213,41 @@ def _crowd(chance: random.Random, number: int, keys: int) -> list[Object]:
         return rule(predicate, set_labels={f"k{chance.randrange(keys)}": f"v{chance.randrange(4)}"})
 
     return [policy(f"p{i}", *(one() for _ in range(4))) for i in range(number // 4)]
+
+
+def test_kinds_are_told_apart() -> None:
+    """Rules about different kinds never meet; those that do show it by an object of their kind."""
+    one = rule(set_labels={"t": "x"}, kinds=["Pod", "Job.batch"])
+    assert findings(policy("p", one), policy("q", rule(set_labels={"t": "y"}, kinds=["Secret"]))) == []
+    found = only(policy("p", one), policy("q", rule(has(a="1"), set_labels={"t": "y"}, kinds=["Secret", "Job.batch"])))
+    assert (found.kind, found.example) == (
+        "conflicting-writes",
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "example", "namespace": "default", "labels": {"a": "1"}},
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("kinds", "annotations", "why"),
+    [
+        (["Lease.coordination.k8s.io"], None, "policies apply to no Lease.coordination.k8s.io"),
+        (["Pod"], needs(QOS, "In", "Fast"), f"annotation {QOS} in (Fast)"),
+        (["Pod"], needs("kubernetes.io/config.mirror", "Exists"), "annotation kubernetes.io/config.mirror exists"),
+    ],
+)
+def test_kinds_that_no_rule_can_match(kinds: list[str], annotations: Object | None, why: str) -> None:
+    """Because policies never apply to them, or because no such pod exists."""
+    found = only(policy("p", rule(annotations=annotations, reject=True, kinds=kinds)))
+    assert (found.kind, found.example) == ("dead-rule", None)
+    assert found.message == f'MetadataPolicy "p" rules[0] never matches: {why}'
+
+
+def test_a_kind_that_no_rule_names_stands_for_all_others() -> None:
+    """A rule about everything matters for them, though others cover every kind that is named."""
+    kinds = ["ConfigMap", "Pod", "Secret"]
+    dead = findings(policy("p", *(rule(reject=True, kinds=[kind]) for kind in kinds), rule(reject=True)))
+    assert [finding.rules for finding in dead] == [(f"p/rules[{i}]",) for i in range(3)]
+    assert findings(policy("p", *(rule(reject=True, kinds=[kind]) for kind in kinds))) == []

@@ -11,13 +11,12 @@ from msgspec import structs
 
 from podberth.model.selectors import LabelSelector, Requirement
 from podberth.policy import objects
-from podberth.policy.analyse import analyse
+from podberth.policy.analyse import analyse, passes
 from podberth.policy.evaluate import evaluate
 from podberth.policy.merge import merge
 from podberth.policy.objects import Snapshot
 from podberth.policy.options import Options
 from podberth.policy.spec import Policies, Rule
-from podberth.policy.story import passes
 from tests.unit.policy.build import QOS, Object, config_map, pod, policies, policy
 
 LABELS = ("a", "b", "c")
@@ -25,6 +24,8 @@ OWNERS = (
     LabelSelector((Requirement("a", "In", frozenset({"x"})),)),
     LabelSelector((Requirement("b", "DoesNotExist"), Requirement("c", "Exists"))),
 )
+KINDS = ("Pod", "ConfigMap", "Lease.coordination.k8s.io")
+"""Kinds that rules name; policies never apply to the last one."""
 ANNOTATIONS = ("n", QOS)
 VALUES = (None, "x", "y", "fresh")
 AMOUNTS = {"cpu": "1", "memory": "1Gi"}
@@ -32,7 +33,9 @@ QUALITIES: tuple[Object | None, ...] = (None, {"requests": AMOUNTS}, {"limits": 
 
 
 def universe() -> list[Object]:
-    """Every object over the alphabet: pods of each QoS class, and others."""
+    """Every object over the alphabet: pods of each QoS class, others of a kind that rules name, and of one that none
+    does.
+    """
     found: list[Object] = []
     for *values, n in product(VALUES, VALUES, VALUES, (None, "x", "fresh")):
         labels = {key: value for key, value in zip(LABELS, values, strict=True) if value is not None}
@@ -40,6 +43,7 @@ def universe() -> list[Object]:
         found += [pod(labels, annotations, resources) for resources in QUALITIES]
         for quality in (None, "Guaranteed", "BestEffort", "x"):
             found.append(config_map(labels, annotations if quality is None else {**annotations, QOS: quality}))
+        found.append({**config_map(labels, annotations), "apiVersion": "apps/v1", "kind": "Deployment"})
     return found
 
 
@@ -62,19 +66,21 @@ def a_rule(draw: st.DrawFn) -> Object:
     """A rule over the alphabet: a third of them reject."""
     labels = draw(st.lists(requirement(LABELS), max_size=2))
     annotations = draw(st.lists(requirement(ANNOTATIONS), max_size=1))
+    kinds = draw(st.just([]) | st.lists(st.sampled_from(KINDS), max_size=2, unique=True))
+    about: Object = {"appliesTo": kinds} if kinds else {}
     predicate: Object = {}
     if labels:
         predicate["labelSelector"] = {"matchExpressions": labels}
     if annotations:
         predicate["annotationSelector"] = {"matchExpressions": annotations}
     if draw(st.integers(0, 2)) == 0:
-        return {"policyPredicate": predicate, "policyAction": {"reject": True}}
+        return {**about, "policyPredicate": predicate, "policyAction": {"reject": True}}
     written = st.sampled_from(("x", "y"))
     action = {
         "updatedLabels": draw(st.dictionaries(st.sampled_from(LABELS), written, max_size=2)),
         "updatedAnnotations": draw(st.dictionaries(st.sampled_from(ANNOTATIONS), st.just("x"), max_size=1)),
     }
-    return {"policyPredicate": predicate, "policyAction": action}
+    return {**about, "policyPredicate": predicate, "policyAction": action}
 
 
 some_policies = st.lists(st.lists(a_rule(), min_size=1, max_size=3), min_size=1, max_size=3).map(
@@ -115,7 +121,8 @@ def snapshot(obj: Object) -> Snapshot:
 def matching(all_policies: Policies, obj: Object) -> list[Rule]:
     """The rules whose predicate holds."""
     seen = snapshot(obj)
-    return [rule for rule in all_policies.enforcing if rule.predicate.holds(seen.labels, seen.annotations)]
+    kind = objects.kind(obj)
+    return [rule for rule in all_policies.enforcing if rule.matches(kind, seen.labels, seen.annotations)]
 
 
 def outcome(allowed: bool, obj: Object) -> Any:

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from bench.hostile_policies import SHAPES, Object, one, policy, rejects, rule, values, writers
 from podberth.cli.main import run
 from podberth.model.selectors import LabelSelector, Requirement
-from podberth.policy.analyse import TOO_COMPLEX, analyse
-from podberth.policy.findings import Report
+from podberth.policy.analyse import TOO_COMPLEX, Report, analyse
 from podberth.policy.parse import parse
 from podberth.policy.space import weigh
 from podberth.policy.spec import Policies
@@ -84,7 +83,7 @@ def test_no_room() -> None:
 def test_what_matters_most_comes_first() -> None:
     """What comes to a question for each rule is answered though what comes to one for each pair is not."""
     poisoned = policy("a", [rule(writes={"k": "v0"})])
-    report = analyse(accepted([*rejects(400), poisoned]), total=9 * TOTAL)
+    report = analyse(accepted([*rejects(400), poisoned]), total=5 * TOTAL)
     assert [finding.policies[0] for finding in report.of("self-poison")] == ["a"]
     *_, undecided = report.of("undecided")
     assert undecided.message.endswith("not known in full: which rules never make a difference")
@@ -151,4 +150,4 @@ def test_owners_are_charged_by_what_they_require() -> None:
     loses, keeps = (
         analyse(accepted([policy("p", [rule(writes={key: "v"})])]), [LabelSelector(requires)]).steps for key in "ab"
     )
-    assert loses - keeps > many
+    assert loses - keeps > many // 2

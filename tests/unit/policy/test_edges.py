@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from podberth.model.selectors import LabelSelector
-from podberth.policy import options, story, verdict
-from podberth.policy.analyse import analyse
+from podberth.policy import options, verdict
+from podberth.policy.analyse import MOST_PASSES, analyse, passes
 from podberth.policy.evaluate import Operation, evaluate
 from podberth.policy.impact import SAMPLES, impact
 from podberth.policy.merge import Conflict, Skipped
@@ -226,8 +226,8 @@ def test_a_chain_that_does_not_end_soon_is_told_so() -> None:
 
     assert told(2) == "it rests after 2 passes"
     obj = config_map({"k0": "on"})
-    assert len(story.passes(policies(steps(story.MOST_PASSES + 5)), obj)) == story.MOST_PASSES
-    assert len(story.passes(policies(steps(3)), obj)) == 4
+    assert len(passes(policies(steps(MOST_PASSES + 5)), obj)) == MOST_PASSES
+    assert len(passes(policies(steps(3)), obj)) == 4
 
 
 def test_many_writes_are_told_in_part() -> None:

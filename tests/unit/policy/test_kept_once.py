@@ -3,14 +3,10 @@
 import json
 from typing import Any
 
-import pytest
-
-from bench.hostile_policies import one, policy, required, rule, sorts
+from bench.hostile_policies import one, policy, required, rule
 from podberth.model.selectors import Requirement
-from podberth.policy import analyse as analysing
 from podberth.policy.analyse import analyse
 from podberth.policy.parse import parse
-from podberth.policy.questions import Questions
 from podberth.policy.spec import Policies, Policy
 
 
@@ -39,19 +35,3 @@ def test_criteria_that_are_equal_are_one_object() -> None:
     shared = [parse(document, criteria=kept) for document in documents()]
     assert shared == [parse(document) for document in documents()]
     assert len({id(criterion) for criterion in criteria(shared)}) == len(kept) == 2
-
-
-def test_values_that_both_worlds_list_are_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pods and other objects are told apart by the same values, as long as nobody asks for a pod's class."""
-    found: list[Questions] = []
-
-    def kept(*given: Any) -> Questions:
-        found.append(Questions(*given))
-        return found[-1]
-
-    monkeypatch.setattr(analysing, "Questions", kept)
-    analyse(Policies(map(parse, sorts(16))), total=1)
-    pods, others = (questions.space.boxes for questions in found)
-    listed = [(box[axis].values, others[rule][axis].values) for rule, box in pods.items() for axis in box]
-    assert len(listed) > 100
-    assert all(one is other for one, other in listed)

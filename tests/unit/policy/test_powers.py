@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podberth.policy import powers, withheld
+from podberth.policy import powers
 from podberth.policy.analyse import analyse
 from podberth.policy.evaluate import evaluate
 from podberth.policy.options import parse as options
@@ -118,13 +118,13 @@ def test_the_admins_switches() -> None:
 def test_analysis_knows() -> None:
     """Each reserved write is a finding, and what is never written makes no conflict and no rule without action."""
     other = policy("other", rule(set_annotations={ROLE: "reader"}))
-    found = withheld.report(policies(GIVES, other), analyse, Reserved())
+    found = analyse(policies(GIVES, other))
     assert {(one.kind, one.policies) for one in found.findings} == {
         ("reserved-key", ("gives",)),
         ("reserved-key", ("other",)),
     }
     assert "--allow-prefix" in found.findings[0].message
-    allowed = withheld.report(policies(GIVES, other), analyse, Reserved(known=False))
+    allowed = analyse(policies(GIVES, other), reserved=Reserved(known=False))
     assert allowed.of("conflicting-writes") and not allowed.of("reserved-key")
 
 

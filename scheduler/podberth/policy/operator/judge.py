@@ -8,9 +8,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import structs
 
-from podberth.policy import bounds, keys, withheld
-from podberth.policy.analyse import analyse
-from podberth.policy.findings import Finding, Kind, Report
+from podberth.policy import bounds, keys
+from podberth.policy.analyse import Finding, Kind, Report, analyse
 from podberth.policy.merge import RESERVED
 from podberth.policy.parse import PolicyError, parse
 from podberth.policy.powers import Reserved
@@ -20,7 +19,7 @@ MESSAGE_LENGTH = 2000
 MOST_FINDINGS = 5
 Truth = Literal["True", "False", "Unknown"]
 JsonObject = dict[str, Any]
-Analyse = Callable[[Policies], Report]
+Analyse = Callable[[Policies, Reserved], Report]
 TOTAL, EACH = 5_000_000, 1_000_000
 """Steps of the analysis of a namespace, and of one question: some seconds of a core."""
 
@@ -174,7 +173,7 @@ WAITING = Told(undecided="the analysis of this namespace's policies takes long a
 
 def within(total: int, each: int) -> Analyse:
     """The analysis with a budget of steps."""
-    return lambda policies: analyse(policies, total=total, each=each)
+    return lambda policies, reserved: analyse(policies, total=total, each=each, reserved=reserved)
 
 
 def findings(stored: Iterable[Stored], ask: Analyse | None = None, reserved: Reserved = RESERVED) -> Judged:
@@ -185,9 +184,9 @@ def findings(stored: Iterable[Stored], ask: Analyse | None = None, reserved: Res
     """
     ask = ask or within(TOTAL, EACH)
     policies = Policies(one.policy for one in stored if one.policy is not None)
-    now = withheld.report(policies, ask, reserved)
+    now = ask(policies, reserved)
     enforcing = all(policy.mode == "enforce" for policy in policies.policies)
-    then = now if enforcing else withheld.report(policies.enforced(), ask, reserved)
+    then = now if enforcing else ask(policies.enforced(), reserved)
     reports = (now,) if then is now else (now, then)
     by_name = {id(report): _by_name(report) for report in reports}
     told = {

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from podberth.policy.findings import Finding, Report
+from podberth.policy.analyse import Finding, Report
 from podberth.policy.operator import judge
 from podberth.policy.operator.judge import MESSAGE_LENGTH, Condition, Stored
+from podberth.policy.powers import Reserved
 from podberth.policy.spec import Policies
 from tests.unit.policy.build import NAME, has, needs, rule
 from tests.unit.policy.operator.conftest import stored, stored_object
@@ -143,7 +144,7 @@ def test_undecided() -> None:
     """What the analysis could not decide is Unknown, not fine."""
     one = stored("p", RULE_A)
     report = Report((Finding("undecided", ("p",), ("p/rules[0]",), "too complex"),))
-    found = judge.findings([one], lambda _: report)
+    found = judge.findings([one], lambda *_: report)
     assert not found.decided
     conditions = {c.type: c for c in judge.conditions(one, found.told["p"], frozenset())}
     assert conditions["Conflict"].message == "too complex"
@@ -164,7 +165,7 @@ def test_analysis_is_asked_once_when_all_enforce() -> None:
     """The analysis can take seconds; it runs a second time only for policies that do not enforce."""
     asked: list[Policies] = []
 
-    def ask(policies: Policies) -> Report:
+    def ask(policies: Policies, reserved: Reserved) -> Report:
         asked.append(policies)
         return Report()
 
@@ -212,7 +213,7 @@ def test_over_the_bound() -> None:
     found = judge.conditions(next(one for one in bounded if one.over), judge.NOTHING_TOLD, None)
     assert told({one.type: one for one in found})["Accepted"] == ("False", "NamespaceOverBound")
     assert all(one.status == "Unknown" for one in found[1:])
-    assert "cost more than 32768 units" in found[0].message and found[0].is_problem
+    assert "cost more than 8192 units" in found[0].message and found[0].is_problem
     assert next(one for one in bounded if one.name == "rejects").policy is not None
 
 
