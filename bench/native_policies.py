@@ -32,10 +32,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from podberth.policy import bounds
+from podberth.policy.keys import Reserved
 from podberth.policy.native.budget import MOST_UNITS
 from podberth.policy.native.compile import compile_namespace
 from podberth.policy.parse import parse
-from podberth.policy.powers import Reserved
 from podberth.policy.spec import Policies
 from tests.controlplane import namespaces
 from tests.controlplane.api import Api

@@ -13,10 +13,9 @@ import msgspec
 from podberth.policy import bounds
 from podberth.policy.admission import promises, review
 from podberth.policy.admission.review import Bytes, MalformedError, Request, ReviewError
-from podberth.policy.evaluate import OPERATIONS, evaluate
+from podberth.policy.evaluate import OPERATIONS, Effect, Verdict, evaluate, warnings
 from podberth.policy.options import Options, Pass
 from podberth.policy.spec import Policies, Policy
-from podberth.policy.verdict import Effect, Verdict, warnings
 
 MOST_NAMED = 256
 """The largest number of refused policies of a namespace that warnings name."""

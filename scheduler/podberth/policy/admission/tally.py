@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
+from podberth.policy.evaluate import Effect
 from podberth.policy.objects import JsonObject
 from podberth.policy.options import Pass
-from podberth.policy.verdict import Effect
 
 FIELDS = ("matched", "rejected", "mutated")
 KEPT_FOR = timedelta(hours=1)

@@ -17,7 +17,7 @@ from podberth.kube.flow import API, Lane
 from podberth.policy.admission import tally
 from podberth.policy.admission.counting import GAP_SECONDS, Counting
 from podberth.policy.admission.tally import MOST_REPLICAS, Tallies, Tally
-from podberth.policy.verdict import Effect
+from podberth.policy.evaluate import Effect
 
 Object = dict[str, Any]
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
