@@ -10,7 +10,16 @@ from podberth.model.namespaced import SelectingObject
 from podberth.plugins import pod_topology_spread
 from podberth.plugins.pod_topology_spread import Spread, Spreads, default_selector, distinct, rounded
 from tests.builders import Object, label, node, pod
-from tests.unit.plugins.small import a_node, a_pod, cluster, normalized, plugin, rejected, scored
+from tests.unit.plugins.small import (
+    a_node,
+    a_pod,
+    cluster,
+    normalized,
+    plugin,
+    rejected,
+    rejected_with_none_gone,
+    scored,
+)
 
 NODES = [node("a1", zone="a"), node("b1", zone="b")]
 SERVICE = {"metadata": {"name": "db", "namespace": "default", "uid": "db"}, "spec": {"selector": {"app": "db"}}}
@@ -326,6 +335,32 @@ def test_labels_that_one_of_two_constraints_looks_at() -> None:
     assert not found.holds(there)
 
 
+def test_one_of_two_constraints_looks_at_taints_or_labels() -> None:
+    """What either of them reads makes domains another."""
+    asks = spread({"matchLabels": {"app": "db"}}, **IGNORING)
+    (one,) = asks["spec"]["topologySpreadConstraints"]
+    asks["spec"]["topologySpreadConstraints"] = [one, one | {"topologyKey": "rack", "nodeTaintsPolicy": "Honor"}]
+    made = a_pod(asks)
+    for changed in ({"taints": ["x:NoSchedule"]}, {"zone": "b"}, {"labels": {"rack": "s"}}):
+        plain = {"zone": "a", "labels": {"rack": "r"}}
+        there = cluster(node("n", **plain))
+        found = Spread(made.shape.spread, made, there, all_keys=True)
+        there.put_node(a_node(node("n", cpu="9", **plain)))
+        assert found.holds(there)
+        there.put_node(a_node(node("n", **plain | changed)))
+        assert not found.holds(there)
+
+
+@pytest.mark.parametrize(("policy", "uneven"), [("Honor", []), ("Ignore", ["a1"])])
+def test_zones_that_the_pod_can_not_go_to(policy: str, uneven: list[str]) -> None:
+    """They are no domains, unless the constraint passes over the pod's affinity."""
+    nodes = [node("a1", zone="a", labels={"disk": "ssd"}), node("b1", zone="b")]
+    asks = spread({"matchLabels": {"app": "db"}}, nodeAffinityPolicy=policy)
+    asks["spec"]["nodeSelector"] = {"disk": "ssd"}
+    found = rejected(plugin("PodTopologySpread"), asks, *nodes, pod("e", labels={"app": "db"}, on="a1"))
+    assert list(found) == uneven
+
+
 def test_a_node_is_told_the_first_reason_only() -> None:
     """The first constraint that a node misses is the last one that is looked at there (filtering.go, Filter)."""
     asks = spread({"matchLabels": {"app": "db"}})
@@ -334,11 +369,13 @@ def test_a_node_is_told_the_first_reason_only() -> None:
     racks = {"a1": ("a", "full"), "b1": ("b", "empty"), "none": (None, "full"), "b2": ("b", "full")}
     nodes = [node(name, zone=zone, labels={"rack": rack}) for name, (zone, rack) in racks.items()]
     there = [pod(f"e{i}", labels={"app": "db"}, on="a1") for i in range(2)]
-    assert rejected(plugin("PodTopologySpread"), asks, *nodes, *there) == {
+    wanted = {
         "a1": ["node(s) didn't match pod topology spread constraints"],
         "none": ["!node(s) didn't match pod topology spread constraints (missing required label)"],
         "b2": ["node(s) didn't match pod topology spread constraints"],
     }
+    assert rejected(plugin("PodTopologySpread"), asks, *nodes, *there) == wanted
+    assert rejected_with_none_gone(plugin("PodTopologySpread"), asks, *nodes, *there) == wanted
 
 
 def test_the_first_service_of_all_is_heeded() -> None:
