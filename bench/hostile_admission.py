@@ -143,7 +143,8 @@ def scenarios() -> list[Scenario]:
 async def costly_policies(made: Stage) -> Measured:
     """S2: 150 policies of 32 KB in mode warn, and four clients that create small objects in their namespace."""
     writes = {f"key-{i:02}": "value" for i in range(20)}
-    rules = [{"policyAction": {"updatedLabels": writes, "updatedAnnotations": writes}} for _ in range(44)]
+    action = {"updatedLabels": writes, "updatedAnnotations": writes}
+    rules = [{"policyPredicate": {}, "policyAction": action} for _ in range(44)]
     body = policy("p000", *rules)
     body["spec"]["mode"] = "warn"
     path = POLICIES.format(EVIL)

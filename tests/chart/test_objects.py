@@ -207,20 +207,29 @@ def test_who_enforces(chart: Chart, default: list[Object]) -> None:
 
     told = ["--enforcement=auto", "--release=berth", "--owner=berth-operator", "--webhook=zz-berth-admission"]
     assert [arg for arg in args(default, "operator") if arg in told] == told
-    assert "--leave-native" in args(default, "admission")
-    assert "--leave-native" not in args(chart.objects({"operator": {"enabled": False}}), "admission")
+    assert {"--enforcement=auto", "--release=berth"} <= set(args(default, "admission"))
+    alone = args(chart.objects({"operator": {"enabled": False}}), "admission")
+    assert not any(arg.startswith("--enforcement") for arg in alone)  # its default is the webhook
     webhook = chart.objects({"policy": {"enforcement": "webhook"}})
-    assert "--leave-native" not in args(webhook, "admission")
+    assert not any(arg.startswith("--enforcement") for arg in args(webhook, "admission"))
     assert "--enforcement=webhook" in args(webhook, "operator")
     unstamped = chart.objects({"policy": {"stamp": False}})
     for component in ("operator", "admission"):
         assert "--no-stamp" not in args(default, component)
         assert "--no-stamp" in args(unstamped, component)
-    assert "--release=green.blue" in args(chart.objects({}, "green", "blue"), "operator")
+    green = chart.objects({}, "green", "blue")
+    assert "--release=green.blue" in args(green, "operator") and "--release=green.blue" in args(green, "admission")
+    named = [
+        rule["resourceNames"]
+        for role in by_kind(green, "ClusterRole").values()
+        for rule in role["rules"]
+        if rule.get("resources") == ["mutatingadmissionpolicybindings"]
+    ]
+    assert named == [["green.blue.metadatapolicies.podberth.dev"]]
 
 
 def test_rights_that_hang_on_values(chart: Chart, default: list[Object]) -> None:
-    """Policies that are left to the API server need a look at what it has; the Lease of a heartbeat hangs on nothing.
+    """A webhook that gives way to the API server needs a look at its binding; a heartbeat's Lease hangs on nothing.
 
     Leader election may be switched off in the ConfigMap of `manifests/`, where no value says so.
     """
@@ -231,9 +240,9 @@ def test_rights_that_hang_on_values(chart: Chart, default: list[Object]) -> None
 
     def watches(objects: list[Object]) -> list[list[str]]:
         found = rules(objects, "ClusterRole", "berth-admission")
-        return [rule["verbs"] for rule in found if "mutatingadmissionpolicies" in rule["resources"]]
+        return [rule["verbs"] for rule in found if "mutatingadmissionpolicybindings" in rule["resources"]]
 
-    assert watches(default) == [["list", "watch"]]
+    assert watches(default) == [["get", "list", "watch"]]
     assert watches(chart.objects({"policy": {"enforcement": "webhook"}})) == []
 
     def beats(objects: list[Object]) -> list[list[str]]:

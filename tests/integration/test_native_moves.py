@@ -139,7 +139,7 @@ def creates(team: Team) -> Iterator[itertools.count[int]]:
 def test_moves_without_a_gap(policed: Policed, tmp_path: Path) -> None:
     """There and back, with a policy that comes in between, and at last with nobody but the API server."""
     team = Team(policed.api)
-    judge = policed.start("--leave-native", "--count-interval=0")
+    judge = policed.start("--enforcement=auto", "--count-interval=0")
     policed.wait_registered()
     token = operator_token(policed.cluster)
     kubeconfig = policed.cluster.kubeconfig(tmp_path / "operator.kubeconfig", token)
@@ -198,7 +198,7 @@ def _move(team: Team, judge: admission.Replica, choose: Callable[[str], Replica]
 def test_without_the_operator_nothing_gets_by(policed: Policed, tmp_path: Path) -> None:
     """The operator goes with all that it wrote, and the statuses stay: the webhook is asked again."""
     team = Team(policed.api)
-    policed.start("--leave-native", "--count-interval=0")
+    policed.start("--enforcement=auto", "--count-interval=0")
     policed.wait_registered()
     token = operator_token(policed.cluster)
     kubeconfig = policed.cluster.kubeconfig(tmp_path / "operator.kubeconfig", token)

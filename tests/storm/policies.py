@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from podberth.apiserver.storage import Change
-from podberth.policy.admission.tally import FIELDS, Key
+from podberth.policy.admission.counting import FIELDS, Key
 from podberth.policy.operator.reconciler import RESYNC_SECONDS
 from tests.storm.actors import MERGE
 from tests.storm.judge import PROMPT_SECONDS

@@ -18,8 +18,8 @@ import msgspec
 
 from podberth.kube.machine import Machine
 from podberth.policy.admission import settings as admission
+from podberth.policy.admission.counting import Key
 from podberth.policy.admission.replica import Replica
-from podberth.policy.admission.tally import Key
 from podberth.policy.operator import settings as operating
 from podberth.policy.operator.replica import Operator
 from podberth.policy.options import Pass
@@ -75,7 +75,7 @@ class Admission(Process):
 
     async def work(self, machine: Machine) -> None:
         settings = admission.Settings(
-            namespace=NAMESPACE, register=False, workers=0, count_seconds=COUNT_SECONDS, scheduler_lease=LEASE
+            namespace=NAMESPACE, register=False, count_seconds=COUNT_SECONDS, scheduler_lease=LEASE
         )
         async with self.client_of(machine) as client:
             self.client = client

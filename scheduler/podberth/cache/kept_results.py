@@ -69,6 +69,13 @@ RowLog = ChangeLog[int]
 """The rows that changed."""
 
 
+class SeveralLogs:
+    """Several logs that one result follows. Its version is the tuple of theirs."""
+
+    def __init__(self, *logs: ChangeLog[Any]) -> None:
+        self.version = tuple([log.version for log in logs])
+
+
 class KeptResult(ABC, Generic[Changes]):
     """A result, the versions of what it was computed from, and one rule for when it is computed again.
 
@@ -79,16 +86,16 @@ class KeptResult(ABC, Generic[Changes]):
     """
 
     basis: tuple[object, ...] | None = None
-    version: int = -1
+    version: Any = -1
     computed: int = 0
     """The number of times that everything was computed: a version of this result, for those computed from it."""
 
     def renew(self, basis: tuple[object, ...], log: Any, asked: Any) -> bool:
         """Bring the result up to date; returns whether everything was computed.
 
-        `log`: anything with a `version`. `asked` is passed on. If an exception is raised, the result counts as before,
-        and is brought up to date the next time. So `compute` stores nothing before everything is computed, and `apply`
-        may be called again with the same changes if it may raise.
+        `log`: anything with a `version`, such as `SeveralLogs`. `asked` is passed on. If an exception is raised, the
+        result counts as before, and is brought up to date the next time. So `compute` stores nothing before everything
+        is computed, and `apply` may be called again with the same changes if it may raise.
         """
         if self.basis == basis:
             if self.version == log.version:

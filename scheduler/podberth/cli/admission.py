@@ -34,10 +34,6 @@ def admission(
     reserve_prefix: services.ReservedToo = None,
     reserve_known: services.ReserveKnown = True,
     stamp: services.Stamp = True,
-    workers: Annotated[
-        int,
-        Option(help="How many processes judge large objects and costly policies; 0: threads judge them instead."),
-    ] = 2,
     scheduler_lease: services.SchedulerLease = "berth",
     profile: services.Profiles = None,
     configuration: Annotated[str, Option(help="The name of both webhook configurations.")] = "zz-berth-admission",
@@ -51,14 +47,16 @@ def admission(
     register: Annotated[
         bool, Option(help="Create the webhook configurations and repair them when they are changed.")
     ] = True,
-    leave_native: Annotated[
-        bool,
+    enforcement: Annotated[
+        str,
         Option(
-            "--leave-native/--judge-native",
-            help="Leave policies to the API server where their status says that it enforces them. Only with an "
-            "operator that has them enforced so.",
+            help="Who enforces policies, as the operator is told: auto, native or webhook. Unless it is webhook, the "
+            "webhook configurations are kept only until the API server is seen to enforce them itself."
         ),
-    ] = False,
+    ] = "webhook",
+    release: Annotated[
+        str, Option(help="How the names of the admission policies begin, as the operator is told.")
+    ] = "berth",
     secret: Annotated[
         str, Option(help="The Secret of the webhook's certificates; created if there is none.")
     ] = "berth-admission-tls",
@@ -97,7 +95,7 @@ def admission(
     options = dict(locals())
     # Heavy imports wait until the command is known, so that the others start at once.
     from podberth.kube.kubeconfig import connect
-    from podberth.policy.admission.launch import admit
+    from podberth.policy.admission.replica import admit
     from podberth.policy.admission.settings import Settings
     from podberth.service.run import run_service
 
@@ -117,13 +115,13 @@ def admission(
         reserved_prefixes=tuple(prefix.lower() for prefix in reserve_prefix or ()),
         reserve_known=reserve_known,
         stamp=stamp,
-        workers=workers,
         scheduler_lease=scheduler_lease,
         profiles=tuple(profile or ()),
         configuration=configuration,
         owner=owner,
         register=register,
-        leave_native=leave_native,
+        enforcement=enforcement,
+        release=release,
         secret=secret,
         lease=lease,
         cert_file=cert_file,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from podberth.cli import options
 from podberth.cli.errors import FOUND, WRONG, InputError, about, complain
-from podberth.cli.given import given
+from podberth.cli.given import given, unasked
 from podberth.cli.group import explain_and_print, find_group, group_from_file, holds_group, member_note
 from podberth.cli.inputs import STDIN, lines, named
 from podberth.cli.options import (
@@ -191,7 +191,7 @@ def _from_cluster(
         here = f"{usual}/{name}"
         key = here if here in keys or not keys else keys[0]
         if len(keys) > 1 and key != here:
-            raise InputError(f"{name}: more than one pod has this name: {_list(keys)}; say which with -n")
+            raise InputError(f"{name}: more than one pod has this name: {some(keys, _LISTED)}; say which with -n")
     if key in world.finished:
         raise InputError(f"{key}: the pod has finished, there is nothing to schedule")
     if key in world.waiting:
@@ -204,7 +204,7 @@ def _from_cluster(
         return Asked(replace(pod, node_name=""), pod.node_name)
     names = near_names(name, (key.partition("/")[2] for key in _keys(world)))
     near = [key for close in names for key in _keys(world) if key.partition("/")[2] == close]
-    meant = f" (did you mean {_list(near)}?)" if near else unknown(asked.space, world.cluster.namespaces)
+    meant = f" (did you mean {some(near, _LISTED)}?)" if near else unknown(asked.space, world.cluster.namespaces)
     raise InputError(f"{key}: no such pod in {where}{meant}")
 
 
@@ -230,7 +230,7 @@ def from_file(
             raise ObjectError("\n".join(strange) or f"holds no pod: expected one of {', '.join(KINDS)}")
         meant = chosen(found, asked)
         if len(meant) != 1:
-            known = _list([each.name for each in found])
+            known = some([each.name for each in found], _LISTED)
             raise ObjectError(f"expected one {called(asked)}, got {known}" if asked else f"holds {known}: name one")
         namespace = namespace_of(asked, meant[0], namespace)
         world.add_what_pods_are_made_with(held)
@@ -275,10 +275,6 @@ def _written(file: str, workload: Workload, world: World, namespace: str | None,
 
 def _keys(world: World) -> list[str]:
     return sorted((*world.waiting, *world.placed, *world.finished))
-
-
-def _list(names: list[str]) -> str:
-    return ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
 
 
 app = typer.Typer(add_completion=False)
@@ -363,10 +359,7 @@ def explain(
     )
     settings, frameworks, there, where, usual, files, path = all_given
     held = files[file] if file is not None else []
-    notes: list[str] = []
-    if settings.extenders:
-        addresses = ", ".join(extender.url_prefix for extender in settings.extenders)
-        notes.append(f"HTTP extenders are not asked here, and may reject nodes or change scores: {addresses}")
+    notes = unasked(settings)
     if settings.percentage_of_nodes_to_score or any(p.percentage_of_nodes_to_score for p in settings.profiles):
         notes.append("percentageOfNodesToScore is set: the scheduler may score fewer nodes than are shown here")
     if several:

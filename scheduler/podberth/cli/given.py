@@ -85,6 +85,14 @@ def unfetched(frameworks: Mapping[str, Framework]) -> list[str]:
     ]
 
 
+def unasked(settings: SchedulerConfiguration) -> list[str]:
+    """Return a note on the HTTP extenders of a configuration, which are not asked here."""
+    if not settings.extenders:
+        return []
+    addresses = ", ".join(extender.url_prefix for extender in settings.extenders)
+    return [f"HTTP extenders are not asked here, and may reject nodes or change scores: {addresses}"]
+
+
 def _of_no_namespace(files: Mapping[str, Sequence[Document]], world: World, where: str, usual: str) -> Iterator[str]:
     """Yield namespaces that files name, and that are neither in the cluster nor in a file: nothing can be created
     there.

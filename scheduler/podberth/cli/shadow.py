@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from podberth.cli import live
 from podberth.cli.errors import FOUND, InputError, complain
-from podberth.cli.given import unfetched
+from podberth.cli.given import unasked, unfetched
 from podberth.cli.inputs import GZIP, MOST_LINES, STDIN, named, opened, profiles, standard_input
 from podberth.cli.options import ConfigFile, Context, Kubeconfig, RequestTimeout, SchedulerName, seconds
 from podberth.cli.output import Output, as_json, private, replaceable, yaml_of
@@ -412,10 +412,7 @@ def _profile(config: str | None, scheduler: str | None, of: str) -> tuple[Framew
     """Return the profile to try, what reads pods for it, and the kubeconfig of its configuration. Raises InputError."""
     settings, frameworks = profiles(config, scheduler)
     framework = frameworks.get(scheduler or of) or next(iter(frameworks.values()))
-    if settings.extenders:
-        addresses = ", ".join(extender.url_prefix for extender in settings.extenders)
-        complain([f"HTTP extenders are not asked here, and may reject nodes or change scores: {addresses}"])
-    complain(unfetched(frameworks))
+    complain([*unasked(settings), *unfetched(frameworks)])
     # Pods name the other scheduler, and are to be read as this profile reads its own.
     read = annotated(frameworks)
     modes, name = read.affinity, framework.profile.name

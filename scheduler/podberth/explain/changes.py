@@ -61,6 +61,10 @@ class Request(SmallChange, frozen=True):
         ]
         return f"ask for {' and '.join(parts)}"
 
+    @property
+    def effort(self) -> float:
+        return self.cost + max(1 - amount / self.instead_of[name] for name, amount in self.requests.items())
+
     def edit(self, pod: Pod, shape: PodShape) -> None:
         """Lower the requests; of resources that devices may serve, also where containers ask for them."""
         shape.requests = shape.requests | self.requests
@@ -534,6 +538,10 @@ class FewerDevices(_ChangeOfRequest, frozen=True):
         what = "device" if self.count == 1 else "devices"
         return f"ask for {self.count} {what} instead of {self.instead_of} in {self._where}"
 
+    @property
+    def effort(self) -> float:
+        return self.cost + 1 - self.count / self.instead_of
+
     def edited(self, asked: DeviceRequest) -> DeviceRequest:
         return replace(asked, count=self.count)
 
@@ -629,6 +637,10 @@ class FreeDevices(SmallChange, frozen=True):
         if not self.pods:
             return f"delete claim {self.claim}, which has {devices} and which no pod uses"
         return f"move {', '.join(self.pods)} away, with claim {self.claim}, which has {devices}"
+
+    @property
+    def effort(self) -> float:
+        return self.cost + max(len(self.pods) - 1, 0)
 
 
 class RemoveTaintRule(SmallChange, frozen=True):

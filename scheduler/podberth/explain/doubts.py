@@ -109,10 +109,8 @@ def _last(key: str) -> str:
 
 def _classes(pod: Pod, cluster: Cluster) -> Iterator[str]:
     """Yield a note for each DeviceClass that a claim of the pod asks for and that is not there."""
-    devices, made = cluster.devices, dict(pod.made_claims)
-    names = [one.claim if one.template is None else made.get(one.name) for one in pod.shape.claims]
-    claims = [claim for name in names if name and (claim := devices.claim((pod.namespace, name))) is not None]
-    requests = [request for claim in claims for request in claim.spec.requests]
+    devices = cluster.devices
+    requests = [request for claim in resource_claims.claims_of(pod, devices) for request in claim.spec.requests]
     asked = [one.device_class for request in requests for one in request.alternatives]
     for name in dict.fromkeys(name for name in asked if name not in devices.classes):
         known = sorted(devices.classes)

@@ -36,7 +36,7 @@ from podberth.explain.changes import (
 from podberth.explain.objects.disruptions import Disruptions
 from podberth.explain.plugins.volumes import where_volumes_are
 from podberth.explain.rejections import Asking, Stuck, stuck_at
-from podberth.explain.trial import Trial, applied, best, edited, placing
+from podberth.explain.trial import Trial, applied, best, edited, holders, live_node, placing, pod_on
 from podberth.framework.explaining import Inquiry
 from podberth.framework.status import PluginError, Reason
 from podberth.model.node import Node
@@ -80,8 +80,9 @@ class SideEffects:
         """Return the effects of the changes. Raises PluginError."""
         if self._fit is None:
             self._fit = [best(group[0], self._framework, self._cluster) is not None for group in self._groups]
-        holders = [pod for change in changes if isinstance(change, FreeDevices) for pod in self._holders(change)]
-        leaving = [pod for change in changes if isinstance(change, MovePod) for pod in self._there(change)] + holders
+        of_claims = [pod for each in changes if isinstance(each, FreeDevices) for pod in holders(self._cluster, each)]
+        moving = (pod_on(self._cluster, each.node, each.pod) for each in changes if isinstance(each, MovePod))
+        leaving = [*filter(None, moving), *of_claims]
         disruptions, refused = Disruptions(self._cluster), dict[str, str]()
         for pod in leaving:
             if (refusal := disruptions.refused(pod)) is not None:
@@ -92,7 +93,7 @@ class SideEffects:
         moved: dict[str, str | None] = {}
         with (
             applied(self._cluster, changes),
-            self._without(holders),
+            self._without(of_claims),
             placing(self._framework, self._cluster) as place,
         ):
             place.put(edited(self._pod, changes))
@@ -120,28 +121,12 @@ class SideEffects:
 
     def _relying(self, change: Label) -> Iterator[Pod]:
         """Yield the pods of a node that ask for a label as it is now."""
-        nodes = self._cluster.nodes
-        row = nodes.live_row(change.node)
-        node = None if row is None else nodes.objects[row]
+        row, node = self._cluster.nodes.live_row(change.node), live_node(self._cluster, change.node)
         if row is not None and node is not None:
             labelled = change.changed(node)
             for pod in self._cluster.pods_on(row):
                 if pod_matches(pod, node) and not pod_matches(pod, labelled):
                     yield pod
-
-    def _there(self, change: MovePod) -> Iterator[Pod]:
-        row = self._cluster.nodes.live_row(change.node)
-        pods = () if row is None else self._cluster.pods_on(row)
-        return (pod for pod in pods if pod.key == change.pod)
-
-    def _holders(self, change: FreeDevices) -> Iterator[Pod]:
-        """Yield the placed pods that use a claim."""
-        namespace, _, name = change.claim.partition("/")
-        claim = self._cluster.devices.claims.get((namespace, name))
-        for uid in () if claim is None else claim.reserved_for:
-            placement = self._cluster.placement(uid)
-            if placement is not None and not placement.assumed:
-                yield placement.pod
 
     @contextmanager
     def _without(self, pods: Sequence[Pod]) -> Iterator[None]:
@@ -185,8 +170,7 @@ def instead_of_moves(changes: Sequence[Change], cluster: Cluster) -> tuple[Chang
 
 
 def _instead(move: MovePod, cluster: Cluster) -> Change:
-    row = cluster.nodes.row_of(move.node)
-    there = next((pod for pod in (() if row is None else cluster.pods_on(row)) if pod.key == move.pod), None)
+    there = pod_on(cluster, move.node, move.pod)
     kept = next((pod for pod in cluster.nominations.on(move.node) if pod.key == move.pod), None)
     pod = there or kept
     if pod is not None and pod.terminating:
@@ -362,19 +346,8 @@ def _plans_at(asking: Asking, stuck: Stuck) -> Iterator[tuple[Plan, float]]:
 
 def _cost(inquiry: Inquiry, change: Change) -> float:
     """Return a rank of changes by how much they ask of people: more if a pod gives up more, or matters more."""
-    cost = change.cost
-    if isinstance(change, Request):
-        cost += max(1 - amount / change.instead_of[name] for name, amount in change.requests.items())
-    if isinstance(change, FewerDevices):
-        cost += 1 - change.count / change.instead_of
-    if isinstance(change, FreeDevices):
-        cost += max(len(change.pods) - 1, 0)
-    if isinstance(change, MovePod):
-        row = inquiry.cluster.nodes.row_of(change.node)
-        pods = () if row is None else inquiry.cluster.pods_on(row)
-        moved = next((pod for pod in pods if pod.key == change.pod), None)
-        cost += moved is not None and moved.priority > inquiry.pod.priority
-    return cost
+    moved = pod_on(inquiry.cluster, change.node, change.pod) if isinstance(change, MovePod) else None
+    return change.effort + (moved is not None and moved.priority > inquiry.pod.priority)
 
 
 def _includes(plan: Plan, smaller: Plan) -> bool:

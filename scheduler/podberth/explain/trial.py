@@ -322,12 +322,12 @@ def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
             cluster.put_node(change.changed(node))
             return partial(cluster.put_node, node)
     elif isinstance(change, MovePod):
-        row, pod = cluster.nodes.row_of(change.node), _pod(cluster, change.node, change.pod)
+        row, pod = cluster.nodes.row_of(change.node), pod_on(cluster, change.node, change.pod)
         if row is not None and pod is not None:
             placement = cluster.drop_pod(pod.uid)
             assumed = placement is not None and placement.assumed
             return partial(cluster.assume, pod, row) if assumed else partial(cluster.put_pod, pod)
-    elif isinstance(change, AwaitPod) and (pod := _pod(cluster, change.node, change.pod)) is not None:
+    elif isinstance(change, AwaitPod) and (pod := pod_on(cluster, change.node, change.pod)) is not None:
         gone = ExitStack()
         gone.enter_context(without([pod], cluster))
         return gone.close
@@ -364,13 +364,18 @@ def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
 def _leaving(cluster: Cluster, change: Change) -> Iterator[Pod]:
     """Yield the placed pods that a change makes leave."""
     if isinstance(change, MovePod):
-        pod = _pod(cluster, change.node, change.pod)
+        pod = pod_on(cluster, change.node, change.pod)
         yield from () if pod is None else (pod,)
     elif isinstance(change, FreeDevices):
-        claim = cluster.devices.claims.get(_key(change.claim))
-        for uid in () if claim is None else claim.reserved_for:
-            placement = cluster.placement(uid)
-            yield from () if placement is None else (placement.pod,)
+        yield from holders(cluster, change)
+
+
+def holders(cluster: Cluster, change: FreeDevices) -> Iterator[Pod]:
+    """Yield the placed pods that use the claim of a change."""
+    claim = cluster.devices.claims.get(_key(change.claim))
+    for uid in () if claim is None else claim.reserved_for:
+        placement = cluster.placement(uid)
+        yield from () if placement is None else (placement.pod,)
 
 
 def add_node(cluster: Cluster, like: str, clone: Node) -> Callable[[], object]:
@@ -450,7 +455,8 @@ def _put(cluster: Cluster, thing: StorageKind) -> Callable[[], object]:
     return partial(cluster.storage.drop, type(thing).__name__, thing.namespace, thing.name)
 
 
-def _pod(cluster: Cluster, node: str, key: str) -> Pod | None:
+def pod_on(cluster: Cluster, node: str, key: str) -> Pod | None:
+    """Return the pod of this namespace/name on a node; None: it is not there."""
     row = cluster.nodes.row_of(node)
     return next((pod for pod in (() if row is None else cluster.pods_on(row)) if pod.key == key), None)
 

@@ -24,9 +24,14 @@ def _tag(name: str) -> str:
 
 
 class SmallChange(Struct, frozen=True, rename="camel", tag_field="kind", tag=_tag):
-    """A change that people may make. `cost`: how much work it is for them."""
+    """A change that people may make. `cost`: how much work one of its kind is for them."""
 
     cost: ClassVar[float]
+
+    @property
+    def effort(self) -> float:
+        """Return how much work this very change is for people."""
+        return self.cost
 
     def __hash__(self) -> int:
         return hash(str(self))

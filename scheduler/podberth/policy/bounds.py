@@ -1,11 +1,11 @@
 """The cost of a namespace's policies, known when they are read, and the choice of those that apply when it is too high.
 
-A unit is about a microsecond of a review for which every rule matches and every write changes something; texts and
-values count for the memory that they take. One policy as large as the API allows is within the bound, whatever it
-holds. Where all of a namespace together are not, they count in one order, and from the first that no longer fits on
-they are left out: policies that reject come first, then those that write, then mode warn, then mode observe, and of
-each kind the older ones. If a policy that rejects is left out, nothing that policies apply to is let into the
-namespace, as nobody can tell what that policy would reject.
+A unit is about a microsecond of a review for which every rule matches and every write changes something, so no review
+costs more than some five milliseconds; texts and values count for the memory that they take. Where the policies of a
+namespace together cost too much, they count in one order, and from the first that no longer fits on they are left out:
+policies that reject come first, then those that write, then mode warn, then mode observe, and of each kind the older
+ones. If a policy that rejects is left out, nothing that policies apply to is let into the namespace, as nobody can tell
+what that policy would reject.
 """
 
 from collections.abc import Iterable
@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from podberth.policy.spec import Policy
 
-MOST = 32_768
+MOST = 8192
 """The largest price of the policies of one namespace, in units."""
-_POLICY, _RULE, _CRITERION, _WRITE = 16, 1, 1, 1
-_VALUES_A_UNIT, _CHARACTERS_A_UNIT = 4, 256
+_POLICY, _RULE, _WRITE = 4, 1, 2
+_CRITERIA_A_UNIT, _VALUES_A_UNIT, _CHARACTERS_A_UNIT = 4, 16, 256
 
 
 class Price(NamedTuple):
@@ -44,18 +44,19 @@ class Bounded(NamedTuple):
 
 def price(policy: Policy) -> Price:
     """Return the price of a policy, which every review of its namespace costs."""
-    units, values, characters = _POLICY, 0, 0
+    units, asked, values, characters = _POLICY, 0, 0, 0
     for rule in policy.rules:
         criteria = (*rule.predicate.labels, *rule.predicate.annotations)
         writes = (*rule.action.labels.items(), *rule.action.annotations.items())
-        units += _RULE + _CRITERION * len(criteria) + _WRITE * len(writes)
+        units += _RULE + _WRITE * len(writes)
+        asked += len(criteria)
         values += len(rule.applies_to)
         characters += sum(map(len, rule.applies_to)) + len(rule.name) + len(rule.action.message)
         for criterion in criteria:
             values += len(criterion.values)
             characters += len(criterion.key) + sum(map(len, criterion.values))
         characters += sum(len(key) + len(value) for key, value in writes)
-    units += -(-values // _VALUES_A_UNIT) - (-characters // _CHARACTERS_A_UNIT)
+    units += -(-asked // _CRITERIA_A_UNIT) - (-values // _VALUES_A_UNIT) - (-characters // _CHARACTERS_A_UNIT)
     if policy.mode != "enforce":
         return Price(units, 2 if policy.mode == "warn" else 3)
     return Price(units, 0 if any(rule.action.reject for rule in policy.rules) else 1)

@@ -5,7 +5,7 @@ from typing import Any
 
 from podberth.model.mistakes import kind_of
 from podberth.policy import objects, options, verdict
-from podberth.policy.evaluate import OPERATIONS, Operation, evaluate
+from podberth.policy.evaluate import OPERATIONS, Operation, admitted, evaluate
 from podberth.policy.objects import JsonObject
 from podberth.policy.options import Options
 from podberth.policy.parse import PolicyError, parse
@@ -33,9 +33,18 @@ def answer(case: Any) -> dict[str, Any]:
         policies = _accepted(_field(case, "policies", list, []), given, warnings)
     except options.OptionsError as error:
         raise CaseError(str(error)) from None
-    operation, obj, old = request(case)
-    found = evaluate(policies, operation, obj, old, given)
+    found = judged(policies, case, given)
     return as_json(found, warnings if found.exempt is None else [])
+
+
+def judged(policies: Policies, case: Mapping[str, Any], given: Options) -> Verdict:
+    """Return the verdict on the request of a case: of both passes, if its options do not ask for one of them.
+
+    Raises CaseError.
+    """
+    operation, obj, old = request(case)
+    one_pass = (case.get("options") or {}).get("pass") is not None
+    return (evaluate if one_pass else admitted)(policies, operation, obj, old, given)
 
 
 def request(case: Mapping[str, Any]) -> tuple[Operation, JsonObject | None, JsonObject | None]:

@@ -47,21 +47,28 @@ def evaluate(
     return request.validated() if options.pass_ == "validate" else request.mutated()
 
 
-def created(policies: Policies, obj: JsonObject, options: Options = NO_OPTIONS) -> Verdict:
-    """Return the answer to a create, as an API server comes to it: the mutating pass, then the validating one on its
-    result.
+def admitted(
+    policies: Policies,
+    operation: Operation,
+    obj: JsonObject | None,
+    old: JsonObject | None = None,
+    options: Options = NO_OPTIONS,
+) -> Verdict:
+    """Return the answer to a request as an API server comes to it: the mutating pass, then the validating one on its
+    result. `options.pass_` has no effect.
 
-    The second one may reject what the first one wrote; nothing is written then.
+    The second one may reject what the first one wrote; nothing is written then. Both may warn.
     """
-    first = evaluate(policies, "CREATE", obj, None, options)
+    first = evaluate(policies, operation, obj, old, structs.replace(options, pass_="mutate"))
     if not first.patch:
         return first
-    second = evaluate(policies, "CREATE", first.object, None, structs.replace(options, pass_="validate"))
+    second = evaluate(policies, operation, first.object, old, structs.replace(options, pass_="validate"))
+    said = verdict.warnings([*first.warnings, *second.warnings])
     if second.allowed:
-        return first
+        return structs.replace(first, warnings=said)
     rejecting = {effect.policy for effect in second.effects}
     others = (structs.replace(one, mutated=False) for one in first.effects if one.policy not in rejecting)
-    return structs.replace(second, object=obj, effects=(*second.effects, *others))
+    return structs.replace(second, object=obj, warnings=said, effects=(*second.effects, *others))
 
 
 class _Request:

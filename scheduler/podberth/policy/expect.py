@@ -5,9 +5,8 @@ from typing import Any
 
 from podberth.model.mistakes import as_json, kind_of
 from podberth.policy import objects
-from podberth.policy.cases import CaseError, request
-from podberth.policy.evaluate import evaluate
-from podberth.policy.options import NO_OPTIONS, OptionsError
+from podberth.policy.cases import CaseError, judged
+from podberth.policy.options import OptionsError
 from podberth.policy.options import parse as parse_options
 from podberth.policy.spec import Policies
 from podberth.policy.verdict import Verdict
@@ -29,11 +28,10 @@ def check(policies: Policies, case: Any, path: str) -> list[str]:
         raise CaseError(f"{path}.expect: Required value")
     _known(expected, f"{path}.expect", EXPECT)
     try:
-        operation, obj, old = request(case)
-        options = parse_options(case["options"]) if case.get("options") else NO_OPTIONS
+        found = judged(policies, case, parse_options(case.get("options")))
     except (CaseError, OptionsError) as error:
         raise CaseError(f"{path}.{error}") from None
-    return list(_differences(evaluate(policies, operation, obj, old, options), expected, path))
+    return list(_differences(found, expected, path))
 
 
 def title(case: Any, index: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 
 from podberth.policy import keys, objects
-from podberth.policy.evaluate import created
+from podberth.policy.evaluate import admitted
 from podberth.policy.objects import JsonObject
 from podberth.policy.options import Options
 from podberth.policy.owners import Owner, lost_by
@@ -94,7 +94,7 @@ def _count(
     moves: Counter[tuple[str, str]],
     said: Counter[str],
 ) -> None:
-    verdict = created(policies, obj, options)
+    verdict = admitted(policies, "CREATE", obj, None, options)
     kind = objects.group_and_kind(obj)[1]
     counts = (result.total, result.kinds.setdefault(kind, Kind()))
     for count in counts:

@@ -23,6 +23,7 @@ import socket
 import ssl
 import time
 from collections import Counter as Tally
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -32,7 +33,6 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
-from podberth.service.handshakes import Arrival, Handshakes
 from podberth.service.metrics import Asked, Counter, Family, Instrument, Labels
 
 ACCEPT_AGAIN_SECONDS = 1.0
@@ -43,6 +43,10 @@ TLS_CLOSE_SECONDS = 2.0
 SPARE_DESCRIPTORS = 4
 AFTER_OUR_END = "APPLICATION_DATA_AFTER_CLOSE_NOTIFY"
 """OpenSSL's reason when a client goes on with what we have refused already."""
+ANSWER_TURNS = 4
+"""Turns of the loop in which a small request is read, handled and answered."""
+MOST_TURNS = 12
+"""Turns that one of `Turns` may have to wait for requests, however many come."""
 MOST_HEADERS = 64
 READ_BYTES = 16 << 10
 PIECE_BYTES = 64 << 10
@@ -85,8 +89,10 @@ class Port:
         limits: Limits,
         *,
         clock: Callable[[], float] = time.monotonic,
+        turns: Turns | None = None,
         **options: Any,
     ) -> None:
+        """`turns`: those of this loop, if more than the handshakes of this port take them."""
         self.name = name
         self.connections = Connections(limits.within(descriptors()))
         self.complaints = Complaints(name, clock)
@@ -99,8 +105,7 @@ class Port:
             **given,
         )
         self._handler = handle
-        self.on_asked: Callable[[], object] = nothing
-        """Called when something of a request has come, for whoever lets it pass."""
+        self.turns = Turns() if turns is None else turns
         self._context: Context = lambda: None
         self.clock = clock
         self._of: dict[object, _Watched] = {}
@@ -111,7 +116,6 @@ class Port:
         self._empty: asyncio.Event | None = None
         """Set when no connection is left, once somebody waits for that."""
         self._arriving: dict[asyncio.Task[None], Connection] = {}
-        self._handshakes = Handshakes(lambda peer: self.complaints.record("crowded", peer))
         self._spare = _Spare(SPARE_DESCRIPTORS)
         self.piece = memoryview(bytearray(PIECE_BYTES))
         """The buffer into which each connection receives: one has its turn after the other."""
@@ -176,9 +180,8 @@ class Port:
         held, gone = self.connections.enter(peer_of(address), self.clock())
         if gone is not None:
             self._cut(gone, "crowded")
-        arrival = Arrival(connection, held.peer)
-        held.end = arrival.end
-        task = asyncio.create_task(self._welcome(arrival, held))
+        held.end = lambda: _hang_up(connection)
+        task = asyncio.create_task(self._welcome(connection, held))
         self._arriving[task] = held
         task.add_done_callback(self._arriving.pop)
 
@@ -199,19 +202,16 @@ class Port:
             return 0.0
         return ACCEPT_AGAIN_SECONDS if gone is None else GIVEN_BACK_SECONDS
 
-    async def _welcome(self, arrival: Arrival, held: Connection) -> None:
+    async def _welcome(self, connection: socket.socket, held: Connection) -> None:
         watched = _Watched(self, held)
         try:
             if self._context() is not None:
-                await self._handshakes.said(arrival)
-                if not await self._handshakes.begin(arrival):
-                    arrival.connection.close()
-                    return
+                await _readable(connection)
+                await self.turns.next()
+                self.turns.hold()  # the next handshake waits as if this one were a request
             context = self._context()
             more: dict[str, Any] = {} if context is None else {"ssl_shutdown_timeout": TLS_CLOSE_SECONDS}
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: watched, arrival.connection, ssl=context, **more
-            )
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: watched, connection, ssl=context, **more)
         except OSError as error:
             # Cut off, or the client went away, or it does not speak TLS. The traceback would keep all of it in memory.
             error.__traceback__ = None
@@ -220,7 +220,6 @@ class Port:
         except Exception:  # one connection's trouble is not the port's
             log.error("a connection failed, this is a bug of Berth", port=self.name, exc_info=True)
         finally:
-            self._handshakes.leave(arrival)
             if watched.lost:
                 held.end = nothing
                 self.connections.leave(held)
@@ -271,11 +270,6 @@ class Port:
         """Return whose request it is."""
         watched = self._of.get(request.protocol)
         return "" if watched is None else watched.held.peer
-
-    def asked(self) -> None:
-        """Something of a request has come: handshakes let it pass."""
-        self._handshakes.asked()
-        self.on_asked()
 
     def came(self, watched: _Watched) -> None:
         """Know a connection whose handshake is over by its protocol."""
@@ -336,7 +330,7 @@ class _Watched(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.held.stage <= Stage.IDLE:
-            self._port.asked()
+            self._port.turns.hold()
         if self.held.stage is Stage.IDLE and not self._full:
             self._turn(Stage.ASKING)
         self.inner.data_received(bytes(self._port.piece[:nbytes]))
@@ -367,6 +361,23 @@ class _Watched(asyncio.BufferedProtocol):
             # Errors in what came after an error, which nobody will be told: their tracebacks hold what was sent.
             if (unsaid := getattr(message, "exc", None)) is not None:
                 unsaid.__traceback__ = None
+
+
+def _hang_up(connection: socket.socket) -> None:
+    """End a connection in its handshake, wherever that is: cancelled, asyncio might never close it."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+async def _readable(connection: socket.socket) -> None:
+    """Wait until the client has said something, or was cut off."""
+    loop = asyncio.get_running_loop()
+    said = asyncio.Event()
+    loop.add_reader(connection, said.set)
+    try:
+        await said.wait()
+    finally:
+        loop.remove_reader(connection)
 
 
 class _Spare:
@@ -408,6 +419,51 @@ def instruments(ports: Iterable[Port]) -> list[Instrument]:
         return {labels: n for one in found for labels, n in one.complaints.refused.read().values.items()}
 
     return [Asked(CONNECTIONS, open_now), Asked(REFUSED, refused)]
+
+
+class Turns:
+    """Lets one that waits go on in each turn of the event loop, first come, first served: a handshake, or a piece of a
+    large body, which cost the loop more than a small request.
+
+    Small requests go first: after `hold`, none goes on for as many turns as it takes to answer one.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._going = False
+        self._held = 0
+        self._waited = 0
+
+    def hold(self) -> None:
+        """Let a request that has arrived go before those that wait."""
+        self._held = ANSWER_TURNS
+
+    async def next(self) -> None:
+        """Wait until it is the caller's turn."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        if not self._going:
+            self._going = True
+            asyncio.get_running_loop().call_soon(self._turn)
+        await turn
+
+    def _turn(self) -> None:
+        if self._held and self._waited < MOST_TURNS:
+            self._held -= 1
+            self._waited += 1
+        else:
+            self._waited = 0
+            self._next()
+        self._going = bool(self._waiting)
+        if self._going:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _next(self) -> None:
+        while self._waiting:
+            first = self._waiting.popleft()
+            if not first.done():  # else who waited has gone away
+                first.set_result(None)
+                return
 
 
 class Stage(IntEnum):

@@ -40,6 +40,7 @@ def test_json_patch(document: Any, operations: list[Any], want: Any) -> None:
         {"op": "test", "path": "/a/0", "value": 2},
         {"op": "move", "from": "/b", "path": "/c"},
         {"op": "dance", "path": "/a"},
+        {"op": "remove", "path": ""},
     ],
 )
 def test_json_patch_refuses(operation: dict[str, Any]) -> None:

@@ -53,7 +53,7 @@ def test_they_are_those_whose_selectors_match(labels: list[dict[str, str]], step
         elif what == "drop":
             there.drop_selecting("PodDisruptionBudget", "default", name)
         else:
-            budgets.renew(there)
+            budgets.follow(there)
             written = there.selecting.get("PodDisruptionBudget", {}).get("default", {}).values()
             # An empty selector is no concern of an eviction here, as upstream has it.
             exhausted = [one for one in written if not one.selector.is_everything and not one.allowed]
@@ -83,7 +83,7 @@ def test_an_eviction_draws_until_a_budget_is_overdrawn() -> None:
         there.put_selecting(a_budget(f"b{i}", allowed, {"matchLabels": {f"b{i}": "y"}}))
     chosen = ("b0", "b1", "b2"), ("b0",), ("b2",), ("b2",), ("other",)
     victims = [a_pod(pod(f"p{i}", labels=dict.fromkeys(keys, "y"))) for i, keys in enumerate(chosen)]
-    budgets.renew(there)
+    budgets.follow(there)
     assert budgets.overdrawing(victims, there) == [True, True, False, True, False]
 
 
@@ -91,6 +91,6 @@ def test_an_eviction_that_was_counted_already_draws_nothing() -> None:
     """A budget's disruptedPods are passed over, as in FilterVictimsWithPDBViolation; others of its pods draw on it."""
     there, budgets = cluster(), Budgets()
     there.put_selecting(a_budget("b", 0, {"matchLabels": {"app": "a"}}, "p0"))
-    budgets.renew(there)
+    budgets.follow(there)
     victims = [a_pod(pod(name, labels={"app": "a"})) for name in ("p0", "p1")]
     assert budgets.overdrawing(victims, there) == [False, True]

@@ -22,7 +22,7 @@ def test_those_of_lower_priority(
     for number, part in enumerate((first, more)):
         for i, (row, of, started) in enumerate(part):
             cluster.assume(a_pod(f"p{number}-{i}", of, 1, started=started), row)
-        ranking.renew(cluster)
+        ranking.follow(cluster)
         for row in range(NODES):
             found = [placement.pod for placement in ranking.below(row, priority, cluster)]
             lower = [one for one in cluster.pods_on(row) if one.priority < priority]

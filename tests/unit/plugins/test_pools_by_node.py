@@ -23,7 +23,7 @@ def opened() -> tuple[World, PoolsByNode]:
     there.add_all([resource_slice(f"n{i}", device("a"), device("b"), node=f"n{i}") for i in range(NODES)])
     there.add_all([resource_slice("shared", device("s"), allNodes=True)])
     pools = PoolsByNode()
-    pools.renew(there.cluster)
+    pools.follow(there.cluster)
     assert taints(there, pools) == [0] * NODES
     return there, pools
 
@@ -43,7 +43,7 @@ def test_a_taint_rule_costs_the_same_on_few_nodes_and_many() -> None:
     """What is known of each node is let go of when that node is asked for."""
     there, pools = opened()
     there.add_all([taint_rule("all", TAINT)])
-    count, _ = lines(lambda: pools.renew(there.cluster))
+    count, _ = lines(lambda: pools.follow(there.cluster))
     assert count < 50
     assert pools.entries() == (NODES, NODES + 1)
     assert taints(there, pools) == [3] * NODES
@@ -54,13 +54,13 @@ def test_nothing_is_left_of_what_was_before() -> None:
     """Pools that are gone have no rows, and rules that are gone taint nothing."""
     there, pools = opened()
     there.add_all([taint_rule("all", TAINT)])
-    pools.renew(there.cluster)
+    pools.follow(there.cluster)
     assert taints(there, pools)[:2] == [3, 3]
     there.cluster.drop_device("DeviceTaintRule", "", "all")
-    pools.renew(there.cluster)
+    pools.follow(there.cluster)
     assert taints(there, pools) == [0] * NODES
     there.cluster.drop_device("ResourceSlice", "", "shared")
-    pools.renew(there.cluster)
+    pools.follow(there.cluster)
     taints(there, pools)
     assert pools.entries() == (NODES, NODES)
     assert {len(pools.rows_of(("gpu.test", f"n{i}"))) for i in range(NODES)} == {1}
@@ -72,7 +72,7 @@ def test_a_reader_that_comes_late_is_not_held_for_long() -> None:
     for i in range(5_000):
         there.cluster.devices.log.touch(Change(("gpu.test", f"other-{i}"), rebuilt=False))
     there.add_all([resource_slice("n7", device("a", sick=True), node="n7")])
-    count, _ = lines(lambda: pools.renew(there.cluster))
+    count, _ = lines(lambda: pools.follow(there.cluster))
     assert count < 50
     of = there.cluster.nodes.objects[7]
     assert of is not None
@@ -136,7 +136,7 @@ def orders(chains: list[list[Step]]) -> Iterator[list[Step]]:
 def seen(there: World, pools: PoolsByNode) -> list[list[tuple[str, str, list[str]]]]:
     """Of each node, the pool, name and taints of the devices that it reaches."""
     cluster, found = there.cluster, []
-    pools.renew(cluster)
+    pools.follow(cluster)
     for row in range(2):
         of = cluster.nodes.objects[row]
         assert of is not None

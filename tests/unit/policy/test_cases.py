@@ -94,3 +94,31 @@ def test_known_options() -> None:
         "reserveKnown",
         "stamp",
     } == options.KNOWN
+
+
+POISON = [
+    policy("tag", rule(set_labels={"tier": "front"})),
+    policy("ban", rule({"matchLabels": {"tier": "front"}}, reject=True)),
+    policy("told", rule({"matchLabels": {"tier": "front"}}, reject=True), mode="warn"),
+]
+
+
+@pytest.mark.parametrize(("asked", "allowed"), [({}, False), ({"pass": None}, False), ({"pass": "mutate"}, True)])
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+def test_what_is_written_is_judged_too(asked: Object, allowed: bool, operation: str) -> None:
+    """Both passes answer, as they do for a request to the API server, unless one of them is asked for."""
+    case = {"policies": POISON, "operation": operation, "object": config_map(), "oldObject": config_map({"a": "b"})}
+    got = answer({**case, "options": asked})
+    assert (got["allowed"], got["object"]) == (allowed, config_map({"tier": "front"} if allowed else None))
+    if not allowed:
+        assert got["message"] == 'MetadataPolicy "ban" rules[0]: rejects label tier in (front)'
+        assert got["patch"] == []
+        assert got["warnings"] == ["would be rejected by told/rules[0]: label tier in (front)"]
+    assert not answer({**case, "object": config_map({"tier": "front"}), "options": {"pass": "validate"}})["allowed"]
+
+
+def test_both_passes_warn() -> None:
+    """A policy in mode warn says of what is written what it would do, too."""
+    got = answer({"policies": [POISON[0], POISON[2]], "object": config_map()})
+    assert (got["allowed"], got["patch"] != []) == (True, True)
+    assert got["warnings"] == ["would be rejected by told/rules[0]: label tier in (front)"]

@@ -116,3 +116,10 @@ def test_impact_counts_what_the_second_pass_rejects() -> None:
     found = impact(policies(tag, ban), [config_map(), config_map({"tier": "front"})], NO_OPTIONS)
     assert found.total == Kind(objects=2, exempt=0, rejected=2, relabelled=0)
     assert found.policies == {"tag": Effects(), "ban": Effects(rejected=2)}
+
+
+def test_a_case_is_judged_in_both_passes() -> None:
+    bans = policy("bans", rule(has(seen="yes"), reject=True))
+    case: Object = {"object": config_map(), "expect": {"allowed": False, "labels": {"seen": None}}}
+    assert check(policies(LABELS, bans), case, "cases[0]") == []
+    assert check(policies(LABELS, bans), {**case, "options": {"pass": "mutate"}}, "cases[0]") != []

@@ -8,9 +8,10 @@ import errno
 import gc
 import os
 import resource
+import select
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,6 +24,7 @@ from podberth.service.certificate import Certificate
 from podberth.service.metrics import read
 from podberth.service.port import ACCEPT_AGAIN_SECONDS, Limits, Port, Stage, instruments
 from podberth.service.serving import ServingError, listen
+from tests.certificates import showing
 from tests.unit.service import hostile
 
 LIMITS = Limits(most=8, of_peer=4, kept=2, ask=10.0, idle=60.0, answer=30.0)
@@ -34,7 +36,7 @@ MORE = b"GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nbody"
 class Harbour:
     """A port on loopback whose time the test moves, and whose handler waits for `go_on` unless asked for health."""
 
-    def __init__(self, tls: bool) -> None:
+    def __init__(self, tls: bool, limits: Limits) -> None:
         self.now = 1000.0
         self.handled = 0
         self.raises: Exception | None = None
@@ -42,7 +44,7 @@ class Harbour:
         self.go_on = asyncio.Event()
         self.answer = b"ok"
         self.clients: list[socket.socket] = []
-        self.port = Port("test", self.handle, LIMITS, clock=lambda: self.now, lingering_time=0.0)
+        self.port = Port("test", self.handle, limits, clock=lambda: self.now, lingering_time=0.0)
         (self.listening,) = listen("127.0.0.1", 0)
         self.number: int = self.listening.getsockname()[1]
         certificate = Certificate()
@@ -100,9 +102,9 @@ async def until(claim: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def harbour(*, tls: bool = False) -> AsyncIterator[Harbour]:
+async def harbour(*, tls: bool = False, limits: Limits = LIMITS) -> AsyncIterator[Harbour]:
     """One that is open while the block runs."""
-    made = Harbour(tls)
+    made = Harbour(tls, limits)
     try:
         yield made
     finally:
@@ -348,6 +350,67 @@ async def test_no_descriptor_at_all(few_descriptors: Callable[..., None], monkey
         few_descriptors(give_back=True)
         late.sendall(HEALTH)
         assert (await asyncio.to_thread(late.recv, 4096)).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+MANY = Limits(most=128, of_peer=128, kept=2, ask=60.0, idle=60.0, answer=60.0)
+
+
+def hello() -> bytes:
+    """Return what a TLS client says first."""
+    said = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        showing(None).wrap_bio(ssl.MemoryBIO(), said).do_handshake()
+    return said.read()
+
+
+def greeted(clients: Sequence[socket.socket]) -> int:
+    """Return how many have got something from the port."""
+    readable, _, _ = select.select(clients, [], [], 0)
+    return len(readable)
+
+
+async def test_those_who_are_connected_are_answered_before_handshakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty say hello in the same instant, and while they are greeted one who is connected asks for something."""
+    async with harbour(tls=True, limits=MANY) as there:
+        kept = await asyncio.to_thread(hostile.tls, there.number)
+        crowd = [await there.client() for _ in range(40)]
+        before: list[int] = []
+        handle = there.handle
+
+        async def handled(request: web.BaseRequest) -> web.StreamResponse:
+            before.append(greeted(crowd))
+            return await handle(request)
+
+        monkeypatch.setattr(there.port, "_handler", handled)
+        first = hello()
+        for client in crowd:
+            client.sendall(first)
+        await until(lambda: greeted(crowd) > 0)
+        kept.sendall(HEALTH)
+        await until(lambda: before != [])
+        assert before[0] < 20
+        await until(lambda: greeted(crowd) == len(crowd))
+        kept.close()
+
+
+async def test_who_stops_halfway_keeps_nobody_out() -> None:
+    """Neither silence nor half a first message is waited for by others."""
+    async with harbour(tls=True, limits=MANY) as there:
+        first = hello()
+        crowd = [await there.client(first[:-1]) for _ in range(20)] + [await there.client() for _ in range(20)]
+        kept = await asyncio.to_thread(hostile.tls, there.number)
+        assert greeted(crowd) == 0
+        crowd[0].sendall(first[-1:])
+        await until(lambda: greeted(crowd) == 1)
+        kept.close()
+
+
+@pytest.mark.parametrize("said", [b"", b"\x16", b"\x16\x03\x01\x02\x00half", HEALTH])
+async def test_who_goes_before_the_handshake(said: bytes) -> None:
+    """Nothing is left of who says half of it, or something else, and goes."""
+    async with harbour(tls=True) as there:
+        (await there.client(said)).shutdown(socket.SHUT_WR)
+        await until(lambda: len(there.port.connections) == 0)
 
 
 def test_an_empty_host_is_every_address() -> None:

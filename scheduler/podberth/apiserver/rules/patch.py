@@ -7,10 +7,10 @@ pkg/util/strategicpatch/patch.go; the merge keys are the patchStrategy tags in k
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+import jsonpatch
 import msgspec
 
 from podberth.apiserver.rules.status import JsonObject, StatusError, bad_request, unprocessable
@@ -117,90 +117,14 @@ def _read_yaml(body: bytes) -> JsonObject:
     return document
 
 
-# --- RFC 6902 -------------------------------------------------------------------------------------------------------
-
-
 def json_patch(document: Any, operations: list[Any]) -> Any:
-    """Apply RFC 6902 operations in order; the first that fails refuses the whole patch."""
-    holder = {"": document}
-    for operation in operations:
-        if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
-            raise bad_request("error decoding patch: not a list of operations")
-        _operate(holder, operation)
-    return holder[""]
-
-
-def _pointer(path: str) -> list[str]:
-    if path and not path.startswith("/"):
-        raise PatchError(f'error in operation for path "{path}": not a pointer')
-    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")]
-
-
-def _operate(holder: JsonObject, operation: JsonObject) -> None:
-    name, path = operation.get("op"), operation["path"]
-    parent, last = _parent(holder, _pointer(path), path)
-    if name == "add":
-        _insert(parent, last, operation.get("value"), path)
-    elif name == "remove":
-        _take(parent, last, path, "remove")
-    elif name == "replace":
-        _take(parent, last, path, "replace")
-        _insert(parent, last, operation.get("value"), path)
-    elif name == "test":
-        if _look(parent, last, path, "test") != operation.get("value"):
-            raise PatchError(f"testing value {path} failed: test failed")
-    elif name in {"move", "copy"}:
-        source = str(operation.get("from", ""))
-        origin, key = _parent(holder, _pointer(source), source)
-        value = _take(origin, key, source, name) if name == "move" else _look(origin, key, source, name)
-        _insert(parent, last, msgspec.json.decode(msgspec.json.encode(value)), path)
-    else:
-        raise PatchError(f"unexpected kind: {name}")
-
-
-def _parent(holder: JsonObject, parts: list[str], path: str) -> tuple[Any, str]:
-    node: Any = holder
-    for part in parts[:-1]:
-        if isinstance(node, list):
-            index = _index(part, len(node) - 1, path)
-            node = node[index]
-        elif isinstance(node, dict) and part in node:
-            node = node[part]
-        else:
-            raise PatchError(f"doc is missing path: {path}: missing value")
-    return node, parts[-1]
-
-
-def _index(part: str, largest: int, path: str) -> int:
-    if not re.fullmatch(r"0|[1-9][0-9]*", part) or int(part) > largest:
-        raise PatchError(f"unable to access invalid index: {part}: invalid index referenced in {path}")
-    return int(part)
-
-
-def _insert(parent: Any, last: str, value: Any, path: str) -> None:
-    if isinstance(parent, dict):
-        parent[last] = value
-    elif isinstance(parent, list):
-        parent.insert(len(parent) if last == "-" else _index(last, len(parent), path), value)
-    else:
-        raise PatchError(f"add operation does not apply: doc is missing path: {path}: missing value")
-
-
-def _take(parent: Any, last: str, path: str, verb: str) -> Any:
-    value = _look(parent, last, path, verb)
-    if isinstance(parent, dict):
-        del parent[last]
-    else:
-        del parent[int(last)]
-    return value
-
-
-def _look(parent: Any, last: str, path: str, verb: str) -> Any:
-    if isinstance(parent, dict) and last in parent:
-        return parent[last]
-    if isinstance(parent, list):
-        return parent[_index(last, len(parent) - 1, path)]
-    raise PatchError(f"{verb} operation does not apply: doc is missing key: {path}: missing value")
+    """Apply RFC 6902 operations in order; the first that fails refuses the whole patch. Raises PatchError."""
+    if not all(isinstance(one, dict) and isinstance(one.get("path"), str) for one in operations):
+        raise bad_request("error decoding patch: not a list of operations")
+    try:
+        return jsonpatch.apply_patch(document, [{"value": None, **one} for one in operations])
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
+        raise PatchError(str(error)) from None
 
 
 # --- RFC 7386 -------------------------------------------------------------------------------------------------------

@@ -26,6 +26,10 @@ class LowerMinCount(SmallChange, frozen=True):
     def __str__(self) -> str:
         return f"start with {self.count:,} pods together instead of {self.instead_of:,}"
 
+    @property
+    def effort(self) -> float:
+        return self.cost + 1 - self.count / self.instead_of
+
     def changed(self, group: PodGroup) -> PodGroup:
         """Return the group with it."""
         return replace(group, min_count=self.count)
@@ -49,6 +53,10 @@ class AddNodes(SmallChange, frozen=True):
 
     def __str__(self) -> str:
         return f"add {'a node' if self.count == 1 else f'{self.count:,} nodes'} like {self.like}"
+
+    @property
+    def effort(self) -> float:
+        return self.cost + 0.5 * (self.count - 1)
 
 
 class LeaveDomain(SmallChange, frozen=True):

@@ -516,13 +516,4 @@ class Remedies:
 
 def _cost(plan: Whole) -> float:
     """Return a rank of plans by how much they ask of people."""
-    total = 0.0
-    for change in plan:
-        total += change.cost
-        if isinstance(change, Request):
-            total += max(1 - amount / change.instead_of[name] for name, amount in change.requests.items())
-        if isinstance(change, LowerMinCount):
-            total += 1 - change.count / change.instead_of
-        if isinstance(change, AddNodes):
-            total += 0.5 * (change.count - 1)
-    return total
+    return sum(change.effort for change in plan)

@@ -76,13 +76,13 @@ def _pod_template(found: Object) -> Iterator[Made]:
 
 
 def _replicas(found: Object) -> Iterator[Made]:
-    """pkg/controller/replicaset/replica_set.go, pkg/controller/replication: the labels are the template's."""
+    """Yield what a ReplicaSet or ReplicationController makes: the labels are the template's (replica_set.go)."""
     for each in _each(found, ("spec", "template"), _count(found, "spec.replicas")):
         yield each._replace(owner=_itself(found))
 
 
 def _deployment(found: Object) -> Iterator[Made]:
-    """pkg/controller/deployment/sync.go (getNewReplicaSet): the hash is a stand-in for the controller's."""
+    """Yield what a Deployment makes, with a stand-in for the controller's hash (deployment/sync.go)."""
     for each in _replicas(found):
         note = "it is paused, so no pods are made of a new revision" if _spec(found).get("paused") is True else ""
         own = {"pod-template-hash": _hash(each.pod)}
@@ -90,7 +90,7 @@ def _deployment(found: Object) -> Iterator[Made]:
 
 
 def _stateful_set(found: Object) -> Iterator[Made]:
-    """pkg/controller/statefulset/stateful_set_utils.go (newStatefulSetPod, initIdentity)."""
+    """Yield what a StatefulSet makes (stateful_set_utils.go: newStatefulSetPod, initIdentity)."""
     spec = _spec(found)
     claims = spec.get("volumeClaimTemplates") or ()
     if not isinstance(claims, list | tuple) or not all(isinstance(each, dict) for each in claims):
@@ -108,7 +108,7 @@ def _stateful_set(found: Object) -> Iterator[Made]:
 
 
 def _daemon_set(found: Object) -> Iterator[Made]:
-    """pkg/controller/daemon/daemon_controller.go (CreatePodTemplate); nodes and tolerations: `arrivals`."""
+    """Yield what a DaemonSet makes (daemon_controller.go: CreatePodTemplate); nodes and tolerations: `arrivals`."""
     for each in _each(found, ("spec", "template"), None):
         generation = (found.get("metadata") or {}).get("generation") or 1
         labels = {"controller-revision-hash": _hash(each.pod), "pod-template-generation": str(generation)}
@@ -116,7 +116,7 @@ def _daemon_set(found: Object) -> Iterator[Made]:
 
 
 def _job(found: Object) -> Iterator[Made]:
-    """pkg/controller/job/job_controller.go (manageJob), pkg/registry/batch/job/strategy.go."""
+    """Yield what a Job makes (job_controller.go: manageJob; pkg/registry/batch/job/strategy.go)."""
     spec = _spec(found)
     note = _managed_elsewhere(spec)
     ended = mapping(found.get("status"), "status").get("succeeded")
@@ -126,7 +126,7 @@ def _job(found: Object) -> Iterator[Made]:
 
 
 def _cron_job(found: Object) -> Iterator[Made]:
-    """pkg/controller/cronjob/utils.go (getJobFromTemplate2): the pods of one run."""
+    """Yield the pods of one run of a CronJob (pkg/controller/cronjob/utils.go: getJobFromTemplate2)."""
     path = ("spec", "jobTemplate", "spec", "template")
     job = mapping(mapping(_spec(found).get("jobTemplate"), "spec.jobTemplate").get("spec"), "spec.jobTemplate.spec")
     note = _managed_elsewhere(job)
@@ -169,7 +169,7 @@ def _job_labels(found: Object, name: str, spec: Object) -> dict[str, Any]:
 
 
 def _leader_worker_set(found: Object) -> Iterator[Made]:
-    """lws pkg/controllers/leaderworkerset_controller.go, pkg/webhooks/pod_webhook.go: replicas groups of size pods."""
+    """Yield what a LeaderWorkerSet makes: `replicas` groups of `size` pods (lws leaderworkerset_controller.go)."""
     prefix = "leaderworkerset.sigs.k8s.io/"
     spec, name = _spec(found), _name(found)
     inner = mapping(spec.get("leaderWorkerTemplate"), "spec.leaderWorkerTemplate")
@@ -207,7 +207,7 @@ def _leader_worker_set(found: Object) -> Iterator[Made]:
 
 
 def _job_set(found: Object) -> Iterator[Made]:
-    """jobset pkg/controllers/jobset_controller.go (constructJob), api/jobset/v1alpha2/jobset_webhook.go (Indexed)."""
+    """Yield the pods of the Jobs of a JobSet, which are Indexed (jobset_controller.go, jobset_webhook.go)."""
     prefix = "jobset.sigs.k8s.io/"
     spec, name = _spec(found), _name(found)
     for at, of_one in _listed(spec, "replicatedJobs", "spec.replicatedJobs"):
@@ -229,12 +229,12 @@ def _job_set(found: Object) -> Iterator[Made]:
 
 
 def _ray_cluster(found: Object) -> Iterator[Made]:
-    """kuberay ray-operator/controllers/ray/raycluster_controller.go (reconcilePods), utils/util.go."""
+    """Yield what a RayCluster makes (kuberay raycluster_controller.go: reconcilePods)."""
     yield from _ray(found, _spec(found), "spec")
 
 
 def _ray_job(found: Object) -> Iterator[Made]:
-    """kuberay rayjob_controller.go: its cluster, and the submitter where it has a template of its own."""
+    """Yield the pods of a RayJob's cluster, and the submitter if that has a template (kuberay rayjob_controller.go)."""
     spec = _spec(found)
     stopped = spec.get("suspend") is True
     for each in _ray(found, mapping(spec.get("rayClusterSpec"), "spec.rayClusterSpec"), "spec.rayClusterSpec"):
@@ -245,7 +245,7 @@ def _ray_job(found: Object) -> Iterator[Made]:
 
 
 def _ray_service(found: Object) -> Iterator[Made]:
-    """kuberay rayservice_controller.go: its cluster."""
+    """Yield the pods of a RayService's cluster (kuberay rayservice_controller.go)."""
     yield from _ray(
         found, mapping(_spec(found).get("rayClusterConfig"), "spec.rayClusterConfig"), "spec.rayClusterConfig"
     )
@@ -281,7 +281,7 @@ def _ray(found: Object, spec: Object, path: str) -> Iterator[Made]:
 
 
 def _kubeflow(field: str) -> Callable[[Object], Iterator[Made]]:
-    """training-operator pkg/controller.v1/common/pod.go: replicas of each role."""
+    """Yield the replicas of each role of a training job (training-operator pkg/controller.v1/common/pod.go)."""
 
     def make(found: Object) -> Iterator[Made]:
         prefix, name = "training.kubeflow.org/", _name(found)
@@ -305,7 +305,7 @@ def _kubeflow(field: str) -> Callable[[Object], Iterator[Made]]:
 
 
 def _volcano_job(found: Object) -> Iterator[Made]:
-    """volcano pkg/controllers/job/job_controller_util.go (createJobPod): replicas of each task."""
+    """Yield the replicas of each task of a Volcano job (job_controller_util.go: createJobPod)."""
     name = _name(found)
     for at, task in _listed(_spec(found), "tasks", "spec.tasks"):
         role = str(task.get("name") or "default")
@@ -322,14 +322,14 @@ def _volcano_job(found: Object) -> Iterator[Made]:
 
 
 def _rollout(found: Object) -> Iterator[Made]:
-    """argo-rollouts rollout/sync.go: as a Deployment, with a label of its own."""
+    """Yield what a Rollout makes: as a Deployment, with a label of its own (argo-rollouts rollout/sync.go)."""
     for each in _each(found, ("spec", "template"), _count(found, "spec.replicas")):
         own = {"rollouts-pod-template-hash": _hash(each.pod)}
         yield each._replace(labels=own, owner=_replica_set(found, own))
 
 
 def _knative(found: Object) -> Iterator[Made]:
-    """serving pkg/reconciler/revision/resources/deploy.go, autoscaling annotations: the larger of initial and min."""
+    """Yield what a Knative service makes: the larger of its initial and min scale (revision/resources/deploy.go)."""
     name = _name(found)
     for each in _each(found, ("spec", "template"), 1):
         given = mapping(each.pod.get("metadata"), "spec.template.metadata").get("annotations")

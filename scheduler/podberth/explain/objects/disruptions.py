@@ -13,7 +13,7 @@ UNGUARDED = "no PodDisruptionBudget is known, so none is respected"
 
 
 class Refusal(NamedTuple):
-    """Why a pod can't be evicted, and the budgets behind it. `overdrawn`: those that allow too few disruptions."""
+    """The reason that keeps a pod from being evicted, and the budgets behind it. `overdrawn`: those that allow none."""
 
     text: str
     budgets: list[SelectingObject]

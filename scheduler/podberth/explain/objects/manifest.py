@@ -24,8 +24,7 @@ TOLERATED = tuple(
     )
 )
 """The taints that the DaemonSet controller lets its pods tolerate, the last on the host's network only (upstream:
-daemon/util,
-AddOrUpdateDaemonPodTolerations).
+daemon/util, AddOrUpdateDaemonPodTolerations).
 """
 
 

@@ -186,16 +186,19 @@ def without(pods: Sequence[Pod], cluster: Cluster) -> Iterator[None]:
             cluster.put_device(claim)
 
 
+def claims_of(pod: Pod, devices: Devices) -> list[ResourceClaim]:
+    """Return the claims of a pod that are there; those for extended resources are not among them."""
+    made = dict(pod.made_claims)
+    names = (one.claim if one.template is None else made.get(one.name) for one in pod.shape.claims)
+    return [claim for name in names if name and (claim := devices.claim((pod.namespace, name))) is not None]
+
+
 def given(pod: Pod, devices: Devices) -> dict[str, tuple[AllocatedDevice, ...]]:
     """Return claim → its devices, of all claims of a pod that have some; extended resources have a claim, too."""
-    made = dict(pod.made_claims)
-    names = [one.claim if one.template is None else made.get(one.name) for one in pod.shape.claims]
-    claims = [devices.claim((pod.namespace, name)) for name in names if name]
-    if pod.shape.containers:
-        claims.append(devices.made_for(pod.name, pod.uid))
-    return {
-        claim.name: claim.allocation.devices for claim in claims if claim is not None and claim.allocation is not None
-    }
+    claims = claims_of(pod, devices)
+    if pod.shape.containers and (extended := devices.made_for(pod.name, pod.uid)) is not None:
+        claims.append(extended)
+    return {claim.name: claim.allocation.devices for claim in claims if claim.allocation is not None}
 
 
 def made(key: ClaimKey, spec: ClaimSpec, pod: Pod) -> ResourceClaim:

@@ -60,10 +60,10 @@ class Known:
         self.tried = 0
         """A row was tried so many times."""
 
-    def renew(self, cluster: Cluster) -> None:
-        """Be right for the cluster as it is."""
-        self.ranking.renew(cluster)
-        self.budgets.renew(cluster)
+    def follow(self, cluster: Cluster) -> None:
+        """Bring them up to date."""
+        self.ranking.follow(cluster)
+        self.budgets.follow(cluster)
         self.whole_groups.make_room()
 
     def overdrawing(self, lower: list[Placement], cluster: Cluster) -> list[bool] | None:
@@ -581,7 +581,7 @@ class DryRuns:
             results = DryRunResults(pod, cluster.nodes)
             results.note(np.flatnonzero(rows), WITHOUT_VICTIMS)
             return results, None, ""
-        self.known.renew(cluster)
+        self.known.follow(cluster)
         lasting = filters.goes_by_shape(pod) and not filters.looks_elsewhere(pod, cluster, ())
         ahead = dict(_rows_ahead(pod, cluster)) if rows.any() else {}
         results = self._results(pod, cluster, ahead) if lasting else DryRunResults(pod, cluster.nodes)

@@ -68,7 +68,7 @@ def held_against_budgets(
     violating: list[Victim] = []
     others: list[Victim] = []
     drawn: Drawn = {}
-    budgets.renew(cluster)
+    budgets.follow(cluster)
     for victim in victims:
         if budgets.any:
             flags = budgets.overdrawing([pod for pod, _ in victim.pods], cluster, drawn)
@@ -110,7 +110,7 @@ class Sparing:
         """
         # Who stands in for pods of the group may leave no place for them with any victim, wherever that is.
         elsewhere = self._stand_ins() or self._looks_elsewhere()
-        budgets.renew(real)
+        budgets.follow(real)
         if not elsewhere and not budgets.any:
             victims = [victim for victim in victims if self._concerns(victim)]
         violating, others = held_against_budgets(victims, budgets, real)

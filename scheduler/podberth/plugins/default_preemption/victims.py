@@ -6,6 +6,7 @@ Upstream: framework/preemption (util.go: MoreImportantVictim, FilterVictimsWithP
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from podberth.cache.cluster import Cluster, Placement
 from podberth.cache.column import Bools
 from podberth.cache.groups import GroupState, PodGroups
-from podberth.cache.nodes import Nodes
+from podberth.cache.kept_results import ChangeLog, KeptResult, SeveralLogs
 from podberth.framework.decision import Rows
 from podberth.model.namespaced import SelectingObject
 from podberth.model.pod import Pod
@@ -57,37 +58,40 @@ def rows_of_groups(cluster: Cluster, version: int) -> set[int] | None:
     return {placement.row for placement in placements if placement is not None}
 
 
-class Ranking:
+class Ranking(KeptResult[set[int]]):
     """Row → its placements, the most important first; a row is ranked when it is asked for."""
 
     def __init__(self) -> None:
-        self._nodes: Nodes | None = None
-        self._version = 0
-        self._groups = 0
-        """The version of the log of pod groups."""
         self._rows: dict[int, tuple[list[Placement], _Versions]] = {}
         self._lowest: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """The lowest priority on each row that is ranked."""
 
-    def renew(self, cluster: Cluster) -> None:
+    def follow(self, cluster: Cluster) -> None:
         """Forget the rows that changed."""
-        nodes, groups = cluster.nodes, cluster.pod_groups.log.version
-        same = self._nodes is nodes and self._version == nodes.log.version and len(self._lowest) == nodes.rows
-        if same and self._groups == groups:
-            return
-        changed = nodes.log.since(self._version) if self._nodes is nodes else None
-        of_groups = rows_of_groups(cluster, self._groups)
-        if changed is None or of_groups is None:
-            self._rows.clear()
-            self._lowest = np.full(nodes.rows, _NOT_RANKED, dtype=np.int64)
-        else:
-            if len(self._lowest) < nodes.rows:
-                more = np.full(nodes.rows - len(self._lowest), _NOT_RANKED, dtype=np.int64)
-                self._lowest = np.concatenate((self._lowest, more))
-            for row in changed | of_groups:
-                self._rows.pop(row, None)
-                self._lowest[row] = _NOT_RANKED
-        self._nodes, self._version, self._groups = nodes, nodes.log.version, groups
+        nodes = cluster.nodes
+        if len(self._lowest) < nodes.rows:
+            more = np.full(nodes.rows - len(self._lowest), _NOT_RANKED, dtype=np.int64)
+            self._lowest = np.concatenate((self._lowest, more))
+        self.renew((nodes,), SeveralLogs(nodes.log, cluster.pod_groups.log), cluster)
+
+    def changes(self, log: SeveralLogs, asked: Any) -> set[int] | None:
+        """Return the rows that changed, and those with pods of groups that did."""
+        cluster: Cluster = asked
+        nodes_version, groups_version = self.version
+        changed, of_groups = cluster.nodes.log.since(nodes_version), rows_of_groups(cluster, groups_version)
+        return None if changed is None or of_groups is None else changed | of_groups
+
+    def apply(self, changes: set[int], asked: Any) -> None:
+        """Forget these rows."""
+        for row in changes:
+            self._rows.pop(row, None)
+            self._lowest[row] = _NOT_RANKED
+
+    def compute(self, asked: Any) -> None:
+        """Forget all rows."""
+        cluster: Cluster = asked
+        self._rows.clear()
+        self._lowest = np.full(cluster.nodes.rows, _NOT_RANKED, dtype=np.int64)
 
     def none_below(self, rows: Rows, priority: int, cluster: Cluster) -> Bools:
         """For each of these rows, whether it is known that no pod on it has a priority below the given one.
@@ -202,12 +206,10 @@ class _Selectors:
         return found, sum(1 + len(self.by_name[name].requirements) for _, name in maybe)
 
 
-class Budgets:
+class Budgets(KeptResult[set[tuple[str, str]]]):
     """The budgets of one cluster. What their selectors match is kept until a selector changes."""
 
     def __init__(self) -> None:
-        self._version = 0
-        self._cluster: Cluster | None = None
         self._selectors: dict[str, _Selectors] = {}
         """By namespace."""
         self.any = False
@@ -215,21 +217,29 @@ class Budgets:
         self.steps = 0
         """Steps that `overdrawing` has taken, about a microsecond each."""
 
-    def renew(self, cluster: Cluster) -> None:
-        """Be right for the cluster as it is."""
-        log = cluster.budget_log
-        if self._version == log.version and self._cluster is cluster:
-            return
-        changed = log.since(self._version) if self._cluster is cluster else None
-        self._cluster, self._version = cluster, log.version
+    def follow(self, cluster: Cluster) -> None:
+        """Forget the selectors that changed."""
+        self.renew((cluster,), cluster.budget_log, cluster)
+
+    def changes(self, log: ChangeLog[tuple[str, str]], asked: Any) -> set[tuple[str, str]] | None:
+        """Return (namespace, name) of the budgets that changed."""
+        return log.since(self.version)
+
+    def apply(self, changes: set[tuple[str, str]], asked: Any) -> None:
+        """Forget the namespaces in which a selector changed."""
+        cluster: Cluster = asked
         written = cluster.selecting.get(_KIND, {})
         self.any = any(written.values())
-        if changed is None:
-            self._selectors.clear()
-        for where, name in changed or ():
+        for where, name in changes:
             known, budget = self._selectors.get(where), written.get(where, {}).get(name)
             if known is not None and known.by_name.get(name) != _selector(budget):
                 del self._selectors[where]
+
+    def compute(self, asked: Any) -> None:
+        """Forget all selectors."""
+        cluster: Cluster = asked
+        self.any = any(cluster.selecting.get(_KIND, {}).values())
+        self._selectors.clear()
 
     def overdrawing(self, pods: Sequence[Pod], cluster: Cluster, drawn: Drawn | None = None) -> list[bool] | None:
         """For each victim, the most important first, whether its eviction would overdraw one; None: nobody's would.

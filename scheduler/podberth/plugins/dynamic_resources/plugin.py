@@ -375,7 +375,7 @@ class DynamicResources(Plugin):
             programs, steps = self.programs, cluster.search_steps.capped("devices", MOST_STEPS)
             programs.owner, programs.search = pod.namespace, steps
             try:
-                wants.results.renew(cluster, steps)
+                wants.results.follow(cluster, steps)
             finally:
                 programs.search = None
         return wants

@@ -9,13 +9,14 @@ nodes changed.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.devices import AllocatedDevices, Devices
-from podberth.cache.kept_results import FEW, ChangeLog
-from podberth.cache.nodes import Nodes
+from podberth.cache.devices import Change as DeviceChange
+from podberth.cache.kept_results import FEW, ChangeLog, KeptResult, SeveralLogs
 from podberth.model.devices import Device, DeviceID, DeviceTraits, PoolID, ResourceSlice
 from podberth.model.node import Node
 from podberth.plugins.dynamic_resources.pools import (
@@ -258,23 +259,24 @@ class _OfNode(Struct, gc=False, eq=False):
     """The pools of one node."""
 
     epoch: int
+    """`PoolsByNode.computed` when they were found."""
     node: Node
     pools: list[Pool]
     local: bool
     """No other node reaches any of them."""
 
 
-class PoolsByNode:
-    """The pools that each node of a cluster can use."""
+class PoolsByNode(KeptResult[tuple[set[DeviceChange], set[int]]]):
+    """The pools that each node of a cluster can use; those of a node are found when it is asked for.
+
+    `computed` counts how often everything was dropped.
+    """
 
     def __init__(self) -> None:
         self.log: ChangeLog[int | PoolID] = ChangeLog(kept=FEW)
         """Rows whose node or pools changed, and pools whose devices were allocated or freed."""
-        self.epoch = 0
-        """Everything was dropped so many times."""
         self._devices: Devices | None = None
-        self._nodes: Nodes | None = None
-        self._seen = (-1, -1)
+        """The devices that were followed last."""
         self._by_row: dict[int, _OfNode] = {}
         """By row. What is of an older epoch is not true any more; it is let go of when the row is asked for."""
         self._rows: dict[PoolID, set[int]] = {}
@@ -284,27 +286,39 @@ class PoolsByNode:
         """Pool, by identity → how many rows can use it."""
         self._states = PoolStates()
 
-    def renew(self, cluster: Cluster) -> None:
-        """Follow the changes since the last call."""
+    def follow(self, cluster: Cluster) -> None:
+        """Drop what is known of the nodes and pools that changed."""
         devices, nodes = cluster.devices, cluster.nodes
-        version = (devices.log.version, nodes.object_log.version)
-        if self._devices is devices and self._nodes is nodes and version == self._seen:
-            return
-        known = self._devices is devices and self._nodes is nodes
-        if not known:
+        self._devices = devices
+        self.renew((devices, nodes), SeveralLogs(devices.log, nodes.object_log), (devices, nodes))
+
+    def changes(self, log: SeveralLogs, asked: Any) -> tuple[set[DeviceChange], set[int]] | None:
+        """Return the changes of pools, and the rows whose nodes changed; None: what several nodes reach was rebuilt."""
+        devices, nodes = asked
+        pools_version, rows_version = self.version
+        changes, rows = devices.log.since(pools_version), nodes.object_log.since(rows_version)
+        if changes is None or rows is None or any(one.rebuilt and not self.is_local(one.pool) for one in changes):
+            return None
+        return changes, rows
+
+    def compute(self, asked: Any) -> None:
+        """Drop everything, in no time: whoever asks for a row pays for what is known of it, as a taint rule may change
+        many times. What is known of other devices or nodes goes at once.
+        """
+        if self.basis != asked:
             self._by_row.clear()
             self._rows.clear()
             self._uses.clear()
             self._states.clear()
-        changes = devices.log.since(self._seen[0]) if known else None
-        rows = nodes.object_log.since(self._seen[1]) if known else None
-        self._devices, self._nodes, self._seen = devices, nodes, version
-        if changes is None or rows is None or any(one.rebuilt and not self.is_local(one.pool) for one in changes):
-            self._forget_all()
-            return
+        self._alike.clear()
+
+    def apply(self, changes: tuple[set[DeviceChange], set[int]], asked: Any) -> None:
+        """Drop what changed, and tell it on."""
+        devices, nodes = asked
+        pools, rows = changes
         for row in rows:
             self._forget(row)
-        for pool, rebuilt in changes:
+        for pool, rebuilt in pools:
             if pool is not None and not rebuilt:
                 self.log.touch(pool)
             elif pool is not None:
@@ -320,11 +334,11 @@ class PoolsByNode:
     def of(self, row: int, node: Node, devices: Devices) -> list[Pool]:
         """The pools that a node can use, in kube-scheduler's order."""
         found = self._by_row.get(row)
-        if found is None or found.node is not node or found.epoch != self.epoch:
+        if found is None or found.node is not node or found.epoch != self.computed:
             self._let_go(row)
             pools = pools_of(node, devices, self._made)
             local = all(self.is_local(pool.id) for pool in pools)
-            self._by_row[row] = found = _OfNode(self.epoch, node, pools, local)
+            self._by_row[row] = found = _OfNode(self.computed, node, pools, local)
             for pool in pools:
                 self._rows.setdefault(pool.id, set()).add(row)
                 self._uses[id(pool)] = self._uses.get(id(pool), 0) + 1
@@ -381,8 +395,3 @@ class PoolsByNode:
                 rows.discard(row)
                 if not rows:
                     del self._rows[pool.id]
-
-    def _forget_all(self) -> None:
-        """In no time: whoever asks for a row pays for what is known of it. A taint rule may change many times."""
-        self.epoch += 1
-        self._alike.clear()

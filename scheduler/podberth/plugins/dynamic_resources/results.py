@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Ints
 from podberth.cache.devices import Devices
-from podberth.cache.kept_results import Bounded
+from podberth.cache.kept_results import Bounded, ChangeLog, KeptResult
 from podberth.cache.search_steps import CappedSearch
 from podberth.cel.reads import attributes_read
 from podberth.model.devices import MOST_ALTERNATIVES, ClaimSpec, DeviceClass, PoolID, ResourceClaim
@@ -139,8 +139,8 @@ class _Group(Struct, eq=False):
     """The rows; None: they have changed."""
 
 
-class AllocationsByNode:
-    """The outcomes for all rows."""
+class AllocationsByNode(KeptResult[set[int | PoolID]]):
+    """The outcomes for all rows. Those that changed are open until `follow` has searched them again."""
 
     def __init__(self, ask: Ask, selects: Selects, pools_by_node: PoolsByNode, further: int = 0) -> None:
         """`further`: steps for looking further than kube-scheduler where its search has found nothing; 0: none."""
@@ -148,8 +148,6 @@ class AllocationsByNode:
         self._further = further
         self._selects = selects
         self._pools_by_node = pools_by_node
-        self._epoch = -1
-        self._version = -1
         self.codes: Ints = np.zeros(0, dtype=np.int64)
         self.scores: Ints = np.zeros(0, dtype=np.int64)
         self._answers: dict[int, _Group] = {}
@@ -168,10 +166,11 @@ class AllocationsByNode:
         """Claims and pools, by identity → a search that failed, as its message names devices."""
         self._idle = IdlePools(selects)
 
-    def renew(self, cluster: Cluster, steps: CappedSearch) -> None:
+    def follow(self, cluster: Cluster, steps: CappedSearch) -> None:
         """Bring all rows up to date. Raises SearchCapError; what was found until then holds."""
-        self._reopen(cluster)
-        nodes = cluster.nodes
+        pools, nodes = self._pools_by_node, cluster.nodes
+        pools.follow(cluster)
+        self.renew((pools.computed, nodes.rows), pools.log, nodes.rows)
         for key in tuple(self._open_groups):
             group = self._groups.get(key)
             if group is not None and group.rows:
@@ -217,36 +216,39 @@ class AllocationsByNode:
         """The rows that pass, and of whose devices nothing is asked."""
         return [row for row, group in self._answers.items() if group.outcome is _FITS]
 
-    def _reopen(self, cluster: Cluster) -> None:
-        pools, rows = self._pools_by_node, cluster.nodes.rows
-        pools.renew(cluster)
-        changed = pools.log.since(self._version) if self._epoch == pools.epoch else None
-        if changed is None or rows != len(self.codes):
-            self._epoch = pools.epoch
-            self.codes = np.zeros(rows, dtype=np.int64)
-            self.scores = np.zeros(rows, dtype=np.int64)
-            if rows < len(self._answers):
-                self._answers.clear()  # else each is replaced when its row is
-            self._idle.clear()
-            for known in (self._known, self._failed, self._reads, self._readings, self._groups, self._with):
-                known.clear()
-            self._open_groups.clear()
-            self._open = dict.fromkeys(range(rows))
-        elif changed:
-            again: set[int] = set()
-            for entry in changed:
-                if isinstance(entry, int):
-                    again.add(entry)
-                elif pools.is_local(entry):
-                    again |= pools.rows_of(entry)
-                else:
-                    self._open_groups |= self._with.get(entry, {})
-            if again or self._open_groups:
-                self._failed.clear()
-                for row in again:
-                    self._leave(row)
-                self._open |= dict.fromkeys(sorted(again))
-        self._version = pools.log.version
+    def changes(self, log: ChangeLog[int | PoolID], asked: Any) -> set[int | PoolID] | None:
+        """Return the rows and the pools that changed."""
+        return log.since(self.version)
+
+    def apply(self, changes: set[int | PoolID], asked: Any) -> None:
+        """Open the rows that changed, and those that reach a pool which did."""
+        pools = self._pools_by_node
+        again: set[int] = set()
+        for entry in changes:
+            if isinstance(entry, int):
+                again.add(entry)
+            elif pools.is_local(entry):
+                again |= pools.rows_of(entry)
+            else:
+                self._open_groups |= self._with.get(entry, {})
+        if again or self._open_groups:
+            self._failed.clear()
+            for row in again:
+                self._leave(row)
+            self._open |= dict.fromkeys(sorted(again))
+
+    def compute(self, asked: Any) -> None:
+        """Open all rows."""
+        rows: int = asked
+        self.codes = np.zeros(rows, dtype=np.int64)
+        self.scores = np.zeros(rows, dtype=np.int64)
+        if rows < len(self._answers):
+            self._answers.clear()  # else each is replaced when its row is
+        self._idle.clear()
+        for known in (self._known, self._failed, self._reads, self._readings, self._groups, self._with):
+            known.clear()
+        self._open_groups.clear()
+        self._open = dict.fromkeys(range(rows))
 
     def _leave(self, row: int) -> None:
         """The node or its pools are different now: what is found for the others is not true of it any more."""

@@ -3,25 +3,55 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Mapping
+from functools import cached_property
 from heapq import nsmallest
-from math import inf
 
 import msgspec
 
 from podberth.policy import bounds
-from podberth.policy.admission.jobs import Parsed
-from podberth.policy.admission.judging import MOST_NAMED, KnownPolicies
 from podberth.policy.bounds import Place
+from podberth.policy.parse import PolicyError, parse
+from podberth.policy.spec import Policies, Policy
 
-LATE_SECONDS = 10.0
-"""Seconds within which the operator writes how a policy is enforced. After that the webhook is asked about it."""
-MOST_KEPT = 64
+MOST_NAMED = 256
+"""The largest number of refused policies of a namespace that warnings name."""
+
+
+class KnownPolicies(msgspec.Struct, frozen=True, dict=True):
+    """The policies that apply in a namespace, and the names of those that should and can't.
+
+    `closed`: one that rejects is left out, so nothing may come in.
+    """
+
+    specs: tuple[Policy, ...] = ()
+    refused: tuple[str, ...] = ()
+    uids: Mapping[str, str] = {}
+    """Policy name → UID: counts belong to this object, and not to a later one of that name."""
+    left_out: int = 0
+    closed: bool = False
+    units: int = 0
+
+    @cached_property
+    def policies(self) -> Policies:
+        """The policies, to be asked."""
+        return Policies(self.specs)
+
+    @property
+    def said(self) -> list[str]:
+        """Return the warnings about policies that do not apply, which every answer has."""
+        found = [f'MetadataPolicy "{name}" is not accepted, and not applied' for name in self.refused]
+        if self.left_out:
+            found.append(
+                f"{self.left_out} MetadataPolicies of this namespace are not applied: together they cost too much"
+            )
+        return found
 
 
 class Stored(msgspec.Struct):
     """A policy object: what was read of it, or the problem with it.
 
-    One that is accepted and has no `spec` is left out of its namespace's bound, and only its price is kept.
+    One that is accepted and has no `policy` is left out of its namespace's bound, and only its price is kept.
     """
 
     namespace: str
@@ -30,28 +60,31 @@ class Stored(msgspec.Struct):
     resource_version: str
     generation: int = 0
     created: str = ""
-    spec: bytes = b""
+    policy: Policy | None = None
     problem: str = ""
     units: int = 0
     kind: int = 0
-    native: bool = False
-    """True if the status of this generation says that the API server enforces it."""
-    left: bool = False
-    """True if it is not judged here: the API server enforces it, or the status says that nothing does."""
-    ours: bool = False
-    """True if the status of this generation says that the webhook enforces it."""
-    seen: float = 0.0
-    """The time at which this generation was first seen."""
 
     @property
     def place(self) -> Place:
         """Return its place in the order of its namespace's policies."""
         return Place(self.kind, self.created, self.name)
 
-    def learn(self, parsed: Parsed) -> None:
-        """Take over what was read of it."""
-        self.spec, self.problem = parsed.spec, parsed.problem
-        self.units, self.kind = parsed.units, parsed.kind
+    def learn(self, found: Policy | str) -> None:
+        """Take over what was read of it: the policy, or the problem with it."""
+        if isinstance(found, str):
+            self.problem = found
+        else:
+            self.policy = found
+            self.units, self.kind = bounds.price(found)
+
+
+def parsed(raw: bytes | msgspec.Raw, allowed_prefixes: tuple[str, ...]) -> Policy | str:
+    """Return the policy in an object's bytes, or the problem with it."""
+    try:
+        return parse(msgspec.json.decode(raw), allowed_prefixes)
+    except PolicyError as error:
+        return error.line
 
 
 class Group:
@@ -60,10 +93,6 @@ class Group:
     def __init__(self) -> None:
         self.stored: dict[str, Stored] = {}
         self.refused: set[str] = set()
-        self.kept: set[str] = set()
-        """The policies that are not left to the API server."""
-        self.natives: set[str] = set()
-        """Those that the API server enforces."""
         self._order: list[tuple[Place, int]] = []
         self._applied: tuple[Place, ...] = ()
         self._new: list[Stored] = []
@@ -72,10 +101,6 @@ class Group:
         """Add a policy that is new or has changed."""
         self.remove(stored.name)
         self.stored[stored.name] = stored
-        if not stored.left:
-            self.kept.add(stored.name)
-        elif stored.native:
-            self.natives.add(stored.name)
         if stored.problem:
             self.refused.add(stored.name)
         else:
@@ -88,12 +113,10 @@ class Group:
         if stored is None:
             return
         self.refused.discard(name)
-        self.kept.discard(name)
-        self.natives.discard(name)
         if not stored.problem:
             del self._order[bisect_left(self._order, (stored.place, stored.units))]
 
-    def settle(self, version: int) -> tuple[KnownPolicies, list[Stored]]:
+    def settle(self) -> tuple[KnownPolicies, list[Stored]]:
         """Return the policies that apply now, and those of them that have to be read again.
 
         Looks at those that apply and at those that did, however many there are besides.
@@ -102,38 +125,19 @@ class Group:
         within = set(found.applied)
         for stored in (*self._new, *filter(None, (self.stored.get(place.name) for place in self._applied))):
             if stored.place not in within:
-                stored.spec = b""
+                stored.policy = None
         self._new.clear()
         self._applied = found.applied
         applied = [self.stored[place.name] for place in found.applied]
         held = KnownPolicies(
-            specs=tuple(one.spec for one in applied if one.spec and not one.left),
+            specs=tuple(one.policy for one in applied if one.policy is not None),
             refused=tuple(nsmallest(MOST_NAMED, self.refused)),
             uids={one.name: one.uid for one in applied},
             left_out=len(self._order) - len(applied),
             closed=found.closed,
             units=found.units,
-            version=version,
         )
-        return held, [one for one in applied if not one.spec]
-
-    def left_until(self, before: bool) -> float:
-        """Return the time until which the webhook need not be asked about this namespace; 0: it has to be asked.
-
-        `before`: whether it is not asked now. Then a policy that has just been written changes nothing, since who
-        enforces it is about to be said; unless that is the webhook, or it is late, or it is not so. Where the API
-        server enforces nothing the webhook is asked, as where there are no policies: each namespace that is left stands
-        in the webhook configurations, anybody may have thousands with a policy that is not accepted, and the operator
-        bounds only those with objects of its own.
-        """
-        if not self.natives:
-            return 0.0
-        if not self.kept:
-            return inf
-        if not before or len(self.kept) > MOST_KEPT:
-            return 0.0
-        kept = [self.stored[name] for name in self.kept]
-        return 0.0 if any(one.ours or one.native for one in kept) else min(one.seen for one in kept) + LATE_SECONDS
+        return held, [one for one in applied if one.policy is None]
 
     @property
     def counts(self) -> tuple[int, int, int]:

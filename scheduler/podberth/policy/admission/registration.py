@@ -1,42 +1,182 @@
-"""Keeps the webhook configurations as they should be; the leader does it, together with the rotation of certificates.
+"""The two webhook configurations: what they should be, and the leader, who keeps them so.
 
 A watch says at once when somebody edits or deletes one; every five seconds they are read anyway, in case the watch
 has gone quiet. They stay when we go: an API server that finds nobody applies the failurePolicy, which was a choice.
 They go with the ClusterRole that owns them, where one is named: removing a release removes it.
+
+Where the API server itself enforces the policies of the release, the operator deletes the configurations, and nobody
+writes them again for as long as a binding says so (`Registration.native`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 import structlog
 
 from podberth.kube.client import Client, read_answer
 from podberth.kube.errors import ApiError, Unreachable
-from podberth.kube.objects import Change, Partial
+from podberth.kube.objects import Change, MarkedMeta, Partial
 from podberth.kube.objects import partial as metadata
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import Resource
-from podberth.policy.admission import webhooks
 from podberth.policy.admission.certificates import CertificateError
 from podberth.policy.admission.settings import Settings
-from podberth.policy.admission.webhooks import MUTATING, OWNERS, VALIDATING, desired, repaired
+from podberth.policy.native import requests
+from podberth.policy.spec import GROUP
 
+MUTATING = Resource(
+    "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", False, "MutatingWebhookConfiguration"
+)
+VALIDATING = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", False, "ValidatingWebhookConfiguration"
+)
+OWNERS = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", False, "ClusterRole")
+PATHS = {MUTATING.plural: "/mutate", VALIDATING.plural: "/validate"}
+TIMEOUT_SECONDS = 3
+LABELS = {"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "admission"}
+BINDINGS = Resource(
+    "admissionregistration.k8s.io", "v1", "mutatingadmissionpolicybindings", False, "MutatingAdmissionPolicyBinding"
+)
+IN_FORCE = "podberth.dev/in-force"
+"""Annotation of the release's binding: "true" once all policies were seen to be enforced by the API server."""
 LOOK_SECONDS = 5.0
 PAUSE_SECONDS = 0.5
 """Between two looks, so that a quarrel with another controller over a configuration is no busy loop."""
 
 log = structlog.get_logger("registration")
 
+Object = dict[str, Any]
+
+
+class _OwnerReference(msgspec.Struct):
+    kind: str
+    name: str
+    uid: str
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    labels: dict[str, str] | None = None
+    owner_references: list[_OwnerReference] | None = None
+
+
+class _ClientConfig(msgspec.Struct, rename="camel"):
+    ca_bundle: str | None = None
+
+
+class _Hook(msgspec.Struct, rename="camel"):
+    name: str = ""
+    client_config: _ClientConfig | None = None
+
+
+class _Configuration(msgspec.Struct):
+    """The fields of an existing configuration that `repaired` reads."""
+
+    metadata: _Meta
+    webhooks: list[_Hook] | None = None
+
+
+class _Binding(msgspec.Struct):
+    metadata: MarkedMeta
+
+
+_configuration = msgspec.json.Decoder(_Configuration).decode
+_binding = msgspec.json.Decoder(_Binding).decode
+
+
+def desired(settings: Settings, resource: Resource, bundle: bytes | None, owner_uid: str | None = None) -> Object:
+    """Return one of the two configurations; without a bundle the caBundle is left to whoever injects it.
+
+    Every field is spelled out, also where it is the default, so that what the API server gives back compares equal.
+    `owner_uid`: of the ClusterRole `settings.owner`, with which the garbage collector removes them.
+    """
+    path = PATHS[resource.plural]
+    client: Object
+    if settings.url:
+        client = {"url": settings.url.rstrip("/") + path}
+    else:
+        place = {"namespace": settings.namespace, "name": settings.service, "port": settings.service_port}
+        client = {"service": {**place, "path": path}}
+    if bundle is not None:
+        client["caBundle"] = base64.b64encode(bundle).decode()
+    hook: Object = {
+        "name": f"{path[1:]}.metadatapolicy.{GROUP}",
+        "clientConfig": client,
+        "rules": requests.rules(),
+        "failurePolicy": settings.failure_policy if resource is VALIDATING else "Ignore",
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {
+            "matchExpressions": [
+                # The name's label, which only the API server writes.
+                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [*settings.exempt]}
+            ]
+        },
+        "objectSelector": {},
+        "sideEffects": "None",
+        "timeoutSeconds": TIMEOUT_SECONDS,
+        "admissionReviewVersions": ["v1"],
+        "matchConditions": requests.of_resources(),
+    }
+    if resource is MUTATING:
+        hook["reinvocationPolicy"] = "IfNeeded"
+    meta: Object = {"name": settings.configuration, "labels": LABELS}
+    if owner_uid is not None:
+        owner = {"apiVersion": OWNERS.api_version, "kind": OWNERS.kind, "name": settings.owner, "uid": owner_uid}
+        meta["ownerReferences"] = [owner]
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, "webhooks": [hook]}
+
+
+def repaired(found: Object, wanted: Object) -> Object | None:
+    """Return the object to write over an existing configuration; None when it is as wanted.
+
+    Labels, annotations and owners that others gave it stay; so does an injected caBundle where we have none.
+    """
+    if "caBundle" not in wanted["webhooks"][0]["clientConfig"]:
+        wanted = {**wanted, "webhooks": [_with_injected(found, hook) for hook in wanted["webhooks"]]}
+    meta = found["metadata"]
+    labels = (meta.get("labels") or {}) | wanted["metadata"]["labels"]
+    owners = _owners(meta.get("ownerReferences") or [], wanted["metadata"].get("ownerReferences", []))
+    same = labels == meta.get("labels") and owners == (meta.get("ownerReferences") or [])
+    if same and _like(found.get("webhooks"), wanted["webhooks"]):
+        return None
+    kept = {**meta, "labels": labels} | ({"ownerReferences": owners} if owners else {})
+    return {**wanted, "metadata": kept}
+
+
+def _owners(found: list[Object], ours: list[Object]) -> list[Object]:
+    """Keep others' owners; replace our own, since an owner that was created again has another uid."""
+    if not ours or any(one["uid"] == ours[0]["uid"] for one in found):
+        return found
+    names = {(one["kind"], one["name"]) for one in ours}
+    return [one for one in found if (one["kind"], one["name"]) not in names] + ours
+
+
+def _with_injected(found: Object, hook: Object) -> Object:
+    for old in found.get("webhooks") or []:
+        injected = (old.get("clientConfig") or {}).get("caBundle")
+        if old.get("name") == hook["name"] and injected:
+            return {**hook, "clientConfig": {**hook["clientConfig"], "caBundle": injected}}
+    return hook
+
+
+def _like(found: Any, wanted: Any) -> bool:
+    """Equal, but for fields that we never name: a newer API server may default some that we do not know."""
+    if isinstance(wanted, dict) and wanted:
+        return isinstance(found, dict) and all(_like(found.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(found, list) and len(found) == len(wanted) and all(map(_like, found, wanted))
+    return bool(found == wanted)
+
 
 class Certificates(Protocol):
-    """A source of certificates: `secret` or `mounted`."""
+    """A source of certificates: a Secret or files."""
 
     @property
     def bundle(self) -> bytes | None:
@@ -49,8 +189,8 @@ class Certificates(Protocol):
 class Registration:
     """Keeps both webhook configurations as they should be.
 
-    `allowed` is asked before each write: whether we lead at this moment. `left` tells the namespaces that the
-    configurations leave out. `repairs` counts what had to be written after the first time.
+    `allowed` is asked before each write: whether we lead at this moment. `repairs` counts what had to be written after
+    the first time.
     """
 
     def __init__(
@@ -59,12 +199,10 @@ class Registration:
         settings: Settings,
         certificates: Certificates,
         allowed: Callable[[], bool],
-        left: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         self.repairs = 0
-        self._left = left
-        self._told_left: tuple[str, ...] = ()
-        self._written_left: dict[str, tuple[str, ...]] = {}
+        self.native = False
+        """True while the API server enforces the policies by itself, so that the configurations are not kept."""
         self._client = client
         self._settings = settings
         self._certificates = certificates
@@ -75,7 +213,7 @@ class Registration:
 
     @property
     def published(self) -> bool:
-        """Return whether both configurations were as they should be since this replica leads."""
+        """Return whether both configurations were as they should be since this replica leads, or are not needed."""
         return self._published is not None
 
     def wake(self) -> None:
@@ -86,8 +224,11 @@ class Registration:
         """Reconcile until cancelled."""
         self._published = None
         async with asyncio.TaskGroup() as tasks:
-            for resource in (MUTATING, VALIDATING):
-                selector = f"metadata.name={self._settings.configuration}"
+            watched = [(resource, self._settings.configuration) for resource in (MUTATING, VALIDATING)]
+            if self._settings.enforcement != "webhook":
+                watched.append((BINDINGS, self._settings.binding))
+            for resource, name in watched:
+                selector = f"metadata.name={name}"
                 tasks.create_task(
                     Reflector(self._client, resource, metadata.decode, self._changed, field_selector=selector).run()
                 )
@@ -101,13 +242,13 @@ class Registration:
 
     async def reconcile(self) -> None:
         """Write what differs, then rotate certificates if it is time."""
-        bundle, left = self._certificates.bundle, self._left()
-        if left != self._told_left:
-            log.info("namespaces whose policies the API server enforces by itself", namespaces=len(left))
-            self._told_left = left
-        done = [await self._attempt(r.plural, partial(self._one, r, bundle, left)) for r in (MUTATING, VALIDATING)]
-        if not all(done):
+        if not await self._attempt("binding", self._see):
             return
+        bundle = self._certificates.bundle
+        if not self.native:
+            done = [await self._attempt(r.plural, partial(self._one, r, bundle)) for r in (MUTATING, VALIDATING)]
+            if not all(done):
+                return
         if self._published is None or self._published[0] != bundle:
             self._published = bundle, time.monotonic()
         since = time.monotonic() - self._published[1]
@@ -127,8 +268,27 @@ class Registration:
         self._complained.pop(what, None)
         return True
 
-    async def _one(self, resource: Resource, bundle: bytes | None, left: tuple[str, ...]) -> None:
-        wanted = desired(self._settings, resource, bundle, await self._owner(), left)
+    async def _see(self) -> None:
+        """See whether the API server enforces the policies by itself, so that the configurations are not needed.
+
+        The binding is read right before the configurations are, whatever the watch says: it may be behind, and would
+        have us write what the operator has just deleted.
+        """
+        native = False
+        if self._settings.enforcement != "webhook":
+            try:
+                body = await self._client.get(BINDINGS.path(None, self._settings.binding))
+            except ApiError as error:
+                if error.status != 404:  # there is none, or this API server has no such kind
+                    raise
+            else:
+                native = (read_answer(body, _binding).metadata.annotations or {}).get(IN_FORCE) == "true"
+        if native != self.native:
+            log.info("the API server enforces policies by itself" if native else "the webhook is to enforce policies")
+        self.native = native
+
+    async def _one(self, resource: Resource, bundle: bytes | None) -> None:
+        wanted = desired(self._settings, resource, bundle, await self._owner())
         path = resource.path(None, self._settings.configuration)
         try:
             body = await self._client.get(path)
@@ -138,12 +298,11 @@ class Registration:
             await self._client.create(resource.path(), msgspec.json.encode(wanted))
             self._wrote(resource, "created")
             return
-        read_answer(body, webhooks.configuration)
+        read_answer(body, _configuration)
         due = repaired(msgspec.json.decode(body), wanted)
         if due is not None:
             await self._client.replace(path, msgspec.json.encode(due))
-            self._wrote(resource, "repaired" if self._written_left.get(resource.plural, left) == left else "updated")
-        self._written_left[resource.plural] = left
+            self._wrote(resource, "repaired")
 
     async def _owner(self) -> str | None:
         """Return the owner's UID. It is read each time, as a role that was deleted and created again has another."""
@@ -153,7 +312,7 @@ class Registration:
         return found.metadata.uid
 
     def _wrote(self, resource: Resource, how: str) -> None:
-        if self._published is not None and how != "updated":
+        if self._published is not None:
             self.repairs += 1
         log.info("webhook configuration written", kind=resource.kind, name=self._settings.configuration, how=how)
 

@@ -1,4 +1,4 @@
-"""One replica of the admission server, and how it ends without failing a review.
+"""Runs the admission server: one replica, until it is told to end, and then without failing a review.
 
 Every replica answers reviews. The one that holds the Lease writes the webhook configurations and rotates the
 certificates, and only when it is ready itself, so that webhooks are never registered before a replica can answer them.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import sys
 import time
 from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
@@ -16,26 +18,53 @@ from typing import Any
 import structlog
 
 from podberth.kube.client import Client
+from podberth.kube.connection import Connection
 from podberth.kube.lease import Elector
 from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.schedulers import LiveSchedulers, Schedulers
-from podberth.policy.admission.aside import Aside
 from podberth.policy.admission.cache import PolicyCache
-from podberth.policy.admission.counting import Counting
-from podberth.policy.admission.judging import Terms
-from podberth.policy.admission.metrics import Metrics
-from podberth.policy.admission.mounted import MountedFiles
+from podberth.policy.admission.certificates import MountedFiles, ServingTls, SharedSecret
+from podberth.policy.admission.counting import Counting, Key, Tallies
 from podberth.policy.admission.registration import Registration
 from podberth.policy.admission.reviewer import Reviewer
-from podberth.policy.admission.secret import SharedSecret
-from podberth.policy.admission.server import AdmissionServer
+from podberth.policy.admission.server import AdmissionServer, Metrics
 from podberth.policy.admission.settings import Settings
-from podberth.policy.admission.tally import Key, Tallies
-from podberth.policy.admission.tls import ServingTls
+from podberth.policy.options import Options
 from podberth.service.election import candidate, lead
-from podberth.service.loop import Blocks
+from podberth.service.loop import Blocks, give_memory_back
+from podberth.service.run import until_told
+from podberth.service.serving import Address, Endpoints
+
+QPS, BURST = 200.0, 400
+"""Requests per second, and at once: long policies that are read again; all others are a few a minute."""
+LARGE_BYTES = 32 << 10
+"""Blocks of so many bytes are mappings of their own, which the system has back at once. TLS has buffers of 32 to 64 KiB
+for each connection that sends a large body; in the heap they would leave holes."""
+SWITCH_SECONDS = 0.0005
+"""After so long a thread that reads a long policy lets the event loop go on; by default it would after 5 ms."""
 
 log = structlog.get_logger("admission")
+
+
+async def admit(connection: Connection, settings: Settings, listen: Address | None = None) -> None:
+    """Serve reviews until SIGTERM or SIGINT; `listen`: where health and metrics are served, besides the webhook's port.
+
+    Raises ServingError.
+    """
+    give_memory_back(LARGE_BYTES)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.freeze()  # what was imported stays: no collection looks through it while reviews wait
+    async with Client(connection, qps=QPS, burst=BURST) as client:
+        replica = Replica(client, settings)
+        await until_told(
+            replica.run,
+            client,
+            stop=replica.end,
+            listen=listen,
+            endpoints=replica.endpoints(),
+            namespace=settings.namespace,
+            exempt=settings.exempt,
+        )
 
 
 class Replica:
@@ -59,20 +88,16 @@ class Replica:
             self.certificates = SharedSecret(
                 client, settings.namespace, settings.secret, settings.names, tls, overlap=overlap, on_change=self._look
             )
-        terms = Terms(
-            settings.namespace,
-            frozenset(settings.exempt),
-            settings.allowed_prefixes,
-            settings.reserved_prefixes,
-            settings.reserve_known,
-            settings.stamp,
-        )
-        self._aside = Aside(terms, settings.workers)
-        self.cache = PolicyCache(
-            client, self._aside, on_change=self._policies_changed, machine=machine, leave_native=settings.leave_native
-        )
+        self.cache = PolicyCache(client, settings.allowed_prefixes, on_change=self._policies_changed, machine=machine)
         self.tallies = Tallies(machine.wall)
-        self.reviewer = Reviewer(self.cache, self._aside, self.tallies)
+        options = Options(
+            own_namespace=settings.namespace,
+            allowed_prefixes=settings.allowed_prefixes,
+            reserved_prefixes=settings.reserved_prefixes,
+            reserve_known=settings.reserve_known,
+            stamp=settings.stamp,
+        )
+        self.reviewer = Reviewer(self.cache, options, frozenset(settings.exempt), self.tallies)
         self.schedulers = Schedulers(
             client,
             settings.namespace,
@@ -93,13 +118,10 @@ class Replica:
             wall=lambda: datetime.fromtimestamp(machine.wall(), UTC),
             rng=machine.chance,
         )
-        self.registration = Registration(
-            client, settings, self.certificates, lambda: self.elector.leading, lambda: self.cache.left
-        )
-        self._left: tuple[str, ...] = ()
+        self.registration = Registration(client, settings, self.certificates, lambda: self.elector.leading)
         self._counts = (0, 0)
         self.metrics = self._metrics()
-        self.server = AdmissionServer(self.reviewer, self.metrics, tls, lambda: self.cache.unready)
+        self.server = AdmissionServer(self.reviewer, self.metrics, lambda: tls.context, lambda: self.cache.unready)
 
     def end(self) -> None:
         """Drain and come to an end; may be called from a signal handler of the loop."""
@@ -109,13 +131,22 @@ class Replica:
 
     async def run(self) -> None:
         """Serve until `end`. What breaks one of the parts comes out here."""
-        await self._aside.start()
         self.blocks.start()
         try:
             await self._run()
         finally:
             self.blocks.stop()
-            await self._aside.stop()
+
+    def endpoints(self) -> Endpoints:
+        """Return the pages about this replica, for a port whose clients have to be authorised."""
+        return Endpoints(
+            ready={
+                "policies": lambda: self.cache.unready,
+                "shutdown": lambda: "shutting down" if self.server.draining else None,
+            },
+            instruments=self.metrics.instruments,
+            ports=self.server.ports,
+        )
 
     async def _run(self) -> None:
         settings = self._settings
@@ -173,9 +204,6 @@ class Replica:
         accepted, refused = self._counts
         # Somebody may edit the same policy all day.
         (log.debug if counts == self._counts else log.info)("policies changed", accepted=accepted, refused=refused)
-        if self.cache.left != self._left:
-            self._left = self.cache.left
-            self.registration.wake()
 
     def _metrics(self) -> Metrics:
         started = time.monotonic()
@@ -195,21 +223,13 @@ class Replica:
                     "Namespaces where every create is refused, because a policy that rejects is not applied there",
                     lambda: self.cache.closed,
                 ),
-                "berth_admission_namespaces_left": (
-                    "Namespaces whose policies the API server enforces by itself, so that the webhook is not asked",
-                    lambda: len(self.cache.left),
-                ),
                 "berth_admission_longest_turn_seconds": (
                     "The longest turn of the event loop since the start, in seconds of CPU time",
                     lambda: self.blocks.longest,
                 ),
-                "berth_admission_aside_waiting": (
-                    "Expensive reviews that wait for a worker process",
-                    lambda: self._aside.lanes.waiting,
-                ),
-                "berth_admission_workers_replaced": (
-                    "Worker processes that were replaced because they did not answer or used too much memory",
-                    lambda: self._aside.replaced,
+                "berth_admission_reviews_waiting": (
+                    "Large reviews, and reviews under costly policies, that wait for their turn",
+                    lambda: self.reviewer.turns.waiting + self.server.bodies.waiting,
                 ),
                 "berth_admission_policies_staleness_seconds": (
                     "Seconds since the API server last sent anything about policies. About 60 is normal",
@@ -222,6 +242,10 @@ class Replica:
                 "berth_admission_leading": (
                     "1 for the replica that writes webhook configurations and certificates, 0 for others",
                     lambda: float(self.elector.leading),
+                ),
+                "berth_admission_native": (
+                    "1 for the leader where the API server enforces policies by itself, and it keeps no webhook",
+                    lambda: float(self.registration.native),
                 ),
                 "berth_admission_registration_repairs": (
                     "How often a webhook configuration was written again because it had been changed",

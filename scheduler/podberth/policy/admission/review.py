@@ -1,7 +1,8 @@
 """AdmissionReview v1, bytes to request and answer to bytes, strictly; no network, no policy.
 
 Of an object only what policies read is decoded (its metadata; of a pod what its QoS class and its scheduler come from),
-so that a review of 8 MiB costs a scan and not a tree. The object's kind is what the API server says it is, never what
+so that a review of 8 MiB costs a scan and not a tree. What is decoded is bounded: an object with more labels,
+annotations or containers than anybody needs is refused. The object's kind is what the API server says it is, never what
 it says of itself.
 `reviewer` calls both ends. Wire format: k8s.io/api/admission/v1/types.go.
 """
@@ -28,6 +29,12 @@ MALFORMED = (msgspec.MsgspecError, UnicodeError, RecursionError)
 REASONS = {400: "BadRequest", 403: "Forbidden", 413: "RequestEntityTooLarge", 429: "TooManyRequests"}
 RETRY_SECONDS = 1
 """The Retry-After of a 429, in seconds: clients of Kubernetes retry by themselves."""
+BIG_BYTES = 64 << 10
+"""From so many bytes on an object or a review takes its time (`turns`); what is smaller takes a millisecond at most."""
+MOST_METADATA = 512 << 10
+"""Bytes of the JSON of an object's labels, and of its annotations, for which the API server allows 256 KiB of text."""
+MOST_CONTAINERS, MOST_RESOURCES = 2048, 256 << 10
+"""Containers of a pod, and bytes of the JSON of their requests and limits: its QoS class is worked out from them."""
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -95,17 +102,46 @@ class _Request(msgspec.Struct, rename="camel"):
     old_object: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _Meta(msgspec.Struct, rename="camel"):
+class _Meta(msgspec.Struct):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+
+
+class _RawMeta(msgspec.Struct, gc=False):
+    labels: msgspec.Raw = msgspec.Raw(b"null")
+    annotations: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _RawContainer(msgspec.Struct, gc=False):
+    resources: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _RawSpec(msgspec.Struct, rename="camel"):
+    containers: list[_RawContainer] | None = None
+    init_containers: list[_RawContainer] | None = None
+
+
+class _Sizes(msgspec.Struct):
+    """The parts of a big object whose size is looked at before they are decoded."""
+
+    metadata: _RawMeta | None = None
+
+
+class _PodSizes(_Sizes):
+    spec: _RawSpec | None = None
 
 
 class _Object(msgspec.Struct):
     metadata: _Meta | None = None
 
 
+class _Resources(TypedDict, total=False):
+    requests: dict[str, Any] | None
+    limits: dict[str, Any] | None
+
+
 class _Container(TypedDict, total=False):
-    resources: Any
+    resources: _Resources | None
     restartPolicy: Any
 
 
@@ -114,7 +150,7 @@ class _Spec(TypedDict, total=False):
 
     containers: list[_Container] | None
     initContainers: list[_Container] | None
-    resources: Any
+    resources: _Resources | None
     schedulerName: Any
 
 
@@ -125,14 +161,6 @@ class _Status(msgspec.Struct, rename="camel"):
 class _Pod(msgspec.Struct):
     metadata: _Meta | None = None
     spec: _Spec | None = None
-    status: _Status | None = None
-
-
-class _WholePod(msgspec.Struct):
-    """A pod whose spec has another form than the API's: the API server never sends one."""
-
-    metadata: _Meta | None = None
-    spec: dict[str, Any] | None = None
     status: _Status | None = None
 
 
@@ -160,8 +188,9 @@ _envelope = msgspec.json.Decoder(_Envelope).decode
 _uid = msgspec.json.Decoder(_Uid).decode
 _request = msgspec.json.Decoder(_Request).decode
 _object = msgspec.json.Decoder(_Object).decode
+_sizes = msgspec.json.Decoder(_Sizes).decode
+_pod_sizes = msgspec.json.Decoder(_PodSizes).decode
 _pod = msgspec.json.Decoder(_Pod).decode
-_whole_pod = msgspec.json.Decoder(_WholePod).decode
 _old_pod = msgspec.json.Decoder(_OldPod).decode
 _NAME = rb':\s*"([A-Za-z0-9._-]{1,253})"'
 _hinted_uid = re.compile(rb'"uid"' + _NAME).search
@@ -275,24 +304,40 @@ def _thin(uid: str, field: str, raw: msgspec.Raw, kind: _Kind) -> JsonObject | N
     found: JsonObject = {"apiVersion": f"{kind.group}/{kind.version}".lstrip("/"), "kind": kind.kind}
     pod = (kind.group, kind.kind) == ("", "Pod")
     try:
-        read = (_old_pod(raw) if field == "oldObject" else _of_pod(raw)) if pod else _object(raw)
+        if len(memoryview(raw)) >= BIG_BYTES and (excess := _excess(_pod_sizes(raw) if pod else _sizes(raw))):
+            raise MalformedError(uid, f"request.{field}: {excess}")
+        read = (_old_pod(raw) if field == "oldObject" else _pod(raw)) if pod else _object(raw)
     except MALFORMED as error:
         raise MalformedError(uid, f"request.{field}: {_say(error)}") from error
     if (meta := read.metadata) is not None:
         held = {"labels": meta.labels, "annotations": meta.annotations}
         found["metadata"] = {key: value for key, value in held.items() if value is not None}
-    if isinstance(read, _Pod | _WholePod) and read.spec is not None:
+    if isinstance(read, _Pod) and read.spec is not None:
+        if excess := _too_many(len(read.spec.get("containers") or ()) + len(read.spec.get("initContainers") or ())):
+            raise MalformedError(uid, f"request.{field}: {excess}")
         found["spec"] = read.spec
     if not isinstance(read, _Object) and read.status is not None and read.status.qos_class:
         found["status"] = {"qosClass": read.status.qos_class}
     return found
 
 
-def _of_pod(raw: msgspec.Raw) -> _Pod | _WholePod:
-    try:
-        return _pod(raw)
-    except msgspec.ValidationError:
-        return _whole_pod(raw)
+def _excess(sizes: _Sizes) -> str:
+    """Return what a big object has too much of, "" when nothing: found by a scan, before it costs more than that."""
+    meta = sizes.metadata or _RawMeta()
+    for part, raw in (("labels", meta.labels), ("annotations", meta.annotations)):
+        if (size := len(memoryview(raw))) > MOST_METADATA:
+            return f"metadata.{part}: {size} bytes, want at most {MOST_METADATA}"
+    if not isinstance(sizes, _PodSizes) or sizes.spec is None:
+        return ""
+    containers = [*(sizes.spec.containers or ()), *(sizes.spec.init_containers or ())]
+    size = sum(len(memoryview(one.resources)) for one in containers)
+    if size > MOST_RESOURCES and len(containers) <= MOST_CONTAINERS:
+        return f"spec: {size} bytes of containers' resources, want at most {MOST_RESOURCES}"
+    return _too_many(len(containers))
+
+
+def _too_many(containers: int) -> str:
+    return f"spec: {containers} containers, want at most {MOST_CONTAINERS}" if containers > MOST_CONTAINERS else ""
 
 
 def _say(error: Exception) -> str:

@@ -2,42 +2,43 @@
 
 `/mutate` and `/validate` take AdmissionReviews, `/livez`, `/healthz` and `/readyz` are for probes, `/metrics` for
 Prometheus. Until the policies are known, reviews are answered 503: the API server's failurePolicy decides, not we.
+
+Of a large review nothing but the beginning is received until its namespace's turn comes, so what lies in memory is
+bounded. The beginning names the namespace.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 from aiohttp import web
 
 from podberth.policy.admission import review
-from podberth.policy.admission.bodies import LIMIT, UNREAD_BYTES, LargeBody, TooLargeError, Turns, pause
-from podberth.policy.admission.lanes import Lanes, OverloadedError
-from podberth.policy.admission.metrics import Metrics
-from podberth.policy.admission.review import Bytes
-from podberth.policy.admission.reviewer import BIG_BYTES, Reviewer, ReviewReply
-from podberth.policy.admission.tls import ServingTls
+from podberth.policy.admission.review import BIG_BYTES, Bytes
+from podberth.policy.admission.reviewer import Reviewer, ReviewReply
+from podberth.policy.admission.turns import NamespaceTurns, OverloadedError
 from podberth.policy.options import Pass
-from podberth.service.metrics import CONTENT_TYPE
+from podberth.service.metrics import CONTENT_TYPE, Asked, Counter, Family, Histogram, Instrument, page, read
 from podberth.service.port import Limits, Port
 from podberth.service.serving import listen
 
-BODIES, BODIES_EACH = 16 << 20, 4 << 20
-"""The largest number of bytes of big reviews held at once, in all and of one namespace; a larger body takes the whole
-share.
-"""
-BODIES_WAITING, BYTES_WAITING = 64, 8 << 20
-"""Big reviews of one namespace that may wait with their bodies unread, and their bytes: each costs its connection's
-buffers. One more is refused."""
+LIMIT = 8 << 20
+"""The largest body in bytes: an object and its older self, each at most 3 MiB in the API server, and their wrapping."""
+BODIES = 4
+"""The number of large reviews that are received at a time, each of another namespace."""
 BODY_SECONDS = 1.0
 """Seconds of the wait for a body, of the three that the API server waits for the answer; see `reviewer.PATIENCE` for
 the rest.
 """
 READ_SECONDS = 10.0
+UNREAD_BYTES = 32 << 10
+"""The largest number of bytes of an unread body that TLS buffers, and as many that the kernel does. The default would
+be half a megabyte for every connection."""
 TOLD_SECONDS = 0.5
 """A client that is refused before its body has come has so long to read the answer. Then the connection is closed, and
 the rest is never received. If it were closed at once, it would be reset before the client has read anything."""
@@ -48,25 +49,72 @@ others use too, so one peer may have nearly all; the rest is for probes, and for
 BACKLOG = 1024
 FINISH_SECONDS = 15.0
 PASSES: dict[str, Pass] = {"/mutate": "mutate", "/validate": "validate"}
+REVIEWS = Family(
+    "berth_admission_reviews_total",
+    "counter",
+    "Reviews that were answered, by outcome",
+    ("endpoint", "operation", "outcome"),
+)
+SECONDS = Family(
+    "berth_admission_review_seconds",
+    "histogram",
+    "Seconds from the last byte of a review to its answer",
+    ("endpoint",),
+    (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0),
+)
 
 log = structlog.get_logger("admission")
 
 
+class Metrics:
+    """Counters of one server; `gauges` (name → help text, how to read it) are read when the metrics are."""
+
+    def __init__(self, gauges: Mapping[str, tuple[str, Callable[[], float]]]) -> None:
+        self._reviews = Counter(REVIEWS)
+        self._seconds = Histogram(SECONDS)
+        self._gauges = [_asked(Family(name, "gauge", about), value) for name, (about, value) in gauges.items()]
+
+    def count(self, endpoint: str, operation: str, outcome: str, seconds: float) -> None:
+        """Count a review that was answered. All three labels have a few known values only."""
+        self._reviews.add(1.0, endpoint, operation, outcome)
+        self._seconds.observe(seconds, endpoint)
+
+    def instruments(self) -> list[Instrument]:
+        return [self._reviews, self._seconds, *self._gauges]
+
+    def text(self) -> bytes:
+        """Everything, as Prometheus reads it."""
+        return page(read(self.instruments()))
+
+
+def _asked(family: Family, value: Callable[[], float]) -> Asked:
+    return Asked(family, lambda: {(): float(value())})
+
+
+class TooLargeError(Exception):
+    """A body is over the limit."""
+
+
 class AdmissionServer:
-    """Serves one `Reviewer`. `unready` says why reviews can't be answered yet, or None."""
+    """Serves one `Reviewer` by the TLS context of its certificates. `unready` says why reviews can't be answered yet,
+    or None.
+    """
 
     def __init__(
-        self, reviewer: Reviewer, metrics: Metrics, tls: ServingTls, unready: Callable[[], str | None]
+        self,
+        reviewer: Reviewer,
+        metrics: Metrics,
+        tls: Callable[[], ssl.SSLContext],
+        unready: Callable[[], str | None],
     ) -> None:
         self.port = 0
         self.draining = False
+        self.bodies = NamespaceTurns(BODIES)
         self._reviewer = reviewer
         self._metrics = metrics
         self._tls = tls
         self._unready = unready
         self._listens: Port | None = None
-        self.bodies = Lanes(BODIES, BODIES_EACH, BODIES_WAITING, BYTES_WAITING)
-        self._turns = Turns()
 
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 lets the system choose (`port` tells). Raises ServingError."""
@@ -83,8 +131,7 @@ class AdmissionServer:
             lingering_time=0.0,  # see `_turned_away`
             auto_decompress=False,  # nobody packs reviews, but a few packed bytes could unpack to gigabytes
         )
-        self._listens.on_asked = self._turns.hold
-        self._listens.start(listening, lambda: self._tls.context)
+        self._listens.start(listening, self._tls)
         self.port = int(listening[0].getsockname()[1])
 
     def ports(self) -> list[Port]:
@@ -128,7 +175,7 @@ class AdmissionServer:
 
     async def _turned_away(self, request: web.BaseRequest, response: web.Response) -> None:
         """Answer a request whose body has not come, receive nothing more of it, and end its connection."""
-        pause(request)
+        _pause(request)
         response.force_close()
         await response.prepare(request)
         await response.write_eof()
@@ -148,15 +195,14 @@ class AdmissionServer:
             return self._too_large(pass_)
         try:
             if length is not None and length < BIG_BYTES:
-                async with asyncio.timeout(READ_SECONDS):
-                    body = await request.read()
-                return await self._answer(body, request, pass_)
-            large = LargeBody(request, length, self._turns)
-            hint = review.hint(await large.read(READ_SECONDS, review.HEAD_BYTES))
-            weight = length or LIMIT
-            until = asyncio.get_running_loop().time() + BODY_SECONDS
-            async with self.bodies.slot(hint.namespace, cost=weight, weight=weight, until=until):
-                return await self._answer(await large.read(READ_SECONDS), request, pass_)
+                return await self._answer(await _received(request), request, pass_)
+            head = await _received(request, review.HEAD_BYTES)
+            hint = review.hint(head)
+            _pause(request)
+            async with self.bodies.turn(hint.namespace, BODY_SECONDS):
+                if request.transport is not None:
+                    request.transport.resume_reading()
+                return await self._answer(await _received(request, begun=head), request, pass_)
         except TooLargeError:
             return self._too_large(pass_)
         except TimeoutError:
@@ -185,18 +231,34 @@ class AdmissionServer:
         return _text(413, f"a review may have {LIMIT} bytes")
 
 
+def _pause(request: web.BaseRequest) -> None:
+    """Receive nothing more on this connection; what TLS has received by then is kept."""
+    if request.transport is not None:
+        request.transport.pause_reading()
+
+
+async def _received(request: web.BaseRequest, enough: int = LIMIT + 1, begun: Bytes = b"") -> bytearray:
+    """Return what `begun` begins, read to its end, or until there is `enough` of it.
+
+    Raises TimeoutError, TooLargeError.
+    """
+    body = bytearray(begun)
+    async with asyncio.timeout(READ_SECONDS):
+        while len(body) < enough and not request.content.at_eof():
+            body += await request.content.readany()
+    if len(body) > LIMIT:
+        raise TooLargeError
+    return body
+
+
 def _response(answer: ReviewReply) -> web.Response:
     kind = "application/json" if answer.status == 200 else "text/plain; charset=utf-8"
     return web.Response(status=answer.status, body=answer.body, headers={"Content-Type": kind})
 
 
 def _text(status: int, text: str = "") -> web.Response:
-    return web.Response(status=status, text=f"{text or web_reason(status)}\n")
-
-
-def web_reason(status: int) -> str:
-    """Return the status in words, for answers without other text."""
-    return {404: "not found", 405: "method not allowed"}.get(status, str(status))
+    said = text or {404: "not found", 405: "method not allowed"}.get(status, str(status))
+    return web.Response(status=status, text=f"{said}\n")
 
 
 def _request(message: object, payload: object, protocol: object, writer: object, task: object) -> web.BaseRequest:

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from podberth.policy.native.admission_policies import name_of
 from podberth.policy.settings import ServiceSettings, SettingsError, seconds
 
-WORKERS, MOST_WORKERS = 2, 16
-"""The usual and the largest number of workers. A namespace uses one at most, so that with two it never blocks another
-one alone; two namespaces that use both share them with others.
-"""
 FAILURE_POLICIES = ("Ignore", "Fail")
+ENFORCEMENTS = ("auto", "native", "webhook")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +25,15 @@ class Settings(ServiceSettings):
     url: str = ""
     failure_policy: str = "Ignore"
     """The failurePolicy of the validating webhook; the mutating one's is always Ignore."""
-    workers: int = WORKERS
-    """The number of processes that judge expensive reviews; 0: threads of the server."""
     configuration: str = "zz-berth-admission"
     """Name of both webhook configurations: mutating ones are asked by name, and we want to see what others wrote."""
     owner: str = ""
     """A ClusterRole that owns the webhook configurations, so that they are deleted with it. Empty: they stay."""
     register: bool = True
-    leave_native: bool = False
-    """True if policies are left to the API server where their status says that it enforces them."""
+    enforcement: str = "webhook"
+    """The release's switch. Unless it is webhook, the API server may enforce the policies, and no webhook is kept."""
+    release: str = "berth"
+    """The name of the admission policies begins with it: the operator's setting."""
     secret: str = "berth-admission-tls"
     cert_file: Path | None = None
     key_file: Path | None = None
@@ -60,10 +58,15 @@ class Settings(ServiceSettings):
         seconds("--overlap", self.overlap_seconds)
         seconds("--drain", self.drain_seconds)
         seconds("--count-interval", self.count_seconds)
-        if not 0 <= self.workers <= MOST_WORKERS:
-            raise SettingsError(f"--workers {self.workers}: want 0 to {MOST_WORKERS}")
+        if self.enforcement not in ENFORCEMENTS:
+            raise SettingsError(f"--enforcement {self.enforcement}: want one of {', '.join(ENFORCEMENTS)}")
         if self.failure_policy not in FAILURE_POLICIES:
             raise SettingsError(f"--failure-policy {self.failure_policy}: want one of {', '.join(FAILURE_POLICIES)}")
+
+    @property
+    def binding(self) -> str:
+        """Return the name of the MutatingAdmissionPolicyBinding by which the API server enforces the policies."""
+        return name_of(self.release)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ that asks everything at once (`concerned`). Where it does not hold, the API serv
 from collections.abc import Iterable
 from typing import Any
 
-from podberth.model.promise import ANNOTATION
 from podberth.policy import keys
 from podberth.policy.exempt import REVIEWS, SET
 from podberth.policy.native.expressions import LONGEST, Scope, held, some, text, texts
@@ -42,16 +41,7 @@ def of_resources() -> list[dict[str, str]]:
     ]
     found.append(("not-reviews", f"!(request.resource.group in {_list(REVIEWS)})"))
     found.append(("not-policies", f"!(request.resource.resource == 'limitranges' && request.name == '{SET}')"))
-    found.append(("not-in-force", f"!{SEEN}"))
     return [{"name": name, "expression": expression} for name, expression in found]
-
-
-def of_promises() -> list[dict[str, str]]:
-    """Return whether a pod asks something new of its node while it runs (`podberth.model.promise`)."""
-    key = text(ANNOTATION)
-    now, before = held("object", "annotations"), held("oldObject", "annotations")
-    same = f'request.operation == "UPDATE" && {key} in {before} && {before}[{key}] == {now}[{key}]'
-    return [{"name": "promises", "expression": f"{key} in {now} && !({same})"}]
 
 
 def excluded() -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.resources import OWNERS, Resource
 from podberth.policy import objects, owners
-from podberth.policy.evaluate import created
+from podberth.policy.evaluate import admitted
 from podberth.policy.merge import RESERVED
 from podberth.policy.objects import JsonObject, ShapeError
 from podberth.policy.operator.pages import pages
@@ -165,7 +165,7 @@ class Tally:
         self.result.cost += self.each
         kind = objects.group_and_kind(obj)[1]
         try:
-            verdict = created(self._policies, objects.check(obj), self._options)
+            verdict = admitted(self._policies, "CREATE", objects.check(obj), None, self._options)
         except ShapeError as error:
             self.problem(f"{kind}: {error}")
             return

@@ -15,9 +15,9 @@ import msgspec
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.resources import METADATA_POLICIES, NAMESPACES, Resource
+from podberth.policy.admission.registration import MUTATING, VALIDATING
 from podberth.policy.admission.replica import Replica
 from podberth.policy.admission.settings import Settings
-from podberth.policy.admission.webhooks import MUTATING, VALIDATING
 from podberth.testing.demo.cast import Object, namespace
 from podberth.testing.demo.play import LateError
 

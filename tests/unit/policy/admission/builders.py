@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podberth.policy.admission.judging import KnownPolicies
-from podberth.policy.admission.judging import encoded as stored
+from podberth.policy.admission.group import KnownPolicies
 from podberth.policy.bounds import price
 from podberth.policy.parse import parse
 from podberth.policy.spec import Policies
@@ -53,9 +52,7 @@ class Fixed:
     def __init__(self, *policies: Object, refused: tuple[str, ...] = ()) -> None:
         parsed = Policies(map(parse, policies))
         self._held = {
-            name: KnownPolicies(
-                tuple(map(stored, here.policies)), refused, units=sum(price(one).units for one in here.policies)
-            )
+            name: KnownPolicies(here.policies, refused, units=sum(price(one).units for one in here.policies))
             for name, here in ((one.namespace, parsed.of(one.namespace)) for one in parsed.policies)
         }
         self._none = KnownPolicies((), refused)

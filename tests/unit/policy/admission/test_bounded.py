@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podberth.policy.admission.aside import Aside
-from podberth.policy.admission.cache import PolicyCache
+from podberth.policy.admission.cache import KEPT_UNITS, PolicyCache
 from podberth.policy.admission.group import Group, Stored
-from podberth.policy.admission.judging import Terms
 from podberth.policy.admission.reviewer import Reviewer
 from podberth.policy.bounds import MOST, bound, price
+from podberth.policy.options import Options
 from podberth.policy.parse import parse
+from podberth.policy.spec import Policy
 from tests.unit.policy.admission.builders import Object, config_map, policy, review, rule
 from tests.unit.policy.admission.conftest import POLICIES, Api, until
 from tests.unit.policy.admission.test_reviewer import asked
@@ -27,11 +25,11 @@ WIDE = {f"key-{i}": "v" for i in range(32)}
 
 
 def wide(name: str, *, reject: bool = False, mode: str = "enforce", namespace: str = "team") -> Object:
-    """A policy of 64 rules with 64 writes, or 32 criteria, each: over 2,000 units, and about 30 KB."""
+    """A policy of 24 or 64 rules with 32 writes, or 16 criteria, each: over 600 units, and above 16 KB."""
     if reject:
         rules = [rule({"matchLabels": dict(list(WIDE.items())[:16])}, reject=True, message="m" * 1000)] * 64
     else:
-        rules = [rule({"matchLabels": {"never": "x"}}, labels=WIDE, annotations=WIDE)] * 64
+        rules = [rule({"matchLabels": {"never": "x"}}, labels=WIDE, message="m" * 400)] * 24
     return policy(name, *rules, namespace=namespace, mode=mode)
 
 
@@ -39,7 +37,7 @@ def wide(name: str, *, reject: bool = False, mode: str = "enforce", namespace: s
 async def following(api: Api) -> AsyncIterator[PolicyCache]:
     """A cache that follows the API server, with threads for what is long."""
     async with api.client() as client:
-        cache = PolicyCache(client, Aside(Terms("berth")))
+        cache = PolicyCache(client)
         running = asyncio.create_task(cache.run())
         yield cache
         running.cancel()
@@ -59,7 +57,8 @@ def units(*bodies: Object) -> int:
 
 
 async def test_long_policies_are_known_before_it_is_ready(api: Api) -> None:
-    """Policies that are read aside count as not listed yet, so a cold replica never says yes."""
+    """Policies that have to be requested again count as not listed yet, so a cold replica never says yes."""
+    assert units(wide("a")) > KEPT_UNITS
     await put(api, *(wide(f"p{i}") for i in range(3)))
     async with following(api) as cache:
         await cache.wait_known()
@@ -79,7 +78,7 @@ async def test_too_many(api: Api) -> None:
         assert cache.left_out == held.left_out > 20
         assert sorted(cache.kept("team")) == [one.name for one in held.policies.policies]
         assert cache.of("berth").policies.policies
-        reviewer = Reviewer(cache, Aside(Terms("berth")))
+        reviewer = Reviewer(cache, Options(own_namespace="berth"))
         response = await asked(reviewer, review(config_map()))
         assert response["allowed"]
         said = f"{held.left_out} MetadataPolicies of this namespace are not applied: together they cost too much"
@@ -104,11 +103,11 @@ async def test_closed(api: Api) -> None:
     async with following(api) as cache:
         await cache.wait_known()
         assert cache.of("team").closed and cache.closed == 1
-        reviewer = Reviewer(cache, Aside(Terms("berth")))
+        reviewer = Reviewer(cache, Options(own_namespace="berth"))
         for pass_ in ("mutate", "validate"):
             response = await asked(reviewer, review(config_map()), pass_)
             assert (response["allowed"], response["status"]["code"]) == (False, 403)
-            assert "cost more than 32768 units" in response["status"]["message"]
+            assert "cost more than 8192 units" in response["status"]["message"]
         same = config_map(labels={"a": "b"})
         assert (await asked(reviewer, review(same, "UPDATE", old=same)))["allowed"]
         assert (await asked(reviewer, review(None, "DELETE", old=same)))["allowed"]
@@ -117,7 +116,7 @@ async def test_closed(api: Api) -> None:
 
 
 async def test_room_is_filled_again(api: Api) -> None:
-    """When policies go, those that were left out are read again and apply."""
+    """When policies go, those that were left out are requested again and apply."""
     many = [wide(f"p{i:02}", mode="warn") for i in range(24)]
     await put(api, *many)
     async with following(api) as cache:
@@ -131,39 +130,10 @@ async def test_room_is_filled_again(api: Api) -> None:
         assert not {one.name for one in cache.of("team").policies.policies} & set(before)
 
 
-async def test_only_the_last_of_many_edits_is_read(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long policy that is edited again and again is read as it is then, not as often as it was edited."""
-    async with following(api) as cache:
-        await cache.wait_known()
-        read: list[int] = []
-        go_on = asyncio.Event()
-        real = Aside.parse
-
-        async def parse_slowly(aside: Aside, namespace: str, raw: bytes) -> object:
-            read.append(json.loads(raw)["metadata"]["generation"])
-            await go_on.wait()
-            return await real(aside, namespace, raw)
-
-        monkeypatch.setattr(Aside, "parse", parse_slowly)
-        await put(api, wide("edited"))
-        await until(lambda: len(read) == 1)
-        path = f"{POLICIES.format('team')}/edited"
-        for i in range(10):
-            change = {"spec": {"rules": [rule(labels={**WIDE, "key-0": str(i)}, annotations=WIDE)] * 64}}
-            assert (await api.call("PATCH", path, change, "application/merge-patch+json")).status == 200
-        last = (await api.get(path))["metadata"]["generation"]
-        # What is short is read at once, and events come in order: when this one is there, so is the last edit.
-        await put(api, policy("short", rule(labels={"a": "b"}), namespace="berth"))
-        await until(lambda: cache.uid("berth", "short") is not None)
-        go_on.set()
-        await until(lambda: len(cache.of("team").policies.policies) == 1)
-        assert read == [1, last]
-        assert cache.of("team").policies.policies[0].rules[0].action.labels["key-0"] == "9"
-
-
+SPEC = Policy("p")
 names = st.sampled_from("abcdefgh")
 edits = st.lists(
-    st.tuples(names, st.sampled_from([None, 4000, 9000, 15_000]), st.integers(0, 3), st.integers(0, 3)), max_size=25
+    st.tuples(names, st.sampled_from([None, 1000, 2250, 3750]), st.integers(0, 3), st.integers(0, 3)), max_size=25
 )
 
 
@@ -176,8 +146,8 @@ def test_groups_after_any_edits(changes: list[tuple[str, int | None, int, int]])
         if cost is None:
             group.remove(name)
         else:
-            group.put(Stored("team", name, f"uid-{i}", "1", i, f"2026-01-0{day + 1}", b"spec", "", cost, kind))
-        held, missing = group.settle(i)
+            group.put(Stored("team", name, f"uid-{i}", "1", i, f"2026-01-0{day + 1}", SPEC, "", cost, kind))
+        held, missing = group.settle()
         expected = bound(sorted((one.place, one.units) for one in group.stored.values()))
         assert (held.units, held.closed, held.left_out) == (
             expected.units,
@@ -186,11 +156,11 @@ def test_groups_after_any_edits(changes: list[tuple[str, int | None, int, int]])
         )
         assert set(held.uids) == {place.name for place in expected.applied}
         for one in missing:
-            one.spec = b"spec"
+            one.policy = SPEC
             group.put(one)
-        assert group.settle(i)[1] == []
+        assert group.settle()[1] == []
         applied = set(expected.applied)
-        assert all(bool(one.spec) == (one.place in applied) for one in group.stored.values())
+        assert all((one.policy is not None) == (one.place in applied) for one in group.stored.values())
 
 
 async def test_a_change_looks_at_no_other_namespace(api: Api) -> None:

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from podberth.kube.client import MERGE_PATCH
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import API, Lane
-from podberth.policy.admission import tally
-from podberth.policy.admission.counting import GAP_SECONDS, Counting
-from podberth.policy.admission.tally import MOST_REPLICAS, Tallies, Tally
+from podberth.policy.admission.counting import GAP_SECONDS, MOST_REPLICAS, Counting, Tallies, Tally, stamp, status
 from podberth.policy.verdict import Effect
 
 Object = dict[str, Any]
@@ -126,7 +124,7 @@ def test_status_fields() -> None:
         "counted": [{"replica": "me", "matched": 3, "time": "2026-03-01T11:59:00Z"}],
     }
     mine = Tally(matched=5, mutated=1, times=dict.fromkeys(("matched", "mutated"), NOW.timestamp()))
-    assert tally.status(held, "me", mine, {}, NOW) == {
+    assert status(held, "me", mine, {}, NOW) == {
         "matched": {"count": 12, "lastTime": "2026-03-01T12:30:00Z"},
         "mutated": {"count": 1, "lastTime": "2026-03-01T12:00:00Z"},
         "counted": [{"replica": "me", "matched": 5, "rejected": 0, "mutated": 1, "time": "2026-03-01T12:00:00Z"}],
@@ -161,14 +159,14 @@ async def test_fields_of_another_type(status: Any) -> None:
 
 def test_old_entries_go() -> None:
     """Entries of replicas that are long gone are dropped, and no status grows without bound."""
-    fresh, old = tally.stamp(NOW - timedelta(minutes=1)), tally.stamp(NOW - timedelta(hours=2))
+    fresh, old = stamp(NOW - timedelta(minutes=1)), stamp(NOW - timedelta(hours=2))
     held = {
         "counted": [
             {"replica": "gone", "matched": 1, "time": old},
             *({"replica": f"r{i}", "matched": 1, "time": fresh} for i in range(2 * MOST_REPLICAS)),
         ]
     }
-    kept = tally.status(held, "me", Tally(matched=1, times={"matched": NOW.timestamp()}), {}, NOW)["counted"]
+    kept = status(held, "me", Tally(matched=1, times={"matched": NOW.timestamp()}), {}, NOW)["counted"]
     assert len(kept) == MOST_REPLICAS
     assert kept[-1]["replica"] == "me"
     assert "gone" not in {one["replica"] for one in kept}

@@ -13,9 +13,7 @@ from structlog.testing import capture_logs
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.flow import WATCH, Lane
-from podberth.policy.admission.aside import Aside
 from podberth.policy.admission.cache import PolicyCache
-from podberth.policy.admission.judging import Terms
 from tests.unit.policy.admission.builders import policy, rule, without
 from tests.unit.policy.admission.conftest import POLICIES, Api, until
 
@@ -53,7 +51,7 @@ async def test_a_write_of_the_status_is_no_loss(api: Api) -> None:
     body = policy("counted", rule(without("team"), labels={"team": "x"}))
     await api.create(POLICIES.format("team"), body)
     async with Client(Connection(host=api.server.url), qps=-1.0) as client:
-        cache = PolicyCache(client, Aside(Terms("berth")), check_seconds=0.1)
+        cache = PolicyCache(client, check_seconds=0.1)
         running = asyncio.create_task(cache.run())
         await cache.wait_known()
         held = cache.of("team")
@@ -76,7 +74,7 @@ async def test_a_lost_event_of_a_policy_is_repaired(api: Api, what: str) -> None
     if what != "ADDED":
         await api.create(POLICIES.format("team"), body)
     async with Losing(Connection(host=api.server.url), qps=-1.0) as client:
-        cache = PolicyCache(client, Aside(Terms("berth")), check_seconds=0.1)
+        cache = PolicyCache(client, check_seconds=0.1)
         running = asyncio.create_task(cache.run())
         with capture_logs() as logs:
             await cache.wait_known()
@@ -95,7 +93,7 @@ async def test_a_lost_event_of_a_policy_is_repaired(api: Api, what: str) -> None
             await until(lambda: cache.reflector.counts.lost == 1)
             wanted = {"DELETED": 1, "MODIFIED": 2, "ADDED": 2}[what]
             await until(lambda: len(cache.of("team").specs) == wanted)
-            await until(lambda: not set(before) & set(cache.of("team").specs))
+            await until(lambda: not any(one in cache.of("team").specs for one in before))
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     assert [line["policies"] for line in logs if "lost events" in line["event"]] == [1]

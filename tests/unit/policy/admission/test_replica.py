@@ -14,6 +14,7 @@ import pytest
 from podberth.kube import listwatch
 from podberth.policy.admission.replica import Replica
 from podberth.policy.admission.settings import Settings
+from tests.builders import definition
 from tests.controlplane.cluster import free_port
 from tests.unit.policy.admission.builders import policy, rule, without
 from tests.unit.policy.admission.conftest import CRD, CRDS, NAMESPACE, POLICIES, Api, until
@@ -153,6 +154,55 @@ async def test_configuration_is_healed(api: Api, start: Start, path: str) -> Non
 
         await until(healed)
     assert replica.registration.repairs >= 2
+
+
+IN_FORCE = {"podberth.dev/in-force": "true"}
+
+
+def binding(**more: Any) -> dict[str, Any]:
+    """The binding of the release."""
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicyBinding"}
+    return {**head, "metadata": {"name": "berth.metadatapolicies.podberth.dev", **more}}
+
+
+async def serve_bindings(api: Api) -> None:
+    """The API server has the kind of the binding; here it is kept, and enforces nothing."""
+    names = "mutatingadmissionpolicybindings", "admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding"
+    kind = definition(*names, annotations={"api-approved.kubernetes.io": "unapproved"})
+    kind["spec"]["scope"] = "Cluster"
+    made = await api.create(CRDS, kind)
+    assert made.status == 201, made.body
+
+
+async def test_configurations_go_while_the_api_server_enforces(api: Api, start: Start) -> None:
+    """They are kept until the binding says so and from when it is gone, and are not written meanwhile."""
+    await serve_bindings(api)
+    bindings = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
+    one = f"{bindings}/berth.metadatapolicies.podberth.dev"
+    assert (await api.create(bindings, binding())).status == 201
+    replica = await start(enforcement="auto")
+    await registered(api)
+    marked = {"metadata": {"annotations": IN_FORCE}}
+    assert (await api.call("PATCH", one, marked, "application/merge-patch+json")).status == 200
+    for path in (MUTATING, VALIDATING):
+        await api.call("DELETE", f"{path}/zz-berth-admission")
+    await until(lambda: replica.registration.native)
+    replica.registration.wake()
+    await asyncio.sleep(1.0)  # twice the pause between two looks: nothing is to happen, so nothing can be waited for
+    for path in (MUTATING, VALIDATING):
+        assert (await api.get(path))["items"] == []
+    assert (await api.call("DELETE", one)).status == 200
+    await registered(api)
+    assert not replica.registration.native
+
+
+async def test_the_switch_says_webhook(api: Api, start: Start) -> None:
+    """Whatever a binding says: it may be that of an operator that was configured otherwise."""
+    await serve_bindings(api)
+    bindings = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
+    assert (await api.create(bindings, binding(annotations=IN_FORCE))).status == 201
+    await start()
+    await registered(api)
 
 
 async def test_certificates_rotate_while_serving(api: Api, start: Start) -> None:

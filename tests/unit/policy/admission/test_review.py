@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from podberth.policy.admission.review import HEAD_BYTES, Hint, hint
 from podberth.policy.admission.reviewer import Reviewer
 from tests.unit.policy.admission.builders import UID, config_map, encoded, pod, policy, review, rule
 from tests.unit.policy.admission.test_reviewer import DEFAULT_TEAM, ROUTE, asked, response_of, reviewer
@@ -191,3 +193,28 @@ async def test_lone_surrogates(text: str) -> None:
     assert answer.status in (200, 400)
     body = encoded(review(pod(), uid="TEXT")).replace(b"TEXT", text.encode())
     assert (await BY.answer(body, "mutate")).status in (200, 400)
+
+
+def test_a_hint_is_taken_from_the_first_of_thousands_of_uids() -> None:
+    """It is looked for before a namespace's slots are: what it costs must not depend on what the object holds."""
+    owners = b",".join(b'{"uid":"uid-%d","namespace":"other"}' % i for i in range(4_000))
+    body = bytearray(b'{"request": {"uid": "u-1", "namespace": "team", "object": {"owners": [%b]}}}' % owners)
+    calls = 0
+
+    def call(_frame: object, event: str, _what: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(call)
+    try:
+        found = hint(body)
+    finally:
+        sys.setprofile(before)
+    assert found == Hint("u-1", "team")
+    assert calls < 50
+
+
+def test_a_hint_is_of_the_head_alone() -> None:
+    """What stands behind the head is the object's."""
+    assert hint(b" " * HEAD_BYTES + b'"uid": "u-1", "namespace": "team"') == Hint()

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import structlog
 
-from podberth.policy.admission.aside import Aside
-from podberth.policy.admission.judging import Terms
+from podberth.model.promise import ANNOTATION
 from podberth.policy.admission.reviewer import Reviewer, ReviewReply
-from podberth.policy.options import Pass
+from podberth.policy.keys import VERDICT
+from podberth.policy.options import Options, Pass
 from tests.unit.policy.admission.builders import (
     UID,
     Fixed,
@@ -39,7 +39,7 @@ def reviewer(*policies: Object, refused: tuple[str, ...] = ()) -> Reviewer:
     """A reviewer of fixed policies."""
     cache: Any = Fixed(*policies, refused=refused)
     exempt = frozenset({"kube-system", "kube-node-lease", "berth"})
-    return Reviewer(cache, Aside(Terms("berth", exempt)))
+    return Reviewer(cache, Options(own_namespace="berth"), exempt)
 
 
 async def asked(by: Reviewer, document: Any, pass_: Pass = "mutate") -> Object:
@@ -267,6 +267,24 @@ async def test_nobody_waits_behind_a_big_one() -> None:
     assert done == ["small", "vast"]
 
 
+@pytest.mark.parametrize(
+    ("noted", "said"), [({}, "webhook"), ({VERDICT: "v1 v2"}, "webhook v1 v2"), ({VERDICT: "x" * 9999}, "webhook xxx")]
+)
+async def test_seen_in_force(noted: dict[str, str], said: str) -> None:
+    """A dry run shows both passes: the mutating one adds its word to the note of others, the validating one refuses."""
+    everything = reviewer(policy("all", rule(reject=True)))
+    obj = config_map("in-force.podberth.dev", annotations=noted)
+    first = await asked(everything, review(obj, dryRun=True))
+    patched = applied(obj, patch_of(first))
+    assert patched["metadata"]["annotations"][VERDICT].startswith(said)
+    second = await asked(everything, review(obj, dryRun=True), "validate")
+    assert (second["allowed"], second["status"]["code"]) == (False, 403)
+    assert second["status"]["message"].startswith(said) and len(second["status"]["message"]) <= 1024
+    assert everything.tallies.of == {}
+    real = await asked(reviewer(), review(obj))
+    assert real["allowed"] and "patch" not in real
+
+
 async def test_dry_run_is_answered_like_any_and_not_counted() -> None:
     """A dry run gets the same answer, and leaves no trace in the counts."""
     by = reviewer(DEFAULT_TEAM)
@@ -287,3 +305,28 @@ async def test_what_is_counted() -> None:
         "owner": {"matched": 1, "rejected": 2, "mutated": 0},
         "warns": {"matched": 1, "rejected": 1, "mutated": 0},
     }
+
+
+GOOD, BAD = {ANNOTATION: "true"}, {ANNOTATION: "ssd"}
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "pass_", "allowed"),
+    [
+        pytest.param(pod(annotations=GOOD), None, "validate", True, id="good"),
+        pytest.param(pod(annotations=BAD), None, "validate", False, id="bad"),
+        pytest.param(pod(annotations=BAD), None, "mutate", True, id="the mutating pass is no judge"),
+        pytest.param(config_map(annotations=BAD), None, "validate", True, id="no pod"),
+        pytest.param(pod(annotations=BAD, labels={"a": "b"}), pod(annotations=BAD), "validate", True, id="bad before"),
+        pytest.param(pod(annotations=BAD), pod(annotations=GOOD), "validate", False, id="turns bad"),
+        pytest.param(pod(), pod(annotations=BAD), "validate", True, id="taken away"),
+    ],
+)
+async def test_a_promise_that_cant_be_read(new: Object, old: Object | None, pass_: Pass, allowed: bool) -> None:
+    """A pod's author sees the mistake: the validating pass refuses it, and only what the request itself brings."""
+    document = review(new, old=old, operation="UPDATE" if old else "CREATE")
+    response = await asked(reviewer(), document, pass_)
+    assert response["allowed"] is allowed
+    if not allowed:
+        assert response["status"]["code"] == 403
+        assert response["status"]["message"].startswith(f"metadata.annotations: {ANNOTATION}: Invalid value: want")

@@ -8,9 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from podberth.kube.client import Client
-from podberth.policy.admission.certificates import CertificateError
-from podberth.policy.admission.secret import OURS, ROTATE, SharedSecret
-from podberth.policy.admission.tls import ServingTls
+from podberth.policy.admission.certificates import OURS, ROTATE, CertificateError, ServingTls, SharedSecret
 from tests.unit.policy.admission.conftest import NAMESPACE, Api, until
 
 SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"

@@ -13,13 +13,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from podberth.policy.admission.bodies import LIMIT
-from podberth.policy.admission.certificates import CertificateError, Material, advance
-from podberth.policy.admission.metrics import Metrics
+from podberth.policy.admission.certificates import CertificateError, Material, ServingTls, advance
 from podberth.policy.admission.review import Bytes
 from podberth.policy.admission.reviewer import Reviewer, ReviewReply
-from podberth.policy.admission.server import AdmissionServer
-from podberth.policy.admission.tls import ServingTls
+from podberth.policy.admission.server import LIMIT, AdmissionServer, Metrics
 from podberth.policy.options import Pass
 from tests.unit.policy.admission.builders import config_map, encoded, pod, policy, review, rule
 from tests.unit.policy.admission.conftest import until
@@ -44,7 +41,7 @@ class Site:
         self.tls.load(self.material.serving, self.material.serving_key)
         self.why: str | None = None
         self.metrics = Metrics({})
-        self.server = AdmissionServer(by, self.metrics, self.tls, lambda: self.why)
+        self.server = AdmissionServer(by, self.metrics, lambda: self.tls.context, lambda: self.why)
 
     @property
     def url(self) -> str:

@@ -413,7 +413,7 @@ async def test_what_can_not_be_looked_at_stays() -> None:
 async def test_a_namespace_that_is_closed() -> None:
     """Where a policy that rejects is left out for its cost, the API server lets nothing in, as the webhook does."""
     many = [rule(has(**{f"k{i}": "v" for i in range(16)}), reject=True) for _ in range(64)]
-    town = Town(stored_object("a", rule(reject=True)), *(stored_object(f"p{i:02}", *many) for i in range(MOST // 1024)))
+    town = Town(stored_object("a", rule(reject=True)), *(stored_object(f"p{i:02}", *many) for i in range(MOST // 256)))
     stored = [one for one in town.stored if one.name == "a" or one.over]
     assert any(one.closes for one in stored)
     await town.enforcer.enforce("team", stored)

@@ -213,7 +213,7 @@ def test_over_the_bound() -> None:
     found = judge.conditions(next(one for one in bounded if one.over), judge.NOTHING_TOLD, None)
     assert told({one.type: one for one in found})["Accepted"] == ("False", "NamespaceOverBound")
     assert all(one.status == "Unknown" for one in found[1:])
-    assert "cost more than 32768 units" in found[0].message and found[0].is_problem
+    assert "cost more than 8192 units" in found[0].message and found[0].is_problem
     assert next(one for one in bounded if one.name == "rejects").policy is not None
 
 

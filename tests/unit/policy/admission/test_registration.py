@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from podberth.policy.admission.registration import MUTATING, VALIDATING, desired, repaired
 from podberth.policy.admission.settings import Settings
-from podberth.policy.admission.webhooks import MUTATING, VALIDATING, desired, repaired
 from podberth.policy.settings import SettingsError
 
 BUNDLE = b"-----BEGIN CERTIFICATE-----\n"
@@ -169,8 +169,7 @@ def test_injected_bundle_stays() -> None:
         ({"failure_policy": "Maybe"}, "--failure-policy Maybe: want one of Ignore, Fail"),
         ({"overlap_seconds": -1.0}, "--overlap -1"),
         ({"drain_seconds": float("nan")}, "--drain"),
-        ({"workers": 17}, "--workers 17: want 0 to 16"),
-        ({"workers": -1}, "--workers -1"),
+        ({"enforcement": "both"}, "--enforcement both: want one of auto, native, webhook"),
         ({"port": 99999}, "--port 99999: want 0 to 65535"),
     ],
 )
