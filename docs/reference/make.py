@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from prometheus_client import PROCESS_COLLECTOR
+
 from podberth.app import metrics
 from podberth.app.evictor import launch as evictor
 from podberth.policy.operator import vitals as operator
@@ -31,6 +33,12 @@ def scheduler() -> list[Family]:
     return [value for value in vars(metrics).values() if isinstance(value, Family)]
 
 
+def collected() -> list[Family]:
+    """Those of prometheus-client, which it has on Linux."""
+    found = PROCESS_COLLECTOR.collect()
+    return [Family(one.name + "_total" * (one.type == "counter"), one.type, one.documentation) for one in found]
+
+
 def page() -> str:
     """The whole page."""
     own = scheduler()
@@ -42,7 +50,7 @@ def page() -> str:
         *_section("Further metrics of berth run", [family for family in own if family not in theirs]),
         *_section("berth operator", operator.FAMILIES),
         *_section("berth evictor", evictor.FAMILIES),
-        *_section("Every process", (LAG, port.CONNECTIONS, port.REFUSED, *PROCESS)),
+        *_section("Every process", (LAG, port.CONNECTIONS, port.REFUSED, *PROCESS, *collected())),
         "\nThe metrics of the admission server are in [admission](../admission.md#its-metrics).\n",
     ]
     return "".join(parts)

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 from aiohttp import web
+from prometheus_client import PROCESS_COLLECTOR, generate_latest
 
 from podberth.service.metrics import CONTENT_TYPE, Reading, page
 from podberth.service.pages import KINDS, Answer, Checks, health
@@ -121,7 +122,7 @@ class _Pages:
         if status != 200:
             return _text(status, said)
         if path == "/metrics":
-            body = page(await self._on_main(source.readings()))
+            body = page(await self._on_main(source.readings())) + generate_latest(PROCESS_COLLECTOR)
             return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
         if path == "/configz":
             settings = msgspec.json.encode({"componentconfig": await self._on_main(source.configuration())})

@@ -108,7 +108,6 @@ class Serving:
         """
         import_module("podberth.service.https")
         import_module("cryptography.x509")
-        import_module("prometheus_client")
         self._listening = listen(self._host, self.port)
         self.port = int(self._listening[0].getsockname()[1])
 
