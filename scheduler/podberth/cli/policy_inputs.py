@@ -27,8 +27,7 @@ from podberth.policy import cases, exempt, expect, objects, options
 from podberth.policy.cases import name_of
 from podberth.policy.impact import Impact, impact
 from podberth.policy.objects import JsonObject, ShapeError, check
-from podberth.policy.operator.kinds import DEFAULT_KINDS, KindError, resource
-from podberth.policy.operator.pages import Page, pages
+from podberth.policy.operator.listing import DEFAULT_KINDS, KindError, Page, pages, resource
 from podberth.policy.options import Options
 from podberth.policy.owners import Owner, read
 from podberth.policy.parse import PolicyError, parse

@@ -5,6 +5,7 @@ Upstream: framework/preemption (preemption.go, util.go).
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
@@ -13,13 +14,17 @@ from numpy.typing import NDArray
 from podberth.cache.cluster import Cluster, Placement
 from podberth.cache.column import Bools
 from podberth.cache.groups import GroupState
+from podberth.cache.kept_results import KeptResult, SeveralLogs
 from podberth.cache.nodes import Nodes
 from podberth.framework.decision import Rejected, Rows
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey
-from podberth.plugins.default_preemption.victims import importance, started
+from podberth.model.selectors import EVERYTHING
+from podberth.plugins.default_preemption.victims import importance, rows_of_groups, started
 
 PRIORITY_OFFSET = 1 << 31
+_NAMESPACES = 16
+"""If budgets of more namespaces changed, all rows where preemption helps are tried again, whosever pods they have."""
 
 
 class Candidate(Struct):
@@ -143,24 +148,18 @@ TODO, WITHOUT_VICTIMS, SPARED, FAILS, HELPS = range(5)
 """Not tried; no pod has a lower priority; all of these may stay; it does not fit even an emptied node; it helps."""
 
 
-class DryRunResults:
+class DryRunResults(KeptResult[set[int]]):
     """For each row, its state and, where preemption helps, the victims and their cost."""
 
     def __init__(self, pod: Pod, nodes: Nodes) -> None:
         self.pod = pod
-        self.nodes = nodes
-        self.version = nodes.log.version
-        self.budgets = 0
-        """The version of the log of disruption budgets."""
-        self.groups = 0
-        """The version of the log of pod groups."""
-        self.members = 0
-        """The version of the log of their members."""
+        self._ahead: dict[int, tuple[str, ...]] = {}
+        """Row → UIDs of the nominated pods that were taken into account."""
+        self._begin(nodes.rows)
+
+    def _begin(self, size: int) -> None:
         self._of_group: dict[GroupKey, set[int]] = {}
         """Rows whose results go by the pods of a group that goes as a whole."""
-        self.ahead: dict[int, tuple[str, ...]] = {}
-        """Row → UIDs of the nominated pods that were taken into account."""
-        size = nodes.rows
         self.states: NDArray[np.int8] = np.zeros(size, dtype=np.int8)
         self._costs: NDArray[np.int64] = np.zeros((4, size), dtype=np.int64)
         """Violations of budgets, highest priority, sum of priorities, number of victims."""
@@ -172,9 +171,47 @@ class DryRunResults:
         self._reasons: dict[tuple[str, str], Bools] = {}
         """(plugin, text) → rows that it rejects even when they are emptied."""
 
-    def grow(self, rows: int) -> None:
-        """Have room for so many rows."""
-        more = rows - len(self.states)
+    def follow(self, cluster: Cluster, ahead: Mapping[int, Sequence[Pod]]) -> None:
+        """Have rows tried again where something changed. `ahead`: row → nominated pods that come before these pods."""
+        nodes, groups = cluster.nodes, cluster.pod_groups
+        self._grow(nodes.rows - len(self.states))
+        self.renew((nodes,), SeveralLogs(nodes.log, groups.log, groups.members_log, cluster.budget_log), cluster)
+        before, self._ahead = self._ahead, {row: tuple([pod.uid for pod in pods]) for row, pods in ahead.items()}
+        moved = before.keys() | self._ahead.keys()
+        self.again([row for row in moved if before.get(row) != self._ahead.get(row)])
+
+    def changes(self, log: SeveralLogs, asked: Any) -> set[int] | None:
+        """Return the rows that changed, those with pods of groups that did, and where budgets are different."""
+        cluster: Cluster = asked
+        nodes_version, groups_version, members_version, budgets_version = self.version
+        changed, of_groups = cluster.nodes.log.since(nodes_version), rows_of_groups(cluster, groups_version)
+        members = cluster.pod_groups.members_log.since(members_version)
+        if changed is None or of_groups is None or members is None:
+            return None
+        return changed | of_groups | self._with_pods_of(members) | self._where_budgets_changed(cluster, budgets_version)
+
+    def apply(self, changes: set[int], asked: Any) -> None:
+        """Have these rows tried again."""
+        self.again(changes)
+
+    def compute(self, asked: Any) -> None:
+        """Have all rows tried again."""
+        cluster: Cluster = asked
+        self._begin(cluster.nodes.rows)
+
+    def _where_budgets_changed(self, cluster: Cluster, version: int) -> set[int]:
+        """Return the rows where preemption helps, and that have pods of namespaces whose budgets changed."""
+        if version == cluster.budget_log.version:
+            return set()
+        changed = cluster.budget_log.since(version)
+        rows = np.flatnonzero(self.states == HELPS)
+        namespaces = set() if changed is None else {namespace for namespace, _ in changed}
+        if changed is not None and len(namespaces) <= _NAMESPACES:
+            rows = rows[_with_pods_in(namespaces, cluster)[rows]]
+        return set(rows.tolist())
+
+    def _grow(self, more: int) -> None:
+        """Have room for so many more rows."""
         if more <= 0:
             return
         self.states = np.concatenate((self.states, np.zeros(more, dtype=np.int8)))
@@ -200,8 +237,8 @@ class DryRunResults:
         """The result of a row goes by all pods of a group."""
         self._of_group.setdefault(group, set()).add(row)
 
-    def with_pods_of(self, groups: Iterable[GroupKey]) -> set[int]:
-        """Rows whose results go by the pods of these groups."""
+    def _with_pods_of(self, groups: Iterable[GroupKey]) -> set[int]:
+        """Return the rows whose results go by the pods of these groups."""
         return set().union(*(self._of_group.pop(group, ()) for group in groups))
 
     def note(self, rows: Sequence[int] | Rows, state: int) -> None:
@@ -324,6 +361,15 @@ class Offers(Mapping[str, tuple[tuple[Pod, ...], int]]):
 
 def _pods(parts: tuple[list[Placement], ...]) -> tuple[Pod, ...]:
     return tuple([placement.pod for some in parts for placement in some])
+
+
+def _with_pods_in(namespaces: Iterable[str], cluster: Cluster) -> Bools:
+    """Return bool[rows]: which have a pod of one of these namespaces, however often their budgets are written."""
+    rows = cluster.nodes.rows
+    there: Bools = np.zeros(rows, dtype=np.bool_)
+    for namespace in namespaces:
+        there |= cluster.affinity.on_rows(namespace, EVERYTHING, leaving=True).by_row(rows) > 0
+    return there
 
 
 def _longer(mask: Bools, more: int) -> Bools:

@@ -15,18 +15,17 @@ from numpy.typing import NDArray
 
 from podberth.cache.cluster import Cluster, Placement
 from podberth.cache.column import Bools, Ints
+from podberth.cache.kept_results import Bounded
 from podberth.cache.nodes import Nodes
 from podberth.cache.search_steps import CappedSearch, SearchCapError
 from podberth.framework.decision import Rejected, Rows
 from podberth.framework.interface import Filters, RemovedPods, Spare
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey
-from podberth.model.selectors import EVERYTHING
 from podberth.model.shape import PodShape
 from podberth.model.volumes import NO_VOLUMES
 from podberth.plugins.default_preemption.candidates import (
     FAILS,
-    HELPS,
     SPARED,
     TODO,
     WITHOUT_VICTIMS,
@@ -35,7 +34,7 @@ from podberth.plugins.default_preemption.candidates import (
     Whole,
     WholeGroups,
 )
-from podberth.plugins.default_preemption.victims import Budgets, Drawn, Ranking, rows_of_groups
+from podberth.plugins.default_preemption.victims import Budgets, Drawn, Ranking
 
 AT_ONCE = 5_000
 """So many victims are tried together by arrays: a batch costs 0.15 ms beside its rows."""
@@ -556,15 +555,13 @@ def _order_of(batch: Batch, begins: NDArray[np.intp], size: int) -> tuple[Rows, 
 MOST_STEPS = 300_000
 """Steps that the search for victims of one pod may take. What it has found by then counts."""
 _KEPT_MOST = 16
-_NAMESPACES = 16
-"""If budgets of more namespaces changed, all rows where preemption helps are tried again, whosever pods they have."""
 
 
 class DryRuns:
     """The dry runs of all pods."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[PodShape, int], DryRunResults] = {}
+        self._kept: Bounded[tuple[PodShape, int], DryRunResults] = Bounded(_KEPT_MOST)
         """By shape and priority of the preemptors."""
         self.known = Known()
         self._ranks: tuple[Nodes, tuple[int, int], NDArray[np.intp]] | None = None
@@ -598,49 +595,19 @@ class DryRuns:
         chosen = results.pick(helpful, self.name_ranks(cluster.nodes)) if len(helpful) else None
         return results, chosen, gave_up
 
-    def _results(self, pod: Pod, cluster: Cluster, pods_ahead: dict[int, list[Pod]]) -> DryRunResults:
-        """The results for pods of this shape and priority, up to date.
+    def _results(self, pod: Pod, cluster: Cluster, ahead: dict[int, list[Pod]]) -> DryRunResults:
+        """Return the results for pods of this shape and priority, up to date.
 
-        `pods_ahead`: row → nominated pods that come before them.
+        `ahead`: row → nominated pods that come before them.
         """
-        nodes, groups = cluster.nodes, cluster.pod_groups
         key = (pod.shape, pod.priority)
-        results = self._kept.pop(key, None)
-        ahead = {row: tuple([other.uid for other in pods]) for row, pods in pods_ahead.items()}
-        changed = None
-        if results is not None and results.nodes is nodes:
-            changed = nodes.log.since(results.version)
-            of_groups = rows_of_groups(cluster, results.groups)
-            members = groups.members_log.since(results.members)
-            if changed is not None and of_groups is not None and members is not None:
-                changed = changed | of_groups | results.with_pods_of(members)
-            else:
-                changed = None
-        if results is None or changed is None:
-            results = DryRunResults(pod, nodes)
-        else:
-            results.grow(nodes.rows)
-            moved = ahead.keys() | results.ahead.keys()
-            results.again(changed | {row for row in moved if ahead.get(row) != results.ahead.get(row)})
-            self._heed_budgets(results, cluster)
-        results.version, results.ahead, results.budgets = nodes.log.version, ahead, cluster.budget_log.version
-        results.groups, results.members = groups.log.version, groups.members_log.version
-        if not pod.shape.heavy:
-            if len(self._kept) >= _KEPT_MOST:
-                del self._kept[next(iter(self._kept))]
-            self._kept[key] = results
+        results = self._kept.recall(key)
+        if results is None:
+            results = DryRunResults(pod, cluster.nodes)
+            if not pod.shape.heavy:
+                self._kept.keep(key, results)
+        results.follow(cluster, ahead)
         return results
-
-    def _heed_budgets(self, results: DryRunResults, cluster: Cluster) -> None:
-        """Have rows tried again where budgets changed."""
-        if results.budgets == cluster.budget_log.version:
-            return
-        changed = cluster.budget_log.since(results.budgets)
-        rows = np.flatnonzero(results.states == HELPS)
-        namespaces = set() if changed is None else {namespace for namespace, _ in changed}
-        if changed is not None and len(namespaces) <= _NAMESPACES:
-            rows = rows[_with_pods_of(namespaces, cluster)[rows]]
-        results.again(rows.tolist())
 
     def name_ranks(self, nodes: Nodes) -> NDArray[np.intp]:
         """The place of each row in the order of names, right for nodes that exist."""
@@ -661,12 +628,3 @@ def _rows_ahead(pod: Pod, cluster: Cluster) -> list[tuple[int, list[Pod]]]:
         if row is not None:
             found.append((row, [other for other in pods if cluster.placement(other.uid) is None]))
     return found
-
-
-def _with_pods_of(namespaces: Iterable[str], cluster: Cluster) -> Bools:
-    """bool[rows]: which have a pod of one of these namespaces, however often their budgets are written."""
-    rows = cluster.nodes.rows
-    there: Bools = np.zeros(rows, dtype=np.bool_)
-    for namespace in namespaces:
-        there |= cluster.affinity.on_rows(namespace, EVERYTHING, leaving=True).by_row(rows) > 0
-    return there

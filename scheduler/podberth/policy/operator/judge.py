@@ -20,6 +20,8 @@ MOST_FINDINGS = 5
 Truth = Literal["True", "False", "Unknown"]
 JsonObject = dict[str, Any]
 Analyse = Callable[[Policies, Reserved], Report]
+Revision = frozenset[tuple[str, int]]
+"""The specs of a namespace: uid and generation of each policy."""
 TOTAL, EACH = 5_000_000, 1_000_000
 """Steps of the analysis of a namespace, and of one question: some seconds of a core."""
 
@@ -114,6 +116,11 @@ def bounded(stored: Iterable[Stored]) -> list[Stored]:
         structs.replace(one, policy=None, over=units[one.name], closes=kept.closed) if one.name in units else one
         for one in found
     ]
+
+
+def revision_of(stored: Iterable[Stored]) -> Revision:
+    """Return which specs these are."""
+    return frozenset((one.uid, one.generation) for one in stored)
 
 
 class Metadata(msgspec.Struct, rename="camel"):

@@ -13,7 +13,7 @@ from podberth.kube.flow import API, Lane
 from podberth.kube.resources import OWNERS
 from podberth.policy import owners
 from podberth.policy.operator.audit import Audit, Result, Total, report
-from podberth.policy.operator.kinds import DEFAULT_KINDS, KindError, resource
+from podberth.policy.operator.listing import DEFAULT_KINDS, KindError, resource
 from podberth.policy.spec import Policies
 from tests.unit.policy.build import needs, policies, policy, rule
 
