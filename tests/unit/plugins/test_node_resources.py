@@ -202,6 +202,8 @@ def test_weights_of_strategies(weight: int, wrong: int) -> None:
         ([], pod("p", "1"), HALF, 81),
         ([], pod("p", "1", "2Gi"), HALF, 69),
         ([], pod("p", "9"), HALF, 69),
+        # 1 - 0.25 / 2 is 87 before, 1 - 0.75 / 2 is 62 after; a pod that asks for nothing takes nothing.
+        ([], pod("p", "500m"), [node("n", "1", "1Gi"), pod("e", "250m", on="n"), pod("f", on="n")], 62),
         ([], pod("p", "1"), [node("n", "4", None)], 75),
         (["cpu"], pod("p", "1"), HALF, 75),
         (

@@ -444,7 +444,8 @@ def test_a_placed_pod_is_one_too_many_by_the_emptiest_zone(here: int, there: int
 @pytest.mark.parametrize("constraints", [1, 2])
 def test_pods_of_one_template_count_those_of_their_own_version(constraints: int) -> None:
     """By `matchLabelKeys`, be it of one constraint only; pods of both versions have all else in common."""
-    made, there = plugin("PodTopologySpread"), cluster(*NODES, pod("e", labels={"app": "db", "v": "1"}, on="a1"))
+    placed = [pod(name, labels={"app": "db", "v": "1"}, on="a1") for name in ("e", "f")]
+    made, there = plugin("PodTopologySpread"), cluster(*NODES, *placed)
     asks = spread({"matchLabels": {"app": "db"}}, matchLabelKeys=["v"])
     (one,) = asks["spec"]["topologySpreadConstraints"]
     more = {"topologyKey": "kubernetes.io/hostname", "maxSkew": 9, "matchLabelKeys": []}
