@@ -6,11 +6,10 @@ import json
 from typing import Any
 
 import pytest
-import yaml
 
 from podberth.model.selectors import Requirement
 from podberth.policy import keys
-from podberth.policy.native.budget import MOST_UNITS, fit
+from podberth.policy.native.budget import fit
 from podberth.policy.native.compile import compile_namespace, label_of, name_of
 from podberth.policy.native.expressions import LONGEST, chunks, every, meets, text
 from podberth.policy.native.mutation import patch
@@ -19,9 +18,6 @@ from podberth.policy.patch import pointer
 from podberth.policy.powers import Reserved
 from podberth.policy.spec import Mode
 from tests.unit.policy.build import NAME, QOS, has, needs, policies, policy, rule
-from tests.unit.policy.test_cli import Shell, shell
-
-__all__ = ["shell"]
 
 NOTE = policy("note", rule(has(app="web"), set_annotations={"note": "web"}))
 TEAM = policy("team", rule(set_labels={"team": "a"}))
@@ -233,53 +229,6 @@ def test_names_tell_releases_apart() -> None:
     assert name_of("a", "b", "warn") == "a.b.warn.metadatapolicies.podberth.dev"
 
 
-def test_the_command_prints_what_kubectl_takes(shell: Shell) -> None:
-    route = policy(
-        "route", rule(annotations=needs(QOS, "In", "BestEffort"), set_annotations={NAME: "berth"}, name="be")
-    )
-    shell.file("policies/route.yaml", route)
-    code, out, err = shell.run("compile", "-f", "policies", "-n", "shop")
-    assert (code, err) == (0, "")
-    kinds = [one["kind"] for one in yaml.safe_load_all(out)]
-    assert kinds == [
-        "MutatingAdmissionPolicy",
-        "MutatingAdmissionPolicyBinding",
-        "ValidatingAdmissionPolicy",
-        "ValidatingAdmissionPolicyBinding",
-    ]
-    assert f'  # MetadataPolicy "route" rule "be": annotation {QOS} in (BestEffort)\n  - name: annotations0\n' in out
-    code, listed, _ = shell.run("compile", "-f", "policies", "-n", "shop", "-o", "json")
-    assert json.loads(listed)["items"] == list(yaml.safe_load_all(out))
-
-
-def test_the_command_names_what_left(shell: Shell) -> None:
-    long = rule(annotations=needs("note", "In", *(f"{i}" * 8000 for i in range(8))))
-    shell.file("a.yaml", policy("long", long, namespace="shop"))
-    code, out, err = shell.run("compile", "-f", "a.yaml")
-    assert code == 1
-    assert err.startswith("berth: MetadataPolicy shop/long is left out: rules[0] is too long ")
-    assert "rule0" not in out
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        ((), "MetadataPolicy note: metadata.namespace: absent: give it with -n NAMESPACE"),
-        (("-n", "No"), '-n: "No": expected the name of a namespace'),
-        (("-n", "kube-system"), "MetadataPolicy note: namespace kube-system: no policy applies there"),
-        (("-n", "a", "--release", "A"), "--release: A: expected a name of at most 53 small letters, digits, - and ."),
-    ],
-)
-def test_wrong_input(shell: Shell, words: tuple[str, ...], line: str) -> None:
-    code, _, err = shell.run("compile", "-f", shell.file("a.yaml", NOTE), *words)
-    assert (code, err) == (2, f"berth: {line}\n")
-
-
-def test_the_same_name_twice(shell: Shell) -> None:
-    code, _, err = shell.run("compile", "-n", "shop", "-f", shell.file("a.yaml", NOTE, NOTE))
-    assert (code, err) == (2, "berth: MetadataPolicy note: namespace shop: is there twice: expected each name once\n")
-
-
 def test_nobody_else_may_write_the_verdict() -> None:
     """The key is Berth's own: a policy can't write it, and what an object brings along is taken away."""
     forging = policy("forge", rule(set_annotations={keys.VERDICT: "no"}))
@@ -292,28 +241,10 @@ def test_nobody_else_may_write_the_verdict() -> None:
     assert 'JSONPatch{op: "remove"' in mutating["spec"]["mutations"][0]["jsonPatch"]["expression"]
 
 
-def test_what_costs_too_much_is_left_out() -> None:
-    """The API server evaluates policies with CPU time that all share: the reason says what there is and what fits."""
-    many = [rule(has(**{f"k{i}": "v" for i in range(16)}), set_annotations={f"a{n}": "1"}) for n in range(20)]
-    first, second = policy("first", *many), policy("second", *many, rule(set_annotations={"z": "1"}))
-    assert left(first) == {}
-    assert "too much work for the API server" in left(NOTE, first, second)["second"]
-
-
 def test_what_is_refused_is_left_out_and_closes_nothing() -> None:
     refuse = policy("refuse", rule(has(app="y"), reject=True))
     fitted = fit(policies(NOTE, refuse), {"refuse": "no"})
     assert (fitted.left, fitted.closed, len(fitted.native.policies)) == ({"refuse": "no"}, False, 1)
-
-
-def test_what_just_fits_is_native() -> None:
-    """A policy costs 16, a rule and each write one, and the texts of a small one a unit together."""
-    some = [policy(f"p{i}", rule(set_annotations={f"k{i}": "v"})) for i in range(25)]
-    room = MOST_UNITS - 25 * (16 + 1 + 1 + 1)
-    writes = {f"w{i}": "v" for i in range(room - 16 - 1 - 1)}
-    assert left(*some, policy("z", rule(set_annotations=writes))) == {}
-    more = left(*some, policy("z", rule(set_annotations=writes | {"one": "more"})))
-    assert "too much work for the API server" in more["z"]
 
 
 def test_texts_count_as_they_are_spelled() -> None:
