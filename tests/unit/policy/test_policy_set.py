@@ -10,6 +10,7 @@ import yaml
 
 from podberth.policy.keys import Reserved
 from podberth.policy.native.admission_policies import admission_policies, guard_name, name_of
+from podberth.policy.native.expressions import text
 from podberth.policy.native.policy_set import CLOSED, LARGEST, PolicySet, Source, policy_set
 from podberth.policy.parse import parse
 from tests.unit.policy.build import NAME, QOS, has, needs, policy, rule
@@ -231,3 +232,19 @@ def test_wrong_input(shell: Shell, words: tuple[str, ...], line: str) -> None:
 def test_the_same_name_twice(shell: Shell) -> None:
     code, _, err = shell.run("compile", "-n", "shop", "-f", shell.file("a.yaml", NOTE, NOTE))
     assert (code, err) == (2, "berth: MetadataPolicy note: namespace shop: is there twice: expected each name once\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "literal"),
+    [
+        ("plain", '"plain"'),
+        ('said "so"', '"said \\"so\\""'),
+        ("back\\slash", '"back\\\\slash"'),
+        ("two\nlines\tand\r", '"two\\nlines\\tand\\r"'),
+        ("ünï ✓", '"ünï ✓"'),
+        ("\x00\x7f\u200b", '"\\u0000\\u007f\\u200b"'),
+        ("\U000e0001", '"\\U000e0001"'),
+    ],
+)
+def test_text(value: str, literal: str) -> None:
+    assert text(value) == literal
