@@ -31,9 +31,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from podberth.policy.keys import Reserved
 from podberth.policy.native.policy_set import MOST_WORK, PolicySet, Source, policy_set
 from podberth.policy.parse import parse
-from podberth.policy.powers import Reserved
 from tests.controlplane import namespaces
 from tests.controlplane.api import Api
 from tests.controlplane.cluster import ControlPlane

@@ -20,10 +20,10 @@ from podberth.kube.machine import Machine
 from podberth.policy.admission import settings as admission
 from podberth.policy.admission.counting import Key
 from podberth.policy.admission.replica import Replica
+from podberth.policy.evaluate import Effect
 from podberth.policy.operator import settings as operating
 from podberth.policy.operator.replica import Operator
 from podberth.policy.options import Pass
-from podberth.policy.verdict import Effect
 from tests.storm.berth import LEASE, _NoBlocks
 from tests.storm.kopfed import connector_of
 from tests.storm.loop import Loop

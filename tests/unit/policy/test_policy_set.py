@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from podberth.policy.keys import Reserved
 from podberth.policy.native.admission_policies import admission_policies, guard_name, name_of
 from podberth.policy.native.policy_set import CLOSED, LARGEST, PolicySet, Source, policy_set
 from podberth.policy.parse import parse
-from podberth.policy.powers import Reserved
 from tests.unit.policy.build import NAME, QOS, has, needs, policy, rule
 
 RECORD, FIELD = "\x1e", "\x1d"

@@ -18,7 +18,8 @@ The objects are the same for every cluster but for names, exempt namespaces, the
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from podberth.policy import keys, verdict
+from podberth.policy import evaluate, keys
+from podberth.policy.evaluate import pointer
 from podberth.policy.native import pod_class, requests
 from podberth.policy.native.expressions import held, text
 from podberth.policy.native.policy_set import API_VERSION as SET_VERSION
@@ -39,7 +40,6 @@ from podberth.policy.native.policy_set import (
     label_of,
 )
 from podberth.policy.objects import JsonObject
-from podberth.policy.patch import pointer
 from podberth.policy.spec import GROUP, Mode
 
 API_VERSION = "admissionregistration.k8s.io/v1"
@@ -259,7 +259,7 @@ def _snapshot() -> dict[str, str]:
 
 def _refusal(reader: str) -> dict[str, str]:
     """Return why rules reject, or the version for who asks that; an empty text when the object is let in."""
-    most = verdict.MOST_REASONS
+    most = evaluate.MOST_REASONS
     more = f'"; and " + string(size(variables.reasons) - {most}) + " more rules"'
     return {
         "facts": _facts(reader, "variables."),
@@ -403,7 +403,7 @@ def _first(key: str, value: str) -> str:
 
 def _warnings() -> Iterator[JsonObject]:
     """Yield one validation for each warning, and the last one for all that are too many."""
-    most = verdict.MOST_WARNINGS
+    most = evaluate.MOST_WARNINGS
     for number in range(most - 1):
         yield {
             "expression": f"size(variables.told) <= {number}",

@@ -24,10 +24,10 @@ from msgspec import Struct
 
 from podberth.model.selectors import Requirement
 from podberth.policy import bounds, keys
+from podberth.policy.evaluate import pointer
 from podberth.policy.exempt import SET
+from podberth.policy.keys import Reserved
 from podberth.policy.objects import JsonObject
-from podberth.policy.patch import pointer
-from podberth.policy.powers import Reserved
 from podberth.policy.spec import GROUP, KIND, VERSION, Mode, Policy, Rule, Write
 
 API_VERSION, SET_KIND, SET_PLURAL = "v1", "LimitRange", "limitranges"
@@ -335,7 +335,7 @@ def _lines(rule: Rule, mode: Mode, reserved: Reserved) -> Iterator[tuple[str, _L
         said = {"enforce": rule.rejection, "warn": rule.would_reject, "observe": f"{rule.place}:reject"}[mode]
         yield section, line(_on_one_line(said))
         return
-    made = [(write, told) for write, told in rule.announced if reserved.why(write.key, write.power) is None]
+    made = [(write, told) for write, told in rule.announced if reserved.why(write.key, write.reserved_for) is None]
     if mode == "enforce":
         # A pod's QoS class is no rule's to write; on other objects the annotation is like any other.
         for but_for, writes in (

@@ -21,17 +21,15 @@ import structlog
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.resources import OWNERS, Resource
-from podberth.policy import objects, owners
+from podberth.policy import impact, objects
 from podberth.policy.evaluate import admitted
-from podberth.policy.merge import RESERVED
+from podberth.policy.keys import RESERVED, Reserved
 from podberth.policy.objects import JsonObject, ShapeError
 from podberth.policy.operator.judge import Revision, Stored, bounded, revision_of
 from podberth.policy.operator.listing import pages
 from podberth.policy.operator.status import MOST_EXAMPLES, Counts
 from podberth.policy.options import Options
-from podberth.policy.powers import Reserved
-from podberth.policy.spec import Policies
-from podberth.policy.words import cut
+from podberth.policy.spec import Policies, cut
 
 SLICE = 10_000
 """Criteria that are asked, about, before other tasks get a turn: some milliseconds."""
@@ -125,7 +123,7 @@ class Audit:
                 return False
             if count:
                 await self._work(tally, lambda: tally.add(obj))  # noqa: B023 - done at once
-            if tally.writes_labels and (owner := owners.read(obj)) is not None:
+            if tally.writes_labels and (owner := impact.owner(obj)) is not None:
                 await self._work(tally, lambda: tally.own(owner))
             since += tally.each
             if since >= SLICE:
@@ -254,10 +252,10 @@ class Tally:
         self.result = Result(Total(), counts, {}, [])
         self._enforcing = {policy.name for policy in policies.policies if policy.mode == "enforce"}
 
-    def own(self, owner: owners.Owner) -> None:
+    def own(self, owner: impact.Owner) -> None:
         """Note which policies take from this owner what it makes."""
         self.result.cost += self.each
-        for write in owners.lost_by(owner, self._enforced, self._options):
+        for write in impact.lost_by(owner, self._enforced, self._options):
             found = self.result.policies[write.rule.policy].lost
             if len(found) < MOST_EXAMPLES:
                 found.append(f'{owner}, by label {write.key}="{cut(write.value, 63)}" of {write.rule.place}')

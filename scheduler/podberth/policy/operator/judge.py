@@ -10,9 +10,8 @@ from msgspec import structs
 
 from podberth.policy import bounds, keys
 from podberth.policy.analyse import Finding, Kind, Report, analyse
-from podberth.policy.merge import RESERVED
+from podberth.policy.keys import RESERVED, Reserved
 from podberth.policy.parse import PolicyError, parse
-from podberth.policy.powers import Reserved
 from podberth.policy.spec import Policies, Policy
 
 MESSAGE_LENGTH = 2000
