@@ -1,15 +1,14 @@
 """What the most expensive legal policies cost the operator and `berth policy lint`: CPU, and memory at its peak.
 
 `python -m bench.hostile_policies [--shape NAME]… [-o json]`. Each shape is a namespace's policies, all within the CRD's
-bounds. Each is looked at by a process of its own, so that a peak is that shape's: policies are read in pages and
-judged as the operator does it (the conditions of every policy), and analysed as lint does it.
-CPU is the process's own time, so neighbours on the machine do not count. `rows()` is for other tables.
+bounds. Each is looked at by a process of its own, so that a peak is that shape's: policies are read and judged as the
+operator does it (the conditions of every policy), and analysed as lint does it. CPU is the process's own time, so
+neighbours on the machine do not count. `rows()` is for other tables.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import itertools
 import json
 import multiprocessing
@@ -18,11 +17,11 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs
 
 from podberth.model.selectors import Requirement
 from podberth.policy.analyse import Report, analyse
-from podberth.policy.operator import judge, reading
+from podberth.policy.operator import judge
+from podberth.policy.operator.reconcile import entry, read_all, too_large
 from podberth.policy.parse import parse
 from podberth.policy.spec import MAX_CRITERIA, MAX_RULES, MAX_VALUES, MAX_WRITES, Policies
 
@@ -204,30 +203,18 @@ def rows(names: Iterable[str] = SHAPES) -> list[Row]:
     return found
 
 
-class _Served:
-    """An API server that holds a namespace's policies, as far as the operator's reading asks it."""
-
-    def __init__(self, documents: list[Object]) -> None:
-        self._items = [json.dumps(document, separators=(",", ":")) for document in documents]
-
-    async def get(self, path: str, *, query: str = "", **_: Any) -> bytes:
-        """A page."""
-        asked = parse_qs(query)
-        start = int(asked.get("continue", ["0"])[0])
-        end = start + int(asked["limit"][0])
-        more = {"continue": str(end)} if end < len(self._items) else {}
-        return f'{{"metadata":{json.dumps(more)},"items":[{",".join(self._items[start:end])}]}}'.encode()
-
-
 def _operator(name: str) -> tuple[float, float, str]:
-    served: Any = _Served(SHAPES[name]())
+    raw = [json.dumps(document) for document in SHAPES[name]()]
 
     def work() -> str:
-        stored = asyncio.run(reading.read(served, "team")).policies
+        entries = [entry({"metadata": {"uid": ""}, **json.loads(text)}) for text in raw]
+        if too_large(sum(one.size for one in entries), sum(one.texts for one in entries)):
+            return "not looked at"
+        stored = read_all(text.encode() for text in raw)
         told = judge.findings(stored).told
         said = [judge.conditions(item, told.get(item.name, judge.NOTHING_TOLD), frozenset()) for item in stored]
         whys = {condition.reason for conditions in said for condition in conditions}
-        return "not looked at" if "NotLookedAt" in whys else "undecided" if "Undecided" in whys else "decided"
+        return "undecided" if "Undecided" in whys else "decided"
 
     return _measured(work)
 

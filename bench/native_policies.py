@@ -13,7 +13,7 @@ Creates go to all in turn, so that whatever else the machine does hits all: one 
 server's CPU time is of its process, and is what a busy machine changes least; its ratio is the median of the rounds,
 each against `none` in the same round. Then:
 
-- `dearest`: policies at the bound of what is native, none of which matches, so that each of their criteria is asked.
+- `dearest`: policies at the bound of what fits, none of which matches, but each of which is looked at.
 - `elsewhere`: a create in a namespace without policies while more and more other namespaces have native ones.
 """
 
@@ -31,18 +31,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from podberth.policy import bounds
-from podberth.policy.native.budget import MOST_UNITS
-from podberth.policy.native.compile import compile_namespace
+from podberth.policy.keys import Reserved
+from podberth.policy.native.policy_set import MOST_WORK, PolicySet, Source, policy_set
 from podberth.policy.parse import parse
-from podberth.policy.powers import Reserved
-from podberth.policy.spec import Policies
 from tests.controlplane import namespaces
 from tests.controlplane.api import Api
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.wait import wait_for
 from tests.integration.admission import POLICIES, Policed, policy
-from tests.native.town import PLURALS, ROOT
+from tests.native.town import PLURALS, ROOT, SETS, enforce_natively
 
 Object = dict[str, Any]
 PROBE = "probe.example.com/native"
@@ -78,19 +75,29 @@ def refusing() -> list[Object]:
 
 
 def dearest() -> list[Object]:
-    """Policies just within what is native: rules of sixteen criteria that all hold but the last."""
-    found: list[Object] = []
-    units = 0
-    while True:
-        number = len(found)
-        keys = [{"key": f"k-{number}-{i}", "operator": "DoesNotExist"} for i in range(15)]
+    """Policies just within what fits: rules of sixteen criteria that all hold but the last."""
+
+    def made(number: int) -> Object:
+        keys = [{"key": f"k-{i}", "operator": "NotIn", "values": [f"v-{number}"]} for i in range(15)]
         last = {"key": "app", "operator": "NotIn", "values": ["web"]}
         predicate = {"labelSelector": {"matchExpressions": [*keys, last]}}
-        made = policy(f"d{number:04}", *[{"policyPredicate": predicate, "policyAction": {"reject": True}}] * 8)
-        units += bounds.price(parse(made)).units
-        if units > MOST_UNITS - 20:
-            return [*found, probe()]
-        found.append(made)
+        return policy(f"d{number:04}", *[{"policyPredicate": predicate, "policyAction": {"reject": True}}] * 4)
+
+    return up_to_the_bound(made)
+
+
+def up_to_the_bound(made: Callable[[int], Object]) -> list[Object]:
+    """As many policies of a kind as the API server enforces, and the probe."""
+    found = [probe()]
+    while not set_of("any", [*found, made(len(found))]).left:
+        found.append(made(len(found)))
+    return found
+
+
+def set_of(namespace: str, documents: Iterable[Object], release: str = "bench") -> PolicySet:
+    """What the operator writes for these policies."""
+    sources = [Source(parse(one), f"uid-{one['metadata']['name']}", 1) for one in documents]
+    return policy_set(sources, namespace, release, Reserved())
 
 
 def probe() -> Object:
@@ -100,14 +107,23 @@ def probe() -> Object:
 
 
 class Natively:
-    """Applies policies as the operator would."""
+    """Applies policies as the operator would: release `bench`, and `bare` where pods are not stamped."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._written: list[str] = []
+        for release, stamp in (("bench", True), ("bare", False)):
+            enforce_natively(api, stamp=stamp, release=release)
 
     def remove(self) -> None:
         """Take everything away again."""
+        self.clear()
+        for plural in PLURALS.values():
+            for one in self._api.list(f"{ROOT}/{plural}", labelSelector="podberth.dev/release in (bench, bare)"):
+                self._api.delete(f"{ROOT}/{plural}/{one['metadata']['name']}")
+
+    def clear(self) -> None:
+        """Take all sets away."""
         while self._written:
             self._api.delete(self._written.pop())
 
@@ -118,12 +134,11 @@ class Natively:
 
     def write(self, namespace: str, documents: Iterable[Object], *, stamp: bool = True) -> None:
         """Write them; they are in force soon after."""
-        compiled = compile_namespace(Policies(map(parse, documents)), namespace, "bench", Reserved(), stamp=stamp)
-        assert not compiled.left, compiled.left
-        for one in compiled.objects:
-            path = f"{ROOT}/{PLURALS[one['kind']]}"
-            self._api.create(path, one)
-            self._written.append(f"{path}/{one['metadata']['name']}")
+        made = set_of(namespace, documents, "bench" if stamp else "bare")
+        assert made.document is not None and not made.left, made.left
+        path = SETS.format(namespace)
+        self._api.create(path, made.document)
+        self._written.append(f"{path}/{made.document['metadata']['name']}")
 
     def wait(self, namespace: str) -> None:
         """Until an object is refused."""
@@ -264,7 +279,7 @@ def main() -> None:
         policed.unregister()
         natively.apply("bench-dearest", dearest())
         _print(
-            f"the dearest native policies: {MOST_UNITS} units",
+            f"the dearest policies: {MOST_WORK} units of work",
             creates.rounds({"none": free, "dearest": "bench-dearest"}, options.rounds),
         )
         done = 0

@@ -1,6 +1,6 @@
 """A tenant's worst policies where the API server enforces them by itself: what its own creates cost, and others'.
 
-One real API server (kube-apiserver), and policies as the operator compiles them. S2 to S4 of the findings that made the
+One real API server (kube-apiserver), and policies as the operator writes them. S2 to S4 of the findings that made the
 admission server bounded: many policies, objects with much in them, selectors with many values. The API server evaluates
 CEL with CPU time that all tenants share, so two things are bounded: what one create costs, to what the object that is
 stored in the end costs without policies (four times), and what creates of others cost, to what they cost before. Both
@@ -18,10 +18,7 @@ from typing import Any, NamedTuple
 
 from bench.hostile import town
 from bench.hostile.row import Chosen, Row
-from bench.native_policies import Creates, Natively, Took, cpu_seconds, dearest, probe, quantile, ratio
-from podberth.policy import bounds
-from podberth.policy.native.budget import MOST_UNITS
-from podberth.policy.parse import parse
+from bench.native_policies import Creates, Natively, Took, cpu_seconds, dearest, quantile, ratio, up_to_the_bound
 from tests.controlplane.api import Api
 from tests.controlplane.cluster import ControlPlane
 from tests.integration.admission import policy
@@ -71,33 +68,51 @@ def labelled(number: int) -> Object:
 
 def of_many_values() -> list[Object]:
     """Selectors of 32 values each, all but the first of which are compared in vain, up to the bound."""
-    found: list[Object] = []
-    units = 0
-    while True:
+
+    def made(number: int) -> Object:
         criteria = [
-            {"key": "app", "operator": "NotIn", "values": [f"v-{len(found)}-{i}-{j}" for j in range(32)]}
-            for i in range(15)
+            {"key": "app", "operator": "NotIn", "values": [f"v-{number}-{i}-{j}" for j in range(32)]} for i in range(15)
         ]
         last = {"key": "app", "operator": "NotIn", "values": ["web"]}
         predicate = {"labelSelector": {"matchExpressions": [*criteria, last]}}
-        made = policy(f"v{len(found):04}", {"policyPredicate": predicate, "policyAction": {"reject": True}})
-        units += bounds.price(parse(made)).units
-        if units > MOST_UNITS - 20:
-            return [*found, probe()]
-        found.append(made)
+        return policy(f"v{number:04}", {"policyPredicate": predicate, "policyAction": {"reject": True}})
+
+    return up_to_the_bound(made)
+
+
+def all_there() -> list[Object]:
+    """Rules that ask for keys, all of which the pod of `of_all_keys` has, but for the last."""
+
+    def made(number: int) -> Object:
+        keys = [{"key": f"k-{number}-{i}", "operator": "Exists"} for i in range(15)]
+        last = {"key": "app", "operator": "NotIn", "values": ["web"]}
+        predicate = {"labelSelector": {"matchExpressions": [*keys, last]}}
+        return policy(f"k{number:04}", {"policyPredicate": predicate, "policyAction": {"reject": True}})
+
+    return up_to_the_bound(made)
+
+
+def of_all_keys() -> Object:
+    """A pod with all the labels that `all_there` asks for."""
+    asked = [
+        one["key"]
+        for document in all_there()
+        for rule in document["spec"]["rules"]
+        for one in rule["policyPredicate"]["labelSelector"]["matchExpressions"]
+    ]
+    found = small()
+    found["metadata"]["labels"] |= {key: "x" for key in asked if key.startswith("k-")}
+    return found
 
 
 def writing() -> list[Object]:
     """Rules that write as many annotations as the bound lets them."""
-    found: list[Object] = []
-    units = 0
-    while True:
-        notes = {f"written-{len(found)}-{i}": "x" * 60 for i in range(32)}
-        made = policy(f"w{len(found):04}", {"policyPredicate": {}, "policyAction": {"updatedAnnotations": notes}})
-        units += bounds.price(parse(made)).units
-        if units > MOST_UNITS - 20:
-            return [*found, probe()]
-        found.append(made)
+
+    def made(number: int) -> Object:
+        notes = {f"written-{number}-{i}": "x" * 60 for i in range(32)}
+        return policy(f"w{number:04}", {"policyPredicate": {}, "policyAction": {"updatedAnnotations": notes}})
+
+    return up_to_the_bound(made)
 
 
 def written() -> Object:
@@ -114,6 +129,7 @@ SHAPES: dict[str, Shape] = {
     "native-dearest": Shape("criteria up to the bound, all asked (S2)", dearest, small),
     "native-dearest-20": Shape("the same in twenty namespaces at once", dearest, small, 20),
     "native-values": Shape("selectors of many values up to the bound, all compared (S4)", of_many_values, small),
+    "native-all-there": Shape("criteria up to the bound, of which the pod meets nearly all", all_there, of_all_keys),
     "native-writes": Shape("annotations up to the bound, all written", writing, small, stored=written),
     "native-containers-2000": Shape(
         "pods of 2,000 containers, whose class is worked out (S3)", dearest, lambda: containers(2_000), large=True

@@ -12,7 +12,7 @@ from prometheus_client import PROCESS_COLLECTOR
 
 from podberth.app import metrics
 from podberth.app.evictor import launch as evictor
-from podberth.policy.operator import vitals as operator
+from podberth.policy.operator import replica as operator
 from podberth.service import port
 from podberth.service.loop import LAG
 from podberth.service.metrics import PROCESS, Family

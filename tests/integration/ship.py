@@ -22,6 +22,7 @@ MANIFESTS = Path(__file__).parents[2] / "manifests"
 CRD = "crd-metadatapolicies.yaml"
 EVERYWHERE = "/apis/podberth.dev/v1alpha1/metadatapolicies"
 POLICIES = "/apis/podberth.dev/v1alpha1/namespaces/{}/metadatapolicies"
+SETS = "/api/v1/namespaces/{}/limitranges"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 SCHEDULER = "scheduler.alpha.kubernetes.io/name"
 PATIENCE = 120.0
@@ -50,6 +51,7 @@ class Ship:
         self.home = home
         self.berth = namespaces.create(self.api, "berth")
         self.team = namespaces.create(self.api, "team")
+        self.release = f"r{secrets.token_hex(4)}"
         self._name = f"berth-operator-{secrets.token_hex(4)}"
         text = (
             (MANIFESTS / "operator-rbac.yaml").read_text().replace("namespace: berth\n", f"namespace: {self.berth}\n")
@@ -58,6 +60,7 @@ class Ship:
             text = text.replace(old, old.replace("berth-operator", self._name))
         limited = "resources: [clusterroles]\n    resourceNames: [berth-operator]"
         text = text.replace(limited, limited.replace("berth-operator", self._name))
+        text = text.replace("      - berth.", f"      - {self.release}.")
         self._rights = text
         self.role = self._name
         cluster.kubectl("apply", "-f", "-", stdin=text)
@@ -77,6 +80,7 @@ class Ship:
             self.home,
             self.kubeconfig,
             f"--namespace={self.berth}",
+            f"--release={self.release}",
             "--audit-interval=2",
             *([] if everywhere else [f"--watch-namespace={self.team}"]),
             *options,

@@ -3,43 +3,62 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from podberth.policy.native.compile import RELEASE_LABEL
+from podberth.policy.native.policy_set import RELEASE_LABEL, SET_NAME
 from tests.controlplane import namespaces
 from tests.controlplane.api import ApiError, Object
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.wait import wait_for
-from tests.integration.ship import PATIENCE, POLICIES, Replica, Ship, rejects, wait_served, writes
+from tests.integration.ship import (
+    CRD,
+    MANIFESTS,
+    PATIENCE,
+    POLICIES,
+    SETS,
+    Replica,
+    Ship,
+    rejects,
+    wait_served,
+    writes,
+)
 from tests.native.town import PLURALS, ROOT
+
+MOVED = "podberth.dev/in-force"
 
 
 class Native(Ship):
     """A ship of a release of its own, without an admission server."""
 
-    def __init__(self, cluster: Cluster, home: Path) -> None:
-        super().__init__(cluster, home)
-        self.release = f"r{secrets.token_hex(4)}"
-
     def sail(self, *options: str, enforcement: str = "auto", webhook: str = "", **more: Any) -> Replica:
         """An operator that enforces."""
-        given = (f"--enforcement={enforcement}", f"--release={self.release}", f"--owner={self.role}")
+        given = (f"--enforcement={enforcement}", f"--owner={self.role}")
         return self.start(*given, f"--webhook={webhook}", *options, **more)
 
-    def objects(self, namespace: str = "") -> dict[str, Object]:
-        """Our admission policies (of a namespace), by kind and name."""
-        selector = f"{RELEASE_LABEL}={self.release}"
-        selector += f",podberth.dev/policies-of={namespace}" if namespace else ""
+    def objects(self) -> dict[str, Object]:
+        """The release's admission policies and bindings, by kind and name."""
         return {
             f"{kind} {one['metadata']['name']}": one
             for kind, plural in PLURALS.items()
-            for one in self.api.list(f"{ROOT}/{plural}", labelSelector=selector)
+            for one in self.api.list(f"{ROOT}/{plural}", labelSelector=f"{RELEASE_LABEL}={self.release}")
         }
+
+    def set(self, namespace: str = "") -> Object | None:
+        """The set of a namespace."""
+        return next(iter(self.api.list(SETS.format(namespace or self.team))), None)
+
+    def settled(self) -> None:
+        """Wait until the API server enforces by itself."""
+        binding = f"MutatingAdmissionPolicyBinding {self.release}.metadatapolicies.podberth.dev"
+        wait_for(
+            "the move to be over",
+            lambda: self.objects().get(binding, {}).get("metadata", {}).get("annotations") == {MOVED: "true"},
+            PATIENCE,
+        )
 
     def create(self, labels: dict[str, str], namespace: str = "") -> tuple[int, Object]:
         """Create a ConfigMap as a dry run: status and body of the answer."""
@@ -63,7 +82,7 @@ class Native(Ship):
     def close(self) -> None:
         """Take the admission policies away, too."""
         self.end()
-        for one in self.objects():
+        for one in reversed(self.objects()):
             kind, name = one.split()
             with contextlib.suppress(ApiError):
                 self.api.delete(f"{ROOT}/{PLURALS[kind]}/{name}")
@@ -78,7 +97,7 @@ def served(control_plane: Cluster) -> Iterator[Cluster]:
     wait_served(control_plane)
     yield control_plane
     if not had:
-        control_plane.kubectl("delete", "-f", str(Path(__file__).parents[2] / "manifests/crd-metadatapolicies.yaml"))
+        control_plane.kubectl("delete", "-f", str(MANIFESTS / CRD))
 
 
 @pytest.fixture
@@ -105,9 +124,13 @@ def test_from_the_first_policy_to_the_last(ship: Native) -> None:
     assert _condition(native)["status"] == "True"
     ship.enforced("label", "Native")
     assert ship.create({})[1]["metadata"]["labels"] == {"team": "a"}
-    assert {one.split()[0] for one in ship.objects(ship.team)} == set(PLURALS)
+    assert {one.split()[0] for one in ship.objects()} == set(PLURALS)
+    assert len(ship.objects()) == 10
     role = ship.api.get(f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{ship.role}")["metadata"]["uid"]
     assert {tuple(_plain(one)["owners"]) for one in ship.objects().values()} == {(role,)}
+    owners = {ship.get(name)["metadata"]["uid"] for name in ("forbid", "label", "note")}
+    wait_for("the policies to own the set", lambda: _owners(ship.set()) == owners, PATIENCE)
+    ship.settled()
 
     path = f"{POLICIES.format(ship.team)}/forbid"
     ship.api.patch(path, {"spec": {"rules": [rejects("worse", "Exists")]}})
@@ -118,7 +141,7 @@ def test_from_the_first_policy_to_the_last(ship: Native) -> None:
 
     for name in ("forbid", "note", "label"):
         ship.api.delete(f"{POLICIES.format(ship.team)}/{name}")
-    wait_for("all to be gone", lambda: not ship.objects(), PATIENCE)
+    wait_for("the set to be gone", lambda: ship.set() is None, PATIENCE)
     ship.refuses({"worse": "yes"}, False)
     assert replica.stop(PATIENCE) == 0
     assert "Traceback" not in replica.log.read_text()
@@ -133,35 +156,58 @@ def _condition(status: Object) -> Object:
     return found
 
 
+def _data(one: Object | None) -> Object:
+    return {} if one is None else one["metadata"]["annotations"]
+
+
+def _owners(one: Object | None) -> set[str]:
+    return set() if one is None else {owner["uid"] for owner in one["metadata"].get("ownerReferences", [])}
+
+
 def test_drift_is_repaired(ship: Native) -> None:
     """What somebody deletes, takes the label from, or makes hollow, is as it was soon after."""
     replica = ship.sail()
     ship.put("forbid", rejects("bad", "Exists"))
     ship.enforced("forbid", "Native")
+    ship.settled()
     before = ship.objects()
 
     def whole() -> bool:
         now = ship.objects()
         return now.keys() == before.keys() and all(_plain(now[key]) == _plain(before[key]) for key in now)
 
-    for number, key in enumerate(sorted(before)):
+    for key in sorted(before):
         kind, name = key.split()
         path = f"{ROOT}/{PLURALS[kind]}/{name}"
-        match number % 3, kind:
-            case _, "MutatingAdmissionPolicyBinding":
+        match kind:
+            case "MutatingAdmissionPolicyBinding":
                 ship.api.patch(path, {"metadata": {"labels": {RELEASE_LABEL: "other"}}})
-            case _, "ValidatingAdmissionPolicy":
-                never = {"name": "never", "expression": "false"}
-                ship.api.patch(path, {"spec": {"matchConditions": [never]}})
-            case _, "MutatingAdmissionPolicy":
+            case "ValidatingAdmissionPolicy":
+                ship.api.patch(path, {"spec": {"matchConditions": [{"name": "never", "expression": "false"}]}})
+            case "MutatingAdmissionPolicy":
                 ship.api.patch(path, {"metadata": {"ownerReferences": None}})
             case _:
                 ship.api.delete(path)
         wait_for(f"{kind} to be repaired", whole, PATIENCE)
     ship.refuses({"bad": "yes"})
+    held = ship.set()
+    assert held is not None
+    ship.api.delete(f"{SETS.format(ship.team)}/{SET_NAME}")
+    wait_for("the set to come back", lambda: _data(ship.set()) == _data(held), PATIENCE)
+    ship.refuses({"bad": "yes"})
     assert ship.get("forbid")["status"]["enforcement"]["way"] == "Native"
-    said = "an admission policy was changed or deleted by somebody, writing it again"
-    wait_for("the log to say so", lambda: len(replica.lines(said)) >= 4, PATIENCE)
+    said = "a set was changed or deleted by somebody, writing it again"
+    wait_for("the log to say so", lambda: replica.lines(said), PATIENCE)
+
+
+def test_nobody_else_writes_sets(ship: Native) -> None:
+    """Even an administrator can't write what is in force, so no tenant with all rights in his namespace can."""
+    ship.sail()
+    ship.put("forbid", rejects("bad", "Exists"))
+    ship.enforced("forbid", "Native")
+    forged = {"metadata": {"annotations": {"podberth.dev/version": "forged"}}}
+    with pytest.raises(ApiError, match="nobody but Berth's operator"):
+        ship.api.patch(f"{SETS.format(ship.team)}/{SET_NAME}", forged)
 
 
 def _plain(one: Object) -> Object:
@@ -174,7 +220,7 @@ def _plain(one: Object) -> Object:
 
 
 def test_nobody_is_needed(ship: Native) -> None:
-    """The operator is killed: policies hold. What becomes garbage meanwhile goes when the next one leads."""
+    """The operator is killed: policies hold, and the next one finds everything as it should be."""
     replica = ship.sail(everywhere=True)
     other = namespaces.create(ship.api, "other")
     try:
@@ -186,13 +232,12 @@ def test_nobody_is_needed(ship: Native) -> None:
         for _ in range(20):
             assert ship.create({"bad": "yes"})[0] == 403
             assert ship.create({"good": "yes"})[0] == 201
-        left = ship.objects(ship.team).keys()
+        left = ship.set()
     finally:
         namespaces.remove(ship.api, other, by_hand=ship.cluster.owned)
-    assert ship.objects(other)
     ship.sail(everywhere=True)
-    wait_for("the garbage to go", lambda: not ship.objects(other), PATIENCE)
-    assert ship.objects(ship.team).keys() == left
+    ship.settled()
+    assert ship.set() == left
     assert ship.create({"bad": "yes"})[0] == 403
 
 
@@ -216,7 +261,10 @@ def test_two_releases(served: Cluster, tmp_path: Path) -> None:
         first.refuses({"bad-one": "yes"})
         assert first.create({"bad-two": "yes"})[0] == 201
         first.api.delete(f"{POLICIES.format(first.team)}/forbid")
-        wait_for("those of the first to go", lambda: not first.objects(), PATIENCE)
+        wait_for("the set of the first to go", lambda: first.set() is None, PATIENCE)
+        for ship in ships:
+            ship.settled()
+        theirs = second.objects()
         assert _versions(second.objects()) == _versions(theirs)
         assert second.create({"bad-two": "yes"})[0] == 403
 
@@ -231,15 +279,19 @@ def test_the_release_chooses(ship: Native) -> None:
     ship.put("forbid", rejects("bad", "Exists"))
     assert _condition(ship.enforced("forbid", "Webhook"))["reason"] == "Switched"
     assert not ship.objects()
+    assert ship.set() is None
     assert replica.stop(PATIENCE) == 0
     replica = ship.sail(webhook="no-such-webhook")
     ship.enforced("forbid", "Native")
     ship.refuses({"bad": "yes"})
     assert replica.stop(PATIENCE) == 0
-    ship.sail(enforcement="webhook", webhook="no-such-webhook")
-    ship.enforced("forbid", "Webhook")
+    replica = ship.sail(enforcement="webhook", webhook="no-such-webhook")
     # There is no webhook that could take over, so the API server goes on.
-    assert ship.create({"bad": "yes"})[0] == 403
+    said = "the API server enforces policies until the webhook can"
+    wait_for("the log to say so", lambda: replica.lines(said), PATIENCE)
+    ship.api.patch(f"{POLICIES.format(ship.team)}/forbid", {"spec": {"rules": [rejects("worse", "Exists")]}})
+    ship.refuses({"worse": "yes"})
+    assert ship.get("forbid")["status"]["enforcement"]["way"] == "Native"
 
 
 def test_what_is_owned_goes_with_the_crd(ship: Native) -> None:
@@ -250,7 +302,7 @@ def test_what_is_owned_goes_with_the_crd(ship: Native) -> None:
     ship.refuses({"bad": "yes"})
     ship.cluster.kubectl("delete", "crd", "metadatapolicies.podberth.dev", "--wait=true")
     try:
-        wait_for("the objects to go", lambda: not ship.objects(), PATIENCE)
+        wait_for("the set to go", lambda: ship.set() is None, PATIENCE)
         ship.refuses({"bad": "yes"}, False)
     finally:
         wait_served(ship.cluster)

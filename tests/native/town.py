@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from podberth.policy import keys
 from podberth.policy.evaluate import Operation
+from podberth.policy.keys import Reserved
 from podberth.policy.native.admission_policies import admission_policies
 from podberth.policy.native.policy_set import Source, policy_set
 from podberth.policy.parse import parse
-from podberth.policy.powers import Reserved
 from podberth.policy.spec import Policies
 from tests.controlplane import namespaces
 from tests.controlplane.api import Api, Told

@@ -1,10 +1,9 @@
-"""kopf, unchanged, on a simulated loop: its requests go over the simulated network, in place of a thread and sockets.
+"""kopf, unchanged, on a simulated loop: its requests go over the simulated network, in place of sockets.
 
-What is left out of kopf: its thread (its loop is one more loop of the process), aiohttp's connector for real sockets
-(TLS, proxies, name resolution), and the handling of signals, which the operator does itself in production as well. Its
-scan of kinds is begun in one order: kopf's own is that of sets of coroutines, by their addresses in memory. And aiohttp
-counts by the loop's clock for how long a connection has been idle: by the machine's, how long a run takes would decide
-what is closed.
+What is left out of kopf: aiohttp's connector for real sockets (TLS, proxies, name resolution), and the handling of
+signals. Its scan of kinds is begun in one order: kopf's own is that of sets of coroutines, by their addresses in
+memory. And aiohttp counts by the loop's clock for how long a connection has been idle: by the machine's, how long a
+run takes would decide what is closed.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ import asyncio
 import inspect
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from types import CoroutineType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import aiohttp
@@ -23,13 +23,10 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest, ConnectionKey
 from aiohttp.tracing import Trace
 from kopf._cogs.clients import scanning
+from kopf._core.actions import progression
 
-from podberth.kube.connection import Connection
-from podberth.policy.operator.pulse import Pulse
-from podberth.policy.operator.watch import Kopf
-
-if TYPE_CHECKING:
-    from tests.storm.process import Process
+_BEGAN = datetime(2026, 9, 21, tzinfo=UTC)
+"""The time at which each loop's clock was at zero: kopf works out its retries by both."""
 
 
 def _in_order(coros: Iterable[CoroutineType[Any, Any, Any]]) -> Iterator[Any]:
@@ -48,6 +45,7 @@ def simulated() -> Iterator[None]:
     """While this lasts, kopf's scan of kinds is the same in each run, and aiohttp looks at the simulated clock."""
     with (
         patch.object(scanning, "asyncio", SimpleNamespace(as_completed=_in_order)),
+        patch.object(progression, "_get_basetime", lambda: _BEGAN),
         patch.object(connector, "monotonic", _now),
     ):
         yield
@@ -71,32 +69,6 @@ class Connector(aiohttp.BaseConnector):
         return protocol
 
 
-class Simulated(Kopf):
-    """One run of kopf, in a loop of its process."""
-
-    def __init__(
-        self, process: Process, connection: Connection, watched: tuple[str, ...], paths: list[str], pulse: Pulse
-    ) -> None:
-        super().__init__(connection, watched, paths, pulse)
-        self._loop.close()
-        self._simulated = process.thread()
-        self._loop: Any = self._simulated
-
-    def start(self) -> None:
-        self._simulated.create_task(self._live())
-
-    def join(self, seconds: float) -> None:
-        """It has ended when `finish` was called."""
-
-    def connector(self) -> aiohttp.BaseConnector:
-        return Connector(limit=0, loop=self._loop)
-
-    async def _live(self) -> None:
-        reason = "kopf stopped"
-        try:
-            await self._operate()
-        except asyncio.CancelledError:
-            reason = "kopf was cancelled"
-        except Exception as error:  # noqa: BLE001 - as in `Kopf.run`
-            reason = f"{type(error).__name__}: {error}"
-        self.finish(reason)
+def connector_of(loop: Any) -> aiohttp.BaseConnector:
+    """How kopf's requests leave a process of this loop."""
+    return Connector(limit=0, loop=loop)

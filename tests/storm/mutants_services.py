@@ -20,7 +20,7 @@ from podberth.kube.objects import Change, Deleted
 from podberth.policy.admission import counting
 from podberth.policy.admission.cache import PolicyCache
 from podberth.policy.admission.group import Stored
-from podberth.policy.operator.reconciler import Reconciler
+from podberth.policy.operator.reconcile import Reconciler
 from tests.storm.mutants import MUTANTS, mutant, named, was
 
 __all__ = ["MUTANTS", "named"]
@@ -167,11 +167,11 @@ def checks_no_policies() -> Iterator[None]:
 
 @mutant("the operator looks at a policy when it begins, and not when it changes")
 def ignores_changes() -> Iterator[None]:
-    mark = Reconciler.mark
+    look = was(Reconciler, "look")
 
-    def deaf(self: Reconciler, namespace: str | None) -> None:
-        if namespace is None and not self._judged:
-            mark(self, None)
+    async def deaf(self: Reconciler, namespace: str) -> None:
+        if namespace not in self._judged:
+            await look(self, namespace)
 
-    with patch.object(Reconciler, "mark", deaf):
+    with patch.object(Reconciler, "look", deaf):
         yield

@@ -15,7 +15,7 @@ import yaml
 
 from podberth.apiserver.storage import Change
 from podberth.policy.admission.counting import FIELDS, Key
-from podberth.policy.operator.reconciler import RESYNC_SECONDS
+from podberth.policy.operator.replica import RESYNC_SECONDS
 from tests.storm.actors import MERGE
 from tests.storm.judge import PROMPT_SECONDS
 

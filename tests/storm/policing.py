@@ -20,12 +20,12 @@ from podberth.kube.machine import Machine
 from podberth.policy.admission import settings as admission
 from podberth.policy.admission.counting import Key
 from podberth.policy.admission.replica import Replica
+from podberth.policy.evaluate import Effect
 from podberth.policy.operator import settings as operating
 from podberth.policy.operator.replica import Operator
 from podberth.policy.options import Pass
-from podberth.policy.verdict import Effect
 from tests.storm.berth import LEASE, _NoBlocks
-from tests.storm.kopfed import Simulated
+from tests.storm.kopfed import connector_of
 from tests.storm.loop import Loop
 from tests.storm.network import Network
 from tests.storm.process import NAMESPACE, Process
@@ -128,7 +128,7 @@ class OperatorProcess(Process):
         async with self.client_of(machine) as client, self.client_of(machine) as slow, self.client_of(machine) as aside:
             self.client = client
             operator = Operator(client, slow, settings, elector=self.candidate(aside, machine), machine=machine)
-            operator.watch.kopf = partial(Simulated, self)
+            operator.session.connector = partial(connector_of, self.loop)  # type: ignore[method-assign]
             self.operator = operator
             await self.until_told(operator.work())
 

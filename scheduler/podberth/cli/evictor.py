@@ -89,8 +89,7 @@ def evictor(
     options = dict(locals())
     # Heavy imports wait until the command is known, so that the others start at once.
     from podberth.cli.errors import FOUND, InputError, complain
-    from podberth.cli.given import unfetched
-    from podberth.cli.inputs import profiles, world
+    from podberth.cli.inputs import profiles, unfetched, world
     from podberth.evictor.gates import OWNER_BACKOFF_MOST, Settings
     from podberth.framework.profiles import annotated
     from podberth.kube.kubeconfig import connect
@@ -125,7 +124,7 @@ def evictor(
     complain(unfetched(frameworks))
     path = kubeconfig or settings.client_connection.kubeconfig or None
     if dry_run:
-        from podberth.cli.history import past
+        from podberth.cli.given import past
         from podberth.explain.promises import plan
 
         decoder = Decoder(annotated(frameworks), limits=settings.limits)

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from podberth.cli import options
 from podberth.cli.errors import FOUND, WRONG, InputError, about, complain
-from podberth.cli.given import given, unasked
+from podberth.cli.given import given, past
 from podberth.cli.group import explain_and_print, find_group, group_from_file, holds_group, member_note
-from podberth.cli.inputs import STDIN, lines, named
+from podberth.cli.inputs import STDIN, lines, named, unasked
 from podberth.cli.options import (
     ClusterFiles,
     ConfigFile,
@@ -401,8 +401,6 @@ def explain(
         notes += kept_from(asked.priority, asked.scheduling_group, there.cluster)
     known = None
     if node is not None and wanted_by(asked, framework) is not None:
-        from podberth.cli.history import past
-
         known, problems = past(
             there,
             Settings(),

@@ -1,23 +1,27 @@
-"""Reads what explain, simulate and capacity are given: a configuration, a cluster and files.
+"""Reads what explain, simulate and capacity are given: a configuration, a cluster and files, and what evictors did.
 
 All that is wrong with any of them is told at once. A live cluster is only asked once the rest is right.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 from podberth.cli.errors import Faults, complain
-from podberth.cli.inputs import documents, judged, named, profiles, world
+from podberth.cli.inputs import documents, judged, named, profiles, unfetched, world
 from podberth.explain.judging.schema import shown
 from podberth.explain.objects.documents import Document, plain
 from podberth.explain.objects.world import World
 from podberth.framework.config import SchedulerConfiguration
 from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
-from podberth.framework.status import shown as as_shown
 from podberth.model.kinds import Decoder
 from podberth.model.limits import LIMITS
 from podberth.plugins.taint_toleration import TaintToleration
+
+if TYPE_CHECKING:
+    from podberth.evictor.gates import Settings
+    from podberth.explain.promises import Past
 
 _PROBLEMS = 8
 
@@ -76,23 +80,6 @@ def given(
     return Given(settings, frameworks, there, where, usual, held, path)
 
 
-def unfetched(frameworks: Mapping[str, Framework]) -> list[str]:
-    """Return which sources of plugins have no value here, where nothing is fetched, and what counts instead."""
-    sources = {key: one for framework in frameworks.values() for key, one in framework.profile.sources.items()}
-    return [
-        f"source {name} of plugin {plugin} is not fetched here, its default counts: {as_shown(one.default)}"
-        for (plugin, name), one in sources.items()
-    ]
-
-
-def unasked(settings: SchedulerConfiguration) -> list[str]:
-    """Return a note on the HTTP extenders of a configuration, which are not asked here."""
-    if not settings.extenders:
-        return []
-    addresses = ", ".join(extender.url_prefix for extender in settings.extenders)
-    return [f"HTTP extenders are not asked here, and may reject nodes or change scores: {addresses}"]
-
-
 def _of_no_namespace(files: Mapping[str, Sequence[Document]], world: World, where: str, usual: str) -> Iterator[str]:
     """Yield namespaces that files name, and that are neither in the cluster nor in a file: nothing can be created
     there.
@@ -112,3 +99,43 @@ def _of_no_namespace(files: Mapping[str, Sequence[Document]], world: World, wher
             named_in.setdefault(namespace, file)
     for namespace, file in list(named_in.items())[:_PROBLEMS]:
         yield f"{named(file)}: metadata.namespace: {shown(namespace)}: there is no such namespace in {where}"
+
+
+def past(
+    world: World,
+    settings: "Settings",
+    *,
+    dump: bool,
+    kubeconfig: str | None,
+    context: str | None,
+    timeout: str = "30s",
+    taken: str = "",
+) -> tuple["Past", list[str]]:
+    """Return what is known of earlier evictions by Events of a live cluster or a dump, and what kept us from knowing.
+
+    `taken`: the UID of a pod that was taken off its node.
+    """
+    # Only pods whose node is to stay as they asked for need any of this.
+    from podberth.app.evictor.watcher import restored
+    from podberth.explain.promises import Past
+    from podberth.kube.evictions import past_evictions, seconds
+    from podberth.kube.objects import MALFORMED
+
+    def there(uid: str) -> bool:
+        placement = world.cluster.placement(uid)
+        return uid == taken or (placement is not None and not placement.pod.terminating)
+
+    if dump:
+        found, problems = [], []
+        try:
+            found = past_evictions(world.events)
+        except MALFORMED as error:
+            problems = [f"Events of the dump can't be read: {error}; left out"]
+    else:
+        from podberth.cli.live import listed_evictions
+
+        found, problems = listed_evictions(kubeconfig, context, timeout)
+    # Ours may be behind the server's clock, by which the Events go.
+    now = max([datetime.now(UTC).timestamp(), *(seconds(one.done_at) for one in found if one.done_at)])
+    evictions = restored(found, now, by_settings=False)
+    return Past(evictions, datetime.fromtimestamp(now, UTC), settings, there), problems

@@ -5,7 +5,7 @@ import re
 import select
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
@@ -234,6 +234,25 @@ def profiles(
 
         raise InputError(f"--scheduler: {shown(wanted)}: expected one of the profiles {', '.join(frameworks)}")
     return settings, frameworks
+
+
+def unfetched(frameworks: Mapping[str, "Framework"]) -> list[str]:
+    """Return which sources of plugins have no value here, where nothing is fetched, and what counts instead."""
+    from podberth.framework.status import shown
+
+    sources = {key: one for framework in frameworks.values() for key, one in framework.profile.sources.items()}
+    return [
+        f"source {name} of plugin {plugin} is not fetched here, its default counts: {shown(one.default)}"
+        for (plugin, name), one in sources.items()
+    ]
+
+
+def unasked(settings: SchedulerConfiguration) -> list[str]:
+    """Return a note on the HTTP extenders of a configuration, which are not asked here."""
+    if not settings.extenders:
+        return []
+    addresses = ", ".join(extender.url_prefix for extender in settings.extenders)
+    return [f"HTTP extenders are not asked here, and may reject nodes or change scores: {addresses}"]
 
 
 def lines(path: str) -> Iterator[bytes]:

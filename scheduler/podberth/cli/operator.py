@@ -80,11 +80,10 @@ def operator(
     # Heavy imports wait until the command is known, so that the others start at once.
     from podberth.kube.kubeconfig import connect
     from podberth.kube.machine import loop_factory
-    from podberth.policy.operator.kinds import DEFAULT_KINDS
-    from podberth.policy.operator.launch import audit_once as audit
-    from podberth.policy.operator.launch import operate
-    from podberth.policy.operator.settings import Settings
-    from podberth.policy.operator.ways import ENFORCEMENTS
+    from podberth.policy.operator.listing import DEFAULT_KINDS
+    from podberth.policy.operator.replica import audit_once as audit
+    from podberth.policy.operator.replica import operate
+    from podberth.policy.operator.settings import ENFORCEMENTS, Settings
     from podberth.service.run import run_service
 
     services.log_at(log_level, quiet=audit_once)

@@ -31,16 +31,16 @@ from podberth.explain.report.terminal import console_for
 from podberth.explain.report.wording import count, printable
 from podberth.model.mistakes import misfit
 from podberth.model.selectors import Requirement
-from podberth.policy import cases, impact, keys, owners
+from podberth.policy import cases, impact, keys
 from podberth.policy.analyse import Finding, analyse, left_out
 from podberth.policy.exempt import NAMESPACES
 from podberth.policy.impact import Impact
+from podberth.policy.keys import Reserved
 from podberth.policy.native.compile import Compiled, compile_namespace
 from podberth.policy.objects import namespace as namespace_in
 from podberth.policy.options import Options
 from podberth.policy.options import parse as options_of
 from podberth.policy.parse import PolicyError, parse
-from podberth.policy.powers import Reserved
 from podberth.policy.spec import Policies, Policy
 
 _NAMES = 6
@@ -436,7 +436,7 @@ def preview(
         held = [policy for _, policy in accepted(policies, faults, allowed)]
         faults.tell()
         result = impact.impact(
-            Policies(held).of(namespace or ""), found, settings, filter(None, map(owners.read, found))
+            Policies(held).of(namespace or ""), found, settings, filter(None, map(impact.owner, found))
         )
     else:
         from podberth.cli.policy_inputs import cluster_impact

@@ -23,14 +23,12 @@ from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.kubeconfig import connect
 from podberth.kube.resources import METADATA_POLICIES, OWNERS, Resource
 from podberth.model.selectors import LabelSelector
-from podberth.policy import cases, exempt, expect, objects, options
+from podberth.policy import cases, exempt, objects, options
 from podberth.policy.cases import name_of
-from podberth.policy.impact import Impact, impact
+from podberth.policy.impact import Impact, Owner, impact, owner
 from podberth.policy.objects import JsonObject, ShapeError, check
-from podberth.policy.operator.kinds import DEFAULT_KINDS, KindError, resource
-from podberth.policy.operator.pages import Page, pages
+from podberth.policy.operator.listing import DEFAULT_KINDS, KindError, Page, pages, resource
 from podberth.policy.options import Options
-from podberth.policy.owners import Owner, read
 from podberth.policy.parse import PolicyError, parse
 from podberth.policy.spec import KIND, Policies, Policy
 
@@ -158,10 +156,10 @@ def run_tests(path: Path, faults: Faults) -> Iterator[dict[str, Any]]:
         for i, case in enumerate(suite["cases"]):
             with faults.noting(), about(str(path)):
                 try:
-                    failures = expect.check(Policies(given), case, f"cases[{i}]")
+                    failures = cases.check(Policies(given), case, f"cases[{i}]")
                 except cases.CaseError as error:
                     raise documents.ObjectError(str(error)) from None
-                yield {"file": str(path), "name": expect.title(case, i), "failures": failures}
+                yield {"file": str(path), "name": cases.title(case, i), "failures": failures}
 
 
 def given_options(text: str | None, flags: dict[str, Any]) -> dict[str, Any]:
@@ -274,7 +272,7 @@ async def _listed(
                 continue
             try:
                 async for page in pages(client, kind, namespace):
-                    found.owners.extend(owner for obj in page.objects() if (owner := read(obj)) is not None)
+                    found.owners.extend(makes for obj in page.objects() if (makes := owner(obj)) is not None)
             except (ApiError, Unreachable) as error:
                 found.problems.append(f"can't list {kind.plural}, which may lose what they make: {error}")
     return found
@@ -283,8 +281,8 @@ async def _listed(
 def _take(page: Page, found: _Listed) -> None:
     """Keep of each object what policies read: a cluster's objects are many."""
     for obj in page.objects():
-        if (owner := read(obj)) is not None:
-            found.owners.append(owner)
+        if (makes := owner(obj)) is not None:
+            found.owners.append(makes)
         try:
             check(obj)
         except ShapeError as error:

@@ -21,8 +21,7 @@ from msgspec.structs import replace
 
 from podberth.cli import live
 from podberth.cli.errors import FOUND, InputError, complain
-from podberth.cli.given import unasked, unfetched
-from podberth.cli.inputs import GZIP, MOST_LINES, STDIN, named, opened, profiles, standard_input
+from podberth.cli.inputs import GZIP, MOST_LINES, STDIN, named, opened, profiles, standard_input, unasked, unfetched
 from podberth.cli.options import ConfigFile, Context, Kubeconfig, RequestTimeout, SchedulerName, seconds
 from podberth.cli.output import Output, as_json, private, replaceable, yaml_of
 from podberth.explain.judging.schema import shown

@@ -101,7 +101,7 @@ class NodeAffinity(Plugin):
         """Sum the weights of the preferred terms that a node matches."""
         shape = pod.shape
         if shape.preferred_error is not None:
-            raise PluginError(self.name, shape.preferred_error)
+            raise PluginError(self.name, shape.preferred_error, "PreScore")
         terms = shape.preferred_node_terms
         if self._added_preferences:
             terms = self._added_preferences + terms

@@ -14,17 +14,14 @@ from msgspec import Struct, structs
 
 from podberth.model.selectors import LabelSelector, Requirement
 from podberth.policy import bounds, keys, objects
-from podberth.policy.evaluate import evaluate
-from podberth.policy.merge import RESERVED, merge
+from podberth.policy.evaluate import Verdict, evaluate, merge
+from podberth.policy.keys import RESERVED, Reserved
 from podberth.policy.native.budget import fit
 from podberth.policy.objects import JsonObject, Snapshot
-from podberth.policy.powers import Reserved
 from podberth.policy.qos import qos_class
 from podberth.policy.questions import Questions, TooComplexError
 from podberth.policy.space import AXIS, MOST_WEIGHT, Axis, Space, changed_by, criteria, meet, weigh
-from podberth.policy.spec import Field, Policies, Policy, Rule, Write
-from podberth.policy.verdict import Verdict
-from podberth.policy.words import cut
+from podberth.policy.spec import Field, Policies, Policy, Rule, Write, cut
 
 TOTAL, EACH = 20_000_000, 2_000_000
 """Steps: half a minute at most for a whole analysis, three seconds for a question."""
@@ -164,7 +161,7 @@ def _without(policies: Policies, reserved: Reserved) -> tuple[Policies, list[Fin
     for policy in policies.policies:
         rules = []
         for rule in policy.rules:
-            asked = {write.key: reserved.why(write.key, write.power) for write in rule.writes}
+            asked = {write.key: reserved.why(write.key, write.reserved_for) for write in rule.writes}
             gone = {key: why for key, why in asked.items() if why is not None}
             if gone and policy.mode == "enforce":
                 findings += [_never_written(rule, key, why) for key, why in gone.items()]

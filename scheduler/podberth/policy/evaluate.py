@@ -1,30 +1,67 @@
 """Evaluates all policies of a namespace for one object, and returns the verdict.
 
-The story of a request: exempt, or not; a pod gets its QoS stamp; every predicate is asked about that one snapshot;
-rejects first, all reasons named; else all writes merged into one patch; then, for a pod being created, the annotation
-that names a scheduler becomes `spec.schedulerName`. The validating pass asks the rejects again about the final object.
+The story of a request: exempt, or not; a pod gets its QoS stamp; every rule is asked about that one snapshot; rejects
+first, all reasons named; else all writes merged into one patch; then, for a pod being created, the annotation that
+names a scheduler becomes `spec.schedulerName`. The validating pass asks the rejects again about the final object.
 The seed's promise (any reject: rejected and not mutated; order unspecified) holds as nothing is written in between.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Literal
+from __future__ import annotations
 
-from msgspec import structs
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from msgspec import Struct, structs
 
 from podberth.model.quantity import QuantityError
-from podberth.policy import keys, objects, verdict, words
+from podberth.model.selectors import LabelSelector
+from podberth.policy import keys, objects
 from podberth.policy.exempt import exemption
-from podberth.policy.merge import Merged, changes, lost, merge
+from podberth.policy.keys import RESERVED, Reserved
 from podberth.policy.objects import JsonObject, Snapshot
 from podberth.policy.options import NO_OPTIONS, Options
-from podberth.policy.patch import Patch
 from podberth.policy.qos import CLASSES, QosClass, qos_class
-from podberth.policy.spec import Policies, Policy, Rule, Write
-from podberth.policy.verdict import ALLOWED, DENIED, Effect, Verdict
+from podberth.policy.spec import Field, Policies, Policy, Rule, Write, cut, warning
 
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 OPERATIONS: tuple[Operation, ...] = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+ALLOWED, DENIED = 200, 403
+MOST_WARNINGS = 30
+MOST_REASONS = 32
 AUDIT_LENGTH = 1024
+
+
+class Effect(Struct, frozen=True):
+    """The effect of one policy, or in modes warn and observe the one that it would have; the admission server counts
+    these.
+    """
+
+    policy: str
+    namespace: str
+    rejected: bool
+    mutated: bool
+
+
+class Verdict(Struct, frozen=True):
+    """The answer to one request. `object` is the object after the patch; the given one when denied or unchanged."""
+
+    object: JsonObject | None
+    allowed: bool = True
+    code: int = ALLOWED
+    message: str = ""
+    patch: list[JsonObject] = []
+    """The change as RFC 6902 operations."""
+    warnings: list[str] = []
+    audit: Mapping[str, str] = {}
+    effects: tuple[Effect, ...] = ()
+    """In the mutating pass an effect for each policy that matched, in the validating pass for each that rejects."""
+    conflicts: tuple[str, ...] = ()
+    """Names of the policies that disagreed about this object."""
+    lost: tuple[Write, ...] = ()
+    """Labels by which an owner of the object (`Options.owner_selectors`) does not find it any more."""
+    exempt: str | None = None
+    """Why no policy applied, when none did."""
 
 
 def evaluate(
@@ -63,7 +100,7 @@ def admitted(
     if not first.patch:
         return first
     second = evaluate(policies, operation, first.object, old, structs.replace(options, pass_="validate"))
-    said = verdict.warnings([*first.warnings, *second.warnings])
+    said = warnings([*first.warnings, *second.warnings])
     if second.allowed:
         return structs.replace(first, warnings=said)
     rejecting = {effect.policy for effect in second.effects}
@@ -99,7 +136,7 @@ class _Request:
     def mutated(self) -> Verdict:
         """Return the verdict of the mutating pass."""
         if self.rejecting:
-            return self._denied(verdict.denial(self.rejecting), self._effects(set()))
+            return self._denied(denial(self.rejecting), self._effects(set()))
         merged = merge(self.deciding, self.snapshot, self.is_pod, self.reserved)
         patch = Patch(self.object)
         annotations = {key: write.value for key, write in merged.annotations.items()}
@@ -110,11 +147,11 @@ class _Request:
         scheduler = annotations.get(keys.SCHEDULER_NAME, self.snapshot.annotations.get(keys.SCHEDULER_NAME))
         if self.is_pod and self.creates and scheduler is not None:
             self._choose(scheduler, patch)
-        self.said += map(verdict.conflict, merged.conflicts)
-        self.said += map(verdict.skipped, merged.skipped)
+        self.said += map(conflict_told, merged.conflicts)
+        self.said += (skipped_told(*found) for found in merged.skipped)
         found = (lost(owner, self.snapshot.labels, merged.labels) for owner in self.options.owner_selectors)
         self.lost = tuple({write.key: write for writes in found for write in writes}.values())
-        self.said += map(verdict.lost, self.lost)
+        self.said += map(lost_told, self.lost)
         effective = {write.rule.policy for write in (*merged.labels.values(), *merged.annotations.values())}
         return self._allowed(merged, patch, effective, self._effects(effective))
 
@@ -133,7 +170,7 @@ class _Request:
                 for policy, _ in self.matched
                 if policy.name in rejecting
             )
-            return self._denied(verdict.denial(self.rejecting), effects)
+            return self._denied(denial(self.rejecting), effects)
         return self._allowed(Merged({}, {}, [], []), Patch(self.object), set(), ())
 
     @property
@@ -171,13 +208,13 @@ class _Request:
 
     def _allowed(self, merged: Merged, patch: Patch, effective: set[str], effects: tuple[Effect, ...]) -> Verdict:
         self.said += self._would()
-        conflicting = {write.rule.policy for found in merged.conflicts for write in found.writes}
+        conflicting = {write.rule.policy for writes in merged.conflicts for write in writes}
         return Verdict(
             object=patch.object,
             allowed=True,
             code=ALLOWED,
             patch=patch.operations,
-            warnings=verdict.warnings(self.said),
+            warnings=warnings(self.said),
             audit=self._audit({"applied": _joined(sorted(effective))}),
             effects=effects,
             conflicts=tuple(sorted(conflicting)),
@@ -191,7 +228,7 @@ class _Request:
             allowed=False,
             code=DENIED,
             message=message,
-            warnings=verdict.warnings(self.said),
+            warnings=warnings(self.said),
             audit=self._audit({"rejected-by": _joined(rule.place for rule in self.rejecting)}),
             effects=effects,
         )
@@ -262,4 +299,158 @@ def _joined(places: Iterable[str]) -> str:
         length += len(place) + 1
         if length > AUDIT_LENGTH:
             break
-    return words.cut(",".join(found), AUDIT_LENGTH)
+    return cut(",".join(found), AUDIT_LENGTH)
+
+
+# -- merging ----------------------------------------------------------------------------------------------------------
+
+
+class Merged(NamedTuple):
+    """What is written, and what there is to say about it."""
+
+    labels: Mapping[str, Write]
+    annotations: Mapping[str, Write]
+    conflicts: list[tuple[Write, ...]]
+    """Writes that differ on a key, in order; the last wins."""
+    skipped: list[tuple[Write, str]]
+    """Writes that are kept back, each with the reason."""
+
+
+def forbidden(write: Write, is_pod: bool, reserved: Reserved) -> str | None:
+    """Return the reason for which no policy may write this key, whatever its value; None: policies may."""
+    if is_pod and (write.field, write.key) == ("annotation", keys.QOS):
+        return "the QoS stamp is no policy's to write"
+    why = reserved.why(write.key, write.reserved_for) if reserved.more or write.reserved_for else None
+    return None if why is None else f"the key is reserved ({why})"
+
+
+def changes(rule: Rule, snapshot: Snapshot, is_pod: bool, reserved: Reserved) -> Iterator[tuple[Write, str]]:
+    """Yield a rule's writes that would change something, were it the only rule, and the warning about each."""
+    for announced in rule.announced:
+        write = announced[0]
+        old = (snapshot.labels if write.field == "label" else snapshot.annotations).get(write.key)
+        if old != write.value and forbidden(write, is_pod, reserved) is None:
+            yield announced
+
+
+def merge(rules: Iterable[Rule], snapshot: Snapshot, is_pod: bool, reserved: Reserved = RESERVED) -> Merged:
+    """Return the merged writes of rules that matched, given in order: by policy name and rule index.
+
+    Of two that differ on a key the later wins. Two are kept back: the QoS stamp of a pod is nobody's to write, and keys
+    that are reserved are no policy's. Each write is looked at once.
+    """
+    wished: dict[tuple[Field, str], list[Write]] = {}
+    for rule in rules:
+        for write in rule.writes:
+            wished.setdefault((write.field, write.key), []).append(write)
+    labels: dict[str, Write] = {}
+    annotations: dict[str, Write] = {}
+    conflicts: list[tuple[Write, ...]] = []
+    skipped: list[tuple[Write, str]] = []
+    for (field, key), writes in sorted(wished.items(), key=lambda item: item[0]):
+        last = writes[-1]
+        old = (snapshot.labels if field == "label" else snapshot.annotations).get(key)
+        if (why := forbidden(last, is_pod, reserved)) is not None:
+            if old != last.value or last.key == keys.QOS:
+                skipped.append((last, why))
+            continue
+        if len(writes) > 1 and any(write.value != last.value for write in writes):
+            conflicts.append(tuple(writes))
+        if old != last.value:
+            (labels if field == "label" else annotations)[key] = last
+    return Merged(labels, annotations, conflicts, skipped)
+
+
+def lost(owner: LabelSelector, labels: Mapping[str, str], written: Mapping[str, Write]) -> list[Write]:
+    """Return the writes by which an owner's selector, which finds an object by these labels, finds it no more."""
+    if not owner.matches(labels):
+        return []
+    asked = ((written.get(one.key), one) for one in owner.requirements)
+    return [write for write, one in asked if write is not None and not one.accepts(write.value)]
+
+
+# -- the patch --------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(4096)  # of keys that policies write, which are few and always the same
+def pointer(*parts: str) -> str:
+    """Return a JSON pointer (RFC 6901)."""
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+class Patch:
+    """Collects RFC 6902 operations while it applies them to a copy, of which only maps on the way are new."""
+
+    def __init__(self, obj: JsonObject) -> None:
+        self.object = obj
+        self.operations: list[JsonObject] = []
+
+    def merge(self, above: str, field: str, writes: Mapping[str, str]) -> None:
+        """Write into a map two levels down, as metadata.labels; a map that is absent or null is added whole."""
+        held: Mapping[str, str] | None = (self.object.get(above) or {}).get(field)
+        changed = {key: writes[key] for key in sorted(writes) if (held or {}).get(key) != writes[key]}
+        if not changed:
+            return
+        if held is None:
+            self.set(above, field, changed)
+        else:
+            self.operations += [
+                {"op": "replace" if key in held else "add", "path": pointer(above, field, key), "value": value}
+                for key, value in changed.items()
+            ]
+            self._put(above, field, {**held, **changed})
+
+    def set(self, above: str, field: str, value: str | dict[str, str]) -> None:
+        """Set what is two levels down, as spec.schedulerName."""
+        holder = self.object.get(above)
+        if (holder or {}).get(field) == value:
+            return
+        if holder is None:
+            self.operations.append({"op": "add", "path": pointer(above), "value": {field: value}})
+        else:
+            known = "add" if holder.get(field) is None else "replace"
+            self.operations.append({"op": known, "path": pointer(above, field), "value": value})
+        self._put(above, field, value)
+
+    def _put(self, above: str, field: str, value: str | dict[str, str]) -> None:
+        self.object = {**self.object, above: {**(self.object.get(above) or {}), field: value}}
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def warnings(texts: Iterable[str]) -> list[str]:
+    """Return warnings as a response can carry them: short, each once, not too many."""
+    found = list(dict.fromkeys(map(warning, texts)))
+    if len(found) <= MOST_WARNINGS:
+        return found
+    return [*found[: MOST_WARNINGS - 1], f"and {len(found) - MOST_WARNINGS + 1} more warnings about metadata policies"]
+
+
+def denial(rules: list[Rule]) -> str:
+    """Return all reasons, one after the other."""
+    said = "; ".join(rule.rejection for rule in rules[:MOST_REASONS])
+    return said if len(rules) <= MOST_REASONS else f"{said}; and {len(rules) - MOST_REASONS} more rules"
+
+
+def conflict_told(writes: tuple[Write, ...]) -> str:
+    """Return the text about rules that differ, and the one that wins."""
+    wins = writes[-1]
+    loses = next(write for write in writes if write.value != wins.value)
+    return (
+        f'{wins.field} {cut(wins.key, 40)}: {loses.rule.short_place} writes "{cut(loses.value, 16)}", '
+        f'{wins.rule.short_place} writes "{cut(wins.value, 16)}" and wins'
+    )
+
+
+def skipped_told(write: Write, why: str) -> str:
+    """Return the text about a write that was kept back."""
+    return f"{write.field} {cut(write.key, 40)} not written for {write.rule.short_place}: {why}"
+
+
+def lost_told(write: Write) -> str:
+    """Return which label takes an object away from its owner."""
+    return (
+        f'label {cut(write.key, 40)}: {write.rule.short_place} writes "{cut(write.value, 16)}", '
+        "and the object's owner does not find it any more"
+    )

@@ -1,18 +1,39 @@
-"""A preview of what policies would do to objects that exist, before anyone switches them on."""
+"""A preview of what policies would do to objects that exist, before anyone switches them on. Pure.
+
+Objects are counted by what would become of them. Owners are found that would lose the pods they make, because a policy
+writes a label that their selector reads: a ReplicaSet whose pods get another label than it selects by makes pods
+without end. The policies write all the same, as their author says (decision 32), so that an owner is told of here, from
+its selector and its template: by the operator's status and by `berth policy impact`.
+"""
+
+from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any, TypedDict
 
-from msgspec import Struct, field
+import msgspec
+from msgspec import Struct, field, structs
 
+from podberth.model.selectors import LabelSelector
 from podberth.policy import keys, objects
-from podberth.policy.evaluate import admitted
-from podberth.policy.objects import JsonObject
-from podberth.policy.options import Options
-from podberth.policy.owners import Owner, lost_by
-from podberth.policy.spec import Policies
+from podberth.policy.evaluate import admitted, evaluate
+from podberth.policy.objects import JsonObject, group_and_kind
+from podberth.policy.options import Options, OptionsError, selector
+from podberth.policy.spec import Policies, Write
 
 SAMPLES = 20
+OWNERS = frozenset(
+    {
+        ("", "ReplicationController"),
+        ("apps", "DaemonSet"),
+        ("apps", "Deployment"),
+        ("apps", "ReplicaSet"),
+        ("apps", "StatefulSet"),
+        ("batch", "Job"),
+    }
+)
+"""The kinds that make new objects in a loop when a label changes, as far as is known."""
 
 
 class Kind(Struct):
@@ -117,3 +138,88 @@ def _count(
 
 def _scheduler(obj: JsonObject) -> str:
     return str((obj.get("spec") or {}).get("schedulerName") or keys.DEFAULT_SCHEDULER)
+
+
+# -- owners -----------------------------------------------------------------------------------------------------------
+
+
+class _Meta(Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Made(TypedDict, total=False):
+    labels: dict[str, str] | None
+    annotations: dict[str, str] | None
+
+
+class _Container(TypedDict, total=False):
+    resources: Any
+    restartPolicy: Any
+
+
+class _PodSpec(TypedDict, total=False):
+    """The fields from which the QoS class of a pod follows."""
+
+    containers: list[_Container] | None
+    initContainers: list[_Container] | None
+    resources: Any
+
+
+class _Template(Struct):
+    metadata: _Made | None = None
+    spec: _PodSpec | None = None
+
+
+class _Spec(Struct):
+    selector: dict[str, Any] | None = None
+    template: _Template | None = None
+
+
+class _Owning(Struct):
+    metadata: _Meta
+    spec: _Spec | None = None
+
+
+class Owner(Struct, frozen=True):
+    """An object that makes others and finds them by labels."""
+
+    kind: str
+    namespace: str
+    name: str
+    selector: LabelSelector
+    template: _Template = field(default_factory=_Template)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+    def makes(self) -> Iterator[JsonObject]:
+        """Yield what it makes: a pod of its template, and for a Deployment the ReplicaSet that will make it."""
+        meta = {**(self.template.metadata or {}), "namespace": self.namespace}
+        yield {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": self.template.spec}
+        if self.kind == "Deployment":
+            yield {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta}
+
+
+def owner(obj: JsonObject) -> Owner | None:
+    """Return an object as an owner; None: it is of another kind, or not valid in the API."""
+    group, kind = group_and_kind(obj)
+    if (group, kind) not in OWNERS:
+        return None
+    try:
+        found = msgspec.convert(obj, _Owning)
+        if found.spec is None or found.spec.selector is None or found.spec.template is None:
+            return None
+        finds = selector(found.spec.selector, "spec.selector")
+    except (msgspec.ValidationError, OptionsError):
+        return None
+    return Owner(kind, found.metadata.namespace, found.metadata.name, finds, found.spec.template)
+
+
+def lost_by(owner: Owner, policies: Policies, options: Options) -> list[Write]:
+    """Return the labels that policies would write on what this owner makes, and by which it would not find it."""
+    options = structs.replace(options, owner_selectors=(owner.selector,))
+    found: dict[str, Write] = {}
+    for made in owner.makes():
+        found |= {write.key: write for write in evaluate(policies, "CREATE", made, None, options).lost}
+    return list(found.values())

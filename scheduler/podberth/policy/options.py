@@ -12,7 +12,7 @@ from msgspec import Struct, field, structs
 from podberth.model import wire
 from podberth.model.mistakes import misfit
 from podberth.model.selectors import LabelSelector, SelectorError, parse_label_selector
-from podberth.policy.powers import Reserved
+from podberth.policy.keys import Reserved
 
 Pass = Literal["mutate", "validate"]
 
@@ -51,7 +51,7 @@ class Options(Struct, frozen=True, rename="camel"):
     live_schedulers: frozenset[str] | None = None
     reserved_prefixes: tuple[str, ...] = ()
     reserve_known: bool = True
-    """True if keys that are known to give rights (`powers`) are kept from policies."""
+    """True if keys that are known to give rights (`keys`) are kept from policies."""
     stamp: bool = True
     """True if every pod gets its QoS class as an annotation; else only pods that have the annotation already do."""
 

@@ -30,8 +30,8 @@ from podberth.policy.spec import (
     Policy,
     Predicate,
     Rule,
+    cut,
 )
-from podberth.policy.words import cut
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _KIND = re.compile(r"[A-Z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
@@ -212,7 +212,7 @@ class _Reader:
     def _writes(self, item: Any, path: str, legal: _Legal) -> dict[str, str]:
         found = self._texts(item, path, MAX_WRITES, legal)
         for name in found:
-            if keys.is_reserved(name, self._allowed):
+            if keys.is_kubernetes_own(name, self._allowed):
                 where = f"{path}[{cut(name, SHOWN)}]"
                 self.problems.append(f"{where}: Forbidden: the prefix is reserved for Kubernetes itself")
         return found

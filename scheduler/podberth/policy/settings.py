@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podberth.policy.exempt import NAMESPACES
-from podberth.policy.powers import Reserved
+from podberth.policy.keys import Reserved
 
 
 class SettingsError(ValueError):
@@ -34,7 +34,7 @@ class ServiceSettings:
     allowed_prefixes: tuple[str, ...] = ()
     reserved_prefixes: tuple[str, ...] = ()
     reserve_known: bool = True
-    """True if the keys of `policy.powers` are kept from policies."""
+    """True if the keys of `podberth.policy.keys` are kept from policies."""
     stamp: bool = True
     """True if every pod gets its QoS class as an annotation. Rules know the class in any case."""
 

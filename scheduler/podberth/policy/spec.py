@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct, structs
 
 from podberth.model.selectors import Requirement
-from podberth.policy import powers, words
+from podberth.policy.keys import reserved_for
 
 GROUP, VERSION, KIND = "podberth.dev", "v1alpha1", "MetadataPolicy"
 Mode = Literal["enforce", "warn", "observe"]
@@ -45,6 +45,8 @@ REASON_LENGTH = 1500
 """The largest number of characters of one rule in a denial."""
 
 
+WARNING_LENGTH = 120
+"""The largest number of characters of a warning: the API server cuts longer ones."""
 EVERY = "every object"
 
 
@@ -89,8 +91,8 @@ class Write(NamedTuple):
     field: Field
     key: str
     value: str
-    power: str = ""
-    """The power that the key gives and policies should not (`powers.of`)."""
+    reserved_for: str = ""
+    """What the key decides that policies should not (`keys.reserved_for`)."""
 
 
 class Rule(Struct, frozen=True, dict=True):
@@ -113,9 +115,9 @@ class Rule(Struct, frozen=True, dict=True):
         """Return the values that it writes; a rule that rejects writes none."""
         if self.action.reject:
             return ()
-        labels = [Write(self, "label", key, value, powers.of(key)) for key, value in self.action.labels.items()]
+        labels = [Write(self, "label", key, value, reserved_for(key)) for key, value in self.action.labels.items()]
         annotations = [
-            Write(self, "annotation", key, value, powers.of(key)) for key, value in self.action.annotations.items()
+            Write(self, "annotation", key, value, reserved_for(key)) for key, value in self.action.annotations.items()
         ]
         return (*labels, *annotations)
 
@@ -124,19 +126,19 @@ class Rule(Struct, frozen=True, dict=True):
         """Its writes and the warning about each, labels first, each field by key."""
         ordered = sorted(self.writes, key=lambda write: (write.field != "label", write.key))
         return tuple(
-            (write, words.warning(f'{self.short_place} would write {write.field} {write.key}="{write.value}"'))
+            (write, warning(f'{self.short_place} would write {write.field} {write.key}="{write.value}"'))
             for write in ordered
         )
 
     @cached_property
     def would_reject(self) -> str:
         """Return the warning of a rule that rejects, in mode warn."""
-        return words.warning(f"would be rejected by {self.short_place}: {self.action.message or self.condition}")
+        return warning(f"would be rejected by {self.short_place}: {self.action.message or self.condition}")
 
     @cached_property
     def rejection(self) -> str:
         """Return the rule that rejects, with its own message, or else its predicate."""
-        return words.cut(f"{self}: {self.action.message or f'rejects {self.condition}'}", REASON_LENGTH)
+        return cut(f"{self}: {self.action.message or f'rejects {self.condition}'}", REASON_LENGTH)
 
     @property
     def condition(self) -> str:
@@ -147,7 +149,7 @@ class Rule(Struct, frozen=True, dict=True):
     @cached_property
     def short_place(self) -> str:
         """The rule's place where there is little room."""
-        return f"{words.cut(self.policy, 28)}/{words.cut(self.name, 24) or f'rules[{self.index}]'}"
+        return f"{cut(self.policy, 28)}/{cut(self.name, 24) or f'rules[{self.index}]'}"
 
     @cached_property
     def place(self) -> str:
@@ -211,3 +213,14 @@ def _content(policy: Policy) -> list[str]:
         f"{sorted(rule.action.labels.items())} {sorted(rule.action.annotations.items())}"
         for rule in policy.rules
     ]
+
+
+def cut(text: str, length: int) -> str:
+    """Return a text, shortened if it is too long."""
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def warning(text: str) -> str:
+    """Return a text as a warning header can carry it."""
+    short = cut(text, WARNING_LENGTH)  # first, as the text may hold a whole annotation
+    return short if short.isprintable() else "".join(c if c.isprintable() else "?" for c in short)

@@ -12,8 +12,7 @@ from msgspec import structs
 from podberth.model.selectors import LabelSelector, Requirement
 from podberth.policy import objects
 from podberth.policy.analyse import analyse, passes
-from podberth.policy.evaluate import evaluate
-from podberth.policy.merge import merge
+from podberth.policy.evaluate import evaluate, merge
 from podberth.policy.objects import Snapshot
 from podberth.policy.options import Options
 from podberth.policy.spec import Policies, Rule

@@ -1,4 +1,4 @@
-"""Cases as JSON: what `berth policy eval --cases` promises."""
+"""Cases as JSON: what `berth policy eval --cases` promises, and what `berth policy test` says of expectations."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from podberth.policy import options
-from podberth.policy.cases import CaseError, answer
-from tests.unit.policy.build import Object, config_map, pod, policy, rule
+from podberth.policy.cases import CaseError, answer, check
+from tests.unit.policy.build import Object, config_map, has, pod, policies, policy, rule
 
 
 def test_answer() -> None:
@@ -122,3 +122,68 @@ def test_both_passes_warn() -> None:
     got = answer({"policies": [POISON[0], POISON[2]], "object": config_map()})
     assert (got["allowed"], got["patch"] != []) == (True, True)
     assert got["warnings"] == ["would be rejected by told/rules[0]: label tier in (front)"]
+
+
+LABELS = policy("labels", rule(set_labels={"seen": "yes"}))
+WARNS = policy("warns", rule(set_labels={"more": "yes"}), mode="warn")
+REJECTS = policy("rejects", rule(has(app="bad"), reject=True, message="no bad ones"))
+WARNING = 'warns/rules[0] would write label more="yes"'
+
+
+def differing(expect: Object, obj: Object) -> list[str]:
+    """Of a case about an object that is created."""
+    return check(policies(LABELS, WARNS, REJECTS), {"object": obj, "expect": expect}, "cases[0]")
+
+
+@pytest.mark.parametrize(
+    ("expect", "differs"),
+    [
+        ({}, []),
+        ({"allowed": True, "code": 200, "changed": True}, []),
+        ({"allowed": False}, ["allowed: want false, got true"]),
+        ({"code": 403}, ["code: want 403, got 200"]),
+        ({"changed": False}, ["changed: want false, got true"]),
+        ({"message": ""}, []),
+        ({"message": "bad"}, ['message: want a text with "bad", got ""']),
+        ({"labels": {"seen": "yes"}, "annotations": {}}, []),
+        ({"labels": {"seen": "no"}}, ['labels[seen]: want "no", got "yes"']),
+        ({"labels": {"app": "web"}}, ['labels[app]: want "web", got none']),
+        ({"labels": {"seen": None}}, ['labels[seen]: want none, got "yes"']),
+        ({"annotations": {"a": "b"}}, ['annotations[a]: want "b", got none']),
+        ({"schedulerName": None}, []),
+        ({"schedulerName": "berth"}, ['schedulerName: want "berth", got none']),
+        ({"warnings": ["would write"]}, []),
+        ({"warnings": []}, [f'warnings: "{WARNING}" was not expected'.replace('more="yes"', 'more=\\"yes\\"')]),
+        (
+            {"warnings": ["would write", "else"]},
+            [f'warnings: want one with "else", got ["{WARNING}"]'.replace('more="yes"', 'more=\\"yes\\"')],
+        ),
+    ],
+    ids=str,
+)
+def test_what_differs(expect: Object, differs: list[str]) -> None:
+    """Only what is expected is compared."""
+    assert differing(expect, config_map()) == differs
+
+
+def test_a_refusal_says_why() -> None:
+    """Beside what differs for that reason; and a part of the message is enough."""
+    refused = config_map({"app": "bad"})
+    assert differing({"allowed": False, "code": 403, "message": "no bad", "changed": False}, refused) == []
+    said = 'MetadataPolicy "rejects" rules[0]: no bad ones'
+    assert differing({"allowed": True}, refused) == [f"allowed: want true, got false ({said})"]
+    assert differing({"changed": True}, refused) == ["changed: want true, got false"]
+
+
+@pytest.mark.parametrize("warnings", ["would write", ["would write", 1], [1]])
+def test_warnings_are_texts(warnings: Any) -> None:
+    """All of them."""
+    with pytest.raises(CaseError, match=r"cases\[0\]\.expect\.warnings: want a list of texts"):
+        differing({"warnings": warnings}, config_map())
+
+
+def test_a_case_is_judged_in_both_passes() -> None:
+    bans = policy("bans", rule(has(seen="yes"), reject=True))
+    case: Object = {"object": config_map(), "expect": {"allowed": False, "labels": {"seen": None}}}
+    assert check(policies(LABELS, bans), case, "cases[0]") == []
+    assert check(policies(LABELS, bans), {**case, "options": {"pass": "mutate"}}, "cases[0]") != []

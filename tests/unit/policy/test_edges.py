@@ -7,21 +7,26 @@ from typing import Any
 import pytest
 
 from podberth.model.selectors import LabelSelector
-from podberth.policy import options, verdict
+from podberth.policy import options
 from podberth.policy.analyse import MOST_PASSES, analyse, passes
-from podberth.policy.evaluate import Operation, evaluate
-from podberth.policy.impact import SAMPLES, impact
-from podberth.policy.merge import Conflict, Skipped
+from podberth.policy.evaluate import (
+    MOST_REASONS,
+    Effect,
+    Operation,
+    Verdict,
+    conflict_told,
+    denial,
+    evaluate,
+    skipped_told,
+)
+from podberth.policy.impact import SAMPLES, impact, owner
 from podberth.policy.native.budget import LARGEST, fit
 from podberth.policy.native.compile import label_of
 from podberth.policy.native.expressions import text
 from podberth.policy.native.likeness import same
 from podberth.policy.native.mutation import patch
 from podberth.policy.options import selector
-from podberth.policy.owners import read
-from podberth.policy.spec import Rule
-from podberth.policy.verdict import Effect, Verdict
-from podberth.policy.words import cut
+from podberth.policy.spec import Rule, cut
 from tests.unit.policy.build import QOS, Object, config_map, has, needs, pod, policies, policy, rule
 
 MIRROR = {"kubernetes.io/config.mirror": "x"}
@@ -64,16 +69,16 @@ def test_a_warning_of_a_conflict(more: int, key: str, loses: str, wins: str, pol
         )[0]
         for letter in "lw"
     )
-    assert verdict.conflict(Conflict((one.writes[0], other.writes[0]))) == (
+    assert conflict_told((one.writes[0], other.writes[0])) == (
         f'annotation {key}: {place} writes "{loses}", {place} writes "{wins}" and wins'
     )
-    assert verdict.skipped(Skipped(one.writes[0], "why")) == f"annotation {key} not written for {place}: why"
+    assert skipped_told(one.writes[0], "why") == f"annotation {key} not written for {place}: why"
 
 
 def test_as_many_reasons_as_a_denial_has_room_for() -> None:
-    some = rules(policy("p", *(rule(reject=True, message=str(i)) for i in range(verdict.MOST_REASONS))))
-    assert verdict.denial(some) == "; ".join(f'MetadataPolicy "p" rules[{i}]: {i}' for i in range(len(some)))
-    assert verdict.denial([*some, some[0]]).endswith(f"rules[{len(some) - 1}]: {len(some) - 1}; and 1 more rules")
+    some = rules(policy("p", *(rule(reject=True, message=str(i)) for i in range(MOST_REASONS))))
+    assert denial(some) == "; ".join(f'MetadataPolicy "p" rules[{i}]: {i}' for i in range(len(some)))
+    assert denial([*some, some[0]]).endswith(f"rules[{len(some) - 1}]: {len(some) - 1}; and 1 more rules")
 
 
 def named(letter: str, length: int) -> str:
@@ -132,9 +137,9 @@ def test_owners_are_known_by_their_kind() -> None:
     meta = {"name": "r", "uid": "u"}
     spec = {"selector": {"a": "b"}, "template": {"metadata": {"labels": {"a": "b"}}}}
     made = {"apiVersion": "v1", "kind": "ReplicationController", "metadata": meta, "spec": spec}
-    owner = read(made)
-    assert owner is not None and owner.selector == selector({"a": "b"}, "x")
-    assert read({**made, "kind": "Service"}) is None
+    found = owner(made)
+    assert found is not None and found.selector == selector({"a": "b"}, "x")
+    assert owner({**made, "kind": "Service"}) is None
 
 
 @pytest.mark.parametrize("document", [{"matchLabels": {"a": "b"}}, {"a": "b"}])

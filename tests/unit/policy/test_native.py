@@ -10,13 +10,13 @@ import yaml
 
 from podberth.model.selectors import Requirement
 from podberth.policy import keys
+from podberth.policy.evaluate import pointer
+from podberth.policy.keys import Reserved
 from podberth.policy.native.budget import MOST_UNITS, fit
 from podberth.policy.native.compile import compile_namespace, label_of, name_of
 from podberth.policy.native.expressions import LONGEST, chunks, every, meets, text
 from podberth.policy.native.mutation import patch
 from podberth.policy.native.requests import of_what_comes
-from podberth.policy.patch import pointer
-from podberth.policy.powers import Reserved
 from podberth.policy.spec import Mode
 from tests.unit.policy.build import NAME, QOS, has, needs, policies, policy, rule
 from tests.unit.policy.test_cli import Shell, shell

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podberth.policy.keys import is_reserved
+from podberth.policy.keys import is_kubernetes_own
 from podberth.policy.parse import PolicyError, parse
 from tests.unit.policy.build import NAME, QOS, Object, has, needs, policy, rule
 
@@ -162,7 +162,7 @@ def test_what_is_read() -> None:
 )
 def test_reserved(key: str, reserved: bool) -> None:
     """Kubernetes' prefixes are reserved, less the seed's own keys and what Kubernetes hands to users."""
-    assert is_reserved(key) == reserved
+    assert is_kubernetes_own(key) == reserved
 
 
 def test_allow_list() -> None:

@@ -25,9 +25,9 @@ import structlog
 from podberth.kube.client import Client, read_answer
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.resources import METADATA_POLICIES
+from podberth.policy.evaluate import Effect
 from podberth.policy.objects import JsonObject
 from podberth.policy.options import Pass
-from podberth.policy.verdict import Effect
 
 FIELDS = ("matched", "rejected", "mutated")
 KEPT_FOR = timedelta(hours=1)

@@ -19,7 +19,6 @@ import msgspec
 from podberth.model.mistakes import misfit
 from podberth.policy.objects import JsonObject
 from podberth.policy.options import UserInfo
-from podberth.policy.patch import Operation
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -275,7 +274,7 @@ def answer(
     allowed: bool,
     code: int = 200,
     message: str = "",
-    patch: Sequence[Operation] = (),
+    patch: Sequence[JsonObject] = (),
     warnings: Sequence[str] = (),
     audit: Mapping[str, str] | None = None,
 ) -> bytes:

@@ -12,19 +12,18 @@ import structlog
 from msgspec import structs
 
 from podberth.model.promise import ANNOTATION, parse_promise
-from podberth.policy import bounds, keys, words
+from podberth.policy import bounds, keys
 from podberth.policy.admission import review
 from podberth.policy.admission.cache import PolicyCache
 from podberth.policy.admission.counting import Tallies
 from podberth.policy.admission.group import KnownPolicies
 from podberth.policy.admission.review import BIG_BYTES, Bytes, Hint, MalformedError, Request, ReviewError
 from podberth.policy.admission.turns import NamespaceTurns, OverloadedError
-from podberth.policy.evaluate import OPERATIONS, evaluate
+from podberth.policy.evaluate import OPERATIONS, Patch, Verdict, evaluate, warnings
 from podberth.policy.native.requests import SEEN_NAME
 from podberth.policy.objects import JsonObject
 from podberth.policy.options import NO_OPTIONS, Options, Pass
-from podberth.policy.patch import Patch
-from podberth.policy.verdict import Verdict, warnings
+from podberth.policy.spec import cut
 
 CHEAP_UNITS = 512
 """The largest price of policies that are judged at once: about half a millisecond of a review (`bounds`)."""
@@ -191,7 +190,7 @@ def _seen(request: Request, pass_: Pass) -> ReviewReply:
     before the validating pass is asked, so while both ways are in force the word is in their refusal.
     """
     annotations = ((request.object or {}).get("metadata") or {}).get("annotations") or {}
-    said = words.cut(f"{IN_FORCE} {annotations.get(keys.VERDICT, '')}".rstrip(), LONGEST_NOTE)
+    said = cut(f"{IN_FORCE} {annotations.get(keys.VERDICT, '')}".rstrip(), LONGEST_NOTE)
     if pass_ == "validate":
         return _refusal(request.uid, said, code=403, outcome="denied", operation=request.operation)
     patch = Patch(request.object or {})

@@ -18,7 +18,8 @@ The objects are the same for every cluster but for names, exempt namespaces, the
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from podberth.policy import keys, verdict
+from podberth.policy import evaluate, keys
+from podberth.policy.evaluate import pointer
 from podberth.policy.native import pod_class, requests
 from podberth.policy.native.expressions import held, text
 from podberth.policy.native.policy_set import API_VERSION as SET_VERSION
@@ -39,7 +40,6 @@ from podberth.policy.native.policy_set import (
     label_of,
 )
 from podberth.policy.objects import JsonObject
-from podberth.policy.patch import pointer
 from podberth.policy.spec import GROUP, Mode
 
 API_VERSION = "admissionregistration.k8s.io/v1"
@@ -88,9 +88,8 @@ class _Release:
 
         The garbage collector takes references to owners away that are gone.
         """
-        same = " && ".join(
-            f"object.metadata.{field} == oldObject.metadata.{field}" for field in ("annotations", "labels")
-        )
+        parts = ("spec", "metadata.?annotations", "metadata.?labels")
+        same = " && ".join(f"object.{part} == oldObject.{part}" for part in parts)
         sets = {"apiGroups": [""], "apiVersions": ["*"], "resources": [SET_PLURAL], "scope": "Namespaced"}
         spec = {
             "matchConstraints": {
@@ -122,7 +121,7 @@ class _Release:
             "stamp": f'variables.hasStamp ? string(variables.annotations[{stamp}]) : ""',
             "qos": "variables.stamp == variables.classOfPod ? variables.classOfPod : "
             f"string({pod_class.stored('object')}.orValue(variables.classOfPod))",
-            **_refusal(),
+            **_refusal("rejects"),
             "wrongClass": "variables.hasStamp && variables.stamp != variables.qos ? "
             f"{said} + variables.stamp.substring(0, [40, size(variables.stamp)].min()) + "
             '"\\": the class of this pod is " + variables.qos : ""',
@@ -141,7 +140,7 @@ class _Release:
             f"(pod && {stamp} in annotations && annotations[{stamp}] != qos)",
             requests.SEEN,
             f"{text(CLOSED_KEY)} in {_SET}",
-            f"[{_facts()}].exists(facts, {_triggered('rejects')})",
+            f"[{_facts('rejects')}].exists(facts, {_some('rejects')})",
         ]
         spec = self._checks(variables, [validation], requests.of_stored(suspect), "Fail")
         yield self._object("ValidatingAdmissionPolicy", name_of(self._release), spec)
@@ -154,11 +153,11 @@ class _Release:
             variables = {
                 **_snapshot(),
                 "qos": f"string({pod_class.stored('object')}.orValue(variables.classOfPod))",
-                **_holding(name, "holding"),
-                "told": "variables.holding.map(rule, rule[3]).distinct()",
+                "facts": _facts(name, "variables."),
+                "told": f"{_holding(name)}.map(rule, rule[3]).distinct()",
             }
             tells = _warnings() if mode == "warn" else _audit()
-            suspect = [f"[{_facts()}].exists(facts, {_triggered(name)})"]
+            suspect = [f"[{_facts(name)}].exists(facts, {_some(name)})"]
             spec = self._checks(variables, list(tells), requests.of_stored(suspect), "Ignore")
             yield self._object("ValidatingAdmissionPolicy", name_of(self._release, mode), spec)
             action = "Warn" if mode == "warn" else "Audit"
@@ -172,20 +171,22 @@ class _Release:
         variables = {
             **_snapshot(),
             "qos": f"string({kept}.orValue(variables.classOfPod))",
-            **_refusal(),
-            **_holding("writes", "writing"),
+            **_refusal("mutating"),
+            "writing": _holding("writes"),
             "schedulers": f"({scheduler} in variables.annotations ? "
             f"[string(variables.annotations[{scheduler}])] : []) + "
             'variables.writing.map(rule, rule[3]).filter(name, name != "")',
         }
-        holds = f"{_triggered('rejects')} || {_triggered('writes')}"
+        holds = f"{_some('rejects')} || {_some('writes')}"
         always = [f"{text(keys.VERDICT)} in annotations", requests.SEEN]
         if stamp:
-            conditions = requests.before_storing([*always, f"[{_facts(pod='false')}].exists(facts, {holds})"])
+            conditions = requests.before_storing(
+                [*always, f"[{_facts('mutating', pod='false')}].exists(facts, {holds})"]
+            )
         else:
             own = [f"pod && {text(key)} in annotations" for key in (keys.QOS, keys.SCHEDULER_NAME)]
             by_class = f"pod && {text(BY_CLASS_KEY)} in {_SET}"  # which is not known yet
-            asked = [*always, *own, by_class, f"[{_facts(qos='')}].exists(facts, {holds})"]
+            asked = [*always, *own, by_class, f"[{_facts('mutating', qos='')}].exists(facts, {holds})"]
             conditions = requests.of_what_comes(asked)
         spec = {
             "paramKind": _PARAM_KIND,
@@ -256,13 +257,13 @@ def _snapshot() -> dict[str, str]:
     }
 
 
-def _refusal() -> dict[str, str]:
+def _refusal(reader: str) -> dict[str, str]:
     """Return why rules reject, or the version for who asks that; an empty text when the object is let in."""
-    most = verdict.MOST_REASONS
+    most = evaluate.MOST_REASONS
     more = f'"; and " + string(size(variables.reasons) - {most}) + " more rules"'
     return {
-        **_holding("rejects", "rejecting"),
-        "reasons": "variables.rejecting.map(rule, rule[3])",
+        "facts": _facts(reader, "variables."),
+        "reasons": f"{_holding('rejects')}.map(rule, rule[3])",
         "allReasons": f'size(variables.reasons) <= {most} ? variables.reasons.join("; ") : '
         f'variables.reasons.slice(0, {most}).join("; ") + {more}',
         "refusal": f"{requests.SEEN} ? string({_SET}[{text(VERSION_KEY)}]) : "
@@ -272,7 +273,7 @@ def _refusal() -> dict[str, str]:
     }
 
 
-def _facts(named: str = "", *, pod: str = "", qos: str | None = None) -> str:
+def _facts(reader: str, named: str = "", *, pod: str = "", qos: str | None = None) -> str:
     """Return the facts that an object comes to, of those that are asked for. `named`: where labels and so on are found.
 
     `qos`: empty where the class of a pod is not known; then a pod has no facts about it.
@@ -285,7 +286,7 @@ def _facts(named: str = "", *, pod: str = "", qos: str | None = None) -> str:
     of_others = f'({text(keys.QOS)} in {annotations} ? [{stamp}, {stamp} + "=" + string({stamped})] : [])'
     parts = [f'["", "#" + {_KIND}]', of_others if pod == "false" else f"({pod} ? {of_pod} : {of_others})"]
     for field, prefix in (("label", ""), ("annotation", "@")):
-        there, asked = f"{named}{field}s", _list(f"{field}s")
+        there, asked = f"{named}{field}s", _list(f"{reader}.{field}s")
         # Whichever are fewer: the keys that are asked for, or those that are there.
         found = (
             f"(size({there}) < size({asked}) ? {there}.filter(key, key != {text(keys.QOS)}) : "
@@ -312,22 +313,40 @@ def _triggered(name: str, facts: str = "facts") -> str:
     )
 
 
-def _holding(name: str, holding: str) -> dict[str, str]:
-    """Return variables, the last of which is the rules that hold, as lists of the fields of their lines."""
-    facts, lines, triggers = "variables.facts", f"{name}Lines", f"{name}Triggers"
-    absent = f'{_list(f"{name}.unless-all")}.filter(fact, !(fact in {facts})).map(fact, "!" + fact)'
-    holds = (
-        f"sets.contains({facts}, rule[0].split({text(ITEM)})) && "
-        f"!sets.intersects({facts}, rule[1].split({text(ITEM)})) && "
-        f'(rule[2] == "" || rule[2].split({text(ITEM)}).all(one, sets.intersects({facts}, one.split({text(PAIR)}))))'
+def _some(name: str) -> str:
+    """Return whether one of these rules holds, of an object that comes to `facts`. A match condition has no variables,
+    so things are named by `exists` of one value.
+    """
+    holds = f"[lines[number].split({text(FIELD)})].exists(rule, {_holds('facts')})"
+    return (
+        f"({_triggered(name)} && [{_list(name)}].exists(lines, [{_with_absent(name, 'facts')}].exists(known, "
+        f"{_list(f'{name}.triggers')}.exists(number, trigger, trigger in known && {holds}))))"
     )
-    return {
-        "facts": _facts("variables."),
-        lines: _list(name),
-        triggers: f"{facts} + {absent}",
-        holding: f"{_triggered(name, facts)} ? {_list(f'{name}.triggers')}.transformList(number, trigger, "
-        f"trigger in variables.{triggers}, variables.{lines}[number].split({text(FIELD)})).filter(rule, {holds}) : []",
-    }
+
+
+def _holding(name: str) -> str:
+    """Return the rules that hold, each as the fields of its line, of an object that comes to `variables.facts`."""
+    facts = "variables.facts"
+    looked_at = (
+        f"[{_list(name)}].map(lines, [{_with_absent(name, facts)}].map(known, {_list(f'{name}.triggers')}"
+        f".transformList(number, trigger, trigger in known, lines[number].split({text(FIELD)}))))[0][0]"
+    )
+    return f"({_triggered(name, facts)} ? {looked_at}.filter(rule, {_holds(facts)}) : [])"
+
+
+def _with_absent(name: str, facts: str) -> str:
+    """Return the facts, and with ! before it each that does not hold and so may trigger a rule."""
+    return f'({facts} + {_list(f"{name}.unless-all")}.filter(fact, !(fact in {facts})).map(fact, "!" + fact))'
+
+
+def _holds(facts: str) -> str:
+    """Return whether `rule`, the fields of a line whose trigger is as it needs it, holds."""
+    item = text(ITEM)
+    return (
+        f'(rule[0] == "" || sets.contains({facts}, rule[0].split({item}))) && '
+        f'(rule[1] == "" || !sets.intersects({facts}, rule[1].split({item}))) && '
+        f'(rule[2] == "" || rule[2].split({item}).all(one, sets.intersects({facts}, one.split({text(PAIR)}))))'
+    )
 
 
 _KIND = '(request.kind.group == "" ? request.kind.kind : request.kind.kind + "." + request.kind.group)'
@@ -349,8 +368,8 @@ def _patch(stamp: bool) -> str:
         f"[{_add(text(_LABELS), '{}')}])"
     )
     written = (
-        f"variables.writing.map(rule, rule[4].split({text(ITEM)}) + rule[5].split({text(ITEM)})).flatten()"
-        f'.filter(write, write != "").map(write, write.split({text(PAIR)})).map(write, {_add("write[0]", "write[1]")})'
+        f"variables.writing.map(rule, rule[5].split({text(ITEM)})).flatten()"
+        f".map(write, write.split({text(PAIR)})).map(write, {_add('write[0]', 'write[1]')})"
     )
     verdict_there = f"{text(keys.VERDICT)} in variables.annotations"
     forged = f'({verdict_there} ? [JSONPatch{{op: "remove", path: {_path(keys.VERDICT)}}}] : [])'
@@ -384,7 +403,7 @@ def _first(key: str, value: str) -> str:
 
 def _warnings() -> Iterator[JsonObject]:
     """Yield one validation for each warning, and the last one for all that are too many."""
-    most = verdict.MOST_WARNINGS
+    most = evaluate.MOST_WARNINGS
     for number in range(most - 1):
         yield {
             "expression": f"size(variables.told) <= {number}",

@@ -21,11 +21,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from podberth.policy import keys, verdict
+from podberth.policy import evaluate, keys
+from podberth.policy.keys import Reserved
 from podberth.policy.native import mutation, pod_class, requests
 from podberth.policy.native.budget import CLOSED, fit
 from podberth.policy.native.expressions import NAMED, Scope, chunks, every, held, meets, some, text
-from podberth.policy.powers import Reserved
 from podberth.policy.spec import GROUP, Field, Mode, Policies, Rule, Write
 
 API_VERSION = "admissionregistration.k8s.io/v1"
@@ -161,7 +161,7 @@ class _Namespace:
             said = (f"{_asked(rule)} ? [{text(_line(rule.rejection))}] : []" for rule in part)
             found.append(variables.add(f"reasons{number}", f"{rejects} ? [{', '.join(said)}].flatten() : []"))
         variables.add("reasons", " + ".join(found))
-        most = verdict.MOST_REASONS
+        most = evaluate.MOST_REASONS
         more = f'"; and " + string(size(variables.reasons) - {most}) + " more rules"'
         variables.add(
             "allReasons",
@@ -224,7 +224,7 @@ class _Namespace:
     def _written(self, rule: Rule) -> Iterator[Write]:
         """Yield what a rule writes where policies may write it."""
         for write in rule.writes:
-            if self._reserved.why(write.key, write.power) is None:
+            if self._reserved.why(write.key, write.reserved_for) is None:
                 yield write
 
     def _scheduler(self, variables: _Variables, writing: Sequence[tuple[Rule, Sequence[Write]]]) -> str:
@@ -309,7 +309,7 @@ class _Namespace:
             return
         changing = []
         for write, announced in rule.announced:
-            if self._reserved.why(write.key, write.power) is not None:
+            if self._reserved.why(write.key, write.reserved_for) is not None:
                 continue
             change = _changes(write)
             if mode == "warn":

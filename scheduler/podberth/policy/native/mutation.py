@@ -6,8 +6,8 @@ Writes are pairs of a path and a value, in the order of the rules: of two with o
 from collections.abc import Iterable, Sequence
 
 from podberth.policy import keys
+from podberth.policy.evaluate import pointer
 from podberth.policy.native.expressions import text
-from podberth.policy.patch import pointer
 from podberth.policy.spec import Field, Write
 
 _ANNOTATIONS, _LABELS = "/metadata/annotations", "/metadata/labels"

@@ -24,10 +24,10 @@ from msgspec import Struct
 
 from podberth.model.selectors import Requirement
 from podberth.policy import bounds, keys
+from podberth.policy.evaluate import pointer
 from podberth.policy.exempt import SET
+from podberth.policy.keys import Reserved
 from podberth.policy.objects import JsonObject
-from podberth.policy.patch import pointer
-from podberth.policy.powers import Reserved
 from podberth.policy.spec import GROUP, KIND, VERSION, Mode, Policy, Rule, Write
 
 API_VERSION, SET_KIND, SET_PLURAL = "v1", "LimitRange", "limitranges"
@@ -42,19 +42,26 @@ VERSION_KEY, POLICIES_KEY, CLOSED_KEY = f"{GROUP}/version", f"{GROUP}/policies",
 """Annotations: the digest of the rest, what the set was made of (JSON), and why nothing is let in."""
 BY_CLASS_KEY = f"{GROUP}/by-class"
 """The annotation of a set in which some rule that enforces asks for the QoS class of pods."""
-ASKED = ("labels", "annotations")
-"""Annotations of this group: the keys of which facts are needed."""
 RULES: Mapping[str, Mode] = {"rejects": "enforce", "writes": "enforce", "warns": "warn", "observes": "observe"}
 """Annotations of this group that hold rules; `if-any`, `unless-all` and `triggers` are there for each."""
+READERS: Mapping[str, Sequence[str]] = {
+    "mutating": ("rejects", "writes"),
+    "rejects": ("rejects",),
+    "warns": ("warns",),
+    "observes": ("observes",),
+}
+"""Who asks for facts, and about which rules; `labels` and `annotations` of each are the keys of these facts."""
 ITEM, FIELD, RECORD, PAIR = "\x1c", "\x1d", "\x1e", "\x1f"
 NEVER = "="
-"""No object comes to this fact, and every object to the fact that is empty."""
+"""No object comes to this fact, and every object to the fact that is empty. What is never triggered has it."""
 LONGEST_TRIGGER = 128
 """Characters of a trigger, which the set holds three times."""
 LARGEST = 224 * 1024
 """Bytes of a set; the annotations of an object may have 256 KiB together."""
-MOST_WORK = 300_000
-"""Comparisons of facts, at most, for one object; an expression may cost the API server 1,000,000 (CEL units)."""
+MOST_WORK = 50_000
+"""Comparisons of facts, at most, that one expression makes for one object. The API server would allow 1,000,000."""
+_FACT, _LINE, _WRITE = 8, 150, 100
+"""The cost of reading a fact, of looking at a line, and of making a write, in comparisons (docs/decisions/0032)."""
 CLOSED = (
     "a policy of this namespace that rejects is more than the API server may spend on it, and is not enforced: "
     "nothing is let in until policies are deleted or made smaller (kubectl get mdp shows which are enforced by nobody)"
@@ -147,8 +154,12 @@ class _Line(Struct, frozen=True):
         return next((f"!{fact}" for fact in self.absent if len(fact) <= LONGEST_TRIGGER), "")
 
     def __str__(self) -> str:
+        """Return the line. That the trigger holds, or does not, is known when the line is looked at."""
+        trigger = self.trigger
+        there = ITEM.join(fact for fact in self.there if fact != trigger)
+        absent = ITEM.join(fact for fact in self.absent if f"!{fact}" != trigger)
         groups = ITEM.join(PAIR.join(facts) for facts in self.one_of)
-        return FIELD.join([ITEM.join(self.there), ITEM.join(self.absent) or NEVER, groups, *self.rest])
+        return FIELD.join([there, absent, groups, *self.rest])
 
 
 class _Lines(Struct, frozen=True):
@@ -171,30 +182,64 @@ def _fit(policies: Sequence[Policy], reserved: Reserved) -> tuple[list[_Lines], 
     """Return the policies that fit, in their order, and why each of the others does not. Those that reject go first."""
     fitted: dict[str, _Lines] = {}
     left: dict[str, str] = {}
-    size = facts = 0
-    asked: set[str] = set()
+    held = _Weight()
     for policy in sorted(policies, key=lambda one: bounds.price(one).kind):
         lines = _policy(policy, reserved)
-        more = sum(len(str(line).encode()) + 3 * len(line.trigger.encode()) + 3 for line in lines.all()) + 300
-        keyed = {fact.partition("=")[0] for line in lines.all() for fact in _facts(line)}
-        more += sum(len(key.encode()) + 1 for key in keyed - asked)
-        more_facts = sum(1 + len(list(_facts(line))) for line in lines.all())
-        work = (2 * len(asked | keyed) + 4) * (facts + more_facts)
+        alone = _weight(lines)
+        together = held.plus(alone)
         if (rule := _unspeakable(policy)) is not None:
             left[policy.name] = f"{_short(rule)} has a control character, U+001C to U+001F, which separates texts here"
-        elif size + more > LARGEST:
+        elif together.size > LARGEST:
             left[policy.name] = (
-                f"with its {more} bytes the policies of this namespace have more than {LARGEST} bytes together"
+                f"with its {alone.size} bytes the policies of this namespace have more than {LARGEST} bytes together"
             )
-        elif work > MOST_WORK:
+        elif together.work > MOST_WORK:
             left[policy.name] = (
-                f"with its {more_facts} criteria the policies of this namespace take up to {work} comparisons for one "
-                f"object, {MOST_WORK} at most, which is too much work for the API server"
+                f"with its work of {alone.work} units the policies of this namespace take up to {together.work} units "
+                f"for one object, {MOST_WORK} at most, which is too much work for the API server"
             )
         else:
             fitted[policy.name] = lines
-            size, facts, asked = size + more, facts + more_facts, asked | keyed
+            held = together
     return [fitted[one.name] for one in policies if one.name in fitted], dict(sorted(left.items()))
+
+
+class _Weight(Struct, frozen=True):
+    """What some policies take: bytes, keys of which an object may have facts, facts in lines, and the units of rest."""
+
+    bytes: int = 600
+    keys: frozenset[str] = frozenset()
+    facts: int = 0
+    rest: int = 0
+
+    def plus(self, other: "_Weight") -> "_Weight":
+        """Return the weight of both together."""
+        both = self.bytes + other.bytes, self.keys | other.keys, self.facts + other.facts, self.rest + other.rest
+        return _Weight(*both)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all texts."""
+        return self.bytes + 2 * sum(len(key.encode()) + 1 for key in self.keys)
+
+    @property
+    def work(self) -> int:
+        """Units for an object that has all the keys: it comes to two facts for each, and to four others."""
+        return (2 * len(self.keys) + 4 + _FACT) * self.facts + self.rest
+
+
+def _weight(policy: _Lines) -> _Weight:
+    lines = list(policy.all())
+    size = sum(len(str(line).encode()) + 3 * len(line.trigger.encode()) + 4 for line in lines)
+    facts = [fact for line in lines for fact in _facts(line)]
+    writes = sum(part.count(PAIR) for line in policy.lines.get("writes", ()) for part in line.rest)
+    made_of = 100 + len(policy.name)  # the place among the policies that the set was made of
+    return _Weight(
+        size + made_of,
+        frozenset(fact.partition("=")[0] for fact in facts),
+        len(facts) + len(lines),
+        _LINE * len(lines) + _WRITE * writes,
+    )
 
 
 def _unspeakable(policy: Policy) -> Rule | None:
@@ -220,13 +265,17 @@ def _policy(policy: Policy, reserved: Reserved) -> _Lines:
 
 
 def _data(policies: Sequence[_Lines]) -> dict[str, str]:
-    data = _asked(line for policy in policies for line in policy.all())
-    for name, mode in RULES.items():
-        lines = [line for policy in policies for line in policy.lines.get(name, ())]
-        if lines or mode == "enforce":
+    found = {name: [line for policy in policies for line in policy.lines.get(name, ())] for name in RULES}
+    data: dict[str, str] = {}
+    for name, lines in found.items():
+        if lines or RULES[name] == "enforce":
             data |= _rules(name, lines)
-        if mode == "enforce" and any(keys.QOS in fact for line in lines for fact in _facts(line)):
-            data[BY_CLASS_KEY] = "true"
+    for reader, names in READERS.items():
+        asked = [line for name in names for line in found[name]]
+        if asked or RULES[names[0]] == "enforce":
+            data |= _asked(reader, asked)
+    if any(keys.QOS in fact for name in READERS["mutating"] for line in found[name] for fact in _facts(line)):
+        data[BY_CLASS_KEY] = "true"
     return data
 
 
@@ -242,15 +291,15 @@ def _rules(name: str, lines: Sequence[_Line]) -> dict[str, str]:
     }
 
 
-def _asked(lines: Iterable[_Line]) -> dict[str, str]:
+def _asked(reader: str, lines: Iterable[_Line]) -> dict[str, str]:
     """Return the keys whose facts are needed, but for those that every object comes to."""
-    found: dict[str, set[str]] = {name: set() for name in ASKED}
+    found: dict[str, set[str]] = {"labels": set(), "annotations": set()}
     for line in lines:
-        for fact in (*_facts(line), line.trigger.removeprefix("!")):
+        for fact in _facts(line):
             key = fact.partition("=")[0]
             if key and not key.startswith("#") and key != f"@{keys.QOS}":
                 found["annotations" if key.startswith("@") else "labels"].add(key.removeprefix("@"))
-    return {key_of(name): RECORD.join(sorted(asked)) for name, asked in found.items()}
+    return {key_of(f"{reader}.{field}"): RECORD.join(sorted(asked)) for field, asked in found.items()}
 
 
 def _facts(line: _Line) -> Iterator[str]:
@@ -286,7 +335,7 @@ def _lines(rule: Rule, mode: Mode, reserved: Reserved) -> Iterator[tuple[str, _L
         said = {"enforce": rule.rejection, "warn": rule.would_reject, "observe": f"{rule.place}:reject"}[mode]
         yield section, line(_on_one_line(said))
         return
-    made = [(write, told) for write, told in rule.announced if reserved.why(write.key, write.power) is None]
+    made = [(write, told) for write, told in rule.announced if reserved.why(write.key, write.reserved_for) is None]
     if mode == "enforce":
         # A pod's QoS class is no rule's to write; on other objects the annotation is like any other.
         for but_for, writes in (
@@ -310,15 +359,10 @@ def _facts_of(prefix: str, criterion: Requirement) -> tuple[str, ...]:
 
 
 def _written(writes: Sequence[Write]) -> tuple[str, str, str]:
-    """Return the scheduler that a rule chooses, if it does, and its labels and annotations: pointers and values."""
+    """Return the scheduler that a rule chooses, whether it writes labels, and JSON pointers with their values."""
     named = [one.value for one in writes if (one.field, one.key) == ("annotation", keys.SCHEDULER_NAME)]
-    labels, annotations = (
-        ITEM.join(
-            f"{pointer('metadata', f'{field}s', one.key)}{PAIR}{one.value}" for one in writes if one.field == field
-        )
-        for field in ("label", "annotation")
-    )
-    return "".join(named), labels, annotations
+    pairs = [f"{pointer('metadata', f'{one.field}s', one.key)}{PAIR}{one.value}" for one in writes]
+    return "".join(named), "labels" if any(one.field == "label" for one in writes) else "", ITEM.join(pairs)
 
 
 def _is_stamp(write: Write) -> bool:

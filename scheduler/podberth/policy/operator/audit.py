@@ -1,5 +1,8 @@
 """Count what the policies of a namespace would do to the objects that are in it already; slowly, page by page.
 
+`Audits` has the clock: a namespace is audited when its specs have changed, and once in a while. Those that cost much
+have a queue of their own, so that ordinary namespaces never wait for them.
+
 An object is judged as if it were created again with the labels and annotations that it has. A policy in mode warn or
 observe counts what it would do if it enforced, which is what one wants to know before switching it on. Owners that
 would not find what they make any more are named.
@@ -8,7 +11,9 @@ would not find what they make any more are named.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 import structlog
@@ -16,16 +21,15 @@ import structlog
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.resources import OWNERS, Resource
-from podberth.policy import objects, owners
+from podberth.policy import impact, objects
 from podberth.policy.evaluate import admitted
-from podberth.policy.merge import RESERVED
+from podberth.policy.keys import RESERVED, Reserved
 from podberth.policy.objects import JsonObject, ShapeError
-from podberth.policy.operator.pages import pages
+from podberth.policy.operator.judge import Revision, Stored, bounded, revision_of
+from podberth.policy.operator.listing import pages
 from podberth.policy.operator.status import MOST_EXAMPLES, Counts
 from podberth.policy.options import Options
-from podberth.policy.powers import Reserved
-from podberth.policy.spec import Policies
-from podberth.policy.words import cut
+from podberth.policy.spec import Policies, cut
 
 SLICE = 10_000
 """Criteria that are asked, about, before other tasks get a turn: some milliseconds."""
@@ -34,6 +38,13 @@ MOST_COST = 200_000_000
 MOST_PROBLEMS = 50
 QPS, BURST = 5.0, 5
 """Limits of the client that lists: at most 500 objects a second are read."""
+SETTLE_SECONDS = 2.0
+"""Before an audit: policies are edited in bursts, and an audit reads the whole namespace."""
+RETRY_SECONDS = 10.0
+HEAVY = 4_000
+"""Criteria and writes of a namespace's policies: with more, an audit has to go to the other queue."""
+REST_COST = 1_000_000
+"""After an audit that cost so much, the namespace waits for a second before specs that change bring it another one."""
 
 log = structlog.get_logger("audit")
 
@@ -112,7 +123,7 @@ class Audit:
                 return False
             if count:
                 await self._work(tally, lambda: tally.add(obj))  # noqa: B023 - done at once
-            if tally.writes_labels and (owner := owners.read(obj)) is not None:
+            if tally.writes_labels and (owner := impact.owner(obj)) is not None:
                 await self._work(tally, lambda: tally.own(owner))
             since += tally.each
             if since >= SLICE:
@@ -137,6 +148,95 @@ class Audit:
             log.warning("left out of the audit", problem=logged or told)
 
 
+class Audits:
+    """When each namespace is audited. `read` reads its policies; `counted` is called when there are new counts."""
+
+    def __init__(
+        self,
+        audit: Audit,
+        read: Callable[[str], Awaitable[Sequence[Stored]]],
+        counted: Callable[[str], None],
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._audit = audit
+        self._read = read
+        self._on_counts = counted
+        self._seconds = seconds
+        self._clock = clock
+        self._light: dict[str, float] = {}
+        """Namespace → when it is due."""
+        self._heavy: dict[str, float] = {}
+        self._rested: dict[str, float] = {}
+        self._counted: dict[str, tuple[Revision, Mapping[str, Counts]]] = {}
+        self._wanted = asyncio.Event()
+
+    def of(self, namespace: str, revision: Revision) -> Mapping[str, Counts]:
+        """The counts of a namespace's policies, where they are of these very specs; else it will be audited soon."""
+        counted = self._counted.get(namespace)
+        if counted is not None and counted[0] == revision:
+            return counted[1]
+        if self._seconds:
+            due = max(self._clock() + SETTLE_SECONDS, self._rested.get(namespace, 0.0))
+            if namespace not in self._heavy and self._light.get(namespace, due + 1.0) > due:
+                self._light[namespace] = due
+                self._wanted.set()
+        return {}
+
+    async def run(self) -> None:
+        """Audit until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for queue in (self._light, self._heavy):
+                tasks.create_task(self._forever(queue))
+
+    async def _forever(self, queue: dict[str, float]) -> None:
+        while True:
+            namespace, due = min(queue.items(), key=lambda one: one[1], default=("", float("inf")))
+            if due > self._clock():
+                self._wanted.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(due - self._clock(), self._seconds)):
+                        await self._wanted.wait()
+                continue
+            del queue[namespace]
+            try:
+                await self._count(queue, namespace)
+            except (ApiError, Unreachable) as error:
+                log.warning("could not audit a namespace, trying again", namespace=namespace, error=str(error)[:300])
+                queue[namespace] = self._clock() + RETRY_SECONDS
+            except Exception:
+                told = "auditing a namespace failed, this is a bug of Berth: it is not audited until it changes"
+                log.exception(told, namespace=namespace)
+
+    async def _count(self, queue: dict[str, float], namespace: str) -> None:
+        stored = await self._read(namespace)
+        if any(one.unread for one in stored):
+            log.warning("a namespace is not audited, its policies are too large", namespace=namespace)
+            return
+        policies = Policies(one.policy for one in bounded(stored) if one.policy is not None)
+        if not policies.policies:
+            self._counted.pop(namespace, None)
+            return
+        if queue is self._light and weight(policies) > HEAVY:
+            self._heavy[namespace] = self._clock()
+            self._wanted.set()
+            return
+        result = await self._audit.run(namespace, policies)
+        log.info(
+            "audited",
+            namespace=namespace,
+            objects=result.total.objects,
+            rejected=result.total.rejected,
+            mutated=result.total.mutated,
+            problems=len(result.problems),
+        )
+        self._rested[namespace] = self._clock() + result.cost / REST_COST
+        self._light[namespace] = self._clock() + self._seconds
+        self._wanted.set()
+        self._counted[namespace] = revision_of(stored), result.policies
+        self._on_counts(namespace)
+
+
 class Tally:
     """Adds up verdicts."""
 
@@ -152,10 +252,10 @@ class Tally:
         self.result = Result(Total(), counts, {}, [])
         self._enforcing = {policy.name for policy in policies.policies if policy.mode == "enforce"}
 
-    def own(self, owner: owners.Owner) -> None:
+    def own(self, owner: impact.Owner) -> None:
         """Note which policies take from this owner what it makes."""
         self.result.cost += self.each
-        for write in owners.lost_by(owner, self._enforced, self._options):
+        for write in impact.lost_by(owner, self._enforced, self._options):
             found = self.result.policies[write.rule.policy].lost
             if len(found) < MOST_EXAMPLES:
                 found.append(f'{owner}, by label {write.key}="{cut(write.value, 63)}" of {write.rule.place}')

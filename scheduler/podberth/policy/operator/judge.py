@@ -10,9 +10,8 @@ from msgspec import structs
 
 from podberth.policy import bounds, keys
 from podberth.policy.analyse import Finding, Kind, Report, analyse
-from podberth.policy.merge import RESERVED
+from podberth.policy.keys import RESERVED, Reserved
 from podberth.policy.parse import PolicyError, parse
-from podberth.policy.powers import Reserved
 from podberth.policy.spec import Policies, Policy
 
 MESSAGE_LENGTH = 2000
@@ -20,6 +19,8 @@ MOST_FINDINGS = 5
 Truth = Literal["True", "False", "Unknown"]
 JsonObject = dict[str, Any]
 Analyse = Callable[[Policies, Reserved], Report]
+Revision = frozenset[tuple[str, int]]
+"""The specs of a namespace: uid and generation of each policy."""
 TOTAL, EACH = 5_000_000, 1_000_000
 """Steps of the analysis of a namespace, and of one question: some seconds of a core."""
 
@@ -114,6 +115,11 @@ def bounded(stored: Iterable[Stored]) -> list[Stored]:
         structs.replace(one, policy=None, over=units[one.name], closes=kept.closed) if one.name in units else one
         for one in found
     ]
+
+
+def revision_of(stored: Iterable[Stored]) -> Revision:
+    """Return which specs these are."""
+    return frozenset((one.uid, one.generation) for one in stored)
 
 
 class Metadata(msgspec.Struct, rename="camel"):

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from podberth.policy.operator.pulse import Pulse
 from podberth.service.port import READ_BYTES, Limits, Port
 from podberth.service.serving import listen
 
@@ -15,12 +14,18 @@ FINISH_SECONDS = 1.0
 
 
 class Probe:
-    """Answers probes from one `Pulse`; being answered at all proves that the main loop turns."""
+    """Answers probes: `dead` and `unready` return a problem, `about` what is said beside it.
 
-    def __init__(self, pulse: Pulse, leading: Callable[[], bool]) -> None:
+    Being answered at all proves that the main loop turns.
+    """
+
+    def __init__(
+        self, dead: Callable[[], str | None], unready: Callable[[], str | None], about: Callable[[], str]
+    ) -> None:
         self.port = 0
-        self._pulse = pulse
-        self._leading = leading
+        self._dead = dead
+        self._unready = unready
+        self._about = about
         self._listens: Port | None = None
 
     async def start(self, host: str, port: int) -> None:
@@ -43,12 +48,9 @@ class Probe:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         match request.path:
             case "/livez" | "/healthz":
-                problem = self._pulse.dead()
+                problem = self._dead()
             case "/readyz":
-                problem = self._pulse.unready()
+                problem = self._unready()
             case _:
                 return web.Response(status=404, text="not found: want /livez or /readyz\n")
-        age = self._pulse.age()
-        said = "never answered" if age is None else f"last answered {age:.1f} s ago"
-        role = "leads" if self._leading() else "stands by"
-        return web.Response(status=503 if problem else 200, text=f"{problem or 'ok'}; watch {said}; {role}\n")
+        return web.Response(status=503 if problem else 200, text=f"{problem or 'ok'}; {self._about()}\n")

@@ -1,27 +1,83 @@
-"""The operator's parts, put together.
+"""One replica of the operator: its parts put together, what it answers, and how it is run.
 
-Every replica watches, so that one can take over at once; only the one that holds the Lease looks further and writes.
+A replica that stands by only waits for the Lease, so that a second kopf costs nobody anything. Who loses the Lease
+ends, as Kubernetes' own controllers do: a new process begins with an empty index.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
+import kopf
+import msgspec
 import structlog
 
 from podberth.kube.client import Client
-from podberth.kube.lease import Elector
+from podberth.kube.connection import Connection
+from podberth.kube.lease import Elector, LeaseLostError
 from podberth.kube.machine import MACHINE, Machine
+from podberth.kube.resources import METADATA_POLICIES
 from podberth.kube.schedulers import LiveSchedulers, Schedulers
-from podberth.policy.operator.audit import Audit
-from podberth.policy.operator.enforcer import Enforcer
-from podberth.policy.operator.kinds import resource
-from podberth.policy.operator.natives import Natives
+from podberth.kube.writes import meta_time
+from podberth.policy.objects import JsonObject
+from podberth.policy.operator import handlers
+from podberth.policy.operator.audit import BURST, QPS, Audit, Audits, Result, report
+from podberth.policy.operator.enforcement import Enforcer, Kept
+from podberth.policy.operator.judge import bounded
+from podberth.policy.operator.kopf_limits import Missed, Pulse, Session
+from podberth.policy.operator.listing import bodies, resource
 from podberth.policy.operator.probe import Probe
-from podberth.policy.operator.reconciler import Reconciler
+from podberth.policy.operator.reconcile import Entry, Reconciler, entry
 from podberth.policy.operator.settings import Settings
-from podberth.policy.operator.watch import Watch
-from podberth.service.election import candidate, lead
+from podberth.policy.spec import Policies
+from podberth.service.election import candidate
+from podberth.service.metrics import Asked, Family, Instrument, Labels
+from podberth.service.run import until_told
+from podberth.service.serving import Address, Endpoints
+
+RESYNC_SECONDS = 300.0
+"""Between two looks at everything."""
+WRITES_QPS, WRITES_BURST = 200.0, 400
+"""Limits of the client that writes: two thousand namespaces are in force within a minute after a start."""
+
+LEADER = Family(
+    "leader_election_master_status",
+    "gauge",
+    "1 for the replica that holds the Lease and writes statuses, 0 for others.",
+    ("name",),
+)
+WATCH_AGE = Family(
+    "berth_operator_watch_age_seconds",
+    "gauge",
+    "Seconds since the API server last answered the watch of policies, which the leader has. Up to 55 is normal.",
+)
+SCHEDULERS = Family(
+    "berth_operator_live_schedulers", "gauge", "1 for each schedulerName that a live scheduler serves.", ("name",)
+)
+NATIVES = Family(
+    "berth_operator_admission_policies",
+    "gauge",
+    "Admission policies and bindings by which the API server enforces MetadataPolicies.",
+)
+NATIVE_NAMESPACES = Family(
+    "berth_operator_native_namespaces",
+    "gauge",
+    "Namespaces in which the API server enforces MetadataPolicies by itself.",
+)
+NATIVE_WRITES = Family(
+    "berth_operator_admission_policy_writes_total",
+    "counter",
+    "Sets, admission policies and bindings written or deleted.",
+)
+NATIVE_REPAIRS = Family(
+    "berth_operator_admission_policy_repairs_total",
+    "counter",
+    "Sets, admission policies and bindings that somebody else had changed or deleted.",
+)
+FAMILIES = (LEADER, WATCH_AGE, SCHEDULERS, NATIVES, NATIVE_NAMESPACES, NATIVE_WRITES, NATIVE_REPAIRS)
 
 log = structlog.get_logger("operator")
 
@@ -38,48 +94,63 @@ class Operator:
         elector: Elector | None = None,
         machine: Machine = MACHINE,
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self.elector = elector or candidate(client, settings.namespace, settings.lease)
-        kinds = map(resource, settings.audit_kinds)
-        self.audit = Audit(slow, kinds, settings.namespace, settings.exempt, settings.reserved)
+        client.fence = self.elector.left
+        self.pulse = Pulse((METADATA_POLICIES.path(one) for one in settings.watched or (None,)), machine.monotonic)
+        self.session = Session(client.connection, self.pulse)
+        self.missed = Missed(
+            client,
+            self.session,
+            self.pulse,
+            settings.watched,
+            settings.selector,
+            lambda: _uids(self._policies),
+            lambda: _uids(self._sets),
+            self._lost,
+        )
         self.schedulers = Schedulers(
             client,
             settings.namespace,
             LiveSchedulers(settings.scheduler_lease, settings.profiles),
-            lambda: self.reconciler.mark(None),
+            lambda: self.look_everywhere(),
             clock=machine.boottime,
             wall=machine.wall,
             rng=machine.chance,
         )
-        self.natives = Natives(client, settings.release, lambda namespace: self.reconciler.mark(namespace), machine)
-        enforcer = Enforcer(
-            client,
-            settings,
-            self.natives,
-            lambda: self.elector.leading,
-            wall=machine.wall,
-            monotonic=machine.monotonic,
+        self.enforcer = Enforcer(
+            client, settings, self.set_of, lambda: list(self._policies), lambda: self.look_everywhere(), machine
+        )
+        self.audit = Audit(
+            slow, map(resource, settings.audit_kinds), settings.namespace, settings.exempt, settings.reserved
+        )
+        self.audits = Audits(
+            self.audit,
+            lambda namespace: self.reconciler.read(namespace),
+            lambda namespace: self.reconciler.look_soon(namespace),
+            settings.audit_seconds,
+            machine.monotonic,
         )
         self.reconciler = Reconciler(
             client,
-            self.audit,
             settings,
+            self.policies,
+            self.enforcer,
             lambda: self.schedulers.live,
-            lambda: self.elector.leading,
+            self.audits.of,
             identity=self.elector.term.identity,
-            enforcer=enforcer,
-            clock=machine.wall,
-            monotonic=machine.monotonic,
+            machine=machine,
         )
-        self.watch = Watch(client, client.connection, settings.watched, self.reconciler.mark, machine.monotonic)
-        self.probe = Probe(self.watch.pulse, lambda: self.elector.leading)
+        self.probe = Probe(self.dead, self.unready, self._about)
+        self._policies: Mapping[str, Iterable[Entry]] = {}
+        self._sets: Mapping[str, Iterable[Kept]] = {}
 
     async def run(self) -> None:
         """Work until cancelled. What breaks one of the parts comes out here.
 
-        Raises ServingError.
+        Raises ServingError, and LeaseLostError at the end of a term.
         """
-        await self.probe.start(self._settings.host, self._settings.port)
+        await self.probe.start(self.settings.host, self.settings.port)
         log.info("listening", port=self.probe.port)
         try:
             await self.work()
@@ -88,13 +159,162 @@ class Operator:
 
     async def work(self) -> None:
         """Work as `run` does, without answering probes."""
-        async with asyncio.TaskGroup() as tasks:
-            for part in (self.watch.run(), self.schedulers.run(), lead(self.elector, self._led)):
-                tasks.create_task(part)
+        await self.elector.run(self._lead)
 
-    async def _led(self) -> None:
+    async def _lead(self) -> None:
         log.info("leads", identity=self.elector.term.identity)
-        await self.schedulers.synced()
+        self.pulse.begin()
         async with asyncio.TaskGroup() as tasks:
-            for part in (self.natives.run(), self.reconciler.lead()):
-                tasks.create_task(part)
+            parts = [self.schedulers.run(), self.enforcer.run(), self.missed.run(), self._resync_forever()]
+            if self.settings.audit_seconds:
+                parts.append(self.audits.run())
+            beside = [tasks.create_task(part) for part in parts]
+            await self.schedulers.synced()
+            await self._watch()
+            for task in beside:
+                task.cancel()
+
+    async def _watch(self) -> None:
+        """Run kopf until it is told to end. Raises LeaseLostError when it ends otherwise."""
+        watched = self.settings.watched
+        try:
+            await kopf.operator(
+                registry=handlers.REGISTRY,
+                memo=self.memo(),
+                standalone=True,
+                clusterwide=not watched,
+                namespaces=list(watched),
+            )
+        except Exception as error:
+            # An answer that it did not expect ends it: a 5xx that lasts, or an error in the midst of a watch.
+            raise LeaseLostError(f"kopf has ended: {type(error).__name__}: {str(error)[:300]}") from error
+        finally:
+            await self.session.close()
+
+    # -- what the handlers ask -------------------------------------------------------------------------------------
+
+    def memo(self) -> kopf.Memo:
+        """The parts that handlers ask."""
+        return kopf.Memo(
+            settings=self.settings,
+            session=self.session,
+            begin=self.begin,
+            reconciler=self.reconciler,
+            enforcer=self.enforcer,
+        )
+
+    def begin(self, policies: Mapping[str, Iterable[Entry]], sets: Mapping[str, Iterable[Kept]]) -> None:
+        """Take note of the indices, which kopf fills from now on."""
+        self._policies, self._sets = policies, sets
+
+    def policies(self, namespace: str) -> list[Entry]:
+        """The policies that a namespace has."""
+        return [one for one in self._policies.get(namespace, ()) if one.uid not in self.missed.gone]
+
+    def set_of(self, namespace: str) -> Kept | None:
+        """The set that a namespace has."""
+        return next((one for one in self._sets.get(namespace, ()) if one.uid not in self.missed.gone), None)
+
+    def look_everywhere(self) -> None:
+        """Reconcile all namespaces that have policies or a set, once it is known which these are."""
+        if self.missed.complete.is_set():
+            for namespace in sorted({*self._policies, *self._sets}):
+                self.reconciler.look_soon(namespace)
+
+    def _lost(self) -> None:
+        self.enforcer.forget()
+        self.look_everywhere()
+
+    async def _resync_forever(self) -> None:
+        await self.missed.complete.wait()
+        while True:
+            self.look_everywhere()
+            await asyncio.sleep(RESYNC_SECONDS)
+
+    # -- what others ask -------------------------------------------------------------------------------------------
+
+    def dead(self) -> str | None:
+        """Return why a new process should take over; None while there is life."""
+        return self.pulse.dead() if self.elector.leading else None
+
+    def unready(self) -> str | None:
+        """Return why it would not do its work; None when it does, or stands by for it."""
+        if self.elector.leading:
+            return self.pulse.unready()
+        return None if self.elector.reached else "the Lease was not reached yet"
+
+    def _about(self) -> str:
+        if not self.elector.leading:
+            return "stands by"
+        age = self.pulse.age()
+        return f"watch {'never answered' if age is None else f'last answered {age:.1f} s ago'}; leads"
+
+    def endpoints(self) -> Endpoints:
+        """All that there is to serve about it."""
+
+        def age() -> dict[Labels, float]:
+            found = self.pulse.age()
+            return {} if found is None else {(): found}
+
+        def instruments() -> list[Instrument]:
+            return [
+                Asked(LEADER, lambda: {(self.settings.lease,): float(self.elector.leading)}),
+                Asked(WATCH_AGE, age),
+                Asked(NATIVES, lambda: {(): float(len(self.enforcer.found))}),
+                Asked(NATIVE_NAMESPACES, lambda: {(): float(len(self._sets))}),
+                Asked(NATIVE_WRITES, lambda: {(): float(self.enforcer.writes)}),
+                Asked(NATIVE_REPAIRS, lambda: {(): float(self.enforcer.repairs)}),
+                Asked(SCHEDULERS, lambda: {(name,): 1.0 for name in self.schedulers.live or ()}),
+            ]
+
+        return Endpoints(
+            live={"watch": self.dead}, ready={"watch": self.unready}, instruments=instruments, ports=self.probe.ports
+        )
+
+
+def _uids(index: Mapping[str, Iterable[Entry | Kept]]) -> set[str]:
+    return {one.uid for found in index.values() for one in found}
+
+
+async def operate(connection: Connection, settings: Settings, listen: Address | None = None) -> None:
+    """Run a replica until SIGTERM or SIGINT; `listen`: where health and metrics are served.
+
+    Raises ServingError, and LeaseLostError at the end of a term.
+    """
+    async with (
+        Client(connection, qps=WRITES_QPS, burst=WRITES_BURST) as client,
+        Client(connection, qps=QPS, burst=BURST) as slow,
+    ):
+        operator = Operator(client, slow, settings)
+        await until_told(
+            operator.run,
+            client,
+            listen=listen,
+            endpoints=operator.endpoints(),
+            namespace=settings.namespace,
+            watched=settings.watched or "all",
+        )
+        log.info("stopped")
+
+
+async def audit_once(connection: Connection, settings: Settings) -> JsonObject:
+    """Audit every namespace that has policies, now, and write nothing.
+
+    Raises ApiError and Unreachable when policies can't be listed.
+    """
+    async with Client(connection) as client, Client(connection, qps=QPS, burst=BURST) as slow:
+        operator = Operator(client, slow, settings)
+        found: defaultdict[str, list[Entry]] = defaultdict(list)
+        for watched in settings.watched or (None,):
+            async for _, page in bodies(client, METADATA_POLICIES, watched):
+                for item in page.items or ():
+                    document: JsonObject = msgspec.json.decode(item)
+                    found[document["metadata"]["namespace"]].append(entry(document))
+        results: dict[str, Result] = {}
+        for namespace in sorted(found):
+            stored = bounded(await operator.reconciler.read(namespace, found[namespace]))
+            policies = Policies(one.policy for one in stored if one.policy is not None)
+            results[namespace] = await operator.audit.run(namespace, policies)
+            for problem in dict.fromkeys(one.unread for one in stored if one.unread):
+                results[namespace].problems.append(problem)
+        return report(results, meta_time(time.time()))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from podberth.policy.keys import is_subdomain
-from podberth.policy.operator.kinds import DEFAULT_KINDS, KindError, resource
-from podberth.policy.operator.ways import ENFORCEMENTS, Enforce
+from podberth.policy.native.policy_set import RELEASE_LABEL, label_of
+from podberth.policy.operator.listing import DEFAULT_KINDS, KindError, resource
 from podberth.policy.settings import ServiceSettings, SettingsError, seconds
 
-LONGEST_RELEASE = 110
-"""Characters: names of objects have 253, of which a namespace takes 63 and the rest of the name 37."""
+Enforce = Literal["auto", "native", "webhook"]
+ENFORCEMENTS: tuple[Enforce, ...] = ("auto", "native", "webhook")
+"""The values of `--enforcement`."""
+LONGEST_RELEASE = 200
+"""Characters: names of objects have 253, of which what follows takes the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,11 @@ class Settings(ServiceSettings):
     audit_kinds: tuple[str, ...] = DEFAULT_KINDS
     audit_seconds: float = 900.0
     """Between two counts of all objects; 0 is never."""
+
+    @property
+    def selector(self) -> str:
+        """The labels of all that the API server enforces for this release."""
+        return f"{RELEASE_LABEL}={label_of(self.release)}"
 
     def __post_init__(self) -> None:
         ServiceSettings.__post_init__(self)

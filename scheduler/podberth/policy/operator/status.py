@@ -6,15 +6,13 @@ Pure: times are given. Nothing is written when nothing differs, and what others 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from podberth.kube.resources import EVENTS, METADATA_POLICIES
 from podberth.kube.writes import NOTE_BYTES, event_name, micro_time, shorten
-from podberth.policy.operator import ways
 from podberth.policy.operator.judge import Condition, Stored
-from podberth.policy.operator.ways import Enforcement
 
 CONTROLLER = "podberth.dev/operator"
 MOST_EXAMPLES = 10
@@ -31,6 +29,37 @@ class Counts(msgspec.Struct):
     examples: list[str] = msgspec.field(default_factory=list)
     lost: list[str] = msgspec.field(default_factory=list)
     """Owners that would not find what they make any more, each with the label and the rule."""
+
+
+Way = Literal["Native", "Webhook", "None"]
+
+
+class Enforcement(msgspec.Struct, frozen=True):
+    """The one who enforces a policy, the reason in one word, and a sentence."""
+
+    way: Way
+    reason: str
+    message: str
+    older: bool = False
+    """An older version of the policy is in force."""
+
+    @property
+    def condition(self) -> Condition:
+        """As a condition of the policy."""
+        if self.reason in ("NotAccepted", "ExemptNamespace"):
+            return Condition("Enforced", "Unknown", self.reason, self.message)
+        return Condition("Enforced", "False" if self.way == "None" else "True", self.reason, self.message)
+
+
+NATIVE = Enforcement("Native", "Native", "the API server enforces the policy by itself")
+OLDER = Enforcement("Native", "Native", "the API server enforces an older version of the policy for now", older=True)
+NOT_ACCEPTED = Enforcement("None", "NotAccepted", "not enforced: the policy is not accepted")
+
+
+def way_of(status: Mapping[str, Any]) -> str:
+    """Return who enforces a policy, as its status says."""
+    held = status.get("enforcement")
+    return str(held.get("way", "")) if isinstance(held, dict) else ""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -71,7 +100,7 @@ def change(
     if counts is not None:
         wanted["audit"] = _audit(counts, stored.status.get("audit"), now)
     if enforcement is not None:
-        wanted["enforcement"] = ways.block(enforcement, stored, now)
+        wanted["enforcement"] = _block(enforcement, stored, now)
     if all(stored.status.get(field) == value for field, value in wanted.items()):
         return None
     told = [one for one in found if one.is_problem and not _says(before.get(one.type), one)]
@@ -107,6 +136,14 @@ def event(stored: Stored, condition: Condition, instance: str, moment: float) ->
         },
     }
     return EVENTS.path(stored.namespace), msgspec.json.encode(body)
+
+
+def _block(found: Enforcement, stored: Stored, now: str) -> JsonObject:
+    """`status.enforcement`: the time is kept while the way stays, the generation while an older version is in force."""
+    before = stored.status.get("enforcement")
+    kept = before if isinstance(before, dict) and before.get("way") == found.way else {}
+    generation = kept.get("generation", 0) if found.older else stored.generation
+    return {"way": found.way, "since": kept.get("since") or now, "generation": generation}
 
 
 def _dated(condition: Condition, before: Mapping[str, Any] | None, generation: int, now: str) -> JsonObject:

@@ -15,7 +15,7 @@ from podberth.kube.client import MERGE_PATCH
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import API, Lane
 from podberth.policy.admission.counting import GAP_SECONDS, MOST_REPLICAS, Counting, Tallies, Tally, stamp, status
-from podberth.policy.verdict import Effect
+from podberth.policy.evaluate import Effect
 
 Object = dict[str, Any]
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

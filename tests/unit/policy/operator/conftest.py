@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import Any
-from urllib.parse import parse_qs
 
 from podberth.kube.client import MERGE_PATCH
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import API, Lane
 from podberth.policy.operator.judge import Stored, read
+from podberth.policy.operator.reconcile import Entry, entry
 from tests.unit.policy import build
 
 Object = dict[str, Any]
 TEAM = "/apis/podberth.dev/v1alpha1/namespaces/team/metadatapolicies"
-ALL = "/apis/podberth.dev/v1alpha1/metadatapolicies"
 
 
 class Clock:
@@ -54,21 +53,14 @@ class Server:
         self.patches: list[str] = []
         self.fails: list[ApiError | Unreachable] = []
         self.version = 1
-        self.pages: list[int] = []
-        """Bytes of each page that was read."""
+        self.read: list[str] = []
 
     async def get(self, path: str, *, query: str = "", lane: Lane = API, tries: int = 1) -> bytes:
-        """A page of the list of policies."""
-        assert path in (TEAM, ALL), path
+        """One policy."""
         if self.fails:
             raise self.fails.pop()
-        asked = parse_qs(query)
-        start, limit = int(asked.get("continue", ["0"])[0]), int(asked.get("limit", ["1000000"])[0])
-        items = list(self.policies.values())
-        more = {"continue": str(start + limit)} if start + limit < len(items) else {}
-        body = json.dumps({"metadata": more, "items": items[start : start + limit]}).encode()
-        self.pages.append(len(body))
-        return body
+        self.read.append(path)
+        return json.dumps(self.policies[path.removeprefix(f"{TEAM}/")]).encode()
 
     async def patch(self, path: str, body: bytes, content_type: str = MERGE_PATCH, *, lane: Lane = API) -> bytes:
         """A merge patch of a status, with the preconditions that its metadata are."""
@@ -92,3 +84,7 @@ class Server:
         assert path == "/apis/events.k8s.io/v1/namespaces/team/events"
         self.events.append(json.loads(body))
         return b"{}"
+
+    def index(self, namespace: str) -> list[Entry]:
+        """What the index has of a namespace."""
+        return [entry(one) for one in self.policies.values() if one["metadata"]["namespace"] == namespace]

@@ -11,9 +11,9 @@ import pytest
 from podberth.kube.errors import ApiError
 from podberth.kube.flow import API, Lane
 from podberth.kube.resources import OWNERS
-from podberth.policy import owners
+from podberth.policy import impact
 from podberth.policy.operator.audit import Audit, Result, Total, report
-from podberth.policy.operator.kinds import DEFAULT_KINDS, KindError, resource
+from podberth.policy.operator.listing import DEFAULT_KINDS, KindError, resource
 from podberth.policy.spec import Policies
 from tests.unit.policy.build import needs, policies, policy, rule
 
@@ -181,4 +181,4 @@ async def test_owners_are_read_where_labels_are_written() -> None:
 
 def test_every_kind_of_owner_can_be_read() -> None:
     """The kinds whose selectors are looked at are those that have a place in the API."""
-    assert OWNERS.keys() == owners.KINDS
+    assert OWNERS.keys() == impact.OWNERS

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import pytest
 
 from podberth.policy.analyse import Finding, Report
+from podberth.policy.keys import Reserved
 from podberth.policy.operator import judge
 from podberth.policy.operator.judge import MESSAGE_LENGTH, Condition, Stored
-from podberth.policy.powers import Reserved
 from podberth.policy.spec import Policies
 from tests.unit.policy.build import NAME, has, needs, rule
 from tests.unit.policy.operator.conftest import stored, stored_object

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+import aiohttp
+
 from podberth.policy.operator.probe import LIMITS, Probe
-from podberth.policy.operator.pulse import Pulse
 from tests.unit.service import hostile
 
 ASKED = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -14,7 +15,7 @@ ASKED = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 async def test_silent_connections() -> None:
     """Many of them, from the kubelet's own address: its probe is answered, and few are held."""
-    probe = Probe(Pulse(["policies"]), lambda: True)
+    probe = Probe(lambda: None, lambda: None, lambda: "leads")
     await probe.start("127.0.0.1", 0)
     (port,) = probe.ports()
 
@@ -27,7 +28,7 @@ async def test_silent_connections() -> None:
             with contextlib.closing(hostile.tcp(probe.port)) as kubelet:
                 said = hostile.say(kubelet, ASKED)
             assert said.startswith(b"HTTP/1.1 200 OK\r\n")
-            assert said.endswith(b"ok; watch never answered; leads\n")
+            assert said.endswith(b"ok; leads\n")
             assert len(port.connections) <= LIMITS.of_peer
         finally:
             for client in silent:
@@ -36,3 +37,25 @@ async def test_silent_connections() -> None:
     await asyncio.to_thread(attack)
     await probe.stop()
     assert probe.ports() == []
+
+
+async def test_answers() -> None:
+    """Both probes say in a line what they know, 503 when it is bad, 404 for anything else."""
+    problems: dict[str, str | None] = {"dead": None, "unready": "no answer yet"}
+    probe = Probe(lambda: problems["dead"], lambda: problems["unready"], lambda: "leads")
+    await probe.start("127.0.0.1", 0)
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{probe.port}") as session:
+
+            async def ask(path: str) -> tuple[int, str]:
+                async with session.get(path) as answer:
+                    return answer.status, await answer.text()
+
+            assert await ask("/livez") == (200, "ok; leads\n")
+            assert await ask("/readyz") == (503, "no answer yet; leads\n")
+            problems.update(dead="it hangs", unready=None)
+            assert await ask("/readyz") == (200, "ok; leads\n")
+            assert await ask("/livez") == (503, "it hangs; leads\n")
+            assert (await ask("/metrics"))[0] == 404
+    finally:
+        await probe.stop()

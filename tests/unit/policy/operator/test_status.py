@@ -7,8 +7,7 @@ from typing import Any
 
 from podberth.policy.operator import status
 from podberth.policy.operator.judge import NOTHING_TOLD, Condition, Stored, conditions, read
-from podberth.policy.operator.status import Change, Counts, change
-from podberth.policy.operator.ways import Enforcement
+from podberth.policy.operator.status import Change, Counts, Enforcement, change
 from tests.unit.policy.build import rule
 from tests.unit.policy.operator.conftest import stored_object
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from podberth.policy import powers
+from podberth.policy import keys
 from podberth.policy.analyse import analyse
 from podberth.policy.evaluate import evaluate
+from podberth.policy.keys import Reserved
 from podberth.policy.options import parse as options
-from podberth.policy.powers import Reserved
 from tests.unit.policy.build import Object, config_map, has, policies, policy, rule
 
 ROLE = "eks.amazonaws.com/role-arn"
@@ -44,7 +44,7 @@ GIVES = policy("gives", rule(set_annotations={ROLE: "admin", "note": "x"}, set_l
 )
 def test_reserved(key: str) -> None:
     """Domains count with all that is below them, in any case."""
-    assert powers.of(key)
+    assert keys.reserved_for(key)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_reserved(key: str) -> None:
 )
 def test_free(key: str) -> None:
     """Other keys are nobody's, and the evictor's promise is made for policies."""
-    assert not powers.of(key)
+    assert not keys.reserved_for(key)
 
 
 def labels_and_annotations(**given: object) -> tuple[Object, Object, list[str]]:
@@ -131,5 +131,5 @@ def test_analysis_knows() -> None:
 def test_documented() -> None:
     """The page for policies' authors names every reserved domain and prefix."""
     text = (Path(__file__).parents[3] / "docs" / "policy.md").read_text()
-    missing = [name for name in (*powers.DOMAINS, *powers.PREFIXES) if f"`{name}" not in text]
+    missing = [name for name in (*keys.DOMAINS, *keys.PREFIXES) if f"`{name}" not in text]
     assert missing == []

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import aiohttp
+from typing import Any
+
+import kopf
 import pytest
 
-from podberth.policy.operator.probe import Probe
-from podberth.policy.operator.pulse import DEAD_SECONDS, STALE_SECONDS, Pulse
+from podberth.policy.operator.kopf_limits import DEAD_SECONDS, STALE_SECONDS, Essence, Pulse
 from tests.unit.policy.operator.conftest import Clock
 
 
@@ -71,11 +72,11 @@ def test_the_oldest_stream_counts(clock: Clock) -> None:
     assert pulse.unready() is not None
 
 
-def test_strangers_do_not_count(clock: Clock) -> None:
-    """Events of another path prove nothing about ours."""
-    pulse = Pulse(["a"], clock)
-    pulse.heard("b")
-    assert pulse.age() is None
+def test_strangers_do_not_count() -> None:
+    """A request for another path proves nothing about ours."""
+    pulse = Pulse(["/apis/podberth.dev/v1alpha1/metadatapolicies"])
+    assert pulse.followed("/prefix/apis/podberth.dev/v1alpha1/metadatapolicies") is not None
+    assert pulse.followed("/apis/podberth.dev/v1alpha1/namespaces/a/metadatapolicies") is None
 
 
 def test_no_crd_is_alive_and_unready(clock: Clock) -> None:
@@ -88,25 +89,23 @@ def test_no_crd_is_alive_and_unready(clock: Clock) -> None:
     assert "CRD is missing" in str(pulse.unready())
 
 
-async def test_probe_answers(clock: Clock) -> None:
-    """Both probes say in a line what they know, 503 when it is bad, 404 for anything else."""
-    pulse = Pulse(["a"], clock)
-    probe = Probe(pulse, lambda: True)
-    await probe.start("127.0.0.1", 0)
-    try:
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{probe.port}") as session:
+def body_of(generation: int = 1, **more: Any) -> kopf.Body:
+    """An object as kopf has it."""
+    raw: Any = {"metadata": {"generation": generation}, **more}
+    return kopf.Body(raw)
 
-            async def ask(path: str) -> tuple[int, str]:
-                async with session.get(path) as answer:
-                    return answer.status, await answer.text()
 
-            assert await ask("/livez") == (200, "ok; watch never answered; leads\n")
-            assert (await ask("/readyz"))[0] == 503
-            pulse.heard("a")
-            clock.now += 7
-            assert await ask("/readyz") == (200, "ok; watch last answered 7.0 s ago; leads\n")
-            clock.now += STALE_SECONDS
-            assert (await ask("/livez"))[0] == 503
-            assert (await ask("/metrics"))[0] == 404
-    finally:
-        await probe.stop()
+def test_what_is_kept_of_a_spec() -> None:
+    """The generation, so that a policy of a megabyte has no second megabyte in its status."""
+    essence = Essence(name="kopf")
+    body = body_of(generation=3, spec={"x": "y" * 1000})
+    patch = kopf.Patch()
+    essence.store(body=body, patch=patch, essence=essence.build(body=body))
+    assert patch == {"status": {"kopf": {"last-handled-configuration": '{"generation":3}'}}}
+    assert essence.fetch(body=body_of(**patch)) == {"generation": 3}
+
+
+@pytest.mark.parametrize("status", ["text", {"kopf": "text"}, {"kopf": {"last-handled-configuration": "{"}}, None])
+def test_malformed_statuses_are_none(status: Any) -> None:
+    """What an older CRD let in is no reason for a handler to fail for ever."""
+    assert Essence(name="kopf").fetch(body=body_of(status=status)) is None

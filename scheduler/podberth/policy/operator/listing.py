@@ -1,4 +1,7 @@
-"""All objects of a kind, page by page: as fast as the client's rate allows, no page kept, and none of them large."""
+"""The kinds whose objects an audit or an impact preview counts, and their lists, page by page.
+
+Kinds are called as for kubectl: `pods`, `deployments.apps`, `widgets.v1.example.com`.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,43 @@ from podberth.kube.objects import ListPage
 from podberth.kube.resources import Resource
 from podberth.policy.objects import JsonObject
 
+DEFAULT_KINDS = (
+    "pods",
+    "configmaps",
+    "services",
+    "persistentvolumeclaims",
+    "deployments.apps",
+    "statefulsets.apps",
+    "daemonsets.apps",
+    "jobs.batch",
+    "cronjobs.batch",
+)
+"""No Secrets, on purpose: counting them needs the right to read them all."""
 FIRST, MOST, PAGE_BYTES = 5, 100, 1_000_000
 """Objects of the first page, of the others at most, and what a page should come to: an object may have 1.5 MB."""
+_VERSIONS = {"": "v1", "apps": "v1", "batch": "v1", "networking.k8s.io": "v1", "policy": "v1", "autoscaling": "v2"}
+
+
+class KindError(ValueError):
+    """A kind that can't be found from its name."""
+
+
+def resource(name: str) -> Resource:
+    """The resource that a name stands for. Its `kind` is left open: lists say it.
+
+    Raises KindError.
+    """
+    plural, _, group = name.partition(".")
+    first, _, rest = group.partition(".")
+    if _is_version(first) and rest:
+        return Resource(rest, first, plural, True, "")
+    if not plural or group not in _VERSIONS:
+        raise KindError(f"{name}: want PLURAL, PLURAL.GROUP of a well-known group, or PLURAL.VERSION.GROUP")
+    return Resource(group, _VERSIONS[group], plural, True, "")
+
+
+def _is_version(text: str) -> bool:
+    return text[:1] == "v" and text[1:2].isdigit()
 
 
 class Page(msgspec.Struct, rename="camel"):

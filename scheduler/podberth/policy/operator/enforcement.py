@@ -1,0 +1,553 @@
+"""The release's switch: who enforces policies, the API server by itself or the webhook, and the moves between the two.
+
+What the API server reads is one set for each namespace, an object that holds its policies as data, and ten admission
+policies and bindings for the release. A move is: write the new way, wait until it is seen to be in force, take the old
+one away. While both are there, both enforce. What is done depends on nothing but what is stored, so another replica
+goes on where one ended:
+
+- *To the API server.* Sets and admission policies are written. Once all sets are seen to be in force, the mutating
+  binding gets the annotation `MOVED`, by which the admission server keeps no webhook configurations, and these go.
+- *To the webhook.* The admission server, which has the same switch, writes its configurations. Once they are there,
+  and the webhook answers, bindings and admission policies go, and then the sets.
+
+*Seen to be in force* is a dry run that is refused with the set's version by both halves. Each half of an API server
+learns of all sets from one watch, in the order of their resourceVersions, so who has seen one has seen the older ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+import structlog
+
+from podberth.kube.client import Client, list_items, read_answer
+from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.machine import MACHINE, Machine
+from podberth.kube.objects import Version, older, partial, read_version
+from podberth.kube.resources import CONFIG_MAPS, Resource
+from podberth.policy import bounds
+from podberth.policy.native.admission_policies import admission_policies, name_of
+from podberth.policy.native.likeness import same
+from podberth.policy.native.policy_set import API_VERSION, SET_KIND, SET_NAME, SET_PLURAL, Source, policy_set
+from podberth.policy.native.requests import SEEN_NAME
+from podberth.policy.operator.judge import Stored
+from podberth.policy.operator.settings import Settings
+from podberth.policy.operator.status import NATIVE, NOT_ACCEPTED, OLDER, Enforcement, way_of
+from podberth.policy.spec import GROUP
+
+MOVED = f"{GROUP}/in-force"
+"""Annotation of the mutating binding: "true" once all policies were seen to be enforced by the API server."""
+LOOK_SECONDS = 30.0
+"""Between two looks at the whole, if nothing happens."""
+RETRY_SECONDS = 2.0
+PAUSE_SECONDS = 1.5
+"""After the validating half is written, before the mutating half is: without it, the reasons for a refusal would be
+stored as an annotation. The API server takes up to a second until it uses what was written, for each half by itself."""
+SPREAD_SECONDS = 3.0
+"""From a write until API servers use it that the dry run did not reach: each looks for changes once a second."""
+UNSEEN_SECONDS = 10.0
+"""A pass waits so long for what it wrote; then its statuses say what the API server answers instead."""
+LOOK_AGAIN_SECONDS = 0.2
+ROOT = "/apis/admissionregistration.k8s.io/v1"
+KINDS = {
+    kind: Resource("admissionregistration.k8s.io", "v1", plural, False, kind)
+    for kind, plural in (
+        ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+        ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+        ("MutatingAdmissionPolicy", "mutatingadmissionpolicies"),
+        ("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"),
+    )
+}
+SETS = Resource("", API_VERSION, SET_PLURAL, True, SET_KIND)
+WEBHOOKS = (f"{ROOT}/mutatingwebhookconfigurations", f"{ROOT}/validatingwebhookconfigurations")
+OPEN = ("default", "kube-public")
+"""Namespaces that each cluster has: in one of them the webhook is asked whether it answers."""
+REFUSALS = (400, 413, 422)
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+MYSELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+FIELD_MANAGER = "berth-operator"
+APPLY = "application/apply-patch+yaml"
+_ANSWERED = re.compile(r"denied (?:the )?request: webhook(?: |$)")
+
+log = structlog.get_logger("enforcement")
+Object = dict[str, Any]
+Key = tuple[str, str]
+"""Kind and name."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A set as the index has it."""
+
+    uid: str
+    version: Version
+    digest: bytes
+
+
+class Enforced(msgspec.Struct, frozen=True):
+    """The enforcement of each policy, and the seconds after which to look again (0: when something changes)."""
+
+    ways: Mapping[str, Enforcement]
+    again: float = 0.0
+
+
+class _Written(msgspec.Struct, frozen=True):
+    """A set that we wrote."""
+
+    digest: bytes
+    version: Version
+
+
+class _Hook(msgspec.Struct, rename="camel"):
+    client_config: Mapping[str, Any] = {}
+
+
+class _Configuration(msgspec.Struct):
+    webhooks: list[_Hook] | None = None
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+class _Listed(msgspec.Struct):
+    resources: list[_Named] = []
+
+
+_configuration = msgspec.json.Decoder(_Configuration).decode
+_listed = msgspec.json.Decoder(_Listed).decode
+
+
+def kept(document: Mapping[str, Any]) -> Kept:
+    """What the index keeps of a set."""
+    meta = document["metadata"]
+    return Kept(meta["uid"], read_version(meta["resourceVersion"]), _digest(document))
+
+
+class Enforcer:
+    """`sets(namespace)` returns the set that the index has, `everywhere` the namespaces that have policies.
+
+    `look_everywhere()` is called when another way is in force.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        settings: Settings,
+        sets: Callable[[str], Kept | None],
+        everywhere: Callable[[], Collection[str]],
+        look_everywhere: Callable[[], None],
+        machine: Machine = MACHINE,
+    ) -> None:
+        self.writes = 0
+        self.repairs = 0
+        self.found: dict[Key, Object] = {}
+        """The admission policies and bindings of the release, as they were last read."""
+        self._client = client
+        self._settings = settings
+        self._sets = sets
+        self._everywhere = everywhere
+        self._look_everywhere = look_everywhere
+        self._machine = machine
+        self._missing = "it is not known yet whether the API server has admission policies in CEL"
+        self._known = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._user = ""
+        self._owner: list[Object] = []
+        self._written: dict[str, _Written] = {}
+        self._proved: dict[str, bytes] = {}
+        """Namespace → digest of the set that was seen to be in force; empty where there is nothing to enforce."""
+        self._latest = ("", "", 0)
+        """Namespace, version and resourceVersion of the newest set that we know of."""
+        self._seen = 0
+        """Sets are in force up to this resourceVersion."""
+        self._proving = asyncio.Lock()
+        self._objects = 0
+        """So many admission policies and bindings there have to be."""
+        self._refused = ""
+        """Why admission policies can't be written, until another replica leads."""
+        self._said = ""
+
+    @property
+    def native(self) -> bool:
+        """Return whether the API server is to enforce."""
+        return self._settings.enforcement != "webhook" and not self._missing
+
+    @property
+    def moved(self) -> bool:
+        """Return whether the webhook has left policies to the API server."""
+        binding = self.found.get(self._binding)
+        return binding is not None and (binding["metadata"].get("annotations") or {}).get(MOVED) == "true"
+
+    @property
+    def _binding(self) -> Key:
+        return "MutatingAdmissionPolicyBinding", name_of(self._settings.release)
+
+    # -- one namespace -----------------------------------------------------------------------------------------------
+
+    async def enforce(self, namespace: str, stored: Sequence[Stored]) -> Enforced:
+        """Write the set of a namespace, wait until it is in force, and say who enforces each policy.
+
+        Raises ApiError and Unreachable.
+        """
+        await self._known.wait()
+        there = self._sets(namespace)
+        exempt = namespace in self._settings.exempt
+        if exempt or not (self.native or self.found):
+            await self._nothing(namespace, there, exempt=exempt and bool(stored))
+            return Enforced({one.name: self._not_native(one, exempt=exempt) for one in stored})
+        unread = any(one.unread for one in stored)
+        if unread and there is not None:
+            self._proved[namespace] = b""
+            return Enforced({})  # nobody knows what they say: what is in force stays
+        settings = self._settings
+        sources = [Source(one.policy, one.uid, one.generation) for one in stored if one.policy is not None]
+        closed = bounds.CLOSED if unread or any(one.closes for one in stored) else ""
+        wanted = await asyncio.to_thread(
+            policy_set, sources, namespace, settings.release, settings.reserved, closed=closed
+        )
+        answer, refused = "", ""
+        try:
+            if wanted.document is None:
+                await self._nothing(namespace, there, exempt=bool(stored))
+            else:
+                answer = await self._bring(namespace, wanted.document, wanted.version, there)
+        except ApiError as error:
+            if error.status not in REFUSALS:
+                raise
+            refused = f"the API server refuses the set of this namespace: {str(error)[:500]}"
+            log.error("the API server refuses a set of policies", namespace=namespace, error=str(error)[:300])
+        found: dict[str, Enforcement] = {}
+        for one in stored:
+            kept = way_of(one.status) == "Native"
+            if one.policy is None:
+                found[one.name] = NOT_ACCEPTED
+            elif refused:
+                found[one.name] = Enforcement("Native" if kept else "None", "Refused", refused, older=kept)
+            elif one.name in wanted.left:
+                found[one.name] = Enforcement("None", "NotNative", f"not enforced: {wanted.left[one.name]}")
+            elif answer:
+                found[one.name] = OLDER if kept else self._starting(answer)
+            else:
+                found[one.name] = NATIVE
+        return Enforced(found, UNSEEN_SECONDS if answer else 0.0)
+
+    async def _nothing(self, namespace: str, there: Kept | None, *, exempt: bool) -> None:
+        """Have no set in a namespace. `exempt`: that is how it should be while the API server enforces."""
+        if there is not None:
+            self._written.pop(namespace, None)
+            await self._remove(SETS.path(namespace, SET_NAME), there.uid)
+            log.info("set deleted", namespace=namespace)
+        if exempt:
+            self._proved[namespace] = b""
+        else:
+            self._proved.pop(namespace, None)
+
+    def forget(self, namespace: str | None = None) -> None:
+        """Take note that what we wrote may be gone, in a namespace or everywhere: it is compared with the index."""
+        if namespace is None:
+            self._written.clear()
+        else:
+            self._written.pop(namespace, None)
+
+    def _not_native(self, one: Stored, *, exempt: bool) -> Enforcement:
+        if exempt:
+            return Enforcement("None", "ExemptNamespace", "not enforced: the namespace is exempt")
+        if one.policy is None:
+            return NOT_ACCEPTED
+        switched = self._settings.enforcement == "webhook"
+        message = "this release leaves policies to the webhook" if switched else self._missing
+        reason = "Switched" if switched else "KindsMissing"
+        if self._settings.webhook and self._settings.enforcement != "native":
+            return Enforcement("Webhook", reason, message)
+        return Enforcement("None", reason, f"not enforced: {message}")
+
+    def _starting(self, answer: str) -> Enforcement:
+        message = f"a dry run does not show that the API server enforces the policy: {answer}"
+        return Enforcement("Webhook" if self._settings.webhook and not self.moved else "None", "Starting", message)
+
+    async def _bring(self, namespace: str, document: Object, version: str, there: Kept | None) -> str:
+        """Have a set in force; what the API server answers in its place, empty when it is."""
+        digest, written = _digest(document), self._written.get(namespace)
+        behind = written is not None and (there is None or older(there.version, written.version))
+        if behind and written is not None and written.digest == digest:
+            held = written.version  # the index will have it in a moment
+        elif not behind and there is not None and there.digest == digest:
+            held = there.version
+        else:
+            if not behind and self._proved.get(namespace) == digest:
+                self.repairs += 1
+                log.warning("a set was changed or deleted by somebody, writing it again", namespace=namespace)
+            meta = await self._apply(SETS, namespace, document)
+            held = read_version(meta["resourceVersion"])
+            self._written[namespace] = _Written(digest, held)
+            self._proved.pop(namespace, None)
+            self._note(namespace, version, held)
+            await asyncio.sleep(SPREAD_SECONDS)
+        self._note(namespace, version, held)
+        until = self._machine.monotonic() + UNSEEN_SECONDS
+        while self._proved.get(namespace) != digest:
+            answer = await self._unseen(namespace, version, held)
+            if not answer:
+                self._proved[namespace] = digest
+                self._wake.set()
+            elif self._machine.monotonic() > until:
+                log.error("a set of policies is not seen to be in force", namespace=namespace, answer=answer)
+                return answer
+            else:
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        return ""
+
+    def _note(self, namespace: str, version: str, held: Version) -> None:
+        if isinstance(held, int) and held > self._latest[2]:
+            self._latest = namespace, version, held
+
+    async def _unseen(self, namespace: str, version: str, held: Version) -> str:
+        """Ask by a dry run whether a set is in force; the answer if not, empty when it is."""
+        async with self._proving:
+            if len(self.found) < self._objects:
+                return "the admission policies are not written yet"
+            if isinstance(held, int) and held <= self._seen:
+                return ""
+            answer = ""
+            for where, asked, at in dict.fromkeys((self._latest, (namespace, version, held))):
+                answer = await self._dry_run(where)
+                if f"{asked} {asked}" in answer:
+                    self._seen = at if isinstance(at, int) else self._seen
+                    return ""
+            return answer
+
+    async def _dry_run(self, namespace: str) -> str:
+        """The answer to the dry run. Raises Unreachable."""
+        body = msgspec.json.encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": SEEN_NAME}})
+        query = urlencode({"fieldManager": FIELD_MANAGER, "force": "true", "dryRun": "All"})
+        path = CONFIG_MAPS.path(namespace, SEEN_NAME)
+        try:
+            await self._client.request("PATCH", path, query=query, body=body, content_type=APPLY)
+        except ApiError as error:
+            return str(error)[:500]
+        return "the object was let in"
+
+    # -- the release -------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Look at the whole: something may have changed."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Keep the way of the release in force until cancelled."""
+        while True:
+            self._wake.clear()
+            try:
+                await self._look()
+                wait = LOOK_SECONDS
+            except (ApiError, Unreachable) as error:
+                self._say("what enforces policies can't be read or written, trying again", str(error))
+                wait = RETRY_SECONDS
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
+
+    def _say(self, told: str, reason: str) -> None:
+        if reason != self._said:
+            log.warning(told, reason=reason[:300])
+        self._said = reason
+
+    async def _look(self) -> None:
+        before = self.native, bool(self.found), self.moved
+        self._missing, served = await self._discover()
+        try:
+            self.found = {key: one for kind in served for key, one in await self._list(kind)}
+            if self.native:
+                await self._write()
+        except ApiError as error:
+            if error.status not in (403, *REFUSALS):
+                raise
+            self._missing = self._refused = f"the API server does not take the admission policies: {str(error)[:300]}"
+        if self._missing and self._settings.enforcement != "webhook":
+            self._say("policies are not enforced by the API server itself", self._missing)
+        if self.native:
+            if self._known.is_set() and not self.moved and self._proved.keys() >= set(self._everywhere()):
+                await self._write(moved=True)
+                log.info("policies are enforced by the API server itself")
+            if self.moved:
+                await self._drop_webhooks()
+        elif self.found and await self._is_left():
+            for kind in reversed(KINDS):
+                for key, one in self.found.items():
+                    if key[0] == kind:
+                        await self._remove(KINDS[kind].path(None, key[1]), one["metadata"]["uid"])
+                if kind.startswith("Mutating"):
+                    await asyncio.sleep(PAUSE_SECONDS / 2)
+            self.found = {}
+            log.info("policies are left to the webhook")
+        self._known.set()
+        if before != (self.native, bool(self.found), self.moved):
+            self._look_everywhere()
+
+    async def _is_left(self) -> bool:
+        """Return whether the admission policies can go. Until then sets are kept as they should be."""
+        if self._settings.enforcement != "webhook":
+            return True
+        problem = await self._webhook_problem()
+        if problem:
+            self._say("the API server enforces policies until the webhook can", problem)
+        return not problem
+
+    async def _discover(self) -> tuple[str, list[str]]:
+        """Return why the API server can't enforce policies by itself (empty when it can), and which kinds it has."""
+        kinds = await self._served(ROOT)
+        served = [kind for kind, resource in KINDS.items() if resource.plural in kinds]
+        gone = sorted(resource.plural for kind, resource in KINDS.items() if kind not in served)
+        if gone:
+            return f"the API server has no {', '.join(gone)} (Kubernetes 1.36 and newer have)", served
+        return self._refused, served
+
+    async def _served(self, root: str) -> set[str]:
+        try:
+            return {one.name for one in read_answer(await self._client.get(root), _listed).resources}
+        except ApiError as error:
+            if error.status == 404:
+                return set()
+            raise
+
+    async def _list(self, kind: str) -> list[tuple[Key, Object]]:
+        ours = {"labelSelector": self._settings.selector}
+        found = [msgspec.json.decode(item) async for item in list_items(self._client, KINDS[kind].path(), ours)]
+        return [((kind, one["metadata"]["name"]), one) for one in found]
+
+    async def _write(self, *, moved: bool | None = None) -> None:
+        """Make the admission policies and bindings what they should be. `moved` None: the annotation stays as it is."""
+        settings = self._settings
+        moved = self.moved if moved is None else moved
+        owners = await self._owners()
+        wanted = admission_policies(settings.release, await self._myself(), settings.exempt, stamp=settings.stamp)
+        self._objects = len(wanted)
+        for one in wanted:
+            key = one["kind"], one["metadata"]["name"]
+            meta = {**one["metadata"], **({"ownerReferences": owners} if owners else {})}
+            if key == self._binding and moved:
+                meta["annotations"] = {MOVED: "true"}
+            before = self.found.get(key)
+            if before is not None and _means(before, {**one, "metadata": meta}, key == self._binding):
+                continue
+            if key[0] == "MutatingAdmissionPolicy" and before is None:
+                await asyncio.sleep(PAUSE_SECONDS)
+            self.repairs += before is None and self._known.is_set()
+            await self._apply(KINDS[key[0]], None, {**one, "metadata": meta})
+            self.found[key] = {**one, "metadata": meta}
+            self._seen = 0
+            log.info("admission policy written", kind=key[0], name=key[1])
+
+    async def _owners(self) -> list[Object]:
+        """The ClusterRole with which the garbage collector removes the objects; a role made again has another uid."""
+        name = self._settings.owner
+        if name:
+            try:
+                uid = read_answer(await self._client.get(f"{ROLES}/{name}"), partial.decode).metadata.uid
+            except ApiError as error:
+                if error.status not in (403, 404):
+                    raise
+                log.error("the owner of admission policies can't be read", owner=name, error=str(error)[:300])
+            else:
+                head = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
+                self._owner = [{**head, "name": name, "uid": uid}]
+        return self._owner
+
+    async def _myself(self) -> str:
+        """The user that the API server takes us for: nobody else may write sets."""
+        if not self._user:
+            body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+            answer = msgspec.json.decode(await self._client.create(MYSELF, msgspec.json.encode(body)))
+            self._user = str(answer["status"]["userInfo"]["username"])
+        return self._user
+
+    async def _drop_webhooks(self) -> None:
+        if not self._settings.webhook:
+            return
+        for path in WEBHOOKS:
+            await self._remove(f"{path}/{self._settings.webhook}")
+
+    async def _webhook_problem(self) -> str:
+        """Return why the webhook can't take over; empty when it enforces already."""
+        name = self._settings.webhook
+        if not name:
+            return "there is no webhook"
+        for path in WEBHOOKS:
+            try:
+                found = read_answer(await self._client.get(f"{path}/{name}"), _configuration)
+            except ApiError as error:
+                if error.status not in (403, 404):
+                    raise
+                return str(error)
+            if not found.webhooks or not all(one.client_config.get("caBundle") for one in found.webhooks):
+                return f"{path.rpartition('/')[2]} {name} has no caBundle yet"
+        where = next((one for one in OPEN if one not in self._settings.exempt), "")
+        answer = await self._dry_run(where) if where else ""
+        return "" if not where or _ANSWERED.search(answer) else f"the webhook does not answer a dry run: {answer}"
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    async def _apply(self, resource: Resource, namespace: str | None, wanted: Object) -> Object:
+        """Apply one object by the server's own merge; its metadata."""
+        path = resource.path(namespace, wanted["metadata"]["name"])
+        query = urlencode({"fieldManager": FIELD_MANAGER, "force": "true"})
+        body = msgspec.json.encode(wanted)
+        raw = await self._client.request("PATCH", path, query=query, body=body, content_type=APPLY)
+        found = msgspec.json.decode(raw)
+        if not same(found.get("spec"), wanted["spec"]):
+            # What others added to what is merged by name: an apply leaves it.
+            meta = {**wanted["metadata"], "resourceVersion": found["metadata"]["resourceVersion"]}
+            whole = msgspec.json.encode({**wanted, "metadata": meta})
+            query = urlencode({"fieldManager": FIELD_MANAGER})
+            found = msgspec.json.decode(await self._client.request("PUT", path, query=query, body=whole))
+        self.writes += 1
+        written: Object = found["metadata"]
+        return written
+
+    async def _remove(self, path: str, uid: str = "") -> None:
+        """Delete an object, if it is there; `uid` empty: whichever it is."""
+        options: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        try:
+            await self._client.delete(path, msgspec.json.encode(options))
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+        else:
+            self.writes += 1
+
+
+def _digest(document: Mapping[str, Any]) -> bytes:
+    """Return what has to be the same of a set: what others add to its metadata is theirs."""
+    meta = document["metadata"]
+    owners = sorted(one["uid"] for one in meta.get("ownerReferences") or ())
+    marks = [
+        {key: value for key, value in (meta.get(field) or {}).items() if key.startswith(f"{GROUP}/")}
+        for field in ("labels", "annotations")
+    ]
+    return sha256(msgspec.json.encode([owners, marks], order="deterministic")).digest()
+
+
+def _means(found: Object, wanted: Object, annotated: bool) -> bool:
+    """Return whether an admission policy or binding is as it should be."""
+    before, after = found["metadata"], wanted["metadata"]
+    owners = {one["uid"] for one in before.get("ownerReferences") or ()}
+    return (
+        same(found.get("spec"), wanted["spec"])
+        and all((before.get("labels") or {}).get(key) == value for key, value in after["labels"].items())
+        and owners >= {one["uid"] for one in after.get("ownerReferences", ())}
+        and (not annotated or _mark(before) == _mark(after))
+    )
+
+
+def _mark(meta: Object) -> Any:
+    return (meta.get("annotations") or {}).get(MOVED)

@@ -1,0 +1,108 @@
+"""The handlers of kopf: which changes lead to which reconciliation. Read this first.
+
+Each handler reconciles the namespace that something happened in (`reconcile`). `memo` has the parts of the operator
+that handlers ask (`replica`). What kopf keeps about a policy is in its `status.kopf`; no policy gets an annotation or
+a finalizer. `kopf_limits` says what kopf does not do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kopf
+
+from podberth.kube.resources import METADATA_POLICIES
+from podberth.policy.operator.enforcement import KINDS, SETS, Enforcer, Kept, kept
+from podberth.policy.operator.kopf_limits import STREAM_SECONDS, Essence, Session, tame_logging
+from podberth.policy.operator.reconcile import Entry, Reconciler, entry
+from podberth.policy.operator.settings import Settings
+
+POLICIES = METADATA_POLICIES.group, METADATA_POLICIES.version, METADATA_POLICIES.plural
+OURS = SETS.version, SETS.plural
+REGISTRY = kopf.get_default_registry()
+CRDS = "app.kubernetes.io/name=berth"
+"""The labels of the CRDs that are ours: those of others, which may be large, are not read."""
+RETRY_SECONDS = 60.0
+"""After a fault that nobody foresaw."""
+
+
+@kopf.on.startup()
+async def configure(settings: kopf.OperatorSettings, memo: Any, **kwargs: Any) -> None:
+    """All of kopf's settings, and where the operator finds the index."""
+    tame_logging()
+    settings.posting.enabled = False
+    settings.peering.standalone = True
+    settings.persistence.diffbase_storage = Essence(name="kopf")
+    settings.persistence.progress_storage = kopf.StatusProgressStorage(name="kopf")
+    settings.persistence.finalizer = "podberth.dev/never-set"  # kopf removes what it takes for its own; not the default
+    settings.process.ultimate_exiting_timeout = 30.0
+    settings.queueing.exit_timeout = 0.5
+    settings.watching.server_timeout = STREAM_SECONDS  # an int: API servers refuse 55.0
+    settings.watching.client_timeout = 2 * STREAM_SECONDS
+    settings.watching.connect_timeout = 10.0
+    settings.watching.chunk_size = 20  # a policy may have 1.5 MB, and take ten times that once it is read
+    settings.networking.request_timeout = 30.0
+    # Of kinds that others have objects of, only what matters is read.
+    operator: Settings = memo.settings
+    selectors = settings.watching.label_selectors
+    selectors["apiextensions.k8s.io", "customresourcedefinitions"] = CRDS
+    selectors["v1", "namespaces"] = f"kubernetes.io/metadata.name in ({','.join(operator.watched)})"
+    selectors[OURS] = operator.selector
+    for kind in KINDS.values():
+        selectors[kind.group, kind.version, kind.plural] = operator.selector
+    memo.begin(kwargs["policies"], kwargs["sets"])
+
+
+@kopf.on.login(errors=kopf.ErrorsMode.TEMPORARY)
+async def login(memo: Any, **_: Any) -> kopf.AiohttpSession:
+    """Connect as the rest of Berth does."""
+    session: Session = memo.session
+    return await session.open()
+
+
+@kopf.index(*POLICIES)
+async def policies(namespace: str | None, body: kopf.Body, **_: Any) -> dict[str, Entry]:
+    """Policies by namespace."""
+    return {str(namespace): entry(body)}
+
+
+@kopf.index(*OURS)
+async def sets(namespace: str | None, body: kopf.Body, **_: Any) -> dict[str, Kept]:
+    """What we made of them."""
+    return {str(namespace): kept(body)}
+
+
+@kopf.on.resume(*POLICIES, backoff=RETRY_SECONDS)
+@kopf.on.create(*POLICIES, backoff=RETRY_SECONDS)
+@kopf.on.update(*POLICIES, backoff=RETRY_SECONDS)
+async def reconcile(namespace: str | None, memo: Any, **_: Any) -> None:
+    """A policy is there, or has another spec."""
+    reconciler: Reconciler = memo.reconciler
+    await reconciler.look(str(namespace))
+
+
+@kopf.on.event(*POLICIES)
+async def notice(type: str, namespace: str | None, memo: Any, **_: Any) -> None:
+    """A policy was deleted, or somebody wrote its status."""
+    reconciler: Reconciler = memo.reconciler
+    if type in ("MODIFIED", "DELETED"):
+        reconciler.look_soon(str(namespace))
+
+
+@kopf.on.event(*OURS)
+async def repair(type: str, namespace: str | None, body: kopf.Body, memo: Any, **_: Any) -> None:
+    """A set was written or deleted, by us or by somebody."""
+    enforcer: Enforcer = memo.enforcer
+    reconciler: Reconciler = memo.reconciler
+    if type == "DELETED":
+        enforcer.forget(str(namespace))
+    reconciler.look_soon(str(namespace))
+
+
+for _kind in KINDS.values():
+
+    @kopf.on.event(_kind.group, _kind.version, _kind.plural)
+    async def look(memo: Any, **_: Any) -> None:
+        """An admission policy or a binding of the release was written or deleted, by us or by somebody."""
+        enforcer: Enforcer = memo.enforcer
+        enforcer.wake()

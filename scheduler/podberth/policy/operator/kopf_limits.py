@@ -1,0 +1,340 @@
+"""What kopf does not do, or not so that it fits, and what the operator does instead.
+
+- *A timer or a daemon puts a finalizer on its object* (`requires_finalizer=True` in kopf/on.py), and an object with a
+  finalizer can't be deleted while no operator runs. So audits have a clock of their own (`audit`).
+- *A delete handler that is optional is called only while a finalizer holds the object* (`detect_changing_cause` in
+  kopf/_core/intents/causes.py), so deletions are told by `kopf.on.event`.
+- *A handler's patch reaches the object that it was called for*, but a policy changes what is true of its neighbours. So
+  the statuses of a namespace are written together (`reconcile`); kopf writes `status.kopf`.
+- *The essence of an object is all of it*: a policy of a megabyte would have a second megabyte in its status, and etcd
+  takes 1.5. `Essence` is the generation.
+- *What is deleted between two lists stays in the index*, and so does all that goes with a CRD: nobody tells of it
+  (`continuous_watch` in kopf/_cogs/clients/watching.py). `Missed` compares the index with a list of its own.
+- *A resourceVersion that goes back*, because etcd was restored, leaves a watch silent until it is reached again.
+  `Missed` looks for that, too, and ends the term: what was learned since then was never true.
+- *When it ends, kopf cancels each task of its loop that began after it* (`run_tasks` in kopf/_core/reactor/running.py).
+  So it is the last that begins in a term, and a process has one term.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+import kopf
+import msgspec
+import structlog
+
+from podberth.kube.client import Client, list_items
+from podberth.kube.connection import Connection
+from podberth.kube.errors import ApiError, ConfigError, Unreachable
+from podberth.kube.lease import LeaseLostError
+from podberth.kube.objects import MALFORMED, Version, list_page, older, read_version
+from podberth.kube.resources import METADATA_POLICIES
+from podberth.policy.operator.enforcement import SETS
+
+STREAM_SECONDS = 55
+"""A watch lasts so long: each new one that is answered proves the path, the credentials and kopf's own loop."""
+STALE_SECONDS = 150.0
+"""Almost three streams: not ready, and when nothing was even tried for so long, not alive."""
+DEAD_SECONDS = 600.0
+"""Tried but never answered for so long: a new process reads new certificates and may do better."""
+CHECK_SECONDS = 10.0
+"""Between two looks whether policies are served, and whether resourceVersions go on."""
+AGAIN_SECONDS = 1.0
+SETTLE_SECONDS = 0.1
+_SETTLES = 50
+
+log = structlog.get_logger("watch")
+
+
+class Essence(kopf.StatusDiffBaseStorage):
+    """Tells changes of a spec by the generation."""
+
+    def build(self, *, body: kopf.Body, extra_fields: Any = None) -> Any:
+        """Return what is compared, and kept in the status."""
+        return {"generation": body.metadata.get("generation", 0)}
+
+    def fetch(self, *, body: kopf.Body) -> Any:
+        """Return what the status has; None for something else, which an older CRD may have let in."""
+        with contextlib.suppress(TypeError, ValueError, AttributeError):
+            return super().fetch(body=body)
+        return None
+
+
+class Pulse:
+    """Signs that kopf is alive: when each of its streams was last answered, and last tried. The oldest counts."""
+
+    def __init__(self, streams: Iterable[str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._started = clock()
+        self._tried = dict.fromkeys(streams, self._started)
+        self._answered: dict[str, float | None] = dict.fromkeys(self._tried)
+        self.absent = False
+        """The API server says that there are no MetadataPolicies: as good an answer as any, but not ready."""
+
+    def begin(self) -> None:
+        """Count from now: a replica that stood by has followed nothing."""
+        self._started = self._clock()
+        self._tried = dict.fromkeys(self._tried, self._started)
+
+    def followed(self, path: str) -> str | None:
+        """Return the stream that a request belongs to."""
+        return next((known for known in self._tried if path.endswith(known)), None)
+
+    def tried(self, stream: str) -> None:
+        """A request for this stream went out, or failed."""
+        self._tried[stream] = self._clock()
+
+    def heard(self, stream: str) -> None:
+        """The API server answered a request for this stream."""
+        self._tried[stream] = self._answered[stream] = self._clock()
+
+    def heard_all(self) -> None:
+        """The API server answered for all streams at once."""
+        for stream in self._tried:
+            self.heard(stream)
+
+    def age(self) -> float | None:
+        """Seconds since the stream that was silent longest was answered; None if one never was."""
+        times = [when for when in self._answered.values() if when is not None]
+        return self._clock() - min(times) if len(times) == len(self._answered) else None
+
+    def dead(self) -> str | None:
+        """Return why a new process should take over; None while there is life."""
+        now = self._clock()
+        tried = now - min(self._tried.values())
+        answered = now - min(self._started if when is None else when for when in self._answered.values())
+        if tried > STALE_SECONDS:
+            return f"the watch of MetadataPolicies has tried nothing for {tried:.0f} s"
+        if answered > DEAD_SECONDS:
+            return f"the watch of MetadataPolicies has had no answer for {answered:.0f} s"
+        return None
+
+    def unready(self) -> str | None:
+        """Return why what we know may be old; None when it is fresh."""
+        age = self.age()
+        if self.absent:
+            return "there are no MetadataPolicies on this API server: the CRD is missing"
+        if age is None:
+            return "the watch of MetadataPolicies was not answered yet"
+        if age > STALE_SECONDS:
+            return f"the watch of MetadataPolicies has had no answer for {age:.0f} s"
+        return None
+
+
+class Session:
+    """Gives kopf sessions with our own connection's certificates and (renewed) credentials, and listens to them.
+
+    `relisted` is set by each list of policies, or of sets: of what was deleted before it, nobody may have told.
+    """
+
+    def __init__(self, connection: Connection, pulse: Pulse) -> None:
+        self.relisted = asyncio.Event()
+        self._connection = connection
+        self._pulse = pulse
+        self._sessions: list[aiohttp.ClientSession] = []
+
+    def connector(self) -> aiohttp.BaseConnector:
+        """Return how requests get to the API server."""
+        tls = self._connection.tls
+        return aiohttp.TCPConnector(limit=0, ssl=True if tls is None else tls.context())
+
+    async def open(self) -> kopf.AiohttpSession:
+        """Return a session. kopf asks for another one after a 401.
+
+        Raises kopf.TemporaryError.
+        """
+        connection = self._connection
+        if self._sessions:
+            connection.recheck_tls()
+            try:
+                await asyncio.to_thread(connection.credentials.renew)
+            except ConfigError as error:
+                raise kopf.TemporaryError(str(error), delay=10) from error
+        trace = aiohttp.TraceConfig()
+        trace.on_request_start.append(self._starts)
+        trace.on_request_end.append(self._ends)
+        session = aiohttp.ClientSession(
+            connector=self.connector(),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=[("User-Agent", f"{connection.user_agent} operator"), *connection.headers],
+            proxy=connection.proxy,
+            trace_configs=[trace],
+        )
+        self._sessions.append(session)
+        return kopf.AiohttpSession(server=connection.host, aiohttp_session=session)
+
+    async def close(self) -> None:
+        """Close what kopf has not closed, because it was cancelled."""
+        for session in self._sessions:
+            await session.close()
+
+    async def _starts(
+        self, _session: aiohttp.ClientSession, _context: SimpleNamespace, request: aiohttp.TraceRequestStartParams
+    ) -> None:
+        if (stream := self._pulse.followed(request.url.path)) is not None:
+            self._pulse.tried(stream)
+        credentials = self._connection.credentials
+        if credentials.due():
+            with contextlib.suppress(ConfigError):  # the old ones may still do; if not, a 401 says so
+                await asyncio.to_thread(credentials.renew)
+        if credentials.header is not None:
+            request.headers["Authorization"] = credentials.header
+
+    async def _ends(
+        self, _session: aiohttp.ClientSession, _context: SimpleNamespace, request: aiohttp.TraceRequestEndParams
+    ) -> None:
+        if request.response.status != 200:
+            return
+        if (stream := self._pulse.followed(request.url.path)) is not None:
+            self._pulse.heard(stream)
+        if request.url.name in (METADATA_POLICIES.plural, SETS.plural) and "watch" not in request.url.query:
+            self.relisted.set()
+
+
+class _Named(msgspec.Struct):
+    uid: str = ""
+
+
+class _Head(msgspec.Struct):
+    metadata: _Named
+
+
+def _uid(item: msgspec.Raw) -> str:
+    return msgspec.json.decode(item, type=_Head).metadata.uid
+
+
+class Missed:
+    """Finds the policies and sets that are gone though the index has them.
+
+    `policies()` and `sets()` return the uids that the indices have; `lost()` is called when some of them are gone.
+    `selector` is that of the release's sets.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        session: Session,
+        pulse: Pulse,
+        watched: tuple[str, ...],
+        selector: str,
+        policies: Callable[[], set[str]],
+        sets: Callable[[], set[str]],
+        lost: Callable[[], None],
+    ) -> None:
+        self.gone: set[str] = set()
+        """The uids of policies in the index that are not there any more."""
+        self.complete = asyncio.Event()
+        """The index has all policies that there are: from then on it can be judged by."""
+        self._client = client
+        self._session = session
+        self._pulse = pulse
+        self._watched: tuple[str | None, ...] = watched or (None,)
+        self._selector = selector
+        self._policies = policies
+        self._sets = sets
+        self._lost = lost
+        self._absences = 0
+        self._version: Version = ""
+        self._said = ""
+
+    async def run(self) -> None:
+        """Compare after each list of kopf's, and look each `CHECK_SECONDS`, until cancelled.
+
+        Raises LeaseLostError when all has to be learned anew.
+        """
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_SECONDS if self.complete.is_set() else AGAIN_SECONDS):
+                    await self._session.relisted.wait()
+            try:
+                await self._look()
+                if self._session.relisted.is_set():
+                    self._session.relisted.clear()
+                    await self._compare()
+                    self.complete.set()
+            except (ApiError, Unreachable, *MALFORMED) as error:
+                self._session.relisted.set()
+                self._failed(error)
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    def _failed(self, error: Exception) -> None:
+        """Say it. A first 404 may come from an API server that starts; two mean that all policies are gone."""
+        told = f"MetadataPolicies can't be listed, trying again: {error}"
+        if isinstance(error, ApiError) and error.status == 404:
+            self._absences += 1
+            if self._absences < 2:
+                return
+            told = "the CRD of MetadataPolicies is not there, waiting for it"
+            self._pulse.absent = True
+            self._pulse.heard_all()
+            self._leave(self._policies())
+            self.complete.set()
+        if told != self._said:
+            log.warning(told[:300])
+        self._said = told
+
+    async def _look(self) -> None:
+        path = METADATA_POLICIES.path(self._watched[0])
+        page = list_page.decode(await self._client.get(path, query="limit=1", tries=1))
+        before, self._version = self._version, read_version(page.metadata.resource_version)
+        self._absences = 0
+        if self._pulse.absent:
+            self._pulse.absent = False
+            log.info("the CRD of MetadataPolicies is there")
+        self._said = ""
+        if older(self._version, before):
+            raise LeaseLostError("resourceVersions went back: etcd was restored from a backup")
+
+    async def _compare(self) -> None:
+        """Note what lists of our own do not have, and wait until the index has what they do have."""
+        while True:
+            before = self._policies() | self._sets()
+            listed: set[str] = set()
+            for namespace in self._watched:
+                for path, selectors in self._lists(namespace):
+                    listed.update([_uid(item) async for item in list_items(self._client, path, selectors)])
+            self._leave(before - listed)
+            for _ in range(_SETTLES):
+                if listed <= self._policies() | self._sets():
+                    return
+                await asyncio.sleep(SETTLE_SECONDS)
+
+    def _lists(self, namespace: str | None) -> list[tuple[str, dict[str, str]]]:
+        return [(METADATA_POLICIES.path(namespace), {}), (SETS.path(namespace), {"labelSelector": self._selector})]
+
+    def _leave(self, gone: set[str]) -> None:
+        if not gone <= self.gone:
+            self.gone |= gone
+            self._lost()
+
+
+class _Bridge(logging.Handler):
+    """kopf's own log, less what repeats itself, as ours."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._said = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line, with no object in it: kopf's lines name objects at most."""
+        said = record.getMessage()[:300]
+        if said != self._said and "OS signals are ignored" not in said:
+            log.log(record.levelno, "kopf", said=said)
+        self._said = said
+
+
+def tame_logging() -> None:
+    """Have kopf's warnings in our log, and no other line of its own."""
+    logger = logging.getLogger("kopf")
+    logger.setLevel(logging.WARNING)
+    logger.propagate = False
+    if not any(isinstance(handler, _Bridge) for handler in logger.handlers):
+        logger.addHandler(_Bridge())
