@@ -238,7 +238,7 @@ class InterPodAffinity(Plugin):
             has_key: Bools = nodes.label(key).codes[removed.rows] >= 0
             gone = removed.count(selected, partial(affinity.share, of=selected))
             near &= _left(selected, removed, gone) > 0
-            first &= selected.total - np.where(has_key, gone, 0) <= 0
+            first &= selected.total - gone <= 0
             labelled &= has_key
         if not all(affinity.selects(term, pod) for term in terms):
             return near

@@ -153,7 +153,7 @@ def _unusable_claim(pod: Pod, cluster: Cluster) -> Reason | None:
 def _allows_more(old: CSINode, new: CSINode) -> bool:
     """Return whether a driver is new or may attach more than before. Upstream overlooks limits that are lifted."""
     for driver, limit in new.drivers.items():
-        before = old.drivers.get(driver, 0)
+        before = old.drivers.get(driver)
         if driver not in old.drivers or (limit or 0) > (before or 0) or (limit is None and before is not None):
             return True
     return False
