@@ -78,7 +78,9 @@ def main(argv: Sequence[str]) -> int:
     """The exit code: 1 if a mutant survives that is not in the list of equivalent ones."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("rooms", nargs="*", metavar="room", help=f"of {', '.join(PACKAGES)}; all without")
-    parser.add_argument("--files", default="*.py", help="only files of this name, such as weights.py")
+    parser.add_argument(
+        "--files", nargs="+", default=["*.py"], help="only these, such as binder.py or plugins/*/pools.py"
+    )
     parser.add_argument("--sample", type=int, help="only so many of each room, chosen by --seed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--named", type=Path, help="only mutants that this file names, such as an earlier output")
@@ -99,7 +101,7 @@ def _room(room: str, given: argparse.Namespace) -> int:
     found = [
         mutant
         for file in changing
-        if file.match(given.files)
+        if any(map(file.match, given.files))
         for mutant in mutants(str(file.relative_to(SOURCE)), file.read_text())
     ]
     if given.named:

@@ -58,7 +58,8 @@ class Asked:
     def noticing(self, mutant: Mutant, dice: random.Random) -> list[int]:
         """The numbers of some questions that notice the mutant, those first that noticed others."""
         path = f"{SOURCE}{os.sep}{mutant.path}"
-        running = self._lines.get((path, mutant.line), set())
+        lines = range(mutant.line, mutant.last + 1)
+        running = set[int]().union(*(self._lines.get((path, line), ()) for line in lines))
         if not running:
             return []
         source = Path(path).read_text()

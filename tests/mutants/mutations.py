@@ -31,6 +31,8 @@ class Mutant(NamedTuple):
     function: str
     change: str
     line: int
+    last: int
+    """Its lines: from the first of the statement to where what is changed ends."""
     at: int
     """Which node of the module's tree."""
     choice: int
@@ -58,7 +60,8 @@ def mutants(path: str, source: str) -> list[Mutant]:
             seen[f"{place.function}: {change}"] += 1
             if (again := seen[f"{place.function}: {change}"]) > 1:
                 change += f" #{again}"
-            found.append(Mutant(path, place.function, change, place.line, at, choice))
+            last = getattr(getattr(place.node, "test", place.node), "end_lineno", place.line)
+            found.append(Mutant(path, place.function, change, place.line, last, at, choice))
     return found
 
 

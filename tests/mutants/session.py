@@ -11,6 +11,7 @@ import gc
 import hashlib
 import itertools
 import math
+import operator
 import os
 import pickle
 import resource
@@ -30,7 +31,7 @@ from _pytest.runner import runtestprotocol
 from tests.mutants.mutations import Mutant, compiled, replaced
 
 OPTIONS = ("-q", "-p", "no:cacheprovider", "--capture=no", "--randomly-seed=1", "--randomly-dont-reorganize")
-LONGEST = 1.0
+LONGEST = 2.0
 """Seconds of CPU that a test may take to be run on mutants."""
 PATIENCE = 6.0
 """Seconds of CPU that the one test may take which is known to notice a mutant."""
@@ -46,9 +47,11 @@ class Covered(NamedTuple):
     lines: dict[tuple[str, int], int] | None
     """(file, line) → its tests, as bits; None: it is not known, and every test counts for every line."""
 
-    def tests(self, path: str, line: int, budget: float, far: Callable[[int], int]) -> list[int]:
-        """The tests that run the line, as many as there is time for: those nearby first, then the quickest."""
-        bits = -1 if self.lines is None else self.lines.get((path, line), 0)
+    def tests(self, path: str, lines: Iterable[int], budget: float, far: Callable[[int], int]) -> list[int]:
+        """The tests that run any of these lines, while there is time: those nearby first, then the quickest."""
+        bits = -1
+        if self.lines is not None:
+            bits = functools.reduce(operator.or_, (self.lines.get((path, line), 0) for line in lines))
         found = [n for n, seconds in enumerate(self.seconds) if bits >> n & 1 and seconds <= LONGEST]
         found.sort(key=lambda n: (far(n), self.seconds[n]))
         spent = itertools.accumulate(self.seconds[n] for n in found)
@@ -187,7 +190,8 @@ class Warm:
         if test:
             order, seconds = [self._numbers[test]] if test in self._numbers else [], PATIENCE
         else:
-            tests = self.covered.tests(path, mutant.line, budget, functools.partial(self._far, Path(mutant.path)))
+            lines = range(mutant.line, mutant.last + 1)
+            tests = self.covered.tests(path, lines, budget, functools.partial(self._far, Path(mutant.path)))
             first = [n for n in self._killers[mutant.path] if n in tests]
             order = first + [n for n in tests if n not in first]
             seconds = 1 + 10 * sum(self.covered.seconds[n] for n in order)

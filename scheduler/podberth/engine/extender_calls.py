@@ -43,7 +43,7 @@ class ExtenderCall(Struct):
 
 
 class ExtenderCalls:
-    """All pods that wait for extenders, by UID."""
+    """Asks HTTP extenders, and keeps the pods that wait for their answers, by UID."""
 
     def __init__(
         self,

@@ -122,7 +122,7 @@ class NominatedNodes(Struct):
 
     @property
     def for_others(self) -> Bools:
-        """For which of the nodes another pod is nominated."""
+        """Knows the nodes for which other pods are nominated."""
         if self.own is None or self.pods[self.own]:
             return self.found.any
         others = self.found.any.copy()
@@ -257,7 +257,7 @@ class FilterPlugins:
         trying: bool = False,
         removed: RemovedPods | None = None,
     ) -> tuple[Bools, list[Rejected]]:
-        """As `run`, with nominated pods taken into account.
+        """Ask the filters as `run` does, with nominated pods taken into account.
 
         A node for which pods of equal or higher priority are nominated has to pass with these pods and without them.
         """
@@ -293,7 +293,7 @@ class FilterPlugins:
     def passing_removed(
         self, pod: Pod, cluster: Cluster, among: Bools, removed: RemovedPods
     ) -> tuple[Bools, list[Rejected]]:
-        """As `run`, of the filters that can tell what the removal of pods changes, and of no others."""
+        """Ask as `run` does, but only the filters that can tell what the removal of pods changes."""
         alive, rejected = among, []
         for plugin, its in self._declared:
             if "filter_removed" not in its.methods or self._skipped(plugin, pod.shape):

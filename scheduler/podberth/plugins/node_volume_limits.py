@@ -25,7 +25,7 @@ class NodeVolumeLimits(Plugin):
     too_many = Unschedulable("node(s) exceed max volume count")
 
     def skips(self, shape: PodShape) -> Collection[str]:
-        """All of it, for pods without volumes."""
+        """Skip everything for pods without volumes."""
         return SKIPPABLE if shape.volumes is NO_VOLUMES else NO_POINTS
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
@@ -153,7 +153,7 @@ def _unusable_claim(pod: Pod, cluster: Cluster) -> Reason | None:
 def _allows_more(old: CSINode, new: CSINode) -> bool:
     """Return whether a driver is new or may attach more than before. Upstream overlooks limits that are lifted."""
     for driver, limit in new.drivers.items():
-        before = old.drivers.get(driver, 0)
+        before = old.drivers.get(driver)
         if driver not in old.drivers or (limit or 0) > (before or 0) or (limit is None and before is not None):
             return True
     return False

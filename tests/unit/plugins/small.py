@@ -8,7 +8,8 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.validate import validate
 from podberth.explain.objects.world import World
 from podberth.framework.config import convert
-from podberth.framework.status import Narrow, Reject
+from podberth.framework.interface import RemovedPods
+from podberth.framework.status import Narrow, Reject, Rejections
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.node import Node
@@ -54,8 +55,20 @@ def pre_filter(made: Any, pod: Object, *objects: Object) -> Any:
 def rejected(made: Any, pod: Object, *objects: Object) -> dict[str, list[str]]:
     """Node → reasons, `!` before those that preemption can't help with."""
     there = cluster(*objects)
+    return reasons(made.filter(a_pod(pod), there), there)
+
+
+def rejected_with_none_gone(made: Any, pod: Object, *objects: Object) -> dict[str, list[str]]:
+    """As `rejected`, by what a dry run of preemption asks when no pod has gone yet."""
+    there = cluster(*objects)
+    removed = RemovedPods(np.arange(there.nodes.rows), [], np.zeros(0, dtype=np.intp))
+    return reasons(made.filter_removed(a_pod(pod), there, removed), there)
+
+
+def reasons(found: Rejections, there: Cluster) -> dict[str, list[str]]:
+    """Node → reasons, `!` before those that preemption can't help with."""
     out: dict[str, list[str]] = {}
-    for reason, rows in made.filter(a_pod(pod), there):
+    for reason, rows in found:
         for row in np.flatnonzero(rows & there.nodes.alive[: there.nodes.rows]):
             out.setdefault(str(there.nodes.names[row]), []).append("!" * reason.unresolvable + reason.text)
     return out

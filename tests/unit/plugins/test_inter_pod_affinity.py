@@ -4,8 +4,20 @@ import pytest
 
 from podberth.cache.affinity_counts import AffinityCounts
 from podberth.framework.events import ClusterEvent
+from podberth.framework.interface import NO_POINTS
+from podberth.plugins import inter_pod_affinity
 from tests.builders import Object, namespace, node, pod, term
-from tests.unit.plugins.small import a_node, a_pod, cluster, normalized, plugin, pre_filter, rejected, scored
+from tests.unit.plugins.small import (
+    a_node,
+    a_pod,
+    cluster,
+    normalized,
+    plugin,
+    pre_filter,
+    rejected,
+    rejected_with_none_gone,
+    scored,
+)
 from tests.unit.work import calls
 
 NOT_NEAR = "!node(s) didn't match pod affinity rules"
@@ -59,6 +71,12 @@ def on(name: str, where: str, /, **more: object) -> Object:
             [on("e", "a1")],
             {"a2": NOT_NEAR, "b1": NOT_NEAR, "none": NOT_NEAR},
             id="every domain of every term",
+        ),
+        pytest.param(
+            pod("p", labels=DB, near=["app=db per zone", "app=db per host"]),
+            [on("e", "none")],
+            dict.fromkeys(["a1", "a2", "b1", "none"], NOT_NEAR),
+            id="not the first, by one term",
         ),
         pytest.param(
             pod("p", near=["app=db per zone", "tier per zone"]),
@@ -127,6 +145,7 @@ def test_filter(asks: Object, placed: list[Object], out: dict[str, str]) -> None
     found = rejected(plugin("InterPodAffinity"), asks, *NODES, *placed)
     assert {name: reasons[0] for name, reasons in found.items()} == out
     assert all(len(reasons) == 1 for reasons in found.values())
+    assert rejected_with_none_gone(plugin("InterPodAffinity"), asks, *NODES, *placed) == found
 
 
 def test_terms_that_do_not_parse_reject_the_pod() -> None:
@@ -134,7 +153,9 @@ def test_terms_that_do_not_parse_reject_the_pod() -> None:
     asks = pod(
         "p", near=[{"topologyKey": "zone", "labelSelector": {"matchExpressions": [{"key": "k", "operator": "Is"}]}}]
     )
-    found = pre_filter(plugin("InterPodAffinity"), asks, *NODES)
+    made = plugin("InterPodAffinity")
+    found = pre_filter(made, asks, *NODES)
+    assert (made.skips(a_pod(asks).shape), made.skips(a_pod(NEAR).shape)) == (NO_POINTS, ("pre_filter",))
     assert "podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector" in found
 
 
@@ -184,6 +205,7 @@ def test_normalized_between_lowest_and_highest() -> None:
     assert normalized(plugin("InterPodAffinity"), asks, *NODES, *placed, among="b1 none") == {"b1": 0, "none": 0}
 
 
+BOTH = pod("p", near=["app=db per zone", "tier per rack"])
 NEAR, APART = pod("p", near=["app=db per zone"]), pod("p", labels={"app": "web"}, apart=["app=db per zone"])
 
 
@@ -197,6 +219,12 @@ NEAR, APART = pod("p", near=["app=db per zone"]), pod("p", labels={"app": "web"}
         (NEAR, node("n", zone="a"), node("n", zone="a", labels={"x": "y"}), False),
         (APART, node("n", zone="a"), node("n"), True),
         (pod("p"), node("n"), node("n", zone="a"), True),
+        (pod("p"), node("n", zone="a"), node("n", zone="a"), False),
+        (pod("p"), None, node("n"), True),
+        (BOTH, None, node("n", zone="a"), True),
+        (BOTH, None, node("n"), False),
+        (BOTH, node("n"), node("n", labels={"rack": "r"}), True),
+        (pod("p", near=["app=db per zone"], apart=["app=db per rack"]), None, node("n"), True),
     ],
 )
 def test_wakes_for_a_node(asks: Object, old: Object | None, new: Object, wakes: bool) -> None:
@@ -214,6 +242,10 @@ def test_wakes_for_a_node(asks: Object, old: Object | None, new: Object, wakes: 
         (APART, ClusterEvent.POD_GONE, on("e", "n", labels={}), False),
         (APART, ClusterEvent.POD_GONE, on("e", "n", labels={}, apart=["app=web per zone"]), True),
         (NEAR, ClusterEvent.POD_GONE, on("e", "n"), False),
+        (APART, ClusterEvent.POD_GONE, on("e", "n", namespace="other"), False),
+        (BOTH, ClusterEvent.POD_PLACED, on("e", "n"), False),
+        (BOTH, ClusterEvent.POD_PLACED, on("e", "n", labels=DB | {"tier": "x"}), True),
+        (pod("p"), ClusterEvent.POD_PLACED, on("e", "n"), False),
         (NEAR, ClusterEvent.POD_LABELS, on("e", "n"), True),
         (NEAR, ClusterEvent.POD_LABELS | ClusterEvent.POD_SHRUNK, on("e", "n"), True),
     ],
@@ -260,3 +292,58 @@ def test_pods_that_are_left_out_are_not_gone_through(monkeypatch: pytest.MonkeyP
     assert asked.total() == 0
     for placement in left_out:
         there.put_back(placement)
+
+
+WEB = pod("e", labels={"app": "web"})
+
+
+@pytest.mark.parametrize(
+    ("asks", "others", "affected"),
+    [
+        (NEAR, [WEB], False),
+        (NEAR, [WEB, pod("e", labels=DB)], True),
+        (APART, [WEB, pod("e", labels=DB)], True),
+        (APART, [pod("e", labels=DB, namespace="other")], False),
+        (pod("p", labels={"app": "web"}), [WEB, pod("e", apart=["app=web per zone"])], True),
+        (pod("p", labels=DB), [WEB, pod("e", apart=["app=web per zone"])], False),
+        (pod("p", labels={"app": "web"}), [pod("e", near=["app=web per zone"])], False),
+        (NEAR, [WEB] * 4, False),
+        (NEAR, [WEB] * 5, True),
+        (BOTH, [WEB] * 3, True),
+        (NEAR, [*[WEB] * 2, *[pod("e", apart=["app=db per zone"])] * 2], True),
+    ],
+)
+def test_pods_that_matter(asks: Object, others: list[Object], affected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that a required term of either side selects; if there are too many to find out, they may."""
+    monkeypatch.setattr(inter_pod_affinity, "_LOOKS", 4)
+    made = plugin("InterPodAffinity")
+    assert made.affected_by(a_pod(asks), cluster(*NODES), [a_pod(other) for other in others]) is affected
+
+
+@pytest.mark.parametrize(
+    ("asks", "placed", "others", "elsewhere"),
+    [
+        (pod("p"), [], [WEB], False),
+        (NEAR, [], [], True),
+        (APART, [], [], True),
+        (pod("p", labels={"app": "web"}), [on("e", "a1", apart=["app=web per zone"])], [], True),
+        (pod("p", labels={"app": "web"}), [], [WEB, pod("e", apart=["app=db per zone"])], True),
+    ],
+)
+def test_nodes_depend_on_others(asks: Object, placed: list[Object], others: list[Object], elsewhere: bool) -> None:
+    """By required terms of the pod, of placed pods that it is meant by, or of those that are supposed."""
+    there, coming = cluster(*NODES, *placed), [a_pod(other) for other in others]
+    assert plugin("InterPodAffinity").looks_elsewhere(a_pod(asks), there, coming) is elsewhere
+
+
+@pytest.mark.parametrize(
+    ("where", "beside", "crowded"),
+    [("a1", [], 0), ("a1", [on("e", "a2")], 1), ("a1", [on("e", "b1")], 0), ("none", [on("e", "none")], 0)],
+)
+def test_a_placed_pod_is_in_a_crowd(where: str, beside: list[Object], crowded: int) -> None:
+    """Of its domain, if others than itself are there that its anti-affinity selects."""
+    itself = pod("p", labels=DB, apart=["app=db per zone"], on=where)
+    there = cluster(*NODES, itself, *beside)
+    row = there.nodes.row_of(where)
+    assert row is not None
+    assert len(plugin("InterPodAffinity").crowded(a_pod(itself), row, there)) == crowded

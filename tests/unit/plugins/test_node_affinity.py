@@ -132,3 +132,14 @@ def test_a_dead_row_is_no_match_by_name() -> None:
     there = cluster(node("n"), pod("e", on="gone"))
     ((_, rows),) = plugin("NodeAffinity").filter(a_pod(pod("p", need=["@name in gone"])), there)
     assert rows.all()
+
+
+@pytest.mark.parametrize(
+    ("need", "wakes"), [([], [True, False]), (["zone in b"], [False, False]), (["gen"], [True, False])]
+)
+def test_wakes_only_within_the_added_affinity(need: list[str], wakes: list[bool]) -> None:
+    """The profile's affinity holds for all its pods; one of two terms is enough for either."""
+    added = {"requiredDuringSchedulingIgnoredDuringExecution": node_selector("zone in a", "zone in c")}
+    made, asks = plugin("NodeAffinity", addedAffinity=added), a_pod(pod("p", need=[*need, "zone in d"] if need else []))
+    there = [a_node(node("n", zone=zone, labels={"gen": "1"})) for zone in "ab"]
+    assert [made.node_hint(asks, None, one) for one in there] == wakes

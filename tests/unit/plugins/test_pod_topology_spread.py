@@ -1,5 +1,7 @@
 """Spread: what a dry run adds and takes away, and what wakes a pod."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,17 @@ from podberth.model.namespaced import SelectingObject
 from podberth.plugins import pod_topology_spread
 from podberth.plugins.pod_topology_spread import Spread, Spreads, default_selector, distinct, rounded
 from tests.builders import Object, label, node, pod
-from tests.unit.plugins.small import a_node, a_pod, cluster, normalized, plugin, rejected, scored
+from tests.unit.plugins.small import (
+    a_node,
+    a_pod,
+    cluster,
+    normalized,
+    plugin,
+    reasons,
+    rejected,
+    rejected_with_none_gone,
+    scored,
+)
 
 NODES = [node("a1", zone="a"), node("b1", zone="b")]
 SERVICE = {"metadata": {"name": "db", "namespace": "default", "uid": "db"}, "spec": {"selector": {"app": "db"}}}
@@ -194,9 +206,10 @@ def test_domains_are_kept_for_the_last_pods_only(monkeypatch: pytest.MonkeyPatch
         ([pod("e", labels={"app": "web"})], False),
         ([pod("e", labels={"app": "web"}), pod("f", labels={"app": "db"})], True),
         ([pod("e", labels={"app": "db"}, namespace="other")], False),
+        ([pod("e", labels={"app": "web"})] * 2, False),
         ([pod("e", labels={"app": "web"})] * 3, True),
     ],
-    ids=["not counted", "one is", "of another namespace", "too many to look"],
+    ids=["not counted", "one is", "of another namespace", "as many as are looked at", "too many to look"],
 )
 def test_pods_that_matter(others: list[Object], affected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are counted; if there are too many to find out, they may be."""
@@ -326,6 +339,44 @@ def test_labels_that_one_of_two_constraints_looks_at() -> None:
     assert not found.holds(there)
 
 
+def test_one_of_two_constraints_looks_at_taints_or_labels() -> None:
+    """What either of them reads makes domains another."""
+    asks = spread({"matchLabels": {"app": "db"}}, **IGNORING)
+    (one,) = asks["spec"]["topologySpreadConstraints"]
+    asks["spec"]["topologySpreadConstraints"] = [one, one | {"topologyKey": "rack", "nodeTaintsPolicy": "Honor"}]
+    made = a_pod(asks)
+    plain: dict[str, Any] = {"zone": "a", "labels": {"rack": "r"}}
+    assert plugin("PodTopologySpread").node_hint(made, a_node(node("n", **plain)), a_node(node("n", **plain)))
+    for changed in ({"taints": ["x:NoSchedule"]}, {"zone": "b"}, {"labels": {"rack": "s"}}):
+        there = cluster(node("n", **plain))
+        found = Spread(made.shape.spread, made, there, all_keys=True)
+        there.put_node(a_node(node("n", cpu="9", **plain)))
+        assert found.holds(there)
+        there.put_node(a_node(node("n", **plain | changed)))
+        assert not found.holds(there)
+
+
+def test_a_node_in_a_zone_where_the_pod_can_go_elsewhere() -> None:
+    """It has the count of its zone, though nobody on it is counted."""
+    ssd = {"disk": "ssd"}
+    nodes = [node("a1", zone="a", labels=ssd), node("a2", zone="a"), node("b1", zone="b", labels=ssd)]
+    asks = spread({"matchLabels": {"app": "db"}})
+    asks["spec"]["nodeSelector"] = ssd
+    for asked in (rejected, rejected_with_none_gone):
+        found = asked(plugin("PodTopologySpread"), asks, *nodes, pod("e", labels={"app": "db"}, on="a1"))
+        assert list(found) == ["a1", "a2"]
+
+
+@pytest.mark.parametrize(("policy", "uneven"), [("Honor", []), ("Ignore", ["a1"])])
+def test_zones_that_the_pod_can_not_go_to(policy: str, uneven: list[str]) -> None:
+    """They are no domains, unless the constraint passes over the pod's affinity."""
+    nodes = [node("a1", zone="a", labels={"disk": "ssd"}), node("b1", zone="b")]
+    asks = spread({"matchLabels": {"app": "db"}}, nodeAffinityPolicy=policy)
+    asks["spec"]["nodeSelector"] = {"disk": "ssd"}
+    found = rejected(plugin("PodTopologySpread"), asks, *nodes, pod("e", labels={"app": "db"}, on="a1"))
+    assert list(found) == uneven
+
+
 def test_a_node_is_told_the_first_reason_only() -> None:
     """The first constraint that a node misses is the last one that is looked at there (filtering.go, Filter)."""
     asks = spread({"matchLabels": {"app": "db"}})
@@ -334,11 +385,13 @@ def test_a_node_is_told_the_first_reason_only() -> None:
     racks = {"a1": ("a", "full"), "b1": ("b", "empty"), "none": (None, "full"), "b2": ("b", "full")}
     nodes = [node(name, zone=zone, labels={"rack": rack}) for name, (zone, rack) in racks.items()]
     there = [pod(f"e{i}", labels={"app": "db"}, on="a1") for i in range(2)]
-    assert rejected(plugin("PodTopologySpread"), asks, *nodes, *there) == {
+    wanted = {
         "a1": ["node(s) didn't match pod topology spread constraints"],
         "none": ["!node(s) didn't match pod topology spread constraints (missing required label)"],
         "b2": ["node(s) didn't match pod topology spread constraints"],
     }
+    assert rejected(plugin("PodTopologySpread"), asks, *nodes, *there) == wanted
+    assert rejected_with_none_gone(plugin("PodTopologySpread"), asks, *nodes, *there) == wanted
 
 
 def test_the_first_service_of_all_is_heeded() -> None:
@@ -348,10 +401,13 @@ def test_the_first_service_of_all_is_heeded() -> None:
     service = Decoder().of_kind("Service")(wire.encode(SERVICE))
     assert isinstance(service, SelectingObject)
     there.put_selecting(service)
-    assert [one.topology_key for one in made.constraints(asks, there, hard=False)] == [
-        "kubernetes.io/hostname",
-        "topology.kubernetes.io/zone",
-    ]
+    found = made.constraints(asks, there, hard=False)
+    assert [one.topology_key for one in found] == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+    assert [one.selector.matches({"app": app}) for one in found for app in ("db", "web")] == [True, False] * 2
+    elsewhere = cluster(*NODES)
+    elsewhere.put_selecting(selecting("Service", "web", app="web"))
+    assert made.constraints(asks, elsewhere, hard=False) == []
+    assert made.constraints(asks, there, hard=False) == found
 
 
 def test_a_placed_pod_is_one_too_many_in_any_zone() -> None:
@@ -365,6 +421,45 @@ def test_a_placed_pod_is_one_too_many_in_any_zone() -> None:
         there = cluster(*NODES, *placed)
         ((constraint, excess),) = made.too_uneven(a_pod(placed[0]), there.nodes.row_of(name), there)
         assert (constraint.topology_key, excess) == ("topology.kubernetes.io/zone", 2)
+
+
+@pytest.mark.parametrize(("here", "there", "excess"), [(3, 1, [1]), (2, 1, []), (4, 1, [2]), (1, 0, [])])
+def test_a_placed_pod_is_one_too_many_by_the_emptiest_zone(here: int, there: int, excess: list[int]) -> None:
+    """Up to maxSkew more than there are fine."""
+    made, asks = plugin("PodTopologySpread"), a_pod(spread({"matchLabels": {"app": "db"}}))
+    placed = [pod(f"{on}{i}", labels={"app": "db"}, on=on) for on, n in (("a1", here), ("b1", there)) for i in range(n)]
+    filled = cluster(*NODES, *placed)
+    assert [too_many for _, too_many in made.too_uneven(asks, filled.nodes.row_of("a1"), filled)] == excess
+
+
+@pytest.mark.parametrize("constraints", [1, 2])
+def test_pods_of_one_template_count_those_of_their_own_version(constraints: int) -> None:
+    """By `matchLabelKeys`, be it of one constraint only; pods of both versions have all else in common."""
+    made, there = plugin("PodTopologySpread"), cluster(*NODES, pod("e", labels={"app": "db", "v": "1"}, on="a1"))
+    uneven = []
+    for version in ("1", "2"):
+        asks = spread({"matchLabels": {"app": "db"}}, matchLabelKeys=["v"])
+        (one,) = asks["spec"]["topologySpreadConstraints"]
+        more = {"topologyKey": "kubernetes.io/hostname", "maxSkew": 9, "matchLabelKeys": []}
+        asks["spec"]["topologySpreadConstraints"] = [one, one | more][:constraints]
+        asks["metadata"]["labels"] = {"app": "db", "v": version}
+        uneven.append(
+            [name for name, why in reasons(made.filter(a_pod(asks), there), there).items() if "!" not in why[0]]
+        )
+    assert uneven == [["a1"], []]
+
+
+def test_a_pod_that_one_of_two_constraints_counts_wakes() -> None:
+    asks = spread({"matchLabels": {"app": "db"}})
+    (one,) = asks["spec"]["topologySpreadConstraints"]
+    web = one | {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "rack"}
+    asks["spec"]["topologySpreadConstraints"] = [one, web]
+    made = plugin("PodTopologySpread")
+    hints = [
+        made.pod_hint(a_pod(asks), ClusterEvent.POD_GONE, a_pod(pod("e", labels={"app": app})))
+        for app in ("db", "web", "x")
+    ]
+    assert hints == [True, True, False]
 
 
 def test_a_placed_pod_out_of_every_zone_is_in_nobodys_way() -> None:

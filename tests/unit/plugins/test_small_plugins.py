@@ -1,10 +1,12 @@
 """The plugins that fit on a page: ports, images, names, cordons, gates, order."""
 
+import numpy as np
 import pytest
 
 from podberth.framework.events import ClusterEvent
+from podberth.framework.interface import NO_POINTS, SKIPPABLE
 from tests.builders import Object, node, pod
-from tests.unit.plugins.small import a_node, a_pod, plugin, pre_filter, rejected, scored
+from tests.unit.plugins.small import a_node, a_pod, cluster, plugin, pre_filter, rejected, scored
 
 TAKEN = "node(s) didn't have free ports for the requested pod ports"
 CORDONED = "!node(s) were unschedulable"
@@ -27,11 +29,27 @@ MIB = 1 << 20
     ],
 )
 def test_node_ports(wants: str, used: str, conflict: bool) -> None:
-    """Equal protocol and port, on the same address or any; `::` is an address like others, as upstream."""
+    """Equal protocol and port, on the same address or any; `::` is an address like others, as upstream.
+
+    A hint, one row, and the sums of preemption say the same as all rows.
+    """
     made, asks = plugin("NodePorts"), pod("p", ports=[wants])
     holder = pod("e", ports=[used], on="n")
     assert rejected(made, asks, node("n"), node("m"), holder) == ({"n": [TAKEN]} if conflict else {})
-    assert made.pod_hint(a_pod(asks), ClusterEvent.POD_GONE, a_pod(holder)) is conflict
+    there, coming, placed = cluster(node("n"), node("m"), holder), a_pod(asks), a_pod(holder)
+    assert made.pod_hint(coming, ClusterEvent.POD_GONE, placed) is conflict
+    assert [made.filter_one(coming, there.nodes, row) for row in (0, 1)] == [not conflict, True]
+    assert (made.needs(coming), made.takes(coming, placed.shape)) == ([0], [int(conflict)])
+    assert made.free(coming, there.nodes, np.array([0, 1])).tolist() == [[-int(conflict), 0]]
+
+
+def test_without_host_ports_there_is_nothing_to_add_up() -> None:
+    """On any node, whoever is there."""
+    made, asks, there = plugin("NodePorts"), a_pod(pod("p")), cluster(node("n"), pod("e", ports=["80"], on="n"))
+    assert made.filter_one(asks, there.nodes, 0)
+    assert (made.skips(asks.shape), made.skips(a_pod(pod("q", ports=["80"])).shape)) == (SKIPPABLE, NO_POINTS)
+    assert (made.needs(asks), made.takes(asks, a_pod(pod("e", ports=["80"])).shape)) == ([], [])
+    assert made.free(asks, there.nodes, np.array([0])).shape == (0, 1)
 
 
 def test_node_ports_of_sidecars_count() -> None:

@@ -91,3 +91,9 @@ def test_no_other_gate_is_known() -> None:
     made = plugin("TaintToleration")
     said = made.check(made.Args(feature_gates={"Other": True, "TaintTolerationComparisonOperators": True}), "args")
     assert said == ['args.featureGates: Invalid value: "Other": the only gate is TaintTolerationComparisonOperators']
+
+
+def test_no_taint_anywhere_is_the_best_score_everywhere() -> None:
+    """Nothing is counted, and fewest is best."""
+    assert scored(plugin("TaintToleration"), pod("p"), node("n"), node("m")) == {"n": 0, "m": 0}
+    assert normalized(plugin("TaintToleration"), pod("p"), node("n"), node("m")) == {"n": 100, "m": 100}

@@ -36,6 +36,8 @@ def limits(ebs: int) -> dict[str, Any]:
         ("taken", ["b"], [ONE, *USED, *bound("b")], True),
         ("the same volume counts once", ["a"], [ONE, *USED], False),
         ("two of its own", ["a", "b"], [ONE, *bound("a"), *bound("b")], True),
+        ("one of two is there already", ["a", "b"], [ONE, *USED, *bound("b")], True),
+        ("no more on a node that has too many", ["a"], [csi_node("n", csi_test=0), *USED], False),
         ("no limit", ["b"], [csi_node("n", csi_test=None), *USED, *bound("b")], False),
         ("no CSINode", ["b"], [*USED, *bound("b")], False),
         ("another driver's limit", ["b"], [csi_node("n", other=0), *USED, *bound("b")], False),
@@ -160,6 +162,8 @@ def test_counts_follow_the_objects() -> None:
         ("the limit was lifted", ONE, csi_node("n", csi_test=None), True),
         ("a driver more", ONE, csi_node("n", csi_test=1, other=None), True),
         ("nothing new", ONE, ONE, False),
+        ("the first that it may attach", csi_node("n", csi_test=0), ONE, True),
+        ("no limit, as before", csi_node("n", csi_test=None), csi_node("n", csi_test=None), False),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -186,3 +190,37 @@ def test_wakes_for_attachments(id: str, asks: Object, wakes: bool) -> None:
     gone = cluster(attachment("x", "n", "pv", "ebs.csi.aws.com")).storage.attachments["x"]
     made = plugin("NodeVolumeLimits")
     assert made.object_hint(a_pod(asks), ClusterEvent.ATTACHMENT_GONE, gone, None) is wakes
+
+
+def test_drivers_are_told_by_name_and_before_limits() -> None:
+    """A node has one reason: the first driver that it lacks, or else that one of its drivers is full."""
+    objects = [node("n"), csi_node("n", third=0), node("m"), csi_node("m", csi_test=None, other=None, third=0)]
+    drivers = [csi_driver(name, needed=True) for name in ("csi.test", "other")]
+    volumes = [*bound("a"), *bound("b", driver="other"), *bound("c", driver="third")]
+    found = rejected(plugin("NodeVolumeLimits"), using(pod("p"), "c", "b", "a"), *objects, *drivers, *volumes)
+    assert found == {"n": [MISSING], "m": [FULL]}
+
+
+def test_an_in_tree_volume_needs_its_driver_where_nodes_tell_theirs() -> None:
+    """It is the driver's only on nodes that have a CSINode."""
+    objects = [node("n"), node("m"), csi_node("m", other=None), csi_driver("ebs.csi.aws.com", needed=True)]
+    found = rejected(plugin("NodeVolumeLimits"), using(pod("p"), "a"), *objects, *bound("a", driver=None, **IN_TREE))
+    assert found == {"m": ["ebs.csi.aws.com CSI driver is not installed on the node"]}
+
+
+@pytest.mark.parametrize(
+    ("id", "new", "wakes"),
+    [
+        ("its claim", claim("a"), True),
+        ("another claim", claim("b"), False),
+        ("a namesake elsewhere", claim("a", namespace="other"), False),
+        ("one made for it", claim("p-scratch"), True),
+        ("a class", storage_class(), False),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_wakes_for_claims(id: str, new: Object, wakes: bool) -> None:
+    """The pod is tried again when a claim that it uses is there."""
+    storage, asks = cluster(new).storage, a_pod(using(pod("p"), "a", "+scratch"))
+    after = next(iter([*storage.claims, *storage.classes.values()]))
+    assert plugin("NodeVolumeLimits").object_hint(asks, ClusterEvent.CLAIM_ADDED, None, after) is wakes

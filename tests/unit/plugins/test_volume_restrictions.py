@@ -101,6 +101,7 @@ def test_dry_runs() -> None:
     (placement,) = there.placements()
     assert made.looks_elsewhere(asks, there, [placement.pod])
     assert not made.looks_elsewhere(asks, there, [a_pod(pod("x"))])
+    assert made.looks_elsewhere(asks, there, [a_pod(pod("x")), placement.pod])
     there.leave_out(placement)
     assert not any(np.any(rows) for _, rows in made.filter(asks, there))
     there.put_back(placement)
@@ -121,3 +122,19 @@ def test_wakes_for_its_claims(id: str, other: Object, wakes: bool) -> None:
     new = next(iter(cluster(other).storage.claims))
     asks = a_pod(using(pod("p"), "data"))
     assert plugin("VolumeRestrictions").object_hint(asks, ClusterEvent.CLAIM_ADDED, None, new) is wakes
+
+
+@pytest.mark.parametrize(
+    ("id", "other", "wakes"),
+    [
+        ("its claim", using(pod("e"), "data"), True),
+        ("another claim", using(pod("e"), "more"), False),
+        ("a namesake elsewhere", using(pod("e", namespace="other"), "data"), False),
+        ("one made for it", using(pod("da"), "+ta"), False),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_wakes_for_a_pod_that_used_its_claim(id: str, other: Object, wakes: bool) -> None:
+    """The pod is tried again when another user of a claim that it names has gone."""
+    made, asks = plugin("VolumeRestrictions"), a_pod(using(pod("p"), "data"))
+    assert made.pod_hint(asks, ClusterEvent.POD_GONE, a_pod(other)) is wakes
