@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from podberth.policy.native.compile import RELEASE_LABEL
+from podberth.policy.native.policy_set import RELEASE_LABEL
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import Process
