@@ -1,7 +1,7 @@
 """`berth policy`: try policies on objects, and find what is wrong with them; a cluster is at most read."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -36,7 +36,8 @@ from podberth.policy.analyse import Finding, analyse, left_out
 from podberth.policy.exempt import NAMESPACES
 from podberth.policy.impact import Impact
 from podberth.policy.keys import Reserved
-from podberth.policy.native.compile import Compiled, compile_namespace
+from podberth.policy.native.admission_policies import admission_policies
+from podberth.policy.native.policy_set import Source, policy_set
 from podberth.policy.objects import namespace as namespace_in
 from podberth.policy.options import Options
 from podberth.policy.options import parse as options_of
@@ -211,9 +212,17 @@ def compile_policies(
     reserve_prefix: services.ReservedToo = None,
     reserve_known: services.ReserveKnown = True,
     stamp: services.Stamp = True,
+    objects: Annotated[
+        bool,
+        typer.Option("--admission-policies", help="Print the release's admission policies before the sets they read."),
+    ] = False,
+    operator: Annotated[
+        str, typer.Option(help="With --admission-policies: the user who alone may write sets.")
+    ] = "system:serviceaccount:berth:berth-operator",
     output: Annotated[DataOutput, typer.Option("-o", "--output", help="The form of the objects.")] = DataOutput.YAML,
 ) -> int:
-    """Write policies as the API server's own admission policies (Kubernetes 1.36 and newer), which need no webhook.
+    """Write policies as the API server enforces them by itself (Kubernetes 1.36 and newer), without a webhook: the set
+    of each namespace, which the admission policies of a release read.
 
     Nothing is read from a cluster or written to it: `kubectl apply -f -` takes what this prints. Policies that cost the
     API server too much are named on stderr with the reason, and the exit code is 1.
@@ -224,17 +233,17 @@ def compile_policies(
         )
     allowed = tuple(allow_prefix or ())
     reserved = Reserved(reserve_known, tuple(prefix.lower() for prefix in reserve_prefix or ()), allowed)
-    compiled = [
-        (place, compile_namespace(here, place, release, reserved, stamp=stamp))
+    sets = {
+        place: policy_set([Source(policy, "", 0) for policy in here.policies], place, release, reserved)
         for place, here in _by_namespace(read_policies(files, allowed), namespace)
-    ]
-    objects = [one for _, found in compiled for one in found.objects]
+    }
+    printed = list(admission_policies(release, operator, NAMESPACES, stamp=stamp)) if objects else []
+    printed += [found.document for found in sets.values() if found.document is not None]
     if output is DataOutput.JSON:
-        as_data({"apiVersion": "v1", "kind": "List", "items": objects}, output)
+        as_data({"apiVersion": "v1", "kind": "List", "items": printed}, output)
     else:
-        for _, found in compiled:
-            sys.stdout.writelines(_documents(found))
-    left = [(f"{place}/{name}", why) for place, found in compiled for name, why in found.left.items()]
+        sys.stdout.writelines(f"---\n{yaml_of(one, width=1_000_000)}" for one in printed)
+    left = [(f"{place}/{name}", why) for place, found in sets.items() for name, why in found.left.items()]
     for place, why in left:
         print(f"berth: MetadataPolicy {place} is left out: {printable(why)}", file=sys.stderr)
     return FOUND if left else 0
@@ -256,22 +265,6 @@ def _by_namespace(policies: Policies, default: str | None) -> Iterator[tuple[str
             if names.count(name) > 1:
                 raise InputError(f"MetadataPolicy {name}: namespace {place}: is there twice: expected each name once")
         yield place, Policies(held)
-
-
-def _documents(compiled: Compiled) -> Iterator[str]:
-    """Each object as a document, with a comment above each expression that a rule became."""
-    for one in compiled.objects:
-        yield "---\n"
-        for line in yaml_of(one, width=1_000_000).splitlines():
-            indent = line[: len(line) - len(line.lstrip())]
-            for comment in _comment(line, compiled.comments).splitlines():
-                yield f"{indent}# {printable(comment)}\n"
-            yield f"{line}\n"
-
-
-def _comment(line: str, comments: Mapping[str, str]) -> str:
-    before, name_is, name = line.partition("- name: ")
-    return comments.get(name, "") if name_is and not before.strip() else ""
 
 
 app = typer.Typer(

@@ -62,7 +62,7 @@ from podberth.model.pod_group import GroupKey
 TIMED = (State.WAITING_ON_PERMIT, State.PRE_BIND_WAITING, State.GROUP_GATHERING)
 IDLE = frozenset((*TIMED, State.GROUP_DECIDING, *CALLING))
 _GIVEN_UP_AT_ONCE = 64
-"""So many pods whose time is over are given up in one turn."""
+"""The number of pods that are given up in one turn because their time is over."""
 _TOLD_AFTER = 5.0
 """Seconds after which a pod that waits for its group says so: hardly any does for so long, and it costs a write."""
 _POINTS = ("reserve", "permit", "pre_bind", "bind")
@@ -185,7 +185,7 @@ class Deadlines:
 
 
 class BindingCycles:
-    """All pods in their binding cycle, by UID, with what is held for them."""
+    """Takes all pods through their binding cycles, and keeps what is held for each, by UID."""
 
     def __init__(self, cluster: Cluster, queue: SchedulingQueue, outbox: Outbox, observers: Observers) -> None:
         self._cluster = cluster

@@ -267,7 +267,12 @@ class Engine:
         return undone
 
     def _cycle(self, now: float) -> None:
-        """Have some more victims leave, try the next pod, or go on with the group of pods that is being tried."""
+        """Decide what runs next, and run it. Nothing else decides that.
+
+        1. Every other turn, some more victims are told to leave, while there are any.
+        2. A group that is being tried goes on while its turn lasts (`GroupCycles.due`).
+        3. The next pod of the queue is tried, or the next group is begun; while there is none, the group goes on.
+        """
         if self._preemption_goes_on and self._victims.take_turn():
             self._victims.remove_more(now)
             return

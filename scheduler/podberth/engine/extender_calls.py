@@ -43,7 +43,7 @@ class ExtenderCall(Struct):
 
 
 class ExtenderCalls:
-    """All pods that wait for extenders, by UID."""
+    """Asks HTTP extenders, and keeps the pods that wait for their answers, by UID."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ExtenderCalls:
         self._frameworks = dict(frameworks)
         self._rotation = rotation
         self.extenders = extenders
-        """All that are configured."""
+        """All extenders that are configured."""
         self.waiting: dict[str, ExtenderCall] = {}
         """The pods that wait for an answer, by UID."""
 
@@ -67,15 +67,15 @@ class ExtenderCalls:
         self._frameworks = gone | dict(frameworks)
 
     def about(self, cluster: Cluster, profile: str, framework: Framework) -> "ExtenderCalls":
-        """The same extenders, for questions about another cluster: one in which a plan is made."""
+        """Return the same extenders, for questions about another cluster: one in which a plan is made."""
         return ExtenderCalls(cluster, {profile: framework}, Rotation(), self.extenders)
 
     def adopt(self, call: ExtenderCall) -> AskExtenders:
-        """Have the pod of such a question wait here."""
+        """Have the pod of such a question, which was put together by `about`, wait here."""
         return self._ask(call)
 
     def on_nodes(self, pod: Pod) -> tuple[Extender, ...]:
-        """The extenders that want to be asked about the nodes for a pod."""
+        """Return the extenders that want to be asked about the nodes for a pod."""
         if not self.extenders:
             return ()
         return tuple(e for e in self.extenders if (e.filter_verb or e.prioritize_verb) and interested(e, pod))
@@ -85,7 +85,7 @@ class ExtenderCalls:
         return bool(self.on_nodes(pod) or self.on_victims(pod))
 
     def on_victims(self, pod: Pod) -> tuple[Extender, ...]:
-        """The extenders that want to be asked about the victims of a pod."""
+        """Return the extenders that want to be asked about the victims of a pod."""
         return tuple(e for e in self.extenders if e.preempt_verb and interested(e, pod))
 
     def ask_about_nodes(
@@ -144,12 +144,12 @@ class ExtenderCalls:
         return AskExtenders(call.queued.pod, call.question)
 
     def take(self, question: Question) -> ExtenderCall | None:
-        """The pod that waits for the answer to this very question, None if none does. It does not wait any more."""
+        """Take out and return the pod that waits for the answer to this very question; None: none does."""
         found = self.waiting.get(question.pod.uid)
         return self.waiting.pop(question.pod.uid) if found is not None and found.question is question else None
 
     def update(self, pod: Pod) -> bool:
-        """A pod changed; True if it waits here. The decision will be for the pod as it is when the answer comes."""
+        """Exchange a pod that changed, and return whether it waits here. The answer is applied to the changed pod."""
         found = self.waiting.get(pod.uid)
         if found is None:
             return False
@@ -159,13 +159,13 @@ class ExtenderCalls:
         return True
 
     def drop(self, uid: str) -> QueuedPod | None:
-        """The pod is gone, or placed."""
+        """Take out and return a pod that is gone, or placed; None: it does not wait here."""
         found = self.waiting.pop(uid, None)
         return found.queued if found is not None else None
 
 
 def preempting(answer: VictimsAnswer, cluster: Cluster) -> PostFilterResult:
-    """The node to preempt on, of those that the extenders left.
+    """Return the node to preempt on, of those that the extenders left.
 
     Pods that went away meanwhile need no removing; a node without victims is no candidate any more.
     """

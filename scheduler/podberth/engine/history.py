@@ -56,16 +56,16 @@ from podberth.model.pod_group import PodGroup
 
 OURS, OTHERS = "berth", "others"
 FIRST = 12
-"""So many first entries of a pod are always kept."""
+"""The number of a pod's first entries that are always kept."""
 LONGEST = 48
-"""So many entries of a pod are kept in all."""
+"""The number of entries of a pod that are kept in all."""
 AT_ONCE = 4
-"""So many entries are counted in advance: as many as an ordinary pod has."""
+"""The number of entries that are counted in advance: an ordinary pod has as many."""
 MOST = 20_000
-"""So many entries of all pods are kept: the stories of 5,000 pods that were bound without waiting."""
+"""The number of entries of all pods that are kept: the stories of 5,000 pods that were bound without waiting."""
 _FEW = 1024
 _AT_A_TICK = 256
-"""So many stories have their entries counted in one tick, after a large group has moved."""
+"""The number of stories whose entries are counted in one tick, after a large group has moved."""
 
 
 class Story:
@@ -102,14 +102,14 @@ class Story:
         """The number of entries that it may have; set by `Stories`."""
 
     def note(self, entry: Entry) -> None:
-        """This happened to the pod."""
+        """Add an entry."""
         kept = self.kept
         kept.append(entry)
         if len(kept) > self.paid:
             self._stories.pay(self)
 
     def note_later(self, entry: Entry) -> None:
-        """As `note`, of one of very many pods to which this happens: the entry is there, and counted later."""
+        """Add an entry to one of very many pods to which the same happens. It is counted later, in `tick`."""
         kept = self.kept
         kept.append(entry)
         more = len(kept) - self.paid
@@ -119,7 +119,7 @@ class Story:
             self._stories.late[self.uid] = self
 
     def end(self, entry: Entry) -> None:
-        """The pod is bound or gone: this is the last entry for now."""
+        """Add the last entry for now: the pod is bound or gone."""
         self.note(entry)
         self.ended = True
         self._stories.end(self)
@@ -173,7 +173,7 @@ class Stories:
         return len(self._stories)
 
     def begin(self, uid: str, namespace: str, name: str, profile: str) -> Story:
-        """The story of a pod that is to be scheduled. A pod that was there before continues its story."""
+        """Return the story of a pod that is to be scheduled. A pod that was there before continues its story."""
         story = self.get(uid)
         if story is None:
             return Story(self, uid, namespace, name, profile)
@@ -184,11 +184,11 @@ class Stories:
         return story
 
     def get(self, uid: str) -> Story | None:
-        """The story of a pod; None where nothing is kept."""
+        """Return the story of a pod; None where nothing is kept."""
         return self._stories.get(uid) or self.late.get(uid)
 
     def named(self, namespace: str, name: str) -> list[Story]:
-        """The stories of all pods that had this name, as far as they are kept: the latest first."""
+        """Return the stories of all pods that had this name, as far as they are kept, the latest first."""
         own = self._by_namespace.get(namespace) or _OfNamespace(namespace)
         found = [story for of in (own.ended, own.waiting) for story in of.values() if story.name == name]
         for uid, story in self.late.items():
@@ -197,14 +197,14 @@ class Stories:
         return sorted(found, key=lambda story: story.kept[0].at, reverse=True)
 
     def end(self, story: Story) -> None:
-        """The pod is bound or gone; called by the story."""
+        """Move a story to those that may be dropped first, as its pod is bound or gone; called by the story."""
         if self._stories.get(story.uid) is story:
             own = self._by_namespace[story.namespace]
             own.waiting.pop(story.uid, None)
             own.ended[story.uid] = story
 
     def pay(self, story: Story) -> None:
-        """The story has more entries than are counted; called by the story."""
+        """Count some more entries for a story that has more than are counted; called by the story."""
         if story.paid >= LONGEST:
             story.shorten()
             return
@@ -223,7 +223,7 @@ class Stories:
             self._make_room()
 
     def catch_up(self, most: int) -> None:
-        """Count the entries of so many stories that are late."""
+        """Count the entries of at most this many stories that are late."""
         for _ in range(min(most, len(self.late))):
             uid = next(iter(self.late))
             story = self.late.pop(uid)
@@ -246,14 +246,14 @@ class Stories:
             del self._by_namespace[own.name]
 
     def _payer(self) -> _OfNamespace:
-        """The namespace with most entries. Thousands of them may have a few each: nobody looks through them."""
+        """Return the namespace with most entries, without a look through all: thousands of them may have a few each."""
         while True:
             paid, _, own = heapq.heappop(self._most_first)
             if own and own.paid == -paid:
                 return own
 
     def _rank(self, own: _OfNamespace) -> None:
-        """A namespace has another number of entries."""
+        """Give a namespace its place by the number of its entries."""
         self._number += 1
         heapq.heappush(self._most_first, (-own.paid, self._number, own))
         if len(self._most_first) > _FEW + 2 * len(self._by_namespace):

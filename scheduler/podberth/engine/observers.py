@@ -107,7 +107,7 @@ class Observer:
 
 
 class Observers:
-    """All observers; for each event on the way of a pod, those that want to hear of it."""
+    """Holds all observers, and for each event on the way of a pod those that want to hear of it."""
 
     def __init__(self) -> None:
         self.all: list[Observer] = []

@@ -20,7 +20,7 @@ from podberth.model.pod import Pod
 from podberth.plugins.dynamic_resources.reservation import freed, moved_on
 
 MOST_BEGUN = 256
-"""So many claims are written at once when another leader begins: those that were changed last."""
+"""The number of claims that are written at once when another leader begins: those that were changed last."""
 
 
 class OrphanedClaims(Observer):

@@ -37,13 +37,13 @@ STEPS = 2_000
 _LEAST = 20
 """Steps of an ordinary look."""
 _MOST_NEAR = 2_000
-"""One requirement is compared with so many pods of others."""
+"""The number of others' pods with which one requirement is compared."""
 _MOST_LOOKS = 20_000
-"""Pods that may wait for one look; of more, those that waited longest are not looked at."""
+"""The number of pods that may wait for one look; of more, those that waited longest are not looked at."""
 OF_A_NAMESPACE, _NAMESPACES = 256, 512
 """Others' pods that are remembered: the latest of so many namespaces."""
 _MOST_KEPT, _MOST_NAMED = 16, 3
-"""So many pods of others are remembered for a conflict, and so many are named in its message."""
+"""The number of others' pods that are remembered for a conflict, and of those that its message names."""
 _UNNAMED = "a pod of another namespace"
 
 
@@ -94,7 +94,7 @@ class PlacementConflicts:
         return sum(map(len, self._looks)) + sum(map(len, self._others.values()))
 
     def other_placed(self, pod: Pod) -> None:
-        """A pod was placed that may be in conflict with pods of another scheduler."""
+        """Remember a pod that another scheduler placed."""
         at, wall = bound_at(pod), self._cluster.devices.wall
         if at is None or (wall and at > wall + SAME_TIME):
             return  # who may write the status of pods may write any time, and nobody else's pod would count any more
@@ -113,12 +113,12 @@ class PlacementConflicts:
             heapq.heappushpop(there, (at, pod.uid))
 
     def placed(self, pod: Pod, now: float) -> None:
-        """A pod of ours was placed; from now on it is looked at."""
+        """Look at a pod of ours from now on, if it has requirements that others may break."""
         if has_requirements(pod):
             self._looks[0].append(_Look(pod.uid, now))
 
     def next_look(self) -> float | None:
-        """Engine time at which `look` has something to do."""
+        """Return the engine time at which `look` has something to do."""
         times = (looks[0].since + after for looks, after in zip(self._looks, AFTER, strict=True) if looks)
         return min(times, default=None)
 
@@ -195,7 +195,7 @@ class PlacementConflicts:
         return Conflict(pod, node, TOPOLOGY_SPREAD, key, domain, tuple(others[:_MOST_KEPT]), text)
 
     def _others_near(self, placement: Placement, key: str, namespaces: set[str]) -> Iterator[Pod]:
-        """Others' pods in the same domain that were bound about the same time, among the first `_MOST_NEAR`."""
+        """Yield others' pods in the same domain that were bound about the same time, among the first `_MOST_NEAR`."""
         at = bound_at(placement.pod)
         column = self._cluster.nodes.topology(key)
         if at is None or column is None:

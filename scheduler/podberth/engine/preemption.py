@@ -21,11 +21,11 @@ from podberth.model.pod_group import PodGroup
 _EACH = 8
 """Up to this many pods that were nominated for one node, others are asked about each; beyond, about all at once."""
 _ENDED_AT_ONCE = 64
-"""So many nominations for a node are ended in one turn."""
+"""The number of nominations for a node that are ended in one turn."""
 _ENDED = 20
 """Steps of each."""
 _AT_ONCE = 32
-"""So many victims are told to go in one turn."""
+"""The number of victims that are told to go in one turn."""
 
 
 class _Ending(Struct, frozen=True):

@@ -217,32 +217,32 @@ class SchedulingCycle:
         extenders = self.extender_calls.on_nodes(pod) if answer is None else ()
         if answer is None and not extenders:
             return self._find(queued, within, verify=self._verifies())
-        away = Away(pod, self._cluster, within) if self._cluster.reservations.by_profile else None
-        if away is not None:
-            within = away.within
+        reserved = ReservedNodes(pod, self._cluster, within) if self._cluster.reservations.by_profile else None
+        if reserved is not None:
+            within = reserved.within
         if answer is None:
             step: Decision | AskExtenders | PostFilterResult
             step = self.extender_calls.ask_about_nodes(queued, extenders, within=within)
         else:
             step = self.extender_calls.apply_answer(*answer, within)
-        if away is not None and isinstance(step, Decision):
-            away.tell(step)
+        if reserved is not None and isinstance(step, Decision):
+            reserved.report_in(step)
         return step
 
     def _find(self, queued: QueuedPod, within: Bools | None, *, verify: bool) -> Decision:
         """Return the decision of the profile's own filters and scores. Raises PluginError."""
         pod, cluster, rotation = queued.pod, self._cluster, self._rotation
         framework = self._frameworks[pod.scheduler_name]
-        away = Away(pod, cluster, within) if cluster.reservations.by_profile else None
-        if away is not None:
-            within = away.within
+        reserved = ReservedNodes(pod, cluster, within) if cluster.reservations.by_profile else None
+        if reserved is not None:
+            within = reserved.within
         start = rotation.start
         decide = framework.decide if self._in_full else framework.decide_quickly
         decision = decide(pod, cluster, rotation, within=within)
         if verify:
             decision = self._verified(decision, Rotation(start), within)
-        if away is not None:
-            away.tell(decision)
+        if reserved is not None:
+            reserved.report_in(decision)
         return decision
 
     def _verifies(self) -> bool:
@@ -261,11 +261,11 @@ class SchedulingCycle:
         return decision
 
     def extenders_about(self, pods: Iterable[Pod]) -> ExtenderCalls | None:
-        """Return whose extenders have a say in the nodes for some of these pods; None: there are none."""
+        """Return the calls to extenders if one has a say in the nodes for any of these pods, else None."""
         return self.extender_calls if any(map(self.extender_calls.on_nodes, pods)) else None
 
     def settle(self, decision: Decision) -> None:
-        """No node takes the pod, and why has been read: keep no more of the decision, unless somebody looks at it."""
+        """Let go of a decision without a node, once its reasons have been read, unless decisions are kept in full."""
         if not self._in_full:
             decision.settle(None)
 
@@ -290,7 +290,7 @@ class SchedulingCycle:
     # -- 5. or say why not -------------------------------------------------------------------------------------------
 
     def _unschedulable(self, queued: QueuedPod, found: NoFit, now: float) -> None:
-        """No node takes the pod: it waits for an event that may help, or for its victims to leave."""
+        """Have a pod that fits no node wait for an event that may help, or for its victims to leave."""
         pod, message, result = queued.pod, found.message, found.result
         waits_for = found.waits_for
         for hear in self._observers.failed:
@@ -310,7 +310,7 @@ class SchedulingCycle:
             self._victims.preempt(pod, result.node, result.victims, now)
 
     def _failed(self, queued: QueuedPod, message: str, plugins: frozenset[str], now: float) -> None:
-        """The attempt broke: the pod waits out its backoff, and gives up the node kept for it, as in kube-scheduler."""
+        """Have a pod whose attempt broke wait out its backoff, without the node kept for it, as in kube-scheduler."""
         for hear in self._observers.failed:
             hear(queued, SCHEDULER_ERROR, message, plugins, now)
         self._nominator.end(queued.pod, now, real=False)
@@ -339,7 +339,7 @@ class SchedulingCycle:
         self._schedule(call.queued, now, (call, answer))
 
     def extenders_failed(self, call: ExtenderCall, message: str, now: float) -> None:
-        """An extender failed that is not ignorable: the pod is tried again; in preemption, it stays unschedulable."""
+        """Have a pod tried again when an extender failed that may not; in preemption, it stays unschedulable."""
         if isinstance(call.question, NodesQuestion):
             self._failed(call.queued, message, frozenset((EXTENDER,)), now)
             return
@@ -347,14 +347,14 @@ class SchedulingCycle:
         self._unschedulable(call.queued, NoFit(call.decision, result), now)
 
 
-class Away:
-    """The nodes that are left to a pod, and those whose room is kept for pod groups.
+class ReservedNodes:
+    """The nodes whose room is reserved for pod groups, and is kept from one pod.
 
-    They are told to the pod as a rejection by the plugin that asks for the room, before any filter.
+    They count as rejected by the plugin that asked for the room, before any filter.
     """
 
     def __init__(self, pod: Pod, cluster: Cluster, within: Bools | None) -> None:
-        """`within`: bool[rows], the only nodes that counted before; None: all."""
+        """`within`: bool[rows], the only nodes that may count; None: all."""
         nodes, wall = cluster.nodes, cluster.devices.wall
         left = nodes.alive[: nodes.rows] if within is None else within & nodes.alive[: nodes.rows]
         self._kept: list[tuple[str, str, Bools]] = []
@@ -367,10 +367,10 @@ class Away:
                 left = left & ~mask
                 self._kept.append((room.plugin, _kept_for(room, pod), mask))
         self.within = left if self._kept else within
-        """bool[rows]: the only nodes that count; None: all."""
+        """bool[rows]: those of them that are left to the pod; None: all nodes are."""
 
-    def tell(self, decision: Decision) -> None:
-        """Count the others in a decision, and say who keeps the pod from them."""
+    def report_in(self, decision: Decision) -> None:
+        """Count the nodes that are not left in a decision, and if it has no node, add who keeps the pod from them."""
         number = sum(int(np.count_nonzero(mask)) for _, _, mask in self._kept)
         if not number:
             return

@@ -18,7 +18,7 @@ from podberth.framework.decision import Trace, points
 API_VERSION = "podberth.dev/v1alpha1"
 KIND = "Story"
 LONGEST_TEXT = 512
-"""So many characters of a message are kept."""
+"""The number of characters of a message that are kept."""
 MOST_NAMED = 8
 """An entry names so many victims or objects; of the others, only the number is kept."""
 

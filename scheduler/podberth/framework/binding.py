@@ -99,17 +99,17 @@ class WaitingPods:
         return self._pods.get(uid)
 
     def add(self, pod: Pod, node: str, holds: Mapping[str, float], now: float) -> WaitingPod:
-        """A pod begins to wait for these plugins, for so many seconds each."""
+        """Have a pod wait for these plugins, for this many seconds each."""
         pending = {plugin: (now + seconds, seconds) for plugin, seconds in holds.items()}
         waiting = self._pods[pod.uid] = WaitingPod(pod, node, pending, now, self.spoken_for)
         return waiting
 
     def remove(self, uid: str) -> WaitingPod:
-        """A pod waits no longer."""
+        """Have a pod wait no longer."""
         return self._pods.pop(uid)
 
     def settled(self) -> Iterator[WaitingPod]:
-        """Pods that a plugin has allowed or rejected since the last call, without those that are gone.
+        """Yield the pods that a plugin has allowed or rejected since the last call, without those that are gone.
 
         If there are many, the others follow with the next calls.
         """
@@ -317,7 +317,7 @@ class Refusal(Struct, frozen=True):
 
 
 class Holds(Struct, frozen=True):
-    """All Permit plugins were asked, and these want the pod to wait: plugin → seconds."""
+    """The Permit plugins that want the pod to wait, once all were asked: plugin → seconds."""
 
     seconds: dict[str, float]
 

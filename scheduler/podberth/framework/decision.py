@@ -89,7 +89,7 @@ class Decision(Struct):
         return self.passing if self.quick or self.settled else len(self.feasible)
 
     def settle(self, row: int | None) -> None:
-        """Let go of all other nodes: many pods are about to be bound at a time, each with thousands of nodes.
+        """Let go of all nodes but one: many pods are about to be bound at a time, each with thousands of nodes.
 
         `row`: of the node that was chosen; None: no node passes, and the reasons were read.
         """
@@ -105,7 +105,7 @@ class Decision(Struct):
         self.left_out, self.rejected, self.scores = None, [], []
 
     def best(self) -> Rows:
-        """All rows that share the highest total; the feasible ones when nothing was scored."""
+        """Return all rows that share the highest total; the feasible ones when nothing was scored."""
         if self.totals is None or not len(self.totals):
             return self.feasible
         best: Rows = self.feasible[self.totals == self.totals.max()]
@@ -187,7 +187,7 @@ class AttemptRecord:
         self._start = 1
 
     def begin(self, profile: str, before: Trace | None = None) -> Trace | None:
-        """An attempt begins, or goes on after extenders have answered: `before` is what it had passed until then."""
+        """Begin the record of an attempt, or continue the one `before`, which extenders have answered."""
         if self.clock is None:
             return None
         self.profile = profile
@@ -201,7 +201,7 @@ class AttemptRecord:
         return self.trace
 
     def reached(self, point: str, status: str) -> None:
-        """An extension point is done (`Framework.listen` reports it)."""
+        """Add an extension point that is done (`Framework.listen` reports it)."""
         trace, clock = self.trace, self.clock
         if trace is None or clock is None:
             return
@@ -211,11 +211,11 @@ class AttemptRecord:
             trace += (point, status, clock())
 
     def wait(self) -> None:
-        """The attempt waits for extenders; `begin` continues it."""
+        """Stop recording while the attempt waits for extenders; `begin` continues it."""
         self.trace = None
 
     def take(self) -> Trace | None:
-        """The points that the finished attempt passed. They can be taken once."""
+        """Return the points that the finished attempt passed. They can be taken once."""
         trace, self.trace = self.trace, None
         return trace
 

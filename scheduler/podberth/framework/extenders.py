@@ -52,7 +52,7 @@ class NodesQuestion(Struct, frozen=True, eq=False):
 
 
 class VictimsQuestion(Struct, frozen=True, eq=False):
-    """On which of these nodes may these pods be removed for another? Compared by identity."""
+    """Asks on which of these nodes these pods may be removed for another. Compared by identity."""
 
     pod: Pod
     extenders: tuple[Extender, ...]

@@ -19,15 +19,15 @@ from podberth.framework.decision import Rejected, Rows
 from podberth.framework.declaration import declared
 from podberth.framework.guard import Guard
 from podberth.framework.interface import Profile, RemovedPods, Spare
-from podberth.framework.result_cache import passing
+from podberth.framework.result_cache import rows_passing
 from podberth.framework.status import PluginError, Reason, Rejections
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
 
 _KINDS = 16
-"""For so many sets of things that are counted, the amounts are kept."""
+"""The number of sets of things that are counted whose amounts are kept."""
 _THRESHOLDS = 4
-"""For so many priorities from which on nominated pods count, the nodes are kept."""
+"""The number of priorities, from which on nominated pods count, whose nodes are kept."""
 
 
 class _Taken(KeptResult[set[str]]):
@@ -39,7 +39,7 @@ class _Taken(KeptResult[set[str]]):
         self._sums = sums
 
     def changes(self, log: ChangeLog[str], asked: Any) -> set[str] | None:
-        """The nodes that are kept for other pods than before."""
+        """Return the nodes whose nominated pods changed."""
         return log.since(self.version)
 
     def apply(self, changes: set[str], asked: Any) -> None:
@@ -80,7 +80,7 @@ class _FromPriority(KeptResult[set[str]]):
         self.renew((nodes, nodes.label_changes), nominations.log, (nominations, nodes))
 
     def changes(self, log: ChangeLog[str], asked: Any) -> set[str] | None:
-        """The nodes that are kept for other pods than before."""
+        """Return the nodes whose nominated pods changed."""
         return log.since(self.version)
 
     def apply(self, changes: set[str], asked: Any) -> None:
@@ -102,7 +102,7 @@ class _FromPriority(KeptResult[set[str]]):
             self.any = np.concatenate((self.any, np.ones(len(rows), dtype=np.bool_)))
 
     def compute(self, asked: Any) -> None:
-        """Look at all nodes that are kept for any pod."""
+        """Look at all nodes for which any pod is nominated."""
         nominations, nodes = asked
         live = [(name, row) for name in nominations.nodes() if (row := nodes.live_row(name)) is not None]
         self.place = {name: i for i, (name, _) in enumerate(live)}
@@ -122,7 +122,7 @@ class NominatedNodes(Struct):
 
     @property
     def for_others(self) -> Bools:
-        """For which of the nodes another pod is nominated."""
+        """Return bool[len(rows)]: the nodes for which pods other than the one in question are nominated."""
         if self.own is None or self.pods[self.own]:
             return self.found.any
         others = self.found.any.copy()
@@ -140,7 +140,7 @@ class NominatedPods:
         self._by_threshold: Bounded[int, _FromPriority] = Bounded(_THRESHOLDS)
 
     def before(self, pod: Pod, cluster: Cluster) -> NominatedNodes | None:
-        """The nodes with nominated pods that come before a pod; None: there are none."""
+        """Return the nodes with nominated pods that come before a pod; None: there are none."""
         nominations = cluster.nominations
         threshold = nominations.threshold(pod)
         if threshold is None or (len(nominations) == 1 and nominations.counts(pod.uid)):
@@ -156,7 +156,7 @@ class NominatedPods:
         return NominatedNodes(found.rows, pods, found, own) if len(found.rows) else None
 
     def short(self, pod: Pod, cluster: Cluster, nodes: NominatedNodes) -> Bools:
-        """bool[len(nodes.rows)]: which have too little left for the pod, of what filters count."""
+        """Return bool[len(nodes.rows)]: the nodes with too little left for the pod of what filters count."""
         plugins = [plugin for plugin in self._counting if "filter" not in plugin.skips(pod.shape)]
         if not plugins:
             return np.zeros(len(nodes.rows), dtype=np.bool_)
@@ -172,7 +172,7 @@ class NominatedPods:
         return short
 
     def _taken(self, plugins: list[Any], pod: Pod, cluster: Cluster, found: _FromPriority) -> Ints:
-        """int64[needs, nodes with nominated pods]: what these pods take; do not change it."""
+        """Return int64[needs, nodes with nominated pods]: the amounts that these take; do not change it."""
         kind = tuple([(plugin.name, self._ask(plugin, plugin.counted, pod.shape)) for plugin in plugins])
         taken = found.taken.recall(kind)
         if taken is None:
@@ -218,7 +218,7 @@ class FilterPlugins:
         trying: bool = False,
         removed: RemovedPods | None = None,
     ) -> tuple[Bools, list[Rejected]]:
-        """(rows of `among` that pass, which plugin was the first to reject the others).
+        """Return the rows of `among` that pass, and which plugin was the first to reject each other one.
 
         `trying`: in a dry run, a node that a plugin fails on is only no candidate. `removed`: pods that are gone from
         the rows of `among`, for plugins that can tell what this changes. Raises PluginError.
@@ -257,7 +257,7 @@ class FilterPlugins:
         trying: bool = False,
         removed: RemovedPods | None = None,
     ) -> tuple[Bools, list[Rejected]]:
-        """As `run`, with nominated pods taken into account.
+        """Ask the filters as `run` does, with nominated pods taken into account.
 
         A node for which pods of equal or higher priority are nominated has to pass with these pods and without them.
         """
@@ -293,7 +293,7 @@ class FilterPlugins:
     def passing_removed(
         self, pod: Pod, cluster: Cluster, among: Bools, removed: RemovedPods
     ) -> tuple[Bools, list[Rejected]]:
-        """As `run`, of the filters that can tell what the removal of pods changes, and of no others."""
+        """Ask as `run` does, but only the filters that can tell what the removal of pods changes."""
         alive, rejected = among, []
         for plugin, its in self._declared:
             if "filter_removed" not in its.methods or self._skipped(plugin, pod.shape):
@@ -307,7 +307,7 @@ class FilterPlugins:
         return alive, rejected
 
     def _by_node_alone(self, rejected: Sequence[Rejected], rows: int) -> Bools:
-        """The rows that are rejected whatever pods are there: by the first filters, which look at the node only."""
+        """Return the rows that the first filters reject, which look at the node only, whatever pods are there."""
         found = np.zeros(rows, dtype=np.bool_)
         by_name = {one.plugin: one for one in rejected}
         for plugin, its in self._declared:
@@ -319,7 +319,7 @@ class FilterPlugins:
         return found
 
     def yielding(self, pod: Pod, cluster: Cluster, passes: Bools) -> list[int] | None:
-        """The rows that pass, but where the pod does not fit beside the nominated pods that come before it.
+        """Return the rows that pass, but where the pod does not fit beside the nominated pods that come before it.
 
         None: that can't be decided row by row. Raises PluginError.
         """
@@ -391,7 +391,7 @@ class FilterPlugins:
             elif not self._ask(plugin, plugin.looks_elsewhere, pod, cluster, ()):
                 plain.append(plugin)
         nodes = cluster.nodes
-        allowed = passing(plain, pod, cluster, nodes.alive[: nodes.rows], self._ask)
+        allowed = rows_passing(plain, pod, cluster, nodes.alive[: nodes.rows], self._ask)
         return Spare(pod, cluster, tuple(counting), allowed, self._ask, exact=exact)
 
     def takes(self, pod: Pod, cluster: Cluster, row: int) -> bool:
@@ -412,7 +412,7 @@ class FilterPlugins:
         return True
 
     def rejecting(self, pod: Pod, view: Cluster, plugins: Collection[str] | None = None) -> str | None:
-        """The first filter that rejects the only row of a view. Only filters that look at one node at a time are asked.
+        """Return the first filter that rejects the only row of a view, among those that look at one node at a time.
 
         `plugins`: the names of those that are asked; None: all. Raises PluginError.
         """
@@ -428,7 +428,7 @@ class FilterPlugins:
         return None
 
     def on_node(self) -> frozenset[str]:
-        """The names of the filters that look at one node at a time."""
+        """Return the names of the filters that look at one node at a time."""
         return frozenset(plugin.name for plugin, its in self._declared if its.on_node)
 
     @staticmethod
@@ -437,6 +437,6 @@ class FilterPlugins:
 
 
 def _without(rejected: Rejected, rows: Bools) -> Rejected | None:
-    """The same rejections without those of some rows. None: there are no others."""
+    """Return the same rejections without those of some rows; None: there are no others."""
     left = [(reason, where) for reason, before in rejected.reasons if (where := before & ~rows).any()]
     return Rejected(rejected.plugin, left) if left else None

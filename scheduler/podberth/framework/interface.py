@@ -72,9 +72,9 @@ class Reservation(Struct, rename="camel", frozen=True, forbid_unknown_fields=Tru
     """
 
     after_seconds: int = 300
-    """So long a gang waits, from its first attempt, before room is kept for it."""
+    """Seconds that a gang waits, from its first attempt, before room is kept for it."""
     for_seconds: int = 3600
-    """So long room is kept at most."""
+    """Seconds for which room is kept at most."""
     percentage_of_nodes: int = 50
     """Room is kept on no more of all nodes."""
     lowest_priority: int = -(2**31)
@@ -417,7 +417,7 @@ class Filters(Protocol):
     def passing_removed(
         self, pod: Pod, cluster: Cluster, among: Bools, removed: RemovedPods
     ) -> tuple[Bools, list[Rejected]]:
-        """As `passing`, of the filters that can tell what the removal of pods changes, and of no others."""
+        """Ask as `passing` does, but only the filters that can tell what the removal of pods changes."""
 
     def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod], *, removed: bool = False) -> bool:
         """Return whether what happens to `others` on one node can change the verdict on another node.

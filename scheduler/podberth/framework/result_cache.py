@@ -63,7 +63,7 @@ class StaticResults(KeptByRow):
     def compute(self, asked: Any) -> None:
         """Compute the results of all rows."""
         nodes, pod, cluster = asked
-        passes = passing(self._filters, pod, cluster, nodes.alive[: nodes.rows], self._ask)
+        passes = rows_passing(self._filters, pod, cluster, nodes.alive[: nodes.rows], self._ask)
         rows = every_row(nodes.rows)
         found: list[tuple[Scorer, Ints | int]] = []
         for scorer in self._scorers:
@@ -80,7 +80,7 @@ class StaticResults(KeptByRow):
         _, pod, cluster = asked
         which = as_index(changes)
         some = some_rows(cluster, which)
-        self.passes[which] = passing(self._filters, pod, some, some.nodes.alive, self._ask)
+        self.passes[which] = rows_passing(self._filters, pod, some, some.nodes.alive, self._ask)
         for i, (scorer, raw) in enumerate(self.raw):
             fresh = self._ask(scorer[0], scorer[0].score, pod, some, every_row(len(which)))
             if fresh is not None and np.any(fresh != (raw if isinstance(raw, int) else raw[which])):
@@ -112,7 +112,7 @@ class OnNodeResults(KeptByRow):
     def compute(self, asked: Any) -> None:
         """Compute the results of all rows."""
         nodes, pod, cluster = asked
-        passes = passing(self._filters, pod, cluster, None, self._ask)
+        passes = rows_passing(self._filters, pod, cluster, None, self._ask)
         rows = every_row(nodes.rows)
         total: Any = None
         adding: list[tuple[Any, int]] = []
@@ -134,7 +134,7 @@ class OnNodeResults(KeptByRow):
             return
         which = as_index(changes)
         some = some_rows(cluster, which)
-        self.passes[which] = passing(self._filters, pod, some, None, self._ask)
+        self.passes[which] = rows_passing(self._filters, pod, some, None, self._ask)
         total: Any = 0
         for plugin, weight in self._adding:
             raw = self._ask(plugin, plugin.score, pod, some, every_row(len(which)))
@@ -180,7 +180,7 @@ class Normalized:
         return True
 
 
-def passing(plugins: Iterable[Any], pod: Pod, cluster: Cluster, among: Bools | None, ask: Ask) -> Bools:
+def rows_passing(plugins: Iterable[Any], pod: Pod, cluster: Cluster, among: Bools | None, ask: Ask) -> Bools:
     """Return bool[rows]: rows of `among` (None: all) that no filter rejects. The array belongs to the caller."""
     passes = np.ones(cluster.nodes.rows, dtype=np.bool_) if among is None else among.copy()
     for plugin in plugins:

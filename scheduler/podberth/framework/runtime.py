@@ -169,7 +169,7 @@ class Framework:
         return plugin in self._on_node
 
     def pre_enqueue(self, pod: Pod, cluster: Cluster) -> tuple[str, Reason] | None:
-        """As `held_by`, measured: the pod is about to enter the queue."""
+        """Return what `held_by` does, measured: the pod is about to enter the queue."""
         spans = self.guard.spans
         if spans is None:
             return self.held_by(pod, cluster)
@@ -498,7 +498,7 @@ def _rejection(decision: Decision) -> str:
 
 
 def _unheard(point: str, status: str) -> None:
-    """For a framework that nobody listens to."""
+    """Do nothing: nobody listens to the framework."""
 
 
 class PlacementPlugins:

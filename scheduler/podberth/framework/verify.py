@@ -19,7 +19,7 @@ from podberth.cache.view import some_rows
 from podberth.framework.decision import Decision, Rows, every_row, fit_error
 from podberth.framework.declaration import Foreign, declared
 from podberth.framework.guard import Guard
-from podberth.framework.result_cache import passing
+from podberth.framework.result_cache import rows_passing
 from podberth.framework.runtime import Framework, Rotation
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
@@ -230,8 +230,8 @@ def contradictions(plugin: Any, pod: Pod, cluster: Cluster, rows: Rows, guard: G
     found = []
     some, names = some_rows(cluster, rows), [cluster.nodes.names[row] or "" for row in rows]
     if "filter" in its.points:
-        whole = passing((plugin,), pod, cluster, None, guard)[rows]
-        found += _differ("filter", names, whole, "a view of this row", passing((plugin,), pod, some, None, guard))
+        whole = rows_passing((plugin,), pod, cluster, None, guard)[rows]
+        found += _differ("filter", names, whole, "a view of this row", rows_passing((plugin,), pod, some, None, guard))
         if "filter_one" in its.methods:
             passes = [bool(guard(plugin, plugin.filter_one, pod, cluster.nodes, int(row))) for row in rows]
             found += _differ("filter", names, whole, "filter_one", passes)

@@ -55,7 +55,7 @@ class Excess(Struct, frozen=True, gc=False):
     """A limit that an object is beyond."""
 
     limit: str
-    """As a configuration names it."""
+    """Its name in a configuration."""
     text: str
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ class Count:
         return self.allows(self._values, "values_in_all", "requirements and values in all terms")
 
     def allows_selector(self, selector: wire.LabelSelector | None, where: str, more: int = 0) -> bool:
-        """As `allows_requirements`."""
+        """Do what `allows_requirements` does."""
         if selector is None:
             return self.allows_requirements((), where, more)
         labels: Mapping[str, str] = selector.match_labels or {}

@@ -46,7 +46,7 @@ class SelectingObject(Struct, gc=False):
     healthy: int = 0
     """Ready pods that it counts, by its status."""
     desired: int = 0
-    """So many of them there have to be."""
+    """The number of them that there have to be."""
     seen: bool = True
     """Its status is about the spec as it is now."""
     always_allow: bool = False

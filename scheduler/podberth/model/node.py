@@ -52,9 +52,9 @@ _images_decoder = msgspec.json.Decoder(list[wire.ContainerImage])
 
 
 MOST_RESOURCES = 256
-"""So many resources of a node count; real ones have a dozen."""
+"""The number of a node's resources that count; real ones have a dozen."""
 MOST_IMAGES = 1_000
-"""So many names of images of a node count. A kubelet writes those of 50 images, the largest first, unless told."""
+"""The number of image names of a node that count. A kubelet writes those of 50 images unless told, largest first."""
 _REMEMBERED_BYTES = 8192
 """Longer lists are not worth remembering: a kubelet may write a megabyte."""
 

@@ -46,7 +46,7 @@ class Once(tuple[Item, ...]):
 
 
 _SHORT = 8
-"""So few items are hashed sooner than a hash is kept."""
+"""The number of items up to which hashing takes less time than keeping a hash."""
 
 
 def hashed_once(items: Iterable[Item]) -> tuple[Item, ...]:

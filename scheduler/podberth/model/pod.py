@@ -89,7 +89,7 @@ BIG_BYTES = 4 << 20
 LENDS = 4 << 10
 """Ordinary shapes lend their parts to others; those from more bytes are not kept for that."""
 LENDERS = 1024
-"""So many are kept. Pods of which only the requests are new, or the node that they name, are of few sorts."""
+"""The number that is kept. Pods of which only the requests are new, or the node that they name, are of few sorts."""
 
 
 class Pod(Struct, gc=False, weakref=False):

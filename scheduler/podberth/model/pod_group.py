@@ -63,7 +63,7 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
     created: str
     terminating: bool
     min_count: int | None
-    """So many of its pods start together, or none; None: its pods are scheduled one by one (policy basic)."""
+    """Its number of pods that start together, or none; None: its pods are scheduled one by one (policy basic)."""
     topology_key: str | None = None
     """All its pods have to be on nodes with the same value of this label."""
     disruption_mode: Literal["single", "all"] = "single"
@@ -82,7 +82,7 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
     conditions: tuple[GroupCondition, ...] = ()
     """The conditions of its status that are named in `CONDITIONS`."""
     min_resources: Mapping[str, int] | None = None
-    """So much has to be free for all its pods together, in the units of a pod's requests (scheduler-plugins only)."""
+    """What has to be free for all its pods together, in the units of a pod's requests (scheduler-plugins only)."""
     timeout: int | None = None
     """Seconds for which its pods wait on Permit (scheduler-plugins only)."""
     phase: str = ""

@@ -120,7 +120,7 @@ def show(resource: str, amount: int) -> str:
 
 
 def exact(resource: str, amount: int) -> str:
-    """As `show`, in the largest unit of which the amount is a whole number: nothing is rounded."""
+    """Return what `show` does, in the largest unit of which the amount is a whole number: nothing is rounded."""
     if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
         for suffix, shift in _BINARY:
             if amount and amount % (1 << shift) == 0:
@@ -225,12 +225,12 @@ def _remembered_binary(text: str) -> str:
 
 
 def of_whole(amount: int, notation: str) -> Quantity:
-    """So many units (NewQuantity)."""
+    """Return a quantity of this many units (NewQuantity)."""
     return Quantity(amount * NANO, notation)
 
 
 def of_milli(amount: int, notation: str) -> Quantity:
-    """So many thousandths (NewMilliQuantity)."""
+    """Return a quantity of this many thousandths (NewMilliQuantity)."""
     return Quantity(amount * MILLI, notation)
 
 

@@ -149,7 +149,7 @@ _ALIKE = {"In": Kind.IN, "NotIn": Kind.NOT_IN}
 
 
 class Condition(Struct, frozen=True, gc=False):
-    """All that a selector asks of one label key, as one test."""
+    """One test for all that a selector asks of one label key."""
 
     key: str
     kind: Kind

@@ -110,7 +110,7 @@ def parse_affinity_term(term: wire.PodAffinityTerm, namespace: str, path: str) -
 
 
 class SpreadConstraint(Struct, frozen=True):
-    """At most `max_skew` more matching pods in a domain than in the emptiest; domains are values of `topology_key`."""
+    """Allows at most `max_skew` more matching pods in a domain than in the emptiest, by values of `topology_key`."""
 
     max_skew: int
     topology_key: str

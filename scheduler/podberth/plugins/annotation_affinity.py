@@ -43,7 +43,7 @@ class AnnotationAffinity(Plugin):
         return [f'{path}.mode: Unsupported value: "{args.mode}": supported values: {supported}']
 
     def skips(self, shape: PodShape) -> Collection[str]:
-        """All of it, for pods whose annotation can be honoured."""
+        """Skip everything for pods whose annotation can be honoured."""
         return SKIPPABLE if shape.annotation_problem is None else NO_POINTS
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:

@@ -65,7 +65,7 @@ class GangScheduling(Plugin):
         return args.check(path)
 
     def skips(self, shape: PodShape) -> Collection[str]:
-        """Everything, for pods that are in no group."""
+        """Skip everything for pods that are in no group."""
         return NO_POINTS if shape.in_group else SKIPPABLE
 
     def pre_enqueue(self, pod: Pod, cluster: Cluster) -> Reason | None:

@@ -67,7 +67,7 @@ class InterPodAffinity(Plugin):
         return [f"{path}.hardPodAffinityWeight: Invalid value: {weight}: not in valid range [0, 100]"]
 
     def skips(self, shape: PodShape) -> Collection[str]:
-        """PreFilter, for pods whose terms parse. Later points, of none: placed pods' terms may mean any pod."""
+        """Skip PreFilter for pods whose terms parse, but no later point: placed pods' terms may mean any pod."""
         return _WITHOUT_FAULTS if shape.problem is None else NO_POINTS
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:

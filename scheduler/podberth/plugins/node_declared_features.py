@@ -22,7 +22,7 @@ class NodeDeclaredFeatures(Plugin):
     lacking = Unresolvable("node(s) didn't match Pod's required features")
 
     def skips(self, shape: PodShape) -> Collection[str]:
-        """All of it, for pods that need none."""
+        """Skip everything for pods that need no feature."""
         return NO_POINTS if shape.features else SKIPPABLE
 
     def signature(self, shape: PodShape) -> Hashable:

@@ -24,11 +24,11 @@ class NodePorts(Plugin):
     taken = Unschedulable("node(s) didn't have free ports for the requested pod ports")
 
     def skips(self, shape: PodShape) -> Collection[str]:
-        """All of it, for pods without host ports."""
+        """Skip everything for pods without host ports."""
         return NO_POINTS if shape.host_ports else SKIPPABLE
 
     def signature(self, shape: PodShape) -> Hashable:
-        """The host ports."""
+        """Return the host ports."""
         return shape.host_ports
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
@@ -52,7 +52,7 @@ class NodePorts(Plugin):
         return -conflicts[np.newaxis]
 
     def counted(self, shape: PodShape) -> Hashable:
-        """The host ports."""
+        """Return the host ports."""
         return shape.host_ports
 
     def takes(self, pod: Pod, shape: PodShape) -> list[int]:

@@ -182,7 +182,7 @@ def score_rows(
 def score_row(
     resources: Sequence[ResourceWeight], pod: Pod, nodes: Nodes, row: int, formula: Formula, *, nonzero: bool
 ) -> int:
-    """As `score_rows`, for one row."""
+    """Return what `score_rows` does, for one row."""
     found = []
     asks = pod.shape.scoring if nonzero else pod.shape.requests
     indices = nodes.resources
@@ -312,7 +312,7 @@ def requested_to_capacity_ratio(found: Sequence[Amount], a: Arithmetic, points: 
 
 
 class ByDevices:
-    """For one scorer, how many devices of a class nodes have, and how many of them are allocated."""
+    """Counts for one scorer how many devices of a class nodes have, and how many of them are allocated."""
 
     def __init__(self, resources: Sequence[ResourceWeight]) -> None:
         self._resources = resources
@@ -331,7 +331,7 @@ class ByDevices:
         return True
 
     def counts_again(self, pod: Pod, nodes: Nodes) -> bool:
-        """As `counts_for`, when that was asked before."""
+        """Return what `counts_for` does, when that was asked before."""
         asked = pod.shape.requests
         return bool(self._names) and any(asked.get(name) and name in nodes.served for name in self._names)
 
@@ -406,7 +406,7 @@ class NodeResourcesFitArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     scoring_strategy: ScoringStrategy = ScoringStrategy(type="LeastAllocated")
 
     def defaulted(self) -> Self:
-        """With the resources that stand for none."""
+        """Return a copy with the resources that stand for none."""
         strategy = self.scoring_strategy
         return replace(self, scoring_strategy=replace(strategy, resources=strategy.weights()))
 
@@ -604,7 +604,7 @@ class NodeResourcesBalancedAllocationArgs(Struct, forbid_unknown_fields=True, re
     resources: list[ResourceWeight] = []
 
     def defaulted(self) -> Self:
-        """With the resources that stand for none."""
+        """Return a copy with the resources that stand for none."""
         return replace(self, resources=self.resources or [ResourceWeight("cpu"), ResourceWeight("memory")])
 
 

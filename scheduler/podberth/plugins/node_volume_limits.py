@@ -25,7 +25,7 @@ class NodeVolumeLimits(Plugin):
     too_many = Unschedulable("node(s) exceed max volume count")
 
     def skips(self, shape: PodShape) -> Collection[str]:
-        """All of it, for pods without volumes."""
+        """Skip everything for pods without volumes."""
         return SKIPPABLE if shape.volumes is NO_VOLUMES else NO_POINTS
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:

@@ -29,7 +29,7 @@ class PodGroupPodsCount(Plugin):
         return assignment.running + len(assignment.pods)
 
     def normalize_placements(self, scores: Sequence[int]) -> Sequence[int]:
-        """In percent of the highest number."""
+        """Return each number in percent of the highest."""
         most = max(scores)
         if not most:
             raise ValueError("no pods from pod group are assigned to any of the candidate placements")

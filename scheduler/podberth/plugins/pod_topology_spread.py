@@ -370,7 +370,7 @@ class PodTopologySpread(Plugin):
         Labels go by identity, which is why they are held.
         """
         self._owned: Bounded[tuple[PodShape, int, bool], _Owned] = Bounded(_OWNED)
-        """As `_selected`, for constraints of the pods' own."""
+        """What `_selected` has, for constraints of the pods' own."""
         self._system = args.defaulting_type == "System"
         self._defaults: tuple[SpreadConstraint, ...] = _SYSTEM_DEFAULTS
         if not self._system:
@@ -386,7 +386,7 @@ class PodTopologySpread(Plugin):
         return errors(args, path)
 
     def skips(self, shape: PodShape) -> tuple[str, ...]:
-        """PreFilter without faults, Filter without constraints that must hold, Score without others."""
+        """Skip PreFilter without faults, Filter without constraints that must hold, Score without others."""
         kinds = {constraint.hard for constraint in shape.spread} or self._default_kinds
         points = ["pre_filter"] if shape.problem is None else []
         if True not in kinds:

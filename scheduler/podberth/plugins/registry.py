@@ -102,7 +102,7 @@ class Registry(Mapping[str, Any]):
 
 
 def registry() -> Registry:
-    """In-tree plugins and, by name, those of installed packages. Installed is not enabled: a profile must name it.
+    """Return in-tree plugins and, by name, those of installed packages. To be enabled, a profile must name them.
 
     Raises ConfigError when two packages offer a plugin under one name, or one offers it under an in-tree name.
     """

@@ -106,7 +106,7 @@ class _Tree:
 
 
 def _by_value(column: Column[str], rows: Rows) -> Ints:
-    """For each row, the place of its value among all values in order."""
+    """Return for each row the place of its value among all values in order."""
     codes = column.codes[rows]
     there = np.flatnonzero(np.bincount(codes, minlength=len(column.values))).tolist()
     places = np.zeros(len(column.values), dtype=np.int64)

@@ -87,7 +87,7 @@ class TopologyPlacementGenerator(Plugin):
     def _keep(
         self, required: str | None, preferred: str | None, nodes: Nodes, make: Callable[[], Sequence[Placement]]
     ) -> Sequence[Placement]:
-        """All groups that do not run yet have the same, until nodes come, go or get other labels."""
+        """Return placements that all groups which do not run yet share, until nodes come, go or get other labels."""
         kept = self._kept.get((required, preferred))
         if kept is None or kept[0] is not nodes or kept[1] != nodes.label_changes:
             if len(self._kept) >= _KEPT_MOST:

@@ -27,7 +27,7 @@ class VolumeRestrictions(Plugin):
     )
 
     def skips(self, shape: PodShape) -> Collection[str]:
-        """All of it, for pods without volumes."""
+        """Skip everything for pods without volumes."""
         return SKIPPABLE if shape.volumes is NO_VOLUMES else NO_POINTS
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:

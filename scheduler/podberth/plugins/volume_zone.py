@@ -42,7 +42,7 @@ class VolumeZone(Plugin):
     elsewhere = Unresolvable("node(s) had no available volume zone")
 
     def skips(self, shape: PodShape) -> Collection[str]:
-        """All of it, for pods without volumes."""
+        """Skip everything for pods without volumes."""
         return SKIPPABLE if shape.volumes is NO_VOLUMES else NO_POINTS
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:

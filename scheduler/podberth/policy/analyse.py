@@ -16,7 +16,7 @@ from podberth.model.selectors import LabelSelector, Requirement
 from podberth.policy import bounds, keys, objects
 from podberth.policy.evaluate import Verdict, evaluate, merge
 from podberth.policy.keys import RESERVED, Reserved
-from podberth.policy.native.budget import fit
+from podberth.policy.native.policy_set import Source, policy_set
 from podberth.policy.objects import JsonObject, Snapshot
 from podberth.policy.qos import qos_class
 from podberth.policy.questions import Questions, TooComplexError
@@ -123,7 +123,7 @@ def left_out(policies: Policies) -> list[Finding]:
     applied = set(bounds.bound(ordered).applied)
     left = [place.name for place, _ in ordered if place not in applied]
     found = [Finding("over-bound", (name,), (), bounds.left_out(prices[name].units)) for name in left[:MOST]]
-    fitted = fit(policies)
+    fitted = policy_set([Source(policy, "", 0) for policy in policies.policies], "", "", Reserved())
     beyond = [name for name in fitted.left if name not in left]
     if beyond:
         others = len(beyond) - 1

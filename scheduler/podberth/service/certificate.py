@@ -33,7 +33,7 @@ class Certificate:
 
     def __init__(self, cert_file: str | None = None, key_file: str | None = None) -> None:
         """Raises CertificateError."""
-        self.context = _context()
+        self.context = serving_context()
         self.authorities_file: str | None = None
         self._files = None if cert_file is None or key_file is None else (cert_file, key_file)
         self._pair: tuple[bytes, bytes] | None = None
@@ -73,15 +73,15 @@ class Certificate:
         """
         if bundle == self._authorities:
             return False
-        context = _context()
+        context = serving_context()
         try:
             context.load_verify_locations(cadata=bundle.decode("ascii", "ignore"))  # what is no ASCII is a remark
         except (OSError, ValueError) as error:
-            raise CertificateError(f"{name}: expected certificates of CAs in PEM form ({_reason(error)})") from None
+            raise CertificateError(f"{name}: expected certificates of CAs in PEM form ({reason(error)})") from None
         # A client without a certificate may have a token.
         context.verify_mode = ssl.CERT_OPTIONAL
         if self._pair is not None:
-            _load_pair(self._pair, context)
+            load_pair(self._pair, context)
         self.context, self._authorities = context, bundle
         return True
 
@@ -90,10 +90,10 @@ class Certificate:
             return False
         try:
             # First on one that nobody uses: a pair that does not fit would leave the live one half changed.
-            _load_pair((certificate, key), _context(), self.context)
+            load_pair((certificate, key), serving_context(), self.context)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise CertificateError(
-                f"{name}: expected a certificate in PEM form that fits its key ({_reason(error)})"
+                f"{name}: expected a certificate in PEM form that fits its key ({reason(error)})"
             ) from None
         self._pair = certificate, key
         return True
@@ -106,13 +106,15 @@ def _read(name: str) -> bytes:
         raise CertificateError(f"{name}: {(error.strerror or 'it can not be read').lower()}") from None
 
 
-def _load_pair(pair: tuple[bytes, bytes], *contexts: ssl.SSLContext) -> None:
+def load_pair(pair: tuple[bytes, bytes], *contexts: ssl.SSLContext) -> None:
+    """Have these contexts serve a certificate with its key, both PEM. Raises OSError, ValueError."""
     with _as_file(pair[0]) as cert_file, _as_file(pair[1]) as key_file:
         for context in contexts:
             context.load_cert_chain(cert_file, key_file, password=_no_password)
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Return OpenSSL's word for what is wrong with a certificate or key."""
     said = getattr(error, "reason", None) or re.sub(r" ?\(_ssl\.c:\d+\)|^\[SSL\] ", "", str(error))
     return said or "unreadable"
 
@@ -165,7 +167,8 @@ def _as_file(content: bytes) -> Iterator[str]:
             Path(name).unlink()
 
 
-def _context() -> ssl.SSLContext:
+def serving_context() -> ssl.SSLContext:
+    """Return a context for a server, which has no certificate yet."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])

@@ -20,11 +20,9 @@ from podberth.policy.evaluate import (
     skipped_told,
 )
 from podberth.policy.impact import SAMPLES, impact, owner
-from podberth.policy.native.budget import LARGEST, fit
-from podberth.policy.native.compile import label_of
+from podberth.policy.native.admission_policies import same
 from podberth.policy.native.expressions import text
-from podberth.policy.native.likeness import same
-from podberth.policy.native.mutation import patch
+from podberth.policy.native.policy_set import label_of
 from podberth.policy.options import selector
 from podberth.policy.spec import Rule, cut
 from tests.unit.policy.build import QOS, Object, config_map, has, needs, pod, policies, policy, rule
@@ -180,42 +178,6 @@ def test_a_character_that_is_not_printed(character: str, spelled: str) -> None:
 )
 def test_what_the_api_server_fills_in_is_no_difference(found: object, wanted: object, alike: bool) -> None:
     assert same(found, wanted) == same(wanted, found) == alike
-
-
-def test_what_a_patch_is_made_of() -> None:
-    """The reasons alone where there are any; else the stamp, for every pod or for those that bring one."""
-    head = 'variables.refusal != "" ? '
-    for stamp, begins in (
-        (True, "(variables.pod ? ("),
-        (False, f'(variables.pod && "{QOS}" in variables.annotations ? '),
-    ):
-        found = patch("variables.refusal", [], [], "[]", stamp)
-        assert found.startswith(head)
-        reasons, _, allowed = found.removeprefix(head).partition(f" : {begins}")
-        assert "variables.refusal" in reasons
-        assert allowed
-
-
-ODD = "\x02"
-"""Takes six bytes of an expression, and one of what counts as work."""
-
-
-def spelled(more: int) -> Object:
-    """A policy of rules that take 13,000 bytes each, and one of them some bytes more."""
-
-    def one(index: int, extra: int) -> Object:
-        # 200, the rejection with two quotes in it, key and value of the write, three times the key that is asked, and
-        # its value; each of the texts in quotes.
-        used = 200 + len(f'MetadataPolicy "p" rules[{index}]: m') + 2 + 2 + (1 + 2) + 2 + 3 * (1 + 2) + (1 + 2)
-        odd, plain = divmod(13_000 - used + extra, 6)
-        return rule(has(k="v"), message="m", set_annotations={"n": ODD * odd + "w" * plain})
-
-    return policy("p", *(one(i, more if i == 0 else 0) for i in range(10)))
-
-
-@pytest.mark.parametrize(("more", "stays"), [(0, []), (1, ["p"])])
-def test_policies_that_just_fit_into_one_object(more: int, stays: list[str]) -> None:
-    assert list(fit(policies(spelled(LARGEST - 130_000 + more))).left) == stays
 
 
 def test_a_chain_that_does_not_end_soon_is_told_so() -> None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+import yaml
 
 from podberth.policy.keys import Reserved
 from podberth.policy.native.admission_policies import admission_policies, guard_name, name_of
+from podberth.policy.native.expressions import text
 from podberth.policy.native.policy_set import CLOSED, LARGEST, PolicySet, Source, policy_set
 from podberth.policy.parse import parse
 from tests.unit.policy.build import NAME, QOS, has, needs, policy, rule
+from tests.unit.policy.test_cli import Shell, shell
+
+__all__ = ["shell"]
+
+NOTE = policy("note", rule(has(app="web"), set_annotations={"note": "web"}))
 
 RECORD, FIELD = "\x1e", "\x1d"
 
@@ -183,3 +191,60 @@ def test_the_objects_of_a_release() -> None:
     for one in found:
         if one["kind"].endswith("PolicyBinding") and one["metadata"]["name"] != guard_name("berth"):
             assert one["spec"]["paramRef"]["parameterNotFoundAction"] == "Allow"
+
+
+def test_the_command_prints_what_kubectl_takes(shell: Shell) -> None:
+    """The set of each namespace, and on demand who reads it; files have no UIDs, so nothing owns the set."""
+    shell.file("policies/note.yaml", NOTE)
+    code, out, err = shell.run("compile", "-f", "policies", "-n", "shop")
+    assert (code, err) == (0, "")
+    [found] = yaml.safe_load_all(out)
+    assert (found["kind"], found["metadata"]["namespace"]) == ("LimitRange", "shop")
+    assert found["metadata"]["ownerReferences"] == []
+    code, listed, _ = shell.run("compile", "-f", "policies", "-n", "shop", "-o", "json", "--admission-policies")
+    *objects, last = json.loads(listed)["items"]
+    assert last == found
+    made = admission_policies("berth", "system:serviceaccount:berth:berth-operator", ["kube-system", "kube-node-lease"])
+    assert objects == [*made]
+
+
+def test_the_command_names_what_left(shell: Shell) -> None:
+    shell.file("a.yaml", policy("odd", rule(set_annotations={"x": "a\x1fb"}), namespace="shop"))
+    code, out, err = shell.run("compile", "-f", "a.yaml")
+    assert (code, out) == (1, "")
+    assert err.startswith("berth: MetadataPolicy shop/odd is left out: rules[0] has a control character")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ((), "MetadataPolicy note: metadata.namespace: absent: give it with -n NAMESPACE"),
+        (("-n", "No"), '-n: "No": expected the name of a namespace'),
+        (("-n", "kube-system"), "MetadataPolicy note: namespace kube-system: no policy applies there"),
+        (("-n", "a", "--release", "A"), "--release: A: expected a name of at most 53 small letters, digits, - and ."),
+    ],
+)
+def test_wrong_input(shell: Shell, words: tuple[str, ...], line: str) -> None:
+    code, _, err = shell.run("compile", "-f", shell.file("a.yaml", NOTE), *words)
+    assert (code, err) == (2, f"berth: {line}\n")
+
+
+def test_the_same_name_twice(shell: Shell) -> None:
+    code, _, err = shell.run("compile", "-n", "shop", "-f", shell.file("a.yaml", NOTE, NOTE))
+    assert (code, err) == (2, "berth: MetadataPolicy note: namespace shop: is there twice: expected each name once\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "literal"),
+    [
+        ("plain", '"plain"'),
+        ('said "so"', '"said \\"so\\""'),
+        ("back\\slash", '"back\\\\slash"'),
+        ("two\nlines\tand\r", '"two\\nlines\\tand\\r"'),
+        ("ünï ✓", '"ünï ✓"'),
+        ("\x00\x7f\u200b", '"\\u0000\\u007f\\u200b"'),
+        ("\U000e0001", '"\\U000e0001"'),
+    ],
+)
+def test_text(value: str, literal: str) -> None:
+    assert text(value) == literal

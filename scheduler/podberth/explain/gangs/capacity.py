@@ -17,7 +17,7 @@ from podberth.explain.gangs.fitting import in_domain
 from podberth.explain.gangs.gang import Domain, Gang, domains
 from podberth.explain.rejections import against
 from podberth.explain.simulate.arrivals import Batch
-from podberth.explain.simulate.capacity import API_VERSION, OneMore, makes
+from podberth.explain.simulate.capacity import API_VERSION, OneMore, all_alike, makes
 from podberth.explain.simulate.room import Room, claimed_room, room
 from podberth.explain.simulate.simulation import Simulation, UndecidedError
 from podberth.explain.trial import applied
@@ -102,7 +102,7 @@ def _by_sums(cluster: Cluster, framework: Framework, group: PodGroup, batches: S
         return None if rooms is None else (rooms, where)
 
     now = count()
-    if now is None or (not batch.equal and not all(map(batch.alike, range(1, int(now[0].counts.sum()) + 1)))):
+    if now is None or not all_alike(batch, int(now[0].counts.sum())):
         return None
     size = batch.count
     fit = _in_domains(*now, size, group.needed)

@@ -98,7 +98,7 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int 
     before = _free(cluster, pod)
     counted = _counter(batch, cluster)
     summed = None if counted is None else counted(pod, framework, cluster)
-    if counted is not None and summed is not None and _alike(batch, int(summed.counts.sum())):
+    if counted is not None and summed is not None and all_alike(batch, int(summed.counts.sum())):
         decision = framework.find(pod, cluster)
         counts, message = summed.counts, None if len(decision.feasible) else fit_error(decision)
         reasons = against(decision)
@@ -106,12 +106,12 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int 
         one_more = list(_by_sums(cluster, framework, pod, counted))
         exhausted = True
     else:
-        placing = Placing(cluster, framework, batch, most)
-        counts, exhausted = placing.counts(), placing.exhausted
-        decision = framework.find(placing.next(), cluster)
+        filling = Filling(cluster, framework, batch, most)
+        counts, exhausted = filling.counts(), filling.exhausted
+        decision = framework.find(filling.next(), cluster)
         message = fit_error(decision) if exhausted else None
         reasons = against(decision)
-        one_more = list(placing.one_more()) if exhausted else []
+        one_more = list(filling.one_more()) if exhausted else []
     for row, whom in _kept_out(kept, pod, framework, cluster):
         reasons[row] = [*reasons.get(row, []), f"it is kept for {whom}"]
     rows = [row for row, _ in cluster.nodes.live()]
@@ -162,8 +162,8 @@ def _kept_out(
     yield from ((row, ", ".join(each.key for each in kept[row])) for row in full.intersection(taken))
 
 
-class Placing:
-    """Places pods one after the other until one fits nowhere."""
+class Filling:
+    """Fills a cluster with pods, one after the other, until one fits nowhere."""
 
     def __init__(self, cluster: Cluster, framework: Framework, batch: Batch, most: int) -> None:
         self._cluster = cluster
@@ -258,7 +258,7 @@ def _counter(batch: Batch, cluster: Cluster) -> Counting | None:
     return counted
 
 
-def _alike(batch: Batch, number: int) -> bool:
+def all_alike(batch: Batch, number: int) -> bool:
     """Return whether this many pods find what the first one finds: none of their claims existed before."""
     return batch.equal or all(map(batch.alike, range(1, number + 1)))
 

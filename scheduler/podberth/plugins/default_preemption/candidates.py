@@ -40,7 +40,7 @@ class Candidate(Struct):
     """When the first of the most important victims started."""
 
     def settle(self) -> None:
-        """All victims are known."""
+        """Compute the cost, once all victims are known."""
         self.victims.sort(key=importance)
         if self.victims:
             total = sum(victim.priority + PRIORITY_OFFSET for victim in self.victims)
@@ -50,7 +50,7 @@ class Candidate(Struct):
 
 
 def pick(candidates: Iterable[Candidate], names: list[str | None]) -> Candidate:
-    """The node to preempt on (pickOneNodeForPreemption); the name decides what would be anyone's choice."""
+    """Return the node to preempt on (pickOneNodeForPreemption); the name decides what would be anyone's choice."""
     found = list(candidates)
     lowest = min(candidate.cost for candidate in found)
     cheapest = [candidate for candidate in found if candidate.cost == lowest]
@@ -62,7 +62,7 @@ def pick(candidates: Iterable[Candidate], names: list[str | None]) -> Candidate:
 
 
 _MOST = 1_000
-"""For how many groups the sums are kept from attempt to attempt."""
+"""The number of groups whose sums are kept from attempt to attempt."""
 
 
 class Together:
@@ -98,24 +98,24 @@ class Whole(Struct, eq=False):
         return self.here if self.group is None else self.group.placements
 
     def together(self) -> Together:
-        """All its pods, and what they cost."""
+        """The pods of one victim, and what they cost."""
         return Together(self.here) if self.group is None else self.group
 
 
 class WholeGroups:
-    """The sums of groups, each for one version of the group."""
+    """Keeps the sums of groups, each for one version of the group."""
 
     def __init__(self) -> None:
         self._known: dict[GroupKey, tuple[int, Together]] = {}
         """By group: its version, and the sums."""
 
     def make_room(self) -> None:
-        """Forget, where there are too many."""
+        """Forget all sums if there are too many."""
         if len(self._known) > _MOST:
             self._known.clear()
 
     def of_row(self, lower: list[Placement], cluster: Cluster) -> list[Whole] | None:
-        """The victims that these pods of a row are, in the same order; None: each goes for itself."""
+        """Return the victims that these pods of a row are, in the same order; None: each goes for itself."""
         groups = cluster.pod_groups
         if not len(groups):
             return None
@@ -134,7 +134,7 @@ class WholeGroups:
         return found if known else None
 
     def _sums(self, state: GroupState, cluster: Cluster) -> Together:
-        """All pods of a group that have a node."""
+        """Return the sums of all pods of a group that have a node."""
         known = self._known.get(state.key)
         if known is not None and known[0] == state.version:
             return known[1]
@@ -149,7 +149,7 @@ TODO, WITHOUT_VICTIMS, SPARED, FAILS, HELPS = range(5)
 
 
 class DryRunResults(KeptResult[set[int]]):
-    """For each row, its state and, where preemption helps, the victims and their cost."""
+    """Keeps for each row its state and, where preemption helps, the victims and their cost."""
 
     def __init__(self, pod: Pod, nodes: Nodes) -> None:
         self.pod = pod
@@ -221,7 +221,7 @@ class DryRunResults(KeptResult[set[int]]):
         self._reasons = {reason: _longer(where, more) for reason, where in self._reasons.items()}
 
     def again(self, rows: Iterable[int]) -> None:
-        """These rows have to be tried again."""
+        """Have these rows tried again."""
         where = list(rows)
         if not where:
             return
@@ -234,7 +234,7 @@ class DryRunResults(KeptResult[set[int]]):
                 mask[where] = False
 
     def goes_by(self, group: GroupKey, row: int) -> None:
-        """The result of a row goes by all pods of a group."""
+        """Note that the result of a row goes by all pods of a group."""
         self._of_group.setdefault(group, set()).add(row)
 
     def _with_pods_of(self, groups: Iterable[GroupKey]) -> set[int]:
@@ -246,7 +246,7 @@ class DryRunResults(KeptResult[set[int]]):
         self.states[rows] = state
 
     def helps(self, row: int, victims: Sequence[Together], violations: int) -> None:
-        """Preemption helps on a row, if these pods leave, the most important first."""
+        """Note that preemption helps on a row, if these pods leave, the most important first."""
         self.states[row] = HELPS
         parts = self._victims[row] = tuple([some.placements for some in victims])
         highest = max(some.highest for some in victims)
@@ -255,7 +255,7 @@ class DryRunResults(KeptResult[set[int]]):
         self._starts[row] = min(some.start for some in victims if some.highest == highest)
 
     def helps_on_rows(self, rows: Rows, victims: list[Placement], first: Rows, violations: NDArray[np.int64]) -> None:
-        """As `helps`, for many rows: `victims` are those of all rows, `first` is where those of each row begin.
+        """Do what `helps` does for many rows: `victims` are those of all rows, `first` is where those of each begin.
 
         `violations`: for each row, how many of its victims overdraw a budget.
         """
@@ -281,23 +281,23 @@ class DryRunResults(KeptResult[set[int]]):
                 mask[rows] |= where[rows]
 
     def unexplained(self, among: Bools) -> Rows:
-        """Rows that the pod does not fit, without a reason so far."""
+        """Return the rows that the pod does not fit, without a reason so far."""
         return np.flatnonzero((self.states == FAILS) & ~self._explained & among)
 
     def helpful(self, among: Bools) -> Rows:
-        """The rows where preemption helps."""
+        """Return the rows where preemption helps."""
         return np.flatnonzero((self.states == HELPS) & among)
 
     def spared(self, among: Bools) -> Rows:
-        """The rows that the pod fits although none of its possible victims leaves."""
+        """Return the rows that the pod fits although none of its possible victims leaves."""
         return np.flatnonzero((self.states == SPARED) & among)
 
     def victims(self, row: int) -> tuple[Pod, ...]:
-        """The victims on a row."""
+        """Return the victims on a row."""
         return _pods(self._victims[row])
 
     def pick(self, rows: Rows, ranks: NDArray[np.intp]) -> int:
-        """As `candidates.pick`, among rows where preemption helps. `ranks`: the places of rows by name."""
+        """Return the row that the function `pick` would take, where preemption helps. `ranks`: places by name."""
         for costs in self._costs:
             there = costs[rows]
             rows = rows[there == there.min()]
@@ -308,7 +308,7 @@ class DryRunResults(KeptResult[set[int]]):
         return int(rows[ranks[rows].argmin()])
 
     def offers(self, rows: Rows, names: list[str | None]) -> "Offers":
-        """All nodes where preemption helps, as extenders are asked about them."""
+        """Return all nodes where preemption helps, as extenders are asked about them."""
         return Offers(rows, list(names), dict(self._victims), self._costs[0].copy())
 
     def counts(self, among: Bools) -> tuple[dict[str, int], frozenset[str], int]:
@@ -325,7 +325,7 @@ class DryRunResults(KeptResult[set[int]]):
         return counts, frozenset(plugins), int(np.count_nonzero(rows))
 
     def without_victims(self, among: Bools) -> int:
-        """On how many rows no pod has a lower priority."""
+        """Return the number of rows on which no pod has a lower priority."""
         return int(np.count_nonzero((self.states == WITHOUT_VICTIMS) & among))
 
 

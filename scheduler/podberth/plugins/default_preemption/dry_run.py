@@ -37,9 +37,9 @@ from podberth.plugins.default_preemption.candidates import (
 from podberth.plugins.default_preemption.victims import Budgets, Drawn, Ranking
 
 AT_ONCE = 5_000
-"""So many victims are tried together by arrays: a batch costs 0.15 ms beside its rows."""
+"""The number of victims that are tried together by arrays: a batch costs 0.15 ms beside its rows."""
 _HELD_AT_ONCE = 100
-"""So many pods of a group are held against the budgets before the steps that this took are counted."""
+"""The number of pods of a group that are held against the budgets before the steps that this took are counted."""
 _ONE_BY_ONE = 2
 """Up to so many rows, plain integers are quicker than arrays."""
 _A_ROW, _A_VICTIM, _A_WHOLE, _A_CHANGE, _A_MOVE = 4, 1, 12, 4, 20
@@ -66,13 +66,13 @@ class Known:
         self.whole_groups.make_room()
 
     def overdrawing(self, lower: list[Placement], cluster: Cluster) -> list[bool] | None:
-        """For each of these, whether its eviction would overdraw a disruption budget; None: nobody's would."""
+        """Return for each of these whether its eviction would overdraw a disruption budget; None: nobody's would."""
         if not self.budgets.any:
             return None
         return self.budgets.overdrawing([placement.pod for placement in lower], cluster)
 
     def violations(self, victims: Sequence[Whole], cluster: Cluster, steps: CappedSearch) -> list[int]:
-        """For each of these, how many of its pods would overdraw a disruption budget. Raises SearchCapError.
+        """Return for each of these how many of its pods would overdraw a disruption budget. Raises SearchCapError.
 
         A group may have thousands of pods, each of which draws on hundreds of budgets.
         """
@@ -408,7 +408,7 @@ class DryRun:
     # -- with the filters' help ----------------------------------------------------------------------------------
 
     def _try_whole(self, batch: Batch, *, ask_filters: bool) -> int:
-        """As `_try_each`, on a row with pods of groups that go as a whole, and then go from other rows as well."""
+        """Do what `_try_each` does on a row with pods of groups that go as a whole, from other rows as well."""
         (row,), victims, spare = batch.rows, batch.whole, self._spare
         over = self._known.violations(victims, self._cluster, self._steps)
         taken = []
@@ -436,7 +436,7 @@ class DryRun:
             self._results.helps(one.row, victims, sum(one.violations[i] for i in one.victims))
 
     def _try_each(self, batch: Batch, *, ask_filters: bool) -> int:
-        """As `_try_together`, with plain integers. `ask_filters`: about whatever sums can't tell.
+        """Do what `_try_together` does, with plain integers. `ask_filters`: about whatever sums can't tell.
 
         Returns how often they were asked.
         """

@@ -32,9 +32,9 @@ class Victim(Struct, eq=False):
     priority: int
     """The priority of the group, if the victim is one."""
     rank: int
-    """As of `rank_of`."""
+    """The number that `rank_of` returns."""
     violations: int = 0
-    """So many of its pods would overdraw a disruption budget."""
+    """The number of its pods that would overdraw a disruption budget."""
 
     @property
     def importance(self) -> Importance:

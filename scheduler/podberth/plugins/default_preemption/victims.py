@@ -47,7 +47,7 @@ def rank_of(pod: Pod) -> int:
 
 
 def rows_of_groups(cluster: Cluster, version: int) -> set[int] | None:
-    """Rows with pods of groups whose objects have changed since a version of the log; None: all rows."""
+    """Return the rows with pods of groups whose objects have changed since a version of the log; None: all rows."""
     groups = cluster.pod_groups
     if version == groups.log.version:
         return set()
@@ -59,7 +59,7 @@ def rows_of_groups(cluster: Cluster, version: int) -> set[int] | None:
 
 
 class Ranking(KeptResult[set[int]]):
-    """Row → its placements, the most important first; a row is ranked when it is asked for."""
+    """Ranks the placements of each row, the most important first, when the row is asked for."""
 
     def __init__(self) -> None:
         self._rows: dict[int, tuple[list[Placement], _Versions]] = {}
@@ -94,7 +94,7 @@ class Ranking(KeptResult[set[int]]):
         self._lowest = np.full(cluster.nodes.rows, _NOT_RANKED, dtype=np.int64)
 
     def none_below(self, rows: Rows, priority: int, cluster: Cluster) -> Bools:
-        """For each of these rows, whether it is known that no pod on it has a priority below the given one.
+        """Return for each of these rows whether it is known that no pod on it has a priority below the given one.
 
         What counts for a pod of a group is its group's priority.
         """
@@ -104,7 +104,7 @@ class Ranking(KeptResult[set[int]]):
         return known
 
     def below(self, row: int, priority: int, cluster: Cluster) -> list[Placement]:
-        """The placements of a row with a priority below the given one; not to be changed.
+        """Return the placements of a row with a priority below the given one; not to be changed.
 
         What counts for a pod of a group is its group's priority.
         """
@@ -128,7 +128,7 @@ class Ranking(KeptResult[set[int]]):
 
 
 def _versions(placements: list[Placement], groups: PodGroups) -> _Versions:
-    """The groups that go as a whole to which these belong: how important they are goes by all their pods."""
+    """Return the groups that go as a whole to which these belong: how important they are goes by all their pods."""
     found = (None if one.pod.scheduling_group is None else groups.whole(one.pod) for one in placements)
     return tuple([(state, state.version) for state in dict.fromkeys(found) if state is not None])
 
@@ -139,7 +139,7 @@ def _key(placement: Placement) -> tuple[int, str]:
 
 
 def _key_among(groups: PodGroups, placement: Placement) -> tuple[int, int, int, str]:
-    """As `Victim.importance`, for the victim that a pod belongs to."""
+    """Return `Victim.importance` of the victim that a pod belongs to."""
     pod = placement.pod
     group = None if pod.scheduling_group is None else groups.whole(pod)
     count, start = (1, started(pod)) if group is None else groups.size_of(group)
@@ -162,7 +162,7 @@ def _lowness_among(groups: PodGroups, placement: Placement) -> int:
 
 _KIND = "PodDisruptionBudget"
 _REMEMBERED = 1 << 20
-"""So many pairs of label sets and budgets are remembered of one namespace. With one more, all are forgotten."""
+"""The number of pairs of labels and budgets that are remembered of a namespace. With one more, all are forgotten."""
 
 Drawn = dict[tuple[str, str], int]
 """(namespace, name) of a budget → how often victims have drawn on it."""
@@ -207,7 +207,7 @@ class _Selectors:
 
 
 class Budgets(KeptResult[set[tuple[str, str]]]):
-    """The budgets of one cluster. What their selectors match is kept until a selector changes."""
+    """Knows the disruption budgets of one cluster. What their selectors match is kept until a selector changes."""
 
     def __init__(self) -> None:
         self._selectors: dict[str, _Selectors] = {}
@@ -242,7 +242,7 @@ class Budgets(KeptResult[set[tuple[str, str]]]):
         self._selectors.clear()
 
     def overdrawing(self, pods: Sequence[Pod], cluster: Cluster, drawn: Drawn | None = None) -> list[bool] | None:
-        """For each victim, the most important first, whether its eviction would overdraw one; None: nobody's would.
+        """Return for each victim, the most important first, if its eviction would overdraw one; None: nobody's would.
 
         `drawn`: what victims that are more important have drawn already; these are added.
         """

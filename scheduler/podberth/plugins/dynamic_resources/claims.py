@@ -293,7 +293,7 @@ def late_at(claim: ResourceClaim, seconds: float) -> float | None:
 
 
 def readiness(claim: ResourceClaim) -> Readiness:
-    """By the binding conditions of the devices, and those that say that binding failed."""
+    """Tell by the conditions of the devices, those of binding and those of failure."""
     if claim.allocation is None:
         return NOT_YET
     for device in claim.allocation.devices:

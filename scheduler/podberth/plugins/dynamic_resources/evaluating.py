@@ -15,7 +15,7 @@ _MOST = 5_000
 _ASKED = 10
 """Steps of an evaluation besides those that the program takes."""
 _SHOWN_PER_STEP = 4
-"""So many attributes of a device are made ready for an expression in one step."""
+"""The number of attributes of a device that are made ready for an expression in one step."""
 _TOO_COSTLY = f"the expression costs more than {_MOST:,} steps (about {_MOST / 1e3:g} ms of one core) for one device"
 _NO_SUCH_KEY = "no such key:"
 _HINT = (

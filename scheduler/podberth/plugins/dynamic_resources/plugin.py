@@ -100,7 +100,7 @@ class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     feature_gates: FeatureGates = None
 
     def defaulted(self) -> Self:
-        """With kube-scheduler's time-outs where there are none."""
+        """Return a copy with kube-scheduler's time-outs where there are none."""
         return replace(
             self, filter_timeout=self.filter_timeout or "10s", binding_timeout=self.binding_timeout or "10m0s"
         )
@@ -179,7 +179,7 @@ class DynamicResources(Plugin):
         return args.check(path)
 
     def skips(self, shape: PodShape) -> Collection[str]:
-        """All of it, for pods that claim no devices and ask for no resource that devices may serve."""
+        """Skip everything for pods that claim no devices and ask for no resource that devices may serve."""
         return NO_POINTS if shape.claims or shape.containers else SKIPPABLE
 
     def pre_enqueue(self, pod: Pod, cluster: Cluster) -> Reason | None:
@@ -234,7 +234,7 @@ class DynamicResources(Plugin):
         return found
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int | None:
-        """By how early the alternatives are, in their requests' lists, that a node would give."""
+        """Score a node by how early the alternatives that it would give are in their requests' lists."""
         wants = self.wants(pod, cluster)
         if wants is None or wants.results is None:
             return None if wants is None else 0

@@ -20,7 +20,7 @@ _HARD = ("NoSchedule", "NoExecute")
 LARGE = 64
 """Pools with fewer devices are looked through one by one."""
 _SELECTORS = 16
-"""So many lists of selectors are remembered. With one more, all are forgotten."""
+"""The number of lists of selectors that are remembered. With one more, all are forgotten."""
 _TAKEN, _NOT_SELECTED = 1, 2
 Selectors = tuple[tuple[str, str], ...]
 
@@ -58,7 +58,7 @@ class Pool(Struct, gc=False, eq=False):
 
     @property
     def devices(self) -> tuple[PoolDevice, ...]:
-        """In the order in which they are looked at. Of most nodes that are like others, nobody asks for them."""
+        """The devices in the order in which they are looked at. Of nodes that are like others, nobody asks for them."""
         if self.made is None:
             assert self.source is not None
             self.made = tuple(map(partial(_entry, self.source), self.source.devices))
@@ -136,7 +136,7 @@ def pools_of(
     devices: Devices,
     made: Callable[[Node, Sequence[ResourceSlice], Devices], Pool | None] = pool_of,
 ) -> list[Pool]:
-    """In the order in which devices are looked for: by name, those with binding conditions last (GatherPools).
+    """Return pools in the order of the search: by name, those with binding conditions last (GatherPools).
 
     `made`: makes a pool, or knows it.
     """

@@ -31,15 +31,15 @@ from podberth.plugins.dynamic_resources.pools import (
 from podberth.plugins.dynamic_resources.requested import RequestedClaim
 
 _MOST_READ = 1 << 12
-"""So many devices, and lists of names, are remembered. With one more, all are forgotten."""
+"""The number of devices, and of lists of names, that are remembered. With one more, all are forgotten."""
 _JUDGED = ("", "version")
 """Kinds of values of which some break every expression, whatever it reads."""
 _MOST = 1 << 16
-"""So many states, and devices of different kinds, are remembered. With one more, all are forgotten."""
+"""The number of states, and of kinds of devices, that are remembered. With one more, all are forgotten."""
 _READINGS = 8
-"""So many readings of a pool are remembered. With one more, all are forgotten."""
+"""The number of readings of a pool that are remembered. With one more, all are forgotten."""
 _LISTS = 1 << 12
-"""So many lists of devices are remembered. With one more, all are forgotten."""
+"""The number of lists of devices that are remembered. With one more, all are forgotten."""
 _FREE = 0
 PoolState = tuple[int, int]
 """The number of what is read of a pool's devices, and that of what is taken of them."""
@@ -219,7 +219,7 @@ class PoolStates:
                 places.note(device, taken=allocated.is_taken(device))
 
     def _make(self, pool: Pool, reading: Reading) -> int:
-        """All that a search reads of the pool, besides what is taken."""
+        """Return all that a search reads of the pool, besides what is taken."""
         if pool.source is None:
             kinds = [
                 self._devices.of((reading.seen(one.device.traits), one.taints, one.reached, one.device.consumes))

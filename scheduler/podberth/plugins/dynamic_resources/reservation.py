@@ -107,11 +107,11 @@ class ReservedClaim(Struct):
 
 
 class Reservation(Struct):
-    """All claims of a pod."""
+    """The claims of one pod, all together."""
 
     claims: list[ReservedClaim] = field(default_factory=list)
     asked: int = 0
-    """So many of the `ROUNDS` of writes were asked for."""
+    """The number of the `ROUNDS` of writes that were asked for."""
     announced: bool = False
     """It was said that the pod waits for devices to get ready."""
     further: bool = False

@@ -30,7 +30,7 @@ from podberth.plugins.dynamic_resources.search import Chosen, Search, Selects
 OPEN, FITS, NO_SOLUTION, INVALID, FAILED, REFUSED, NO_OTHER, GIVEN_UP = range(8)
 """The outcome for a row; OPEN: not known yet. The last two: of looking further than kube-scheduler."""
 _MOST_KNOWN = 1 << 14
-"""So many outcomes of different pools are remembered, for one request. With one more, all are forgotten."""
+"""The number of outcomes of different pools that are remembered for a request. With one more, all are forgotten."""
 _NO_OTHER = "looking further found no other way"
 _GIVEN_UP = "looking further was given up, as it took too many steps"
 NO_OTHER_TEXT = f"cannot allocate all claims: {_NO_OTHER}"
@@ -140,7 +140,7 @@ class _Group(Struct, eq=False):
 
 
 class AllocationsByNode(KeptResult[set[int | PoolID]]):
-    """The outcomes for all rows. Those that changed are open until `follow` has searched them again."""
+    """Keeps the outcome for each row. The rows that changed are open until `follow` has searched them again."""
 
     def __init__(self, ask: Ask, selects: Selects, pools_by_node: PoolsByNode, further: int = 0) -> None:
         """`further`: steps for looking further than kube-scheduler where its search has found nothing; 0: none."""

@@ -14,7 +14,7 @@ _KEPT_BYTES = 32 << 20
 _AN_EXPRESSION = 256
 """Bytes that an expression takes, besides its text and a byte for each traits."""
 _NUMBERS = 1 << 18
-"""So many traits are numbered. With one more, all begin afresh: devices come and go, and their numbers stay."""
+"""The most traits that are numbered. With one more, all begin afresh: devices come and go, and their numbers stay."""
 _UNKNOWN, _NO, _YES = range(3)
 
 

@@ -47,7 +47,7 @@ class VolumeBindingArgs(Struct, forbid_unknown_fields=True, rename="camel", froz
     shape: list[ShapePoint] = []
 
     def defaulted(self) -> Self:
-        """With the shape that stands for none: the less of a volume's room is asked for, the better."""
+        """Return a copy with the shape that stands for none: the less of a volume's room is asked for, the better."""
         return replace(self, shape=self.shape or [ShapePoint(0, 10), ShapePoint(100, 0)])
 
 
@@ -91,7 +91,7 @@ class VolumeBinding(Plugin):
         return errors
 
     def skips(self, shape: PodShape) -> Collection[str]:
-        """All of it, for pods without volumes."""
+        """Skip everything for pods without volumes."""
         return SKIPPABLE if shape.volumes is NO_VOLUMES else NO_POINTS
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
@@ -116,7 +116,7 @@ class VolumeBinding(Plugin):
         )
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int | None:
-        """By how much of the volumes, or of the room for them, the claims ask for: mean over storage classes."""
+        """Score by how much of the volumes, or of the room for them, the claims ask for: mean over storage classes."""
         if not pod.shape.volumes.claims:
             return None
         found = self.find(pod, cluster)

@@ -19,8 +19,6 @@ import base64
 import binascii
 import ipaddress
 import random
-import ssl
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -48,6 +46,7 @@ from podberth.kube.flow import Backoff
 from podberth.kube.objects import Change, Deleted, MarkedMeta, Partial
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import Resource
+from podberth.service.certificate import CertificateError, load_pair, reason, serving_context
 
 CA_DAYS = 3650
 SERVING_DAYS = 365
@@ -69,10 +68,6 @@ CHECK_SECONDS = 60.0
 log = structlog.get_logger("certificates")
 
 
-class CertificateError(ValueError):
-    """Certificates or keys that can't be used. The text never contains their content."""
-
-
 class ServingTls:
     """One TLS context for the life of the process; usable after the first `load`.
 
@@ -80,7 +75,8 @@ class ServingTls:
     """
 
     def __init__(self) -> None:
-        self.context = _context()
+        self.context = serving_context()
+        self.context.num_tickets = 0  # API servers keep no sessions; making tickets is a fifth of a handshake
         self._loaded: tuple[bytes, bytes] | None = None
 
     def load(self, certificate: bytes, key: bytes) -> bool:
@@ -90,33 +86,13 @@ class ServingTls:
         """
         if (certificate, key) == self._loaded:
             return False
-        with tempfile.TemporaryDirectory(prefix="berth-admission-") as private:  # mode 0700
-            paths = Path(private, "tls.crt"), Path(private, "tls.key")
-            for path, pem in zip(paths, (certificate, key), strict=True):
-                path.touch(0o600)
-                path.write_bytes(pem)
-            try:
-                # First on one that nobody uses: a pair that does not fit would leave the live one half changed.
-                for context in (_context(), self.context):
-                    context.load_cert_chain(*paths, password=_no_password)
-            except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-                reason = getattr(error, "reason", None) or "unreadable"
-                raise CertificateError(f"certificate and key can't be served together ({reason})") from error
+        try:
+            # First on one that nobody uses: a pair that does not fit would leave the live one half changed.
+            load_pair((certificate, key), serving_context(), self.context)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            raise CertificateError(f"certificate and key can't be served together ({reason(error)})") from error
         self._loaded = certificate, key
         return True
-
-
-def _context() -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    context.num_tickets = 0  # API servers keep no sessions; making tickets is a fifth of a handshake
-    return context
-
-
-def _no_password() -> str:
-    """OpenSSL would ask the terminal; an encrypted key can't be used here."""
-    raise ValueError("the key is encrypted")
 
 
 # -- what is made and stored ------------------------------------------------------------------------------------------

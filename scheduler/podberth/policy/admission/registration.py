@@ -27,10 +27,10 @@ from podberth.kube.objects import Change, MarkedMeta, Partial
 from podberth.kube.objects import partial as metadata
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import Resource
-from podberth.policy.admission.certificates import CertificateError
 from podberth.policy.admission.settings import Settings
 from podberth.policy.native import requests
 from podberth.policy.spec import GROUP
+from podberth.service.certificate import CertificateError
 
 MUTATING = Resource(
     "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", False, "MutatingWebhookConfiguration"

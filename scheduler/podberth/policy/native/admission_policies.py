@@ -17,6 +17,7 @@ The objects are the same for every cluster but for names, exempt namespaces, the
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from podberth.policy import evaluate, keys
 from podberth.policy.evaluate import pointer
@@ -74,6 +75,30 @@ def name_of(release: str, mode: Mode = "enforce") -> str:
 def guard_name(release: str) -> str:
     """Return the name of the policy and the binding that let nobody but the operator write sets."""
     return f"{release}.sets.{GROUP}"
+
+
+def same(found: Any, wanted: Any) -> bool:
+    """Return whether the spec of an object on the API server is the one that we want.
+
+    The API server fills in defaults, so both are compared without what is a default, and without what is empty.
+    """
+    return bool(_plain(found) == _plain(wanted))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        held = {key: _plain(one) for key, one in value.items() if key not in _DEFAULTS or one != _DEFAULTS[key]}
+        return {key: one for key, one in held.items() if one not in (None, [], {})}
+    return [_plain(one) for one in value] if isinstance(value, list) else value
+
+
+_DEFAULTS: JsonObject = {
+    "failurePolicy": "Fail",
+    "matchPolicy": "Equivalent",
+    "namespaceSelector": {},
+    "objectSelector": {},
+    "scope": "*",
+}
 
 
 class _Release:

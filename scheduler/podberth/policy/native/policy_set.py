@@ -94,7 +94,10 @@ class PolicySet(Struct, frozen=True):
 def policy_set(
     sources: Sequence[Source], namespace: str, release: str, reserved: Reserved, *, closed: str = ""
 ) -> PolicySet:
-    """Return the set of the policies of one namespace. `closed`: why nothing is let in, if that is known already."""
+    """Return the set of the policies of one namespace. `closed`: why nothing is let in, if that is known already.
+
+    Policies without a UID, as those of files, do not own the set.
+    """
     ordered = sorted(sources, key=lambda one: one.policy.name)
     fitted, left = _fit([one.policy for one in ordered], reserved)
     if any(bounds.price(one.policy).kind == 0 for one in ordered if one.policy.name in left):
@@ -108,7 +111,9 @@ def policy_set(
     version = sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()[:32]
     tells = {label: "true" for mode, label in TELLS_LABEL.items() if any(one.tells(mode) for one in fitted)}
     owners = [
-        {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "name": one.policy.name, "uid": one.uid} for one in ordered
+        {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "name": one.policy.name, "uid": one.uid}
+        for one in ordered
+        if one.uid
     ]
     document = {
         "apiVersion": API_VERSION,

@@ -12,7 +12,7 @@ from typing import Any
 
 from podberth.policy import keys
 from podberth.policy.exempt import REVIEWS, SET
-from podberth.policy.native.expressions import LONGEST, Scope, held, some, text, texts
+from podberth.policy.native.expressions import held, text, texts
 from podberth.policy.qos import CLASSES
 from podberth.policy.spec import GROUP
 
@@ -54,13 +54,6 @@ def excluded() -> list[dict[str, Any]]:
     return [*found, {**rules()[0], "apiGroups": [""], "resources": ["limitranges"], "resourceNames": [SET]}]
 
 
-HERE = Scope("labels", "annotations", "pod", "qos")
-"""A match condition's names of things: it can't have variables, so they are named by `exists` of one value."""
-NO_POD = Scope("labels", "annotations", "false", '""')
-OF_ANY_CLASS = Scope("labels", "annotations", "pod", "")
-"""Before the class of a pod is worked out, which takes named expressions: a criterion on it holds for every pod."""
-
-
 def before_storing(conditions: Iterable[str]) -> list[dict[str, str]]:
     """The match condition of what changes objects: every pod is concerned, and what meets one of the conditions.
 
@@ -86,10 +79,10 @@ def of_stored(conditions: Iterable[str]) -> list[dict[str, str]]:
 
 
 def _named(conditions: Iterable[str]) -> str:
-    """Return whether one of the conditions holds, which call labels and annotations by these names."""
-    asked = some(conditions)
-    if len(asked) > LONGEST - 2000:
-        asked = "true"  # then the rules themselves are asked, as each of them is short enough
+    """Return whether one of the conditions holds, which call labels and annotations by these names: a match condition
+    has no variables.
+    """
+    asked = " || ".join(conditions)
     labels, annotations = held("object", "labels"), held("object", "annotations")
     return f"[{annotations}].exists(annotations, [{labels}].exists(labels, {asked}))"
 

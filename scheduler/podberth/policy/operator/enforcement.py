@@ -33,8 +33,7 @@ from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.objects import Version, older, partial, read_version
 from podberth.kube.resources import CONFIG_MAPS, Resource
 from podberth.policy import bounds
-from podberth.policy.native.admission_policies import admission_policies, name_of
-from podberth.policy.native.likeness import same
+from podberth.policy.native.admission_policies import admission_policies, name_of, same
 from podberth.policy.native.policy_set import API_VERSION, SET_KIND, SET_NAME, SET_PLURAL, Source, policy_set
 from podberth.policy.native.requests import SEEN_NAME
 from podberth.policy.operator.judge import Stored

@@ -13,11 +13,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from podberth.policy.admission.certificates import CertificateError, Material, ServingTls, advance
+from podberth.policy.admission.certificates import Material, ServingTls, advance
 from podberth.policy.admission.review import Bytes
 from podberth.policy.admission.reviewer import Reviewer, ReviewReply
 from podberth.policy.admission.server import LIMIT, AdmissionServer, Metrics
 from podberth.policy.options import Pass
+from podberth.service.certificate import CertificateError
 from tests.unit.policy.admission.builders import config_map, encoded, pod, policy, review, rule
 from tests.unit.policy.admission.conftest import until
 from tests.unit.policy.admission.test_reviewer import DEFAULT_TEAM, ROUTE, reviewer

@@ -100,7 +100,8 @@ def says(api: Api, name: str, **wanted: str) -> Callable[[], Awaitable[bool]]:
 
     async def there() -> bool:
         status = (await api.get(f"{TEAM}/{name}")).get("status", {})
-        found = {one["type"]: one["status"] for one in status.get("conditions", [])}
+        listed = (one for one in status.get("conditions", []) if isinstance(one, dict))
+        found = {one["type"]: one["status"] for one in listed}
         return {kind: found.get(kind) for kind in wanted} == wanted
 
     return there
