@@ -121,9 +121,9 @@ async def test_created_changed_and_deleted(api: Api) -> None:
         await api.create(TEAM, policy("other", rule(set_labels={"team": "b"}), namespace="team"))
         await until(says(api, "resumed", Conflict="True"))
         await until(says(api, "other", Conflict="True"))
-        edited = await api.get(f"{TEAM}/other")
-        edited["spec"]["rules"][0]["policyAction"]["updatedLabels"] = {"team": "a"}
-        assert (await api.call("PUT", f"{TEAM}/other", edited)).status == 200
+        edited = {"spec": {"rules": [RULE]}}
+        patched = await api.call("PATCH", f"{TEAM}/other", edited, "application/merge-patch+json")
+        assert patched.status == 200
         await until(says(api, "other", Conflict="False"))
 
         async def settled() -> bool:
