@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from podberth.cli import options
+from podberth.cli import completion, options
 from podberth.cli.errors import FOUND, about, complain
 from podberth.cli.given import given
 from podberth.cli.group import add_groups
@@ -109,7 +109,11 @@ def _capacity(
     namespace: Annotated[
         str | None,
         typer.Option(
-            "-n", "--namespace", help="The namespace of a pod that does not name one.", callback=options.namespace
+            "-n",
+            "--namespace",
+            help="The namespace of a pod that does not name one.",
+            callback=options.namespace,
+            autocompletion=completion.namespaces,
         ),
     ] = None,
     cluster: ClusterFiles = None,

@@ -116,7 +116,6 @@ COMMANDS = {
     "admission": "Run the webhook server that enforces MetadataPolicies.",
     "operator": "Run the operator: it writes into the status of MetadataPolicies what they do, and what is wrong.",
     "policy": "Try MetadataPolicies on objects, and find mistakes in them.",
-    "completion": "Print what makes bash, zsh or fish complete berth's command lines.",
     "version": "Print the version.",
 }
 
@@ -150,7 +149,6 @@ class Lazy(TyperGroup):
 
 app = typer.Typer(
     cls=Lazy,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -9,7 +9,7 @@ import msgspec
 import typer
 from msgspec.structs import replace
 
-from podberth.cli import options
+from podberth.cli import completion, options
 from podberth.cli.errors import FOUND, WRONG, InputError, about, complain
 from podberth.cli.given import given, past
 from podberth.cli.group import explain_and_print, find_group, group_from_file, holds_group, member_note
@@ -288,10 +288,18 @@ def explain(
             help="The pod: its name, or namespace/name; or what owns pods, such as deploy/web or job/x; or a group: "
             "podgroup/train.",
             show_default=False,
+            autocompletion=completion.pods,
         ),
     ] = None,
     namespace: Annotated[
-        str | None, typer.Option("-n", "--namespace", help="The pod's namespace.", callback=options.namespace)
+        str | None,
+        typer.Option(
+            "-n",
+            "--namespace",
+            help="The pod's namespace.",
+            callback=options.namespace,
+            autocompletion=completion.namespaces,
+        ),
     ] = None,
     all_namespaces: Annotated[
         bool, typer.Option("-A", "--all-namespaces", help="With --pending or -l: pods of all namespaces.")

@@ -15,7 +15,9 @@ def entry() -> None:
 
 def complete() -> None:
     """The program that kubectl runs to complete `kubectl berth`."""
-    sys.exit(run(["__complete", *sys.argv[1:]]))
+    from podberth.cli.completion import for_kubectl
+
+    print(for_kubectl(sys.argv[1:]))
 
 
 def run(arguments: list[str], program: str = "berth") -> int:
@@ -29,11 +31,10 @@ def run(arguments: list[str], program: str = "berth") -> int:
     from podberth.cli.errors import guard
 
     def invoke() -> int | None:
-        if arguments[:1] == ["__complete"]:
-            from podberth.cli.completion import lines
+        if os.environ.get("_BERTH_COMPLETE"):
+            from podberth.cli.completion import offer
 
-            print("\n".join(lines(arguments[1:])))
-            return 0
+            return offer()
         from importlib import import_module
 
         from podberth.cli import plain

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from podberth.cli import completion
 from podberth.cli.errors import InputError
 from podberth.cli.output import PageOutput
 
@@ -23,8 +24,11 @@ ClusterFiles = Annotated[
     ),
 ]
 ConfigFile = Annotated[str | None, typer.Option(help="The KubeSchedulerConfiguration file.")]
-SchedulerName = Annotated[str | None, typer.Option(help="The profile to use, by its schedulerName.")]
-Context = Annotated[str | None, typer.Option(help="The context of the kubeconfig.")]
+SchedulerName = Annotated[
+    str | None,
+    typer.Option(help="The profile to use, by its schedulerName.", autocompletion=completion.profiles),
+]
+Context = Annotated[str | None, typer.Option(help="The context of the kubeconfig.", autocompletion=completion.contexts)]
 Kubeconfig = Annotated[str | None, typer.Option(help="The kubeconfig file.")]
 RequestTimeout = Annotated[
     str, typer.Option("--request-timeout", help="How long to wait for an answer of the API server: 5s, 2m.")

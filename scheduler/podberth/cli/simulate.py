@@ -8,7 +8,7 @@ import msgspec
 import typer
 from msgspec.structs import replace
 
-from podberth.cli import options
+from podberth.cli import completion, options
 from podberth.cli.errors import FOUND, Faults, InputError, about, complain
 from podberth.cli.given import given
 from podberth.cli.inputs import content, named, profiles
@@ -132,7 +132,13 @@ def simulate(
             help="A file with pods or workloads to create, or nodes to add; - is standard input. May be repeated.",
         ),
     ] = None,
-    drain: Annotated[list[str] | None, typer.Option(help="The name of a node to drain; may be repeated.")] = None,
+    drain: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The name of a node to drain; may be repeated.",
+            autocompletion=completion.nodes,
+        ),
+    ] = None,
     cluster: ClusterFiles = None,
     namespace: Annotated[
         str | None,
@@ -141,6 +147,7 @@ def simulate(
             "--namespace",
             help="The namespace of pods in -f that do not name one.",
             callback=options.namespace,
+            autocompletion=completion.namespaces,
         ),
     ] = None,
     config: ConfigFile = None,

@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 import msgspec
 import typer
 
-from podberth.cli import options
+from podberth.cli import completion, options
 from podberth.cli.errors import FOUND, InputError, complain
 from podberth.cli.live import until_answered
-from podberth.cli.options import RequestTimeout, seconds
+from podberth.cli.options import Context, RequestTimeout, seconds
 from podberth.cli.output import Output, as_data
 from podberth.cli.subject import place_of, pod_named
 from podberth.engine.story import Timeline
@@ -28,11 +28,22 @@ _PATH = "/debug/story"
 
 @app.command()
 def story(
-    pod: Annotated[str | None, typer.Argument(help="The pod: its name, or namespace/name.", show_default=False)] = None,
+    pod: Annotated[
+        str | None,
+        typer.Argument(
+            help="The pod: its name, or namespace/name.",
+            show_default=False,
+            autocompletion=completion.pods,
+        ),
+    ] = None,
     namespace: Annotated[
         str | None,
         typer.Option(
-            "-n", "--namespace", help="The pod's namespace; without it, the context's.", callback=options.namespace
+            "-n",
+            "--namespace",
+            help="The pod's namespace; without it, the context's.",
+            callback=options.namespace,
+            autocompletion=completion.namespaces,
         ),
     ] = None,
     uid: Annotated[str | None, typer.Option(help="The pod's UID, instead of its name.")] = None,
@@ -54,7 +65,7 @@ def story(
         str | None, typer.Option(help="A file with the token to show; without it, the kubeconfig says who asks.")
     ] = None,
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
-    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
+    context: Context = None,
     timeout: RequestTimeout = "15s",
     output: Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")] = Output.TABLE,
     points: Annotated[

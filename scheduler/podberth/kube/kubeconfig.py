@@ -53,22 +53,38 @@ def connect(
     """Return the connection to use: by the file that is named, else $KUBECONFIG, else ~/.kube/config if there is one,
     else by the pod's own service account (client-go's order). Raises ConfigError, one line.
     """
+    if paths := _paths(kubeconfig, environ):
+        return from_kubeconfig(paths, context)
+    if environ.get(SERVICE_HOST):
+        if context:
+            raise ConfigError(f"context {written(context)}: there is no kubeconfig, only the pod's own service account")
+        return in_cluster(environ=environ)
+    home = _home(environ)
+    raise ConfigError(f"no cluster to talk to: no kubeconfig named, no KUBECONFIG, no {home}, and not in a pod")
+
+
+def context_names(kubeconfig: str | None = None, *, environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the contexts of the files that `connect` would read. Raises ConfigError."""
+    paths = [Path(name).expanduser() for name in _paths(kubeconfig, environ)]
+    return list(_entries([(path, _document(path)) for path in paths], "context"))
+
+
+def _paths(kubeconfig: str | None, environ: Mapping[str, str]) -> list[str]:
+    """Return the kubeconfigs to read; none: there is none. Raises ConfigError."""
     if kubeconfig:
-        return from_kubeconfig([kubeconfig], context)
+        return [kubeconfig]
     listed = [name for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
     if listed:
         there = [name for name in listed if Path(name).expanduser().exists()]
         if not there:
             raise ConfigError(f"KUBECONFIG={os.pathsep.join(listed)}: no such file")
-        return from_kubeconfig(there, context)
-    home = Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"
-    if home.exists():
-        return from_kubeconfig([str(home)], context)
-    if environ.get(SERVICE_HOST):
-        if context:
-            raise ConfigError(f"context {written(context)}: there is no kubeconfig, only the pod's own service account")
-        return in_cluster(environ=environ)
-    raise ConfigError(f"no cluster to talk to: no kubeconfig named, no KUBECONFIG, no {home}, and not in a pod")
+        return there
+    home = _home(environ)
+    return [str(home)] if home.exists() else []
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"
 
 
 def in_cluster(

@@ -1,25 +1,35 @@
-"""Completion: what may come next, in real shells, and as kubectl asks for it."""
+"""Completion: what may come next, in a real shell, and as kubectl asks for it; names from the cluster."""
 
+import asyncio
+import json
 import os
-import pty
-import select
-import shlex
-import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
 
+import aiohttp
 import pytest
 
+from podberth.apiserver import ApiServer
+from podberth.cli import completion
 from podberth.cli.commands import COMMANDS
 from tests.unit.cli.conftest import Berth
 
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 ASK = """\
+source <(_BERTH_COMPLETE=source_bash berth)
 COMP_WORDS=({words} "$1"); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
-_berth_complete
+_berth_completion berth
 printf '%s\\n' "${{COMPREPLY[@]}}"
+complete -p berth
 """
+
+
+@pytest.fixture(autouse=True)
+def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked in the environment does not stay there."""
+    for name in ("_BERTH_COMPLETE", "_TYPER_COMPLETE_FISH_ACTION", "_TYPER_COMPLETE_ARGS", "COLUMNS"):
+        monkeypatch.setenv(name, "")
 
 
 @pytest.mark.parametrize(
@@ -31,47 +41,35 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
         (["policy", "im"], {"impact"}, ":4"),
         (["explain", "--clu"], {"--cluster"}, ":4"),
         (["explain", "-o", ""], {"table", "json", "yaml", "html"}, ":4"),
-        (["explain", "web", "--output", "=", "js"], {"json"}, ":4"),
-        (["explain", "--namespace", ""], set(), ":4"),
         (["simulate", "-f", ""], set(), ":0"),
         (["config", "lint", ""], set(), ":0"),
-        (["explain", ""], set(), ":4"),
-        (["completion", ""], set(), ":4"),
-        (["nothing", "--x"], set(), ":4"),
+        (["nothing", "--x"], set(), ":0"),
     ],
 )
-def test_what_may_come_next(berth: Berth, words: list[str], wanted: set[str], last: str) -> None:
-    """Commands, options and values; files where a file is asked for."""
-    *found, end = berth("__complete", *words).out.splitlines()
+def test_what_may_come_next(words: list[str], wanted: set[str], last: str) -> None:
+    """Commands, options and values; else files."""
+    *found, end = completion.for_kubectl(words).splitlines()
     assert ({line.partition("\t")[0] for line in found}, end) == (wanted, last)
 
 
-def test_every_command_can_be_completed(berth: Berth) -> None:
-    """All have options, and each has a description."""
+def test_every_command_can_be_completed() -> None:
+    """All have options, and each has a description, in one line."""
     for name in COMMANDS:
-        *found, end = berth("__complete", name, "--").out.splitlines()
+        *found, end = completion.for_kubectl([name, "--"]).splitlines()
         assert end == ":4" and "--help" in {line.partition("\t")[0] for line in found}
-        assert all(line.partition("\t")[2] for line in found), name
+        assert all(line.startswith("--") and line.partition("\t")[2] for line in found), name
 
 
 @pytest.mark.parametrize(("words", "wanted"), [("berth", "explain"), ("berth explain -o", "json")])
 def test_bash_completes(tmp_path: Path, words: str, wanted: str) -> None:
-    """The script that is printed, in a real shell."""
-    environment = os.environ | {"PATH": f"{SCRIPTS}:{os.environ['PATH']}"}
-    script = "source <(berth completion bash)\n" + ASK.format(words=words)
+    """The script that is printed, in a real shell, which completes files where we say nothing."""
+    environment = {name: value for name, value in os.environ.items() if "COMPLETE" not in name}
+    environment["PATH"] = f"{SCRIPTS}:{os.environ['PATH']}"
+    script = ASK.format(words=words)
     done = subprocess.run(
         ["bash", "-c", script, "bash", wanted[:2]], env=environment, cwd=tmp_path, capture_output=True, text=True
     )
-    assert (done.stdout.split(), done.stderr) == ([wanted], "")
-
-
-def test_bash_completes_files(tmp_path: Path) -> None:
-    """Where a file is asked for, those of the directory."""
-    (tmp_path / "web.yaml").touch()
-    environment = os.environ | {"PATH": f"{SCRIPTS}:{os.environ['PATH']}"}
-    script = "source <(berth completion bash)\n" + ASK.format(words="berth simulate -f")
-    done = subprocess.run(["bash", "-c", script, "bash", "we"], env=environment, cwd=tmp_path, capture_output=True)
-    assert done.stdout.split() == [b"web.yaml"]
+    assert (done.stdout.splitlines(), done.stderr) == ([wanted, "complete -o default -F _berth_completion berth"], "")
 
 
 def test_kubectl_asks_the_same_way() -> None:
@@ -81,120 +79,63 @@ def test_kubectl_asks_the_same_way() -> None:
     assert (line.partition("\t")[0], end) == ("explain", ":4")
 
 
-TYPED = [
-    ("berth expl", "berth explain"),
-    ("berth config li", "berth config lint"),
-    ("berth explain -o js", "berth explain -o json"),
-    ("berth explain --clu", "berth explain --cluster"),
-    ("berth simulate -f we", "berth simulate -f web.yaml"),
-]
-"""What is typed before the tab key → the line after it."""
-ZSHRC = {
-    "sourced": "autoload -Uz compinit && compinit -D -u\nsource <(berth completion zsh)",
-    "found by fpath": "fpath=($ZDOTDIR $fpath)\nautoload -Uz compinit && compinit -D -u",
-}
-"""The two ways in which zsh gets to know a completion."""
-SHOW = "show() { print -rn -- \"<<<$BUFFER>>>\" }\nzle -N show\nbindkey '^X' show\nPROMPT='READY '\n"
-
-
-def installed(shell: str) -> str:
-    """Where a shell is; the test says so when it is nowhere, and `test_other_shells` reads its script all the same."""
-    found = shutil.which(shell)
-    if found is None:
-        pytest.skip(f"{shell} is not installed here, so its completion was read and not run")
-    return found
-
-
-def environment(directory: Path) -> dict[str, str]:
-    """With our own berth, and without the user's own files."""
-    path = f"{SCRIPTS}:{os.environ['PATH']}"
-    return os.environ | {"PATH": path, "HOME": str(directory), "ZDOTDIR": str(directory), "TERM": "dumb"}
-
-
-def until(terminal: int, wanted: bytes) -> str:
-    """What a terminal shows up to something."""
-    shown = b""
-    while wanted not in shown:
-        ready, _, _ = select.select([terminal], [], [], 60)
-        assert ready, shown
-        shown += os.read(terminal, 4096)
-    return shown.decode()
-
-
-def typed_in_zsh(directory: Path, keys: str) -> str:
-    """What a real zsh at a terminal shows after its prompt for these keys, up to the line it then holds."""
-    terminal, other = pty.openpty()
-    command = [installed("zsh"), "-o", "NO_GLOBAL_RCS", "-i"]
-    try:
-        shell = subprocess.Popen(
-            command,
-            stdin=other,
-            stdout=other,
-            stderr=other,
-            env=environment(directory),
-            cwd=directory,
-            start_new_session=True,
+def kubeconfig(home: Path, url: str) -> Path:
+    """A file with two contexts of one cluster."""
+    contexts = {"here": {"cluster": "it", "namespace": "shop"}, "other": {"cluster": "it"}}
+    written = home / "kubeconfig"
+    written.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "here",
+                "clusters": [{"name": "it", "cluster": {"server": url}}],
+                "contexts": [{"name": name, "context": inner} for name, inner in contexts.items()],
+            }
         )
-    finally:
-        os.close(other)
-    try:
-        until(terminal, b"READY ")
-        os.write(terminal, f"{keys}\x18".encode())
-        return until(terminal, b">>>")
-    finally:
-        os.close(terminal)
-        shell.kill()
-        shell.wait()
+    )
+    return written
 
 
-@pytest.mark.parametrize("way", ZSHRC)
-def test_zsh_completes(tmp_path: Path, berth: Berth, way: str) -> None:
-    """The script that is printed, in a real zsh at a terminal; also the first time that it is loaded."""
-    installed("zsh")
-    (tmp_path / "_berth").write_text(berth("completion", "zsh").out)
-    (tmp_path / ".zshrc").write_text(f"{ZSHRC[way]}\n{SHOW}")
-    (tmp_path / "web.yaml").touch()
-    tried = TYPED if way == "sourced" else TYPED[:1]
-    lines = [typed_in_zsh(tmp_path, f"{keys}\t").rpartition("<<<")[2] for keys, _ in tried]
-    assert [line.removesuffix(">>>").rstrip() for line in lines] == [wanted for _, wanted in tried]
-
-
-def test_zsh_lists_what_may_come_next(tmp_path: Path) -> None:
-    """Values stand alone where there is nothing to say of them; colons of a description stay."""
-    (tmp_path / ".zshrc").write_text(f"{ZSHRC['sourced']}\n{SHOW}")
-    values = typed_in_zsh(tmp_path, "berth explain -o \t")
-    assert "json" in values and "-- json" not in values
-    assert "Show why a pod goes to a node, or to none: every node" in typed_in_zsh(tmp_path, "berth e\t")
-
-
-def test_fish_completes(tmp_path: Path) -> None:
-    """The script that is printed, in a real fish, which is asked as its tab key asks it."""
-    fish = installed("fish")
-    (tmp_path / "web.yaml").touch()
-    for keys, wanted in TYPED:
-        script = f"berth completion fish | source; complete -C {shlex.quote(keys)}"
-        done = subprocess.run(
-            [fish, "--no-config", "-c", script],
-            env=environment(tmp_path),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
+async def test_names_come_from_the_cluster(tmp_path: Path) -> None:
+    """Contexts, namespaces, nodes, and the pods of the namespace that counts."""
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    async with ApiServer() as server, aiohttp.ClientSession(server.url) as session:
+        for path, name, more in (
+            ("/api/v1/namespaces", "shop", {}),
+            ("/api/v1/nodes", "n-1", {}),
+            ("/api/v1/namespaces/shop/pods", "web", {"spec": spec}),
+            ("/api/v1/namespaces/default/pods", "other", {"spec": spec}),
+        ):
+            async with session.post(path, json={"metadata": {"name": name}, **more}) as answer:
+                answer.raise_for_status()
+        at = ["--kubeconfig", str(kubeconfig(tmp_path, server.url))]
+        (tmp_path / "config.yaml").write_text(
+            "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, "
+            "profiles: [{schedulerName: one}, {schedulerName: two}]}"
         )
-        offered = [line.partition("\t")[0] for line in done.stdout.splitlines()]
-        assert (offered, done.stderr) == ([wanted.rpartition(" ")[2]], ""), keys
+        for words, wanted in (
+            (["explain", *at, "--context", ""], ["here", "other", ":4"]),
+            (["explain", *at, "-n", "sh"], ["shop", ":4"]),
+            (["explain", *at, ""], ["web", ":4"]),
+            (["story", *at, "-n", "default", ""], ["other", ":4"]),
+            (["simulate", *at, "--drain", "n"], ["n-1", ":4"]),
+            (["explain", "--cluster", "cluster.json", *at, ""], [":0"]),
+            (["explain", "--config", str(tmp_path / "config.yaml"), "--scheduler", ""], ["one", "two", ":4"]),
+        ):
+            said = await asyncio.to_thread(completion.for_kubectl, words)
+            assert said.splitlines() == wanted, words
 
 
-@pytest.mark.parametrize(
-    ("shell", "parts"),
-    [
-        ("zsh", ["#compdef berth", '__complete "${(@)words[2,$CURRENT]}"', "_describe berth values", "_files"]),
-        ("fish", ["__complete $words[2..-1]", "__fish_complete_path", "complete -c berth -f -a '(__berth_complete)'"]),
-    ],
-)
-def test_other_shells(berth: Berth, shell: str, parts: list[str]) -> None:
-    """Where these shells are not, their scripts are read at least."""
-    text = berth("completion", shell).out
-    assert [part for part in parts if part not in text] == []
+def test_nobody_waits_for_what_is_not_there(tmp_path: Path) -> None:
+    """No kubeconfig, no API server, no configuration: nothing is offered, and nothing is said."""
+    at = ["--kubeconfig", str(kubeconfig(tmp_path, "http://127.0.0.1:1"))]
+    for words in (
+        ["explain", *at, "-n", ""],
+        ["explain", "--kubeconfig", "none", "--context", ""],
+        ["explain", "--config", "none", "--scheduler", ""],
+    ):
+        assert completion.for_kubectl(words) == ":0"
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,6 @@ def test_answers_come_in_the_same_forms(path: tuple[str, ...]) -> None:
         (["explian"], 'berth: no such command "explian" (did you mean explain?) (see berth --help)'),
         (["version", "--foo"], "berth: no such option: --foo (see berth version --help)"),
         (["explain", "-o", "xml", "p"], 'berth: invalid value for -o / --output: "xml" is not one of "table", "json"'),
-        (["completion"], 'berth: missing argument "shell": expected one of bash, zsh, fish (see'),
         (["explain", "--clustre", "x"], "berth: no such option: --clustre (did you mean --cases, --cluster?) (see"),
         (["capacity"], "berth: missing option -f / --filename (see"),
         (["explain"], "berth: name a pod, give one with -f FILE, or ask about all with --pending"),
