@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -291,6 +292,37 @@ def test_configuration_heals(policed: Policed, path: str) -> None:
     wait_for("the edit to be undone", healed, START)
     api.patch(path, {"webhooks": None})
     wait_for("the webhooks to be back", healed, START)
+
+
+BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
+
+
+@pytest.mark.newest
+def test_gives_way_to_the_api_server(policed: Policed, team: str) -> None:
+    """A dry run shows that the webhook is in force. It is not registered while the release's binding says that the API
+    server enforces, and is again when the binding is gone; with the rights of the manifest.
+    """
+    api = policed.api
+    replica = policed.start("--enforcement=auto")
+    policed.wait_registered()
+    policed.enforce(team, REJECT_ALL)
+    seen = f"/api/v1/namespaces/{team}/configmaps?dryRun=All"
+    with pytest.raises(ApiError, match=r'validate\.metadatapolicy\.podberth\.dev" denied the request: webhook webhook'):
+        api.create(seen, {"metadata": {"name": "in-force.podberth.dev"}})
+    name = "berth.metadatapolicies.podberth.dev"
+    meta = {"name": name, "annotations": {"podberth.dev/in-force": "true"}}
+    api.create(BINDINGS, {"metadata": meta, "spec": {"policyName": "none.podberth.dev"}})
+    try:
+        wait_for("the replica to give way", lambda: replica.metrics()["berth_admission_native"] == 1.0, START)
+        for path in (MUTATING, VALIDATING):
+            api.delete(path)
+        looks = replica.metrics()["berth_admission_registration_repairs"]
+        time.sleep(6.0)  # one look and more: nothing is to happen, so nothing can be waited for
+        assert not any(served(api, path) for path in (MUTATING, VALIDATING))
+        assert replica.metrics()["berth_admission_registration_repairs"] == looks
+    finally:
+        api.delete(f"{BINDINGS}/{name}")
+    wait_for("the webhook to be back", lambda: all(served(api, path) for path in (MUTATING, VALIDATING)), START)
 
 
 def test_dead_replicas_ignored(policed: Policed, team: str) -> None:

@@ -28,7 +28,6 @@ _ASSIGNED, _CONFLICT = 2, 100
 """
 _LENGTH = 16
 """The number of characters of an example that count as a step, and of those added to each key beside its value."""
-FactOf = Callable[[Axis, Among], Literal]
 
 
 class TooComplexError(Exception):

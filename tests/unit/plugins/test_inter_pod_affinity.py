@@ -14,6 +14,7 @@ from tests.unit.plugins.small import (
     normalized,
     plugin,
     pre_filter,
+    reasons,
     rejected,
     rejected_with_none_gone,
     scored,
@@ -256,14 +257,17 @@ def test_wakes_for_a_pod(asks: Object, event: ClusterEvent, other: Object, wakes
 
 
 def test_a_supposed_pod_repels_nobody_whom_none_repelled_before() -> None:
-    """PreFilter skips the plugin for a pod without terms that nobody repels; a dry run's pods come too late."""
+    """PreFilter skips the plugin for a pod that nobody repels; a dry run's pods come too late. Not if it has terms."""
     asks, made = a_pod(pod("p", labels={"app": "web"})), plugin("InterPodAffinity")
+    near = a_pod(pod("q", labels={"app": "web"}, near=["app=web per zone"]))
     other = a_pod(pod("e", apart=["app=web per zone"]))
     for repelled, placed in ((False, []), (True, [on("f", "b1", apart=["app=web per zone"])])):
         there = cluster(*NODES, *placed)
         with there.supposing([(other, there.nodes.row_of("a1") or 0)]):
             assert bool(made.filter(asks, there)) is repelled
+            itself = reasons(made.filter(near, there), there)
         assert there.supposed == {}
+        assert itself["a1"] == [REPELLED]
 
 
 def test_a_pod_that_is_left_out_repelled_it_before() -> None:

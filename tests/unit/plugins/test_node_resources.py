@@ -202,6 +202,8 @@ def test_weights_of_strategies(weight: int, wrong: int) -> None:
         ([], pod("p", "1"), HALF, 81),
         ([], pod("p", "1", "2Gi"), HALF, 69),
         ([], pod("p", "9"), HALF, 69),
+        # 1 - 0.25 / 2 is 87 before, 1 - 0.75 / 2 is 62 after; a pod that asks for nothing takes nothing.
+        ([], pod("p", "500m"), [node("n", "1", "1Gi"), pod("e", "250m", on="n"), pod("f", on="n")], 62),
         ([], pod("p", "1"), [node("n", "4", None)], 75),
         (["cpu"], pod("p", "1"), HALF, 75),
         (
@@ -268,7 +270,7 @@ OTHER = {"test/other": "1"}
 GPU_CLASS = device_class("gpu", 'device.driver == "gpu.test"', extendedResourceName="test/gpu")
 DEVICES = [
     GPU_CLASS,
-    node("n", "4", "4Gi"),
+    node("n", "4", "4Gi", others={"example.com/fpga": "4"}),
     pod("e", "1", "1Gi", on="n"),
     resource_slice("n", device("a"), device("b"), node="n"),
     resource_slice("x", device("c"), node="n", driver="other.test", pool="x"),
@@ -296,7 +298,10 @@ DEVICES = [
             id="no class serves it",
         ),
         pytest.param("Fit", over(MOST, ("test/gpu", 1), ("cpu", 1)), OTHER, 27, id="what is not asked for"),
-        pytest.param("Fit", over(LEAST, ("test/gpu", 1), ("test/x", 1)), {"test/x": "1"}, 0, id="one of two classes"),
+        pytest.param("Fit", over(MOST, ("test/gpu", 1), ("test/x", 1)), {"test/x": "1"}, 100, id="one of two classes"),
+        pytest.param(
+            "Fit", over(MOST, ("test/x", 1), ("example.com/fpga", 1)), {"test/x": "1"}, 100, id="one that nodes count"
+        ),
         pytest.param(
             "Fit",
             over(LEAST, ("test/gpu", 1), ("test/other", 1), ("cpu", 1)),
@@ -361,14 +366,15 @@ def test_devices_that_many_nodes_reach(spec: Object, fields: Object, score: int)
 
 def test_balance_before_the_pod_is_kept_up_to_date() -> None:
     """What a placed pod takes is what it asks for, without what scoring assumes otherwise."""
-    made, there = plugin("NodeResourcesBalancedAllocation"), cluster(node("n", "1", "1Gi"))
+    made = plugin("NodeResourcesBalancedAllocation")
+    there = cluster(node("n", "1", "1Gi"), *(node(f"m{i}", "1", "1Gi") for i in range(99)))
     asks = pod("p", "500m")
     for placed in (pod("e", "250m"), pod("f")):
-        found = scored_there(made, asks, there)
-        assert found == scored_there(plugin("NodeResourcesBalancedAllocation"), asks, there)
+        found = scored_there(made, asks, there, among="n")
+        assert found == scored_there(plugin("NodeResourcesBalancedAllocation"), asks, there, among="n")
         there.assume(a_pod(placed), 0)
     # 1 - 0.25 / 2 is 87 before, 1 - 0.75 / 2 is 62 after; the second placed pod asks for nothing.
-    assert scored_there(made, asks, there) == {"n": 62}
+    assert scored_there(made, asks, there, among="n") == {"n": 62}
 
 
 def test_a_weight_of_none_is_one() -> None:

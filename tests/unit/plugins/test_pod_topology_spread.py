@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -83,6 +84,14 @@ IGNORING = {"nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Ignore"}
         ),
         pytest.param(["zone", "rack"], IGNORING, {"zone": "a"}, {"zone": "a", "rack": "r"}, True, id="the last label"),
         pytest.param(["zone"], IGNORING, {"zone": "a"}, {"zone": "a"}, False, id="nothing that counts"),
+        pytest.param(
+            ["zone", "rack"],
+            IGNORING,
+            {"zone": "a", "rack": "r"},
+            {"zone": "b", "rack": "r"},
+            True,
+            id="one of its two domains",
+        ),
         pytest.param(["zone"], {}, {"zone": "a"}, {"zone": "a"}, True, id="nodes count by the pod's affinity"),
         pytest.param(
             ["zone"], IGNORING | {"nodeTaintsPolicy": "Honor"}, {}, {}, True, id="nodes count by their taints"
@@ -435,17 +444,17 @@ def test_a_placed_pod_is_one_too_many_by_the_emptiest_zone(here: int, there: int
 @pytest.mark.parametrize("constraints", [1, 2])
 def test_pods_of_one_template_count_those_of_their_own_version(constraints: int) -> None:
     """By `matchLabelKeys`, be it of one constraint only; pods of both versions have all else in common."""
-    made, there = plugin("PodTopologySpread"), cluster(*NODES, pod("e", labels={"app": "db", "v": "1"}, on="a1"))
-    uneven = []
+    placed = [pod(name, labels={"app": "db", "v": "1"}, on="a1") for name in ("e", "f")]
+    made, there = plugin("PodTopologySpread"), cluster(*NODES, *placed)
+    asks = spread({"matchLabels": {"app": "db"}}, matchLabelKeys=["v"])
+    (one,) = asks["spec"]["topologySpreadConstraints"]
+    more = {"topologyKey": "kubernetes.io/hostname", "maxSkew": 9, "matchLabelKeys": []}
+    asks["spec"]["topologySpreadConstraints"] = [one, one | more][:constraints]
+    first, uneven = a_pod(asks), []
     for version in ("1", "2"):
-        asks = spread({"matchLabels": {"app": "db"}}, matchLabelKeys=["v"])
-        (one,) = asks["spec"]["topologySpreadConstraints"]
-        more = {"topologyKey": "kubernetes.io/hostname", "maxSkew": 9, "matchLabelKeys": []}
-        asks["spec"]["topologySpreadConstraints"] = [one, one | more][:constraints]
-        asks["metadata"]["labels"] = {"app": "db", "v": version}
-        uneven.append(
-            [name for name, why in reasons(made.filter(a_pod(asks), there), there).items() if "!" not in why[0]]
-        )
+        coming = msgspec.structs.replace(first, labels={"app": "db", "v": version})
+        found = reasons(made.filter(coming, there), there)
+        uneven.append([name for name, why in found.items() if "!" not in why[0]])
     assert uneven == [["a1"], []]
 
 

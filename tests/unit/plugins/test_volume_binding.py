@@ -8,10 +8,11 @@ from podberth.framework.config import ConfigError, decode
 from podberth.framework.events import ClusterEvent
 from podberth.framework.profiles import build
 from podberth.framework.status import PluginError
+from podberth.model.pod import Pod
 from tests.builders import Object, configuration, node, pod, profile
 from tests.registered import registry
 from tests.storage import BETA_CLASS, BOUND, capacity, claim, csi_driver, csi_node, storage_class, using, volume
-from tests.unit.plugins.small import a_pod, cluster, plugin, pre_filter, rejected, scored
+from tests.unit.plugins.small import a_node, a_pod, cluster, plugin, pre_filter, reasons, rejected, scored
 
 UNREACHABLE = "!node(s) didn't match PersistentVolume's node affinity"
 UNMATCHED = "!node(s) didn't find available persistent volumes to bind"
@@ -270,6 +271,41 @@ def test_scores(id: str, objects: list[Object], n: int, m: int) -> None:
     """The less of a volume, or of the room for it, a claim takes, the better (StorageCapacityScoring, on in 1.37)."""
     found = scored(plugin("VolumeBinding"), using(pod("p"), "data"), *NODES, claim("data"), *objects)
     assert found == {"n": n, "m": m}
+
+
+@pytest.mark.parametrize(
+    ("id", "objects", "shares"),
+    [
+        ("a volume that others may take", [claim("data"), WAIT, volume("v")], True),
+        ("none", [claim("data"), WAIT], False),
+        ("room that is counted", [claim("data"), *ROOM], True),
+        ("room that nobody counts", [claim("data"), MAKES], False),
+        ("a volume that it has", [claim("data", to="v"), volume("v")], False),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_others_may_find_less_after_it(id: str, objects: list[Object], shares: bool) -> None:
+    """Where it takes a volume, or a part of the room."""
+    made, there = plugin("VolumeBinding"), cluster(*NODES, *objects)
+    assert made.shares_room(a_pod(using(pod("p"), "data")), there) is shares
+    assert made.shares_room(a_pod(pod("q")), there) is False
+
+
+def test_what_was_found_is_found_again_after_a_change() -> None:
+    """Of volumes, of labels of nodes, and of nodes; for another pod, too."""
+    made, asks = plugin("VolumeBinding"), a_pod(using(pod("p"), "data"))
+    there = cluster(*NODES, claim("data", to="v"), volume("v", on=["zone in a"]))
+
+    def out(coming: Pod = asks) -> str:
+        return " ".join(sorted(reasons(made.filter(coming, there), there)))
+
+    assert (out(), out(a_pod(pod("q"))), out(a_pod(using(pod("q"), "gone"))), out()) == ("m", "", "", "m")
+    there.put_node(a_node(node("m", zone="a")))
+    assert out() == ""
+    there.put_node(a_node(node("o", zone="b")))
+    assert out() == "o"
+    there.storage.put(next(iter(cluster(volume("v", on=["zone in b"])).storage.volumes)))
+    assert out() == "m n"
 
 
 def test_scores_of_several_claims() -> None:

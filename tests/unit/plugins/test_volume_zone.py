@@ -5,7 +5,7 @@ import pytest
 from podberth.framework.events import ClusterEvent
 from podberth.model.storage import PersistentVolume
 from tests.builders import Object, node, pod
-from tests.storage import BETA_CLASS, claim, storage_class, using, volume
+from tests.storage import BETA_CLASS, claim, csi_node, storage_class, using, volume
 from tests.unit.plugins.small import a_pod, cluster, plugin, pre_filter, rejected
 
 ELSEWHERE = "!node(s) had no available volume zone"
@@ -93,3 +93,17 @@ def test_wakes(id: str, old: Object | None, new: Object, wakes: bool) -> None:
     after = next(iter([*storage.volumes, *storage.claims, *storage.classes.values()]))
     event = ClusterEvent.VOLUME_UPDATED if isinstance(before, PersistentVolume) else ClusterEvent.VOLUME_ADDED
     assert plugin("VolumeZone").object_hint(a_pod(using(pod("p"), "data")), event, before, after) is wakes
+
+
+def test_the_first_claim_that_is_missing_is_told() -> None:
+    """Others before it are bound."""
+    there = [claim("data", to="v"), volume("v")]
+    found = pre_filter(plugin("VolumeZone"), using(pod("p"), "data", "gone", "lost"), node("n"), *there)
+    assert found == 'persistentvolumeclaim "gone" not found'
+
+
+def test_drivers_of_nodes_do_not_wake() -> None:
+    """What a CSI driver says of a node has no zone."""
+    new = cluster(csi_node("n")).storage.csi_nodes["n"]
+    asks = a_pod(using(pod("p"), "data"))
+    assert plugin("VolumeZone").object_hint(asks, ClusterEvent.CSI_NODE_ADDED, None, new) is False

@@ -10,6 +10,7 @@ import pytest
 from podberth.model.selectors import LabelSelector
 from podberth.policy.analyse import Finding, analyse, passes
 from podberth.policy.options import selector
+from podberth.policy.space import AXIS, weigh
 from tests.unit.policy.build import NAME, QOS, Object, has, needs, policies, policy, rule
 
 
@@ -251,3 +252,23 @@ def test_a_kind_that_no_rule_names_stands_for_all_others() -> None:
     dead = findings(policy("p", *(rule(reject=True, kinds=[kind]) for kind in kinds), rule(reject=True)))
     assert [finding.rules for finding in dead] == [(f"p/rules[{i}]",) for i in range(3)]
     assert findings(policy("p", *(rule(reject=True, kinds=[kind]) for kind in kinds))) == []
+
+
+def test_an_example_that_is_no_pod_has_no_class() -> None:
+    """Though other rules ask for it."""
+    asks = rule(annotations=needs(QOS, "NotIn", "BestEffort"), set_labels={"a": "1"})
+    one, other = (rule(set_labels={"t": value}, kinds=["Secret"]) for value in "xy")
+    (found,) = [finding for finding in findings(policy("p", asks, one, other)) if finding.kind == "conflicting-writes"]
+    assert found.example == {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "example", "namespace": "default"},
+    }
+
+
+def test_values_have_a_weight() -> None:
+    """A value that is asked for, a criterion, a write and a kind weigh one each, a key as much as many of them."""
+    one = policies(policy("p", rule(needs("a", "In", "x", "y"), set_labels={"b": "1"}, kinds=["Pod"]))).enforcing
+    assert weigh(one) == 2 * AXIS + 2 + 1 + 1 + 1
+    owner = selector({"matchLabels": {"c": "1"}}, "selector")
+    assert weigh(one, [owner]) == weigh(one) + AXIS + 2

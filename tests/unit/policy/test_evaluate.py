@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from podberth.apiserver.rules.patch import json_patch
 from podberth.policy import options
-from podberth.policy.evaluate import Operation, Patch, Verdict, evaluate, pointer
+from podberth.policy.evaluate import Effect, Operation, Patch, Verdict, evaluate, pointer
 from tests.unit.policy.build import NAME, QOS, Object, config_map, has, needs, pod, policies, policy, rule
 
 EVERYONE = policy("all", rule(set_labels={"seen": "yes"}))
@@ -497,3 +497,10 @@ def test_patch_applies(metadata: dict[str, Any] | None, writes: dict[str, str], 
     assert json_patch(copy.deepcopy(obj), copy.deepcopy(patch.operations)) == patch.object
     held = ((obj.get("metadata") or {}).get("labels")) or {}
     assert ((patch.object.get("metadata") or {}).get("labels") or {}) == {**held, **writes}
+
+
+def test_effects_of_a_policy_of_several_rules() -> None:
+    """It rejects if one of its rules does, and then it does not write what others of them would."""
+    both = policy("both", rule(set_labels={"a": "1"}), rule(has(b="1"), reject=True), mode="observe")
+    effects = [verdict(both, obj=config_map(held)).effects for held in ({}, {"b": "1"})]
+    assert effects == [(Effect("both", "", False, True),), (Effect("both", "", True, False),)]
