@@ -20,7 +20,7 @@ from podberth.model.limits import LIMITS, Count, Excess, Limits
 from podberth.model.pod_group import COSCHEDULING, LABEL, NATIVE, GroupKey
 from podberth.model.promise import ANNOTATION as PROMISE
 from podberth.model.promise import TOKEN as PROMISE_TOKEN
-from podberth.model.shape import HEAVY, Alike, PodShape, parse_shape, reports, required_features, resize_infeasible
+from podberth.model.shape import HEAVY, Alike, PodShape, parse_shape, reports, resize_infeasible
 from podberth.model.volumes import inline_disks
 from podberth.model.wire import annotation
 
@@ -333,19 +333,20 @@ def _lend(shapes: dict[tuple[Any, ...], PodShape], key: tuple[Any, ...], shape: 
 def _spec_key(spec: wire.PodSpec) -> tuple[Any, ...]:
     """Return what decides of containers and volumes."""
     return (
-        required_features(spec),
+        bool(spec.host_network and spec.host_users is False),
         tuple([_container_key(c) for c in spec.containers]),
         tuple([_container_key(c) for c in spec.init_containers]) if spec.init_containers else (),
         _volumes_key(spec.volumes) if spec.volumes else (),
     )
 
 
-def _container_key(c: wire.Container) -> tuple[str, bytes, bytes, str | None, str]:
-    ports, resources = bytes(c.ports), bytes(c.resources)
+def _container_key(c: wire.Container) -> tuple[str, bytes, bytes, str | None, str, bytes, bytes]:
+    ports, resources, mounts = bytes(c.ports), bytes(c.resources), bytes(c.volume_mounts)
     # The pod's status says which container has which device, if it asks for them as resources.
     name = c.name if wire.mentions(resources, b"/") else ""
     ports = ports if wire.mentions(ports, b"hostPort") else b""
-    return c.image, resources, ports, c.restart_policy, name
+    mounts = mounts if wire.mentions(mounts, b"bindMountOptions") else b""
+    return c.image, resources, ports, c.restart_policy, name, mounts, wire.present(c.restart_policy_rules)
 
 
 def _volumes_key(volumes: list[wire.Volume]) -> tuple[Any, ...]:

@@ -157,6 +157,14 @@ def test_patterns_that_are_large_when_compiled_are_refused() -> None:
     assert "expression too large" in str(programs.compile(many).error)
 
 
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [("1Ki", "1024"), ("-1500m", "-1.5"), ("0", "0"), ("100", "100"), ("1e9999", "1e4000 or more")],
+)
+def test_a_quantity_in_a_message_is_a_number(written: str, shown: str) -> None:
+    assert str(failure(f'[dyn(""), dyn(quantity("{written}"))].join() == ""')) == f"join: invalid input: {shown}"
+
+
 def test_equal_expressions_are_compiled_once() -> None:
     assert programs.compile("1 == 1 && true") is programs.compile("1 == 1 && " + "true")
 

@@ -54,6 +54,14 @@ class Quantity:
     def __hash__(self) -> int:
         return hash(self.nano)
 
+    def __str__(self) -> str:
+        """Return the number. Upstream keeps the suffix that was written, and shortens by it."""
+        whole, rest = divmod(abs(self.nano), _NANO)
+        if whole >= 10**_AT_ONCE:
+            return f"{'-' if self.nano < 0 else ''}1e{_AT_ONCE} or more"
+        text = f"{whole}.{rest:09d}".rstrip("0").rstrip(".")
+        return f"-{text}" if self.nano < 0 else text
+
     @staticmethod
     def parse(text: str) -> "Quantity":
         """Return the quantity that a text means. Raises QuantityError."""
