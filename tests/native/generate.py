@@ -9,7 +9,8 @@ from podberth.policy import keys
 
 Object = dict[str, Any]
 
-LABELS = ("app", "team", "tier", "example.com/zone")
+LABELS = ("app", "team", "tier", "example.com/zone", keys.QOS)
+"""The last one is a pod's stamp as an annotation, and any other key as a label."""
 ANNOTATIONS = ("note", "example.com/why", "x", keys.QOS, keys.SCHEDULER_NAME)
 VALUES = ("a", "b", "c-1", "")
 TEXTS = (

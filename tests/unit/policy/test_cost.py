@@ -15,7 +15,8 @@ from podberth.cli.main import run
 from podberth.model.selectors import LabelSelector, Requirement
 from podberth.policy.analyse import TOO_COMPLEX, Report, analyse
 from podberth.policy.parse import parse
-from podberth.policy.space import weigh
+from podberth.policy.questions import Questions, TooComplexError
+from podberth.policy.space import Space, weigh
 from podberth.policy.spec import Policies
 
 MEGABYTE = 2**20
@@ -151,3 +152,14 @@ def test_owners_are_charged_by_what_they_require() -> None:
         analyse(accepted([policy("p", [rule(writes={key: "v"})])]), [LabelSelector(requires)]).steps for key in "ab"
     )
     assert loses - keeps > many // 2
+
+
+def test_a_space_without_room_is_asked_nothing() -> None:
+    """What is kept is charged before: where there is no room, no question has an answer, and none is guessed."""
+    space = Space(accepted(rejects(100)).enforcing)
+    small, large = (Questions(space, total=10**9, each=10**9, room=room) for room in (100, 10**6))
+    assert small.exhausted
+    with pytest.raises(TooComplexError):
+        small.ask(small.accepted)
+    assert not large.exhausted
+    assert large.ask(large.accepted) is not None

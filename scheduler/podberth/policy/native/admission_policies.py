@@ -87,8 +87,8 @@ def same(found: Any, wanted: Any) -> bool:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        held = {key: _plain(one) for key, one in value.items() if key not in _DEFAULTS or one != _DEFAULTS[key]}
-        return {key: one for key, one in held.items() if one not in (None, [], {})}
+        said = {key: _plain(one) for key, one in value.items() if key not in _DEFAULTS or one != _DEFAULTS[key]}
+        return {key: one for key, one in said.items() if one not in (None, [], {})}
     return [_plain(one) for one in value] if isinstance(value, list) else value
 
 
@@ -114,7 +114,7 @@ class _Release:
         The garbage collector takes references to owners away that are gone.
         """
         parts = ("spec", "metadata.?annotations", "metadata.?labels")
-        same = " && ".join(f"object.{part} == oldObject.{part}" for part in parts)
+        unchanged = " && ".join(f"object.{part} == oldObject.{part}" for part in parts)
         sets = {"apiGroups": [""], "apiVersions": ["*"], "resources": [SET_PLURAL], "scope": "Namespaced"}
         spec = {
             "matchConstraints": {
@@ -125,7 +125,7 @@ class _Release:
             "validations": [
                 {
                     "expression": f"request.userInfo.username == {text(operator)} || "
-                    f'(request.operation == "UPDATE" && {same})',
+                    f'(request.operation == "UPDATE" && {unchanged})',
                     "message": "nobody but Berth's operator writes what is in force: change the MetadataPolicies",
                     "reason": "Forbidden",
                 }
@@ -312,11 +312,9 @@ def _facts(reader: str, named: str = "", *, pod: str = "", qos: str | None = Non
     parts = [f'["", "#" + {_KIND}]', of_others if pod == "false" else f"({pod} ? {of_pod} : {of_others})"]
     for field, prefix in (("label", ""), ("annotation", "@")):
         there, asked = f"{named}{field}s", _list(f"{reader}.{field}s")
-        # Whichever are fewer: the keys that are asked for, or those that are there.
-        found = (
-            f"(size({there}) < size({asked}) ? {there}.filter(key, key != {text(keys.QOS)}) : "
-            f"{asked}.filter(key, key in {there}))"
-        )
+        # Whichever are fewer: the keys that are asked for, or those that are there. The stamp is above.
+        all_there = f"{there}.filter(key, key != {text(keys.QOS)})" if prefix else f"{there}.map(key, key)"
+        found = f"(size({there}) < size({asked}) ? {all_there} : {asked}.filter(key, key in {there}))"
         before = f"{text(prefix)} + " if prefix else ""
         parts.append(
             f"[{found}].map(keys, keys{f'.map(key, {before}key)' if prefix else ''} + "

@@ -52,8 +52,8 @@ stored as an annotation. The API server takes up to a second until it uses what 
 SPREAD_SECONDS = 3.0
 """From a write until API servers use it that the dry run did not reach: each looks for changes once a second."""
 UNSEEN_SECONDS = 10.0
-"""A pass waits so long for what it wrote; then its statuses say what the API server answers instead."""
-LOOK_AGAIN_SECONDS = 0.2
+"""Statuses wait so long for what was written; then they say what the API server answers instead."""
+LOOK_AGAIN_SECONDS = 1.0
 ROOT = "/apis/admissionregistration.k8s.io/v1"
 KINDS = {
     kind: Resource("admissionregistration.k8s.io", "v1", plural, False, kind)
@@ -68,6 +68,7 @@ SETS = Resource("", API_VERSION, SET_PLURAL, True, SET_KIND)
 WEBHOOKS = (f"{ROOT}/mutatingwebhookconfigurations", f"{ROOT}/validatingwebhookconfigurations")
 OPEN = ("default", "kube-public")
 """Namespaces that each cluster has: in one of them the webhook is asked whether it answers."""
+GATHER_SECONDS = 0.2
 REFUSALS = (400, 413, 422)
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 MYSELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -94,13 +95,16 @@ class Enforced(msgspec.Struct, frozen=True):
 
     ways: Mapping[str, Enforcement]
     again: float = 0.0
+    pending: bool = False
+    """What was written is not seen to be in force yet: that is told in a moment."""
 
 
 class _Written(msgspec.Struct, frozen=True):
-    """A set that we wrote."""
+    """A set that we wrote, and when."""
 
     digest: bytes
     version: Version
+    since: float
 
 
 class _Hook(msgspec.Struct, rename="camel"):
@@ -191,7 +195,7 @@ class Enforcer:
     # -- one namespace -----------------------------------------------------------------------------------------------
 
     async def enforce(self, namespace: str, stored: Sequence[Stored]) -> Enforced:
-        """Write the set of a namespace, wait until it is in force, and say who enforces each policy.
+        """Write the set of a namespace, look whether it is in force, and say who enforces each policy.
 
         Raises ApiError and Unreachable.
         """
@@ -211,7 +215,8 @@ class Enforcer:
         wanted = await asyncio.to_thread(
             policy_set, sources, namespace, settings.release, settings.reserved, closed=closed
         )
-        answer, refused = "", ""
+        answer: str | None = ""
+        refused = ""
         try:
             if wanted.document is None:
                 await self._nothing(namespace, there, exempt=bool(stored))
@@ -222,6 +227,8 @@ class Enforcer:
                 raise
             refused = f"the API server refuses the set of this namespace: {str(error)[:500]}"
             log.error("the API server refuses a set of policies", namespace=namespace, error=str(error)[:300])
+        if answer is None:
+            return Enforced({}, LOOK_AGAIN_SECONDS, pending=True)
         found: dict[str, Enforcement] = {}
         for one in stored:
             kept = way_of(one.status) == "Native"
@@ -271,37 +278,35 @@ class Enforcer:
         message = f"a dry run does not show that the API server enforces the policy: {answer}"
         return Enforcement("Webhook" if self._settings.webhook and not self.moved else "None", "Starting", message)
 
-    async def _bring(self, namespace: str, document: Object, version: str, there: Kept | None) -> str:
-        """Have a set in force; what the API server answers in its place, empty when it is."""
-        digest, written = _digest(document), self._written.get(namespace)
+    async def _bring(self, namespace: str, document: Object, version: str, there: Kept | None) -> str | None:
+        """Have a set in force; what the API server answers in its place, empty when it is, None while that is open."""
+        digest, written, now = _digest(document), self._written.get(namespace), self._machine.monotonic()
         behind = written is not None and (there is None or older(there.version, written.version))
-        if behind and written is not None and written.digest == digest:
-            held = written.version  # the index will have it in a moment
-        elif not behind and there is not None and there.digest == digest:
-            held = there.version
+        if not (behind and written is not None and written.digest == digest):  # else the index has it in a moment
+            if behind or there is None or there.digest != digest:
+                if not behind and self._proved.get(namespace) == digest:
+                    self.repairs += 1
+                    log.warning("a set was changed or deleted by somebody, writing it again", namespace=namespace)
+                meta = await self._apply(SETS, namespace, document)
+                written = _Written(digest, read_version(meta["resourceVersion"]), now)
+                self._written[namespace] = written
+                self._proved.pop(namespace, None)
+            elif written is None or written.digest != digest:
+                written = _Written(digest, there.version, float("-inf"))
+        if self._proved.get(namespace) == digest:
+            return ""
+        self._note(namespace, version, written.version)
+        if now < written.since + SPREAD_SECONDS:
+            return None
+        answer = await self._unseen(namespace, version, written.version)
+        if not answer:
+            self._proved[namespace] = digest
+            self._wake.set()
+        elif now < written.since + UNSEEN_SECONDS:
+            return None
         else:
-            if not behind and self._proved.get(namespace) == digest:
-                self.repairs += 1
-                log.warning("a set was changed or deleted by somebody, writing it again", namespace=namespace)
-            meta = await self._apply(SETS, namespace, document)
-            held = read_version(meta["resourceVersion"])
-            self._written[namespace] = _Written(digest, held)
-            self._proved.pop(namespace, None)
-            self._note(namespace, version, held)
-            await asyncio.sleep(SPREAD_SECONDS)
-        self._note(namespace, version, held)
-        until = self._machine.monotonic() + UNSEEN_SECONDS
-        while self._proved.get(namespace) != digest:
-            answer = await self._unseen(namespace, version, held)
-            if not answer:
-                self._proved[namespace] = digest
-                self._wake.set()
-            elif self._machine.monotonic() > until:
-                log.error("a set of policies is not seen to be in force", namespace=namespace, answer=answer)
-                return answer
-            else:
-                await asyncio.sleep(LOOK_AGAIN_SECONDS)
-        return ""
+            log.error("a set of policies is not seen to be in force", namespace=namespace, answer=answer)
+        return answer
 
     def _note(self, namespace: str, version: str, held: Version) -> None:
         if isinstance(held, int) and held > self._latest[2]:
@@ -349,7 +354,7 @@ class Enforcer:
             except (ApiError, Unreachable) as error:
                 self._say("what enforces policies can't be read or written, trying again", str(error))
                 wait = RETRY_SECONDS
-            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            await asyncio.sleep(GATHER_SECONDS)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._wake.wait()

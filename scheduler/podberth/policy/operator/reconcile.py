@@ -11,7 +11,6 @@ and an analysis that takes long is done beside the passes.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -35,8 +34,8 @@ from podberth.policy.operator.status import Counts, Enforcement
 GATHER_SECONDS = 0.1
 """Before a pass: what else changes meanwhile is part of it."""
 RETRY_SECONDS = 2.0
-LARGE_PASSES = 2
-"""Namespaces with more policies than the index keeps whole that are looked at side by side: each takes its memory."""
+PASSES, LARGE_PASSES = 16, 2
+"""Namespaces that are looked at side by side, and those among them that take a lot of memory."""
 REST, LONGEST_REST = 4.0, 30.0
 """A namespace rests for so many times what its pass took to compute: a fifth of the operator is all that it gets."""
 QUICK = 300_000
@@ -101,10 +100,11 @@ class Reconciler:
         self._identity = identity
         self._machine = machine
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._large = asyncio.Semaphore(LARGE_PASSES)
+        self._places, self._large = asyncio.Semaphore(PASSES), asyncio.Semaphore(LARGE_PASSES)
         self._next: dict[str, asyncio.Task[None]] = {}
         """Namespace → the pass that has not begun yet."""
-        self._soon: dict[str, asyncio.TimerHandle] = {}
+        self._soon: dict[str, tuple[float, asyncio.Handle]] = {}
+        """Namespace → when somebody wants a pass that nobody waits for."""
         self._rested: dict[str, float] = {}
         """Namespace → when it has rested from its last pass."""
         self._judged: dict[str, tuple[Revision, Judged]] = {}
@@ -128,12 +128,12 @@ class Reconciler:
 
     def look_soon(self, namespace: str, after: float = 0.0) -> None:
         """Have a pass in some seconds, for which nobody waits, and which is tried again until it succeeds."""
-        loop = asyncio.get_running_loop()
+        due = self._machine.monotonic() + after
         planned = self._soon.get(namespace)
-        if planned is None or planned.when() > loop.time() + after:
+        if planned is None or planned[0] > due:
             if planned is not None:
-                planned.cancel()
-            self._soon[namespace] = loop.call_later(after, self._begin, namespace)
+                planned[1].cancel()
+            self._soon[namespace] = due, asyncio.get_running_loop().call_later(after, self._begin, namespace)
 
     def _begin(self, namespace: str) -> None:
         del self._soon[namespace]
@@ -158,7 +158,7 @@ class Reconciler:
                 await asyncio.sleep(max(rest, GATHER_SECONDS))
                 del self._next[namespace]
                 large = sum(one.size for one in self._policies(namespace)) > LARGE
-                async with self._large if large else contextlib.nullcontext():
+                async with self._large if large else self._places:
                     await self._pass(namespace)
         except (ApiError, Unreachable) as error:
             raise kopf.TemporaryError(str(error)[:300], delay=RETRY_SECONDS) from error
@@ -176,6 +176,8 @@ class Reconciler:
         enforced = await self._enforcer.enforce(namespace, stored)
         if enforced.again:
             self.look_soon(namespace, enforced.again)
+        if enforced.pending:
+            return
         if not stored:
             self._judged.pop(namespace, None)
             return
