@@ -1,10 +1,11 @@
 """Near and away from other pods, in both directions."""
 
+import numpy as np
 import pytest
 
 from podberth.cache.affinity_counts import AffinityCounts
 from podberth.framework.events import ClusterEvent
-from podberth.framework.interface import NO_POINTS
+from podberth.framework.interface import NO_POINTS, RemovedPods
 from podberth.plugins import inter_pod_affinity
 from tests.builders import Object, namespace, node, pod, term
 from tests.unit.plugins.small import (
@@ -351,3 +352,12 @@ def test_a_placed_pod_is_in_a_crowd(where: str, beside: list[Object], crowded: i
     row = there.nodes.row_of(where)
     assert row is not None
     assert len(plugin("InterPodAffinity").crowded(a_pod(itself), row, there)) == crowded
+
+
+@pytest.mark.parametrize(("labels", "out"), [(DB, []), ({}, ["a1"])])
+def test_without_the_last_of_its_kind_a_pod_is_the_first(labels: dict[str, str], out: list[str]) -> None:
+    """Once a dry run has taken it away; a pod of another kind has nobody left to be near."""
+    asks, there = a_pod(pod("p", labels=labels, near=["app=db per zone"])), cluster(*NODES, on("e", "a1"))
+    row = there.nodes.row_of("a1")
+    removed = RemovedPods(np.array([row]), [*there.placements()], np.zeros(1, dtype=np.intp))
+    assert list(reasons(plugin("InterPodAffinity").filter_removed(asks, there, removed), there)) == out

@@ -377,6 +377,15 @@ def test_balance_before_the_pod_is_kept_up_to_date() -> None:
     assert scored_there(made, asks, there, among="n") == {"n": 62}
 
 
+def test_balance_is_kept_apart_for_pods_that_ask_for_other_resources() -> None:
+    """Also where one asks for them at pod level only: cpu alone stays as even as it is."""
+    huge = "hugepages-2Mi"
+    objects = [node("n", "4", others={huge: "4Mi"}), pod("e", others={huge: "2Mi"}, on="n")]
+    made, there = plugin("NodeResourcesBalancedAllocation", **over_all("cpu", huge)), cluster(*objects)
+    for asks, score in ((pod("a", "1", level={huge: "2Mi"}), 68), (pod("b", "1"), 75)):
+        assert scored_there(made, asks, there) == {"n": score}
+
+
 def test_a_weight_of_none_is_one() -> None:
     """ValidateNodeResourcesBalancedAllocationArgs has 1; the API's default fills in what is not written, or 0."""
     for weight, wrong in ((0, 0), (1, 0), (2, 1)):
@@ -446,10 +455,12 @@ def test_a_placement_counts_what_all_its_nodes_have_given() -> None:
 
 
 def test_wakes_for_a_resource_that_a_node_comes_to_have() -> None:
-    """Be it one of one."""
+    """Be it one of one, or more of only one that the pod asks for."""
     made, asks, plain = plugin("NodeResourcesFit"), a_pod(pod("p", others=GPU)), a_node(node("n"))
     assert made.node_hint(asks, plain, a_node(node("n", others=GPU)))
     assert not made.node_hint(asks, None, plain)
+    both = a_pod(pod("p", "2", "1Gi"))
+    assert made.node_hint(both, a_node(node("n", "2", "1Gi")), a_node(node("n", "2", "2Gi")))
 
 
 @pytest.mark.parametrize(
