@@ -41,8 +41,8 @@ def universe() -> list[Object]:
         annotations = {} if n is None else {"n": n}
         found += [pod(labels, annotations, resources) for resources in QUALITIES]
         for quality in (None, "Guaranteed", "BestEffort", "x"):
-            found.append(config_map(labels, annotations if quality is None else {**annotations, QOS: quality}))
-        found.append({**config_map(labels, annotations), "apiVersion": "apps/v1", "kind": "Deployment"})
+            other = config_map(labels, annotations if quality is None else {**annotations, QOS: quality})
+            found += [other, {**other, "apiVersion": "apps/v1", "kind": "Deployment"}]
     return found
 
 
