@@ -170,6 +170,8 @@ class Enforcer:
         """Namespace, version and resourceVersion of the newest set that we know of."""
         self._seen = 0
         """Sets are in force up to this resourceVersion."""
+        self._changed = float("-inf")
+        """When an admission policy or a binding was written last."""
         self._proving = asyncio.Lock()
         self._objects = 0
         """So many admission policies and bindings there have to be."""
@@ -296,13 +298,14 @@ class Enforcer:
         if self._proved.get(namespace) == digest:
             return ""
         self._note(namespace, version, written.version)
-        if now < written.since + SPREAD_SECONDS:
+        since = max(written.since, self._changed)
+        if now < since + SPREAD_SECONDS:
             return None
         answer = await self._unseen(namespace, version, written.version)
         if not answer:
             self._proved[namespace] = digest
             self._wake.set()
-        elif now < written.since + UNSEEN_SECONDS:
+        elif now < since + UNSEEN_SECONDS:
             return None
         else:
             log.error("a set of policies is not seen to be in force", namespace=namespace, answer=answer)
@@ -372,9 +375,11 @@ class Enforcer:
             if self.native:
                 await self._write()
         except ApiError as error:
-            if error.status not in (403, *REFUSALS):
-                raise
-            self._missing = self._refused = f"the API server does not take the admission policies: {str(error)[:300]}"
+            if error.status not in (403, *REFUSALS) or (error.status == 403 and self.moved):
+                raise  # without rights, what is in force stays
+            self._missing = f"the API server does not take the admission policies: {str(error)[:300]}"
+            if error.status != 403:
+                self._refused = self._missing
         if self._missing and self._settings.enforcement != "webhook":
             self._say("policies are not enforced by the API server itself", self._missing)
         if self.native:
@@ -445,9 +450,10 @@ class Enforcer:
             if key[0] == "MutatingAdmissionPolicy" and before is None:
                 await asyncio.sleep(PAUSE_SECONDS)
             self.repairs += before is None and self._known.is_set()
-            await self._apply(KINDS[key[0]], None, {**one, "metadata": meta})
-            self.found[key] = {**one, "metadata": meta}
-            self._seen = 0
+            self.found[key] = {**one, "metadata": await self._apply(KINDS[key[0]], None, {**one, "metadata": meta})}
+            self._seen, self._changed = 0, self._machine.monotonic()
+            if key == self._binding and before is None:
+                self._proved.clear()
             log.info("admission policy written", kind=key[0], name=key[1])
 
     async def _owners(self) -> list[Object]:
