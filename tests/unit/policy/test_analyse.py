@@ -155,6 +155,48 @@ def test_schedulers() -> None:
     assert findings(route, live_schedulers=frozenset({"gone"})) == []
 
 
+@pytest.mark.parametrize(
+    ("predicate", "kinds", "kind", "labels"),
+    [
+        (has(app="web"), None, "Pod", {"app": "web"}),
+        (needs("app", "In", "b", "a"), None, "Pod", {"app": "a"}),
+        (needs("app", "DoesNotExist"), None, "Pod", None),
+        (needs("app", "In", "b"), ["Secret"], "Secret", {"app": "b"}),
+    ],
+)
+def test_an_example_is_the_least_that_matches(
+    predicate: Object, kinds: list[str] | None, kind: str, labels: Object | None
+) -> None:
+    """A pod where the rule takes pods, with no label that the rule does not ask for, and the first value that it
+    takes.
+    """
+    wrong = policy("p", rule(predicate, set_annotations={NAME: "gone"}, kinds=kinds))
+    example = only(wrong, live_schedulers=frozenset()).example or {}
+    assert (example["kind"], example["metadata"].get("labels")) == (kind, labels)
+
+
+def test_a_class_that_pods_can_have() -> None:
+    """One is enough for a rule about pods alone."""
+    route = rule(annotations=needs(QOS, "In", "Burstable"), set_annotations={NAME: "gone"}, kinds=["Pod"])
+    example = only(policy("p", route), live_schedulers=frozenset()).example or {}
+    (container,) = example["spec"]["containers"]
+    assert container["resources"] == {"requests": {"cpu": "100m", "memory": "64Mi"}}
+
+
+def test_reserved_keys_of_policies_that_do_nothing() -> None:
+    """A write that is never made is a finding only where it would be made else."""
+    writes = rule(set_annotations={"eks.amazonaws.com/role-arn": "arn"})
+    assert findings(policy("p", writes, mode="warn")) == []
+    assert only(policy("p", writes)).kind == "reserved-key"
+
+
+def test_a_rule_with_one_write_that_matters() -> None:
+    """Another one, which is always overwritten, does not make the rule dead."""
+    first = rule(set_labels={"a": "x", "b": "x"})
+    found = findings(policy("p", first, rule(set_labels={"a": "y"})))
+    assert [finding.kind for finding in found] == ["conflicting-writes"]
+
+
 def test_plain_mistakes() -> None:
     """Updates beside reject, rules without action, and writes to the stamp are mentioned."""
     found = findings(

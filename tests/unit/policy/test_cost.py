@@ -163,3 +163,14 @@ def test_a_space_without_room_is_asked_nothing() -> None:
         small.ask(small.accepted)
     assert not large.exhausted
     assert large.ask(large.accepted) is not None
+
+
+@pytest.mark.parametrize(("room", "answers"), [(20, True), (19, False)])
+def test_room_that_is_just_enough(room: int, answers: bool) -> None:
+    """Without rules: three facts of 4 literals each (true, a pod, another kind), a clause of one literal and two of two
+    literals, where a clause counts 1 beside its literals.
+    """
+    questions = Questions(Space([]), total=10**9, each=10**9, room=room)
+    assert questions.exhausted != answers
+    if answers:
+        assert (questions.ask() or {})["kind"] == "Pod"

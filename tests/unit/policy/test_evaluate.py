@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from podberth.apiserver.rules.patch import json_patch
 from podberth.policy import options
-from podberth.policy.evaluate import Effect, Operation, Patch, Verdict, evaluate, pointer
+from podberth.policy.evaluate import Effect, Operation, Patch, Verdict, admitted, evaluate, pointer
 from tests.unit.policy.build import NAME, QOS, Object, config_map, has, needs, pod, policies, policy, rule
 
 EVERYONE = policy("all", rule(set_labels={"seen": "yes"}))
@@ -504,3 +504,15 @@ def test_effects_of_a_policy_of_several_rules() -> None:
     both = policy("both", rule(set_labels={"a": "1"}), rule(has(b="1"), reject=True), mode="observe")
     effects = [verdict(both, obj=config_map(held)).effects for held in ({}, {"b": "1"})]
     assert effects == [(Effect("both", "", False, True),), (Effect("both", "", True, False),)]
+
+
+def test_writes_that_make_a_later_pass_reject_are_not_made() -> None:
+    """The effects are those of the policies that reject, and of the others, which changed nothing then."""
+    tag = policy("tag", rule(has(app="web"), set_labels={"tier": "front"}))
+    ban = policy("ban", rule(has(tier="front"), reject=True), rule(set_labels={"seen": "yes"}))
+    found = admitted(policies(tag, ban), "CREATE", web := config_map({"app": "web"}))
+    assert (found.allowed, found.object) == (False, web)
+    assert [(one.policy, one.mutated, one.rejected) for one in found.effects] == [
+        ("ban", False, True),
+        ("tag", False, False),
+    ]

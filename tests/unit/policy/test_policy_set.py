@@ -44,6 +44,11 @@ def lines(name: str, *documents: dict[str, Any]) -> list[list[str]]:
     return [line.split(FIELD) for line in readable.split(RECORD)] if said else []
 
 
+def exists(key: str) -> dict[str, str]:
+    """A criterion."""
+    return {"key": key, "operator": "Exists"}
+
+
 def test_a_set_names_what_it_was_made_of() -> None:
     """It goes with the last of its policies, whatever their order was when it was made."""
     one, other = policy("b", rule(reject=True)), policy("a", rule(reject=True), mode="warn")
@@ -180,6 +185,24 @@ def test_what_is_too_much_work_is_left_out() -> None:
     assert found.closed == CLOSED
     assert found.document is not None
     assert made(policy("many", *many[:8])).left == {}
+
+
+def test_the_work_of_a_policy() -> None:
+    """An object comes to two facts for each of its 640 keys and four others, and reading a fact costs 8: that much for
+    each of 640 facts and 40 triggers. A line costs 150.
+    """
+    many = [rule({"matchExpressions": [exists(f"k{i}-{n}") for i in range(16)]}, reject=True) for n in range(40)]
+    assert f"its work of {(2 * 640 + 4 + 8) * (640 + 40) + 40 * 150} units" in made(policy("p", *many)).left["p"]
+
+
+def test_the_bytes_of_a_policy() -> None:
+    """Each line has a trigger of 7 bytes, which counts three times, and no other fact; 6 fields and 4 bytes for what
+    separates it. The key `app` has facts and is asked for by two readers.
+    """
+    many = [rule(has(app="web"), set_annotations={"y": "y" * 8000}) for _ in range(30)]
+    line = 5 + len("/metadata/annotations/y") + 1 + 8000
+    size = 30 * (line + 3 * 7 + 4) + 100 + len("p") + 2 * (len("app") + 1)
+    assert f"its {size} bytes" in made(policy("p", *many)).left["p"]
 
 
 def test_the_objects_of_a_release() -> None:
