@@ -45,11 +45,17 @@ ALL_OF_THE_ROLE = {
         ("get", "configmaps", "extension-apiserver-authentication")
     }
 }
+BOTH = "berth.metadatapolicies.podberth.dev"
 NATIVE = [
-    f"admissionregistration.k8s.io/{kind}admission{what}"
-    for kind in ("mutating", "validating")
+    (f"admissionregistration.k8s.io/{kind}admission{what}", name)
+    for kind, names in (
+        ("mutating", (BOTH,)),
+        ("validating", (BOTH, f"berth.warn.{BOTH[6:]}", f"berth.observe.{BOTH[6:]}", "berth.sets.podberth.dev")),
+    )
     for what in ("policies", "policybindings")
-]
+    for name in names
+] + [("limitranges", "in-force.podberth.dev")]
+"""What the operator writes by an apply."""
 # Granted, and not used by what happens below: why each is needed all the same, and which test uses it.
 UNUSED: dict[str, dict[str, set[Right]]] = {
     "berth-scheduler": {
@@ -76,11 +82,17 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
         **ALL_OF_THE_ROLE,
         "a policy's conditions change (test_operator)": {("create", "events.k8s.io/events", "")},
         "an apply makes what is not there (test_native_operator)": {
-            *(("create", one, "") for one in NATIVE),
+            *(("create", *one) for one in NATIVE),
             ("create", "configmaps", "in-force.podberth.dev"),
         },
-        "an admission policy goes, or is repaired (test_native_operator)": {
-            (verb, one, "") for one in NATIVE for verb in ("delete", "update")
+        "what the API server enforces goes, or is repaired (test_native_operator)": {
+            (verb, *one) for one in NATIVE for verb in ("delete", "update")
+        },
+        "asked by the API server itself of whoever writes an admission policy that reads them": {
+            ("get", "limitranges", "")
+        },
+        "a large policy is read when its namespace is looked at (test_operator)": {
+            ("get", "podberth.dev/metadatapolicies", "")
         },
         "a policy moves to the webhook (test_native_moves)": {
             ("get", f"admissionregistration.k8s.io/{kind}webhookconfigurations", "zz-berth-admission")
