@@ -91,6 +91,9 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
         "asked by the API server itself of whoever writes an admission policy that reads them": {
             ("get", "limitranges", "")
         },
+        "kopf follows namespaces where --watch-namespace names some (test_operator)": {
+            (verb, "namespaces", "") for verb in ("list", "watch")
+        },
         "a large policy is read when its namespace is looked at (test_operator)": {
             ("get", "podberth.dev/metadatapolicies", "")
         },
