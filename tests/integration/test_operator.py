@@ -294,7 +294,7 @@ def test_an_expensive_namespace_waits_for_itself(ship: Ship) -> None:
         ship.wait_conditions("quiet", Accepted="True", Conflict="False", SelfConsistent="True")
         wait_for("the large policies' status", lambda: "Accepted" in reasons(ship, large, "large-0"), PATIENCE)
         said = reasons(ship, large, "large-0")
-        assert said.pop("Enforced") == "Switched"  # what was said before of who enforces stays
+        assert said.pop("Enforced") == "Switched"  # the webhook judges by itself
         assert said == {"Accepted": "NotLookedAt", "Conflict": "NotLookedAt", "SelfConsistent": "NotLookedAt"}
         wait_for(
             "the long analysis",

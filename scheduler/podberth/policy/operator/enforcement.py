@@ -267,7 +267,7 @@ class Enforcer:
     def _not_native(self, one: Stored, *, exempt: bool) -> Enforcement:
         if exempt:
             return Enforcement("None", "ExemptNamespace", "not enforced: the namespace is exempt")
-        if one.policy is None:
+        if one.policy is None and not one.unread:  # what nobody here has read, the webhook judges all the same
             return NOT_ACCEPTED
         switched = self._settings.enforcement == "webhook"
         message = "this release leaves policies to the webhook" if switched else self._missing

@@ -12,6 +12,9 @@
   (`continuous_watch` in kopf/_cogs/clients/watching.py). `Missed` compares the index with a list of its own.
 - *A resourceVersion that goes back*, because etcd was restored, leaves a watch silent until it is reached again.
   `Missed` looks for that, too, and ends the term: what was learned since then was never true.
+- *A CRD that comes while kopf does not look is never followed*: what is in a list of CRDs is taken for known already
+  (`process_discovered_resource_event` in kopf/_core/reactor/observation.py), also what came after kopf had looked which
+  kinds there are. `Missed` ends the term then, too.
 - *When it ends, kopf cancels each task of its loop that began after it* (`run_tasks` in kopf/_core/reactor/running.py).
   So it is the last that begins in a term, and a process has one term.
 """
@@ -45,6 +48,8 @@ STALE_SECONDS = 150.0
 """Almost three streams: not ready, and when nothing was even tried for so long, not alive."""
 DEAD_SECONDS = 600.0
 """Tried but never answered for so long: a new process reads new certificates and may do better."""
+FOLLOW_SECONDS = 30.0
+"""kopf tries to follow a kind so soon after its CRD came, or never."""
 CHECK_SECONDS = 10.0
 """Between two looks whether policies are served, and whether resourceVersions go on."""
 AGAIN_SECONDS = 1.0
@@ -78,6 +83,16 @@ class Pulse:
         self._answered: dict[str, float | None] = dict.fromkeys(self._tried)
         self.absent = False
         """The API server says that there are no MetadataPolicies: as good an answer as any, but not ready."""
+        self._came: float | None = None
+
+    def came(self) -> None:
+        """Take note that there are MetadataPolicies again."""
+        self.absent, self._came = False, self._clock()
+
+    def overlooked(self) -> bool:
+        """Return whether MetadataPolicies have come, and for long nobody has tried to follow them."""
+        came = self._came
+        return came is not None and min(self._tried.values()) < came < self._clock() - FOLLOW_SECONDS
 
     def begin(self) -> None:
         """Count from now: a replica that stood by has followed nothing."""
@@ -287,11 +302,13 @@ class Missed:
         before, self._version = self._version, read_version(page.metadata.resource_version)
         self._absences = 0
         if self._pulse.absent:
-            self._pulse.absent = False
+            self._pulse.came()
             log.info("the CRD of MetadataPolicies is there")
         self._said = ""
         if older(self._version, before):
             raise LeaseLostError("resourceVersions went back: etcd was restored from a backup")
+        if self._pulse.overlooked():
+            raise LeaseLostError("kopf does not follow MetadataPolicies, whose CRD came while it did not look")
 
     async def _compare(self) -> None:
         """Note what lists of our own do not have, and wait until the index has what they do have."""

@@ -409,12 +409,26 @@ async def test_the_last_policy_takes_the_set_along(cluster: Cluster) -> None:
 
 async def test_nobody_knows_what_unread_policies_say(cluster: Cluster) -> None:
     """What is in force stays; a namespace where nothing is yet is closed."""
-    unread = Stored("large", "team", "uid", "1", 1, 0, {}, unread="too large", problems=("too large",))
+    unread = Stored("large", "team", "uid", "1", 1, 0, {}, unread="too large")
     release = await moved(cluster)
     assert await release.ways("team", FORBID, unread) == {}
     assert not cluster.wrote
     await release.ways("other", unread)
     assert "podberth.dev/closed" in cluster.objects[SETS.path("other", SET_NAME)]["metadata"]["annotations"]
+
+
+async def test_the_webhook_judges_by_itself(cluster: Cluster) -> None:
+    """Nothing is written. What is not accepted is nobody's; what nobody here has read may well be the webhook's."""
+    invalid = Stored("invalid", "team", "uid", "1", 1, 0, {}, problems=("no",))
+    unread = Stored("large", "team", "uid", "1", 1, 0, {}, unread="too large")
+    release = await started(cluster, "team", enforcement="webhook")
+    ways = await release.ways("team", FORBID, invalid, unread)
+    assert {name: one.reason for name, one in ways.items()} == {
+        "forbid": "Switched",
+        "invalid": "NotAccepted",
+        "large": "Switched",
+    }
+    assert not cluster.wrote
 
 
 async def test_what_is_left_out(cluster: Cluster) -> None:

@@ -50,6 +50,33 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @contextlib.asynccontextmanager
+async def served(api: Api) -> AsyncIterator[Operator]:
+    """The whole operator, ended afterwards; what ends it earlier comes out here."""
+    async with api.client() as client, api.client() as slow:
+        operator = Operator(client, slow, Settings("berth", host="127.0.0.1", port=0, audit_seconds=0.0))
+        async with asyncio.TaskGroup() as tasks:
+            working = tasks.create_task(operator.run())
+            yield operator
+            working.cancel()
+            await asyncio.wait((working,))
+
+
+def sees_crds(operator: Operator) -> Callable[[], bool]:
+    """Whether kopf has begun to watch CRDs: one that comes before, after it has looked which kinds there are, is
+    overlooked.
+    """
+    asked: list[str] = []
+    followed = operator.pulse.followed
+
+    def listens(path: str) -> str | None:
+        asked.append(path)
+        return followed(path)
+
+    operator.pulse.followed = listens  # type: ignore[method-assign]
+    return lambda: asked.count(CRDS) >= 3  # a list, asked and answered, and then the watch
+
+
+@contextlib.asynccontextmanager
 async def running(url: str) -> AsyncIterator[None]:
     """`kopf run` of the handlers' file, in a thread; ended afterwards."""
     registry = kopf.OperatorRegistry()
@@ -147,24 +174,20 @@ async def test_what_an_older_crd_let_in(api: Api) -> None:
     for name, status in (("odd3", {"kopf": "text"}), ("odd4", {"conditions": "text"})):
         patched = await api.call("PATCH", f"{TEAM}/{name}/status", {"status": status}, "application/merge-patch+json")
         assert patched.status == 200, patched.body
-    async with api.client() as client, api.client() as slow:
-        operator = Operator(client, slow, Settings("berth", host="127.0.0.1", port=0, audit_seconds=0.0))
-        working = asyncio.create_task(operator.run())
+    async with served(api):
         await until(says(api, "fine", Accepted="True"))
         for number in range(5):
             await until(says(api, f"odd{number}", Accepted="False"))
-        working.cancel()
-        await asyncio.wait((working,))
 
 
 async def test_the_crd_comes_and_goes(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     """Without the CRD it waits, alive, unready, and says so once; it goes on by itself, also after it was deleted."""
-    async with api.client() as client, api.client() as slow:
-        operator = Operator(client, slow, Settings("berth", host="127.0.0.1", port=0, audit_seconds=0.0))
-        working = asyncio.create_task(operator.run())
+    async with served(api) as operator:
+        sees = sees_crds(operator)
         await until(lambda: operator.pulse.absent)
         assert "CRD is missing" in str(operator.unready())
         assert operator.dead() is None
+        await until(sees)
         await api.create(CRDS, CRD)
         await until(lambda: operator.unready() is None)
         await put(api, "one")
@@ -175,25 +198,18 @@ async def test_the_crd_comes_and_goes(api: Api, capsys: pytest.CaptureFixture[st
         await api.create(CRDS, CRD)
         await put(api, "two")
         await until(says(api, "two", Conflict="False"))
-        working.cancel()
-        await asyncio.wait((working,))
     assert capsys.readouterr().out.count("the CRD of MetadataPolicies is not there") == 2
 
 
 async def test_whole_operator(api: Api) -> None:
     """Put together it leads, writes the status of a policy, answers probes, and gives its Lease back when it ends."""
     await api.create(CRDS, CRD)
-    async with api.client() as client, api.client() as slow:
-        operator = Operator(client, slow, Settings("berth", host="127.0.0.1", port=0, audit_seconds=0.0))
-        working = asyncio.create_task(operator.run())
+    async with served(api) as operator:
         await put(api, "one")
         await until(says(api, "one", Accepted="True", Conflict="False", SelfConsistent="True", Enforced="True"))
         async with api.session.get(f"http://127.0.0.1:{operator.probe.port}/livez") as answer:
             assert answer.status == 200
             assert "leads" in await answer.text()
-        working.cancel()
-        await asyncio.wait((working,))
-        assert working.cancelled()
     lease = await api.get("/apis/coordination.k8s.io/v1/namespaces/berth/leases/berth-operator")
     assert lease["spec"]["holderIdentity"] == ""
 
@@ -202,9 +218,7 @@ async def test_a_deletion_that_nobody_told(api: Api) -> None:
     """What is in the index and not in a list is gone, also when no event said so."""
     await api.create(CRDS, CRD)
     await put(api, "one")
-    async with api.client() as client, api.client() as slow:
-        operator = Operator(client, slow, Settings("berth", host="127.0.0.1", port=0, audit_seconds=0.0))
-        working = asyncio.create_task(operator.run())
+    async with served(api) as operator:
         await until(lambda: operator.missed.complete.is_set() and len(operator.policies("team")) == 1)
         (kept,) = operator.policies("team")
         ghost = type(kept)("ghost", "ghost", kept.raw, kept.size, kept.texts)
@@ -212,5 +226,3 @@ async def test_a_deletion_that_nobody_told(api: Api) -> None:
         assert len(operator.policies("team")) == 2
         operator.session.relisted.set()
         await until(lambda: operator.policies("team") == [kept])
-        working.cancel()
-        await asyncio.wait((working,))

@@ -7,7 +7,7 @@ from typing import Any
 import kopf
 import pytest
 
-from podberth.policy.operator.kopf_limits import DEAD_SECONDS, STALE_SECONDS, Essence, Pulse
+from podberth.policy.operator.kopf_limits import DEAD_SECONDS, FOLLOW_SECONDS, STALE_SECONDS, Essence, Pulse
 from tests.unit.policy.operator.conftest import Clock
 
 
@@ -87,6 +87,25 @@ def test_no_crd_is_alive_and_unready(clock: Clock) -> None:
     pulse.heard_all()
     assert pulse.dead() is None
     assert "CRD is missing" in str(pulse.unready())
+
+
+def test_a_crd_that_comes_is_followed_soon_or_never(clock: Clock) -> None:
+    """Each stream has to be tried since then: that it was tried while there was no CRD does not count."""
+    pulse = Pulse(["a", "b"], clock)
+    clock.now += 1000
+    assert not pulse.overlooked()
+    pulse.absent = True
+    pulse.heard_all()
+    clock.now += 1
+    pulse.came()
+    assert not pulse.absent
+    pulse.tried("a")
+    clock.now += FOLLOW_SECONDS
+    assert not pulse.overlooked()
+    clock.now += 1
+    assert pulse.overlooked()
+    pulse.tried("b")
+    assert not pulse.overlooked()
 
 
 def body_of(generation: int = 1, **more: Any) -> kopf.Body:
