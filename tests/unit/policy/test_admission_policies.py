@@ -17,14 +17,15 @@ from podberth.cel.errors import METER, EvaluationError
 from podberth.cel.parser import parsed, tokens_of
 from podberth.cel.planner import Frame, planned
 from podberth.cel.values import Map
-from podberth.policy.evaluate import Operation
+from podberth.policy.evaluate import MOST_WARNINGS, Operation
 from podberth.policy.keys import RESERVED
 from podberth.policy.native.admission_policies import admission_policies, name_of
 from podberth.policy.native.policy_set import TELLS_LABEL, Source, policy_set
 from podberth.policy.parse import parse
-from podberth.policy.spec import Policies
+from podberth.policy.spec import Mode, Policies
 from tests.controlplane.api import Told
 from tests.native import generate, judge
+from tests.unit.policy.build import config_map, policy, rule
 
 Object = dict[str, Any]
 
@@ -141,6 +142,42 @@ def test_they_say_what_the_evaluator_says(seed: int) -> None:
             told = Told(201, stored, [f"Validation failed for policy with binding 'warn': {one}" for one in said])
         wanted = judge.expected(policies, NAMESPACE, operation, new, old, forged=False, stamp=stamp)
         assert judge.of_policies(told, wanted) == "", (new, old)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_so_many_warnings_are_sent(more: int) -> None:
+    """The last one of too many counts those that are not."""
+    said = _told("warn", [str(number) for number in range(MOST_WARNINGS + more)])
+    assert len(said) == MOST_WARNINGS
+    last = "and 2 more warnings about metadata policies" if more else said[0].replace(": 0", f": {MOST_WARNINGS - 1}")
+    assert said[-1].replace(f"rules[{MOST_WARNINGS - 1}]", "rules[0]") == last
+
+
+def test_what_is_audited_of_one_request_has_a_length() -> None:
+    [short] = _told("observe", ["no"] * 3)
+    assert short == "p/rules[0]:reject,p/rules[1]:reject,p/rules[2]:reject"
+    names = [f"p/rules[{number}]:reject" for number in range(64)]
+    [long] = _told("observe", ["no"] * 64)
+    assert long == f"{','.join(names)[:1021]}..."
+
+
+def _told(mode: Mode, messages: list[str]) -> list[str]:
+    """What is said of an object that so many rules would reject."""
+    document = parse(policy("p", *(rule(reject=True, message=one) for one in messages), mode=mode))
+    specs = {
+        one["metadata"]["name"]: one["spec"]
+        for one in admission_policies("berth", "operator")
+        if "variables" in one["spec"]
+    }
+    request = {
+        "kind": {"group": "", "kind": "ConfigMap"},
+        "resource": {"resource": "configmaps", "group": ""},
+        "operation": "CREATE",
+        "userInfo": {"username": "admin"},
+    }
+    params = policy_set([Source(document, "", 1)], NAMESPACE, "berth", RESERVED).document
+    known = {"params": params, "request": request, "object": config_map(), "oldObject": None}
+    return Admission(specs[name_of("berth", mode)]).messages(known)
 
 
 def _with_defaults(stored: Object) -> Object:

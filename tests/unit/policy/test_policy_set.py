@@ -214,6 +214,12 @@ def test_the_objects_of_a_release() -> None:
     for one in found:
         if one["kind"].endswith("PolicyBinding") and one["metadata"]["name"] != guard_name("berth"):
             assert one["spec"]["paramRef"]["parameterNotFoundAction"] == "Allow"
+    actions = [one["spec"].get("validationActions") for one in found if one["kind"].endswith("PolicyBinding")]
+    assert actions == [["Deny"], ["Deny"], ["Warn"], ["Audit"], None]
+    others = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}
+    for exempt, selector in (["kube-system"], {"matchExpressions": [others]}), ([], None):
+        _, _, enforcing, *_ = admission_policies("berth", "operator", exempt)
+        assert enforcing["spec"]["matchConstraints"].get("namespaceSelector") == selector
 
 
 def test_the_command_prints_what_kubectl_takes(shell: Shell) -> None:
