@@ -113,6 +113,10 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
             for kind in ("mutating", "validating")
         }
         | {("patch", "secrets", "berth-admission-tls")},
+        "counts are written, where the API server does not enforce before the webhook is asked (test_admission)": {
+            ("get", "podberth.dev/metadatapolicies", ""),
+            ("patch", "podberth.dev/metadatapolicies/status", ""),
+        },
         "asked by the API server itself, before an owner may be named": {
             ("delete", f"admissionregistration.k8s.io/{kind}webhookconfigurations", "zz-berth-admission")
             for kind in ("mutating", "validating")
