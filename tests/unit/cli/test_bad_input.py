@@ -228,7 +228,7 @@ SERVICE = "import sys; from podberth.cli.main import run; sys.exit(run(sys.argv[
         ("operator --host=127.0.0.1 --port={taken}", "127.0.0.1:{taken}: can't listen there: address already in use"),
         ("operator --secure-port={taken} --bind-address=127.0.0.1", "127.0.0.1:{taken}: can't listen there"),
         ("admission --port=99999", "--port 99999: want 0 to 65535"),
-        ("admission --workers=17", "--workers 17: want 0 to 16"),
+        ("admission --drain=-1", "--drain"),
         ("evictor --grace=-1", "--grace: Invalid value: -1: must be greater than 0"),
         ("evictor --secure-port={taken} --bind-address=127.0.0.1", "127.0.0.1:{taken}: can't listen there"),
         ("run --secure-port={taken} --bind-address=127.0.0.1", "127.0.0.1:{taken}: can't listen there"),

@@ -178,6 +178,8 @@ class Enforcer:
         self._refused = ""
         """Why admission policies can't be written, until another replica leads."""
         self._said = ""
+        self._away = ""
+        """Why the webhook does not enforce, where it should; empty when it does."""
 
     @property
     def native(self) -> bool:
@@ -273,6 +275,8 @@ class Enforcer:
         message = "this release leaves policies to the webhook" if switched else self._missing
         reason = "Switched" if switched else "KindsMissing"
         if self._settings.webhook and self._settings.enforcement != "native":
+            if self._away:
+                return Enforcement("None", "NoWebhook", f"not enforced: {message}, and {self._away}")
             return Enforcement("Webhook", reason, message)
         return Enforcement("None", reason, f"not enforced: {message}")
 
@@ -368,7 +372,7 @@ class Enforcer:
         self._said = reason
 
     async def _look(self) -> None:
-        before = self.native, bool(self.found), self.moved
+        before = self.native, bool(self.found), self.moved, self._away
         self._missing, served = await self._discover()
         try:
             self.found = {key: one for kind in served for key, one in await self._list(kind)}
@@ -397,9 +401,22 @@ class Enforcer:
                     await asyncio.sleep(PAUSE_SECONDS / 2)
             self.found = {}
             log.info("policies are left to the webhook")
+        self._away = "" if self.native else await self._webhook_away()
         self._known.set()
-        if before != (self.native, bool(self.found), self.moved):
+        if before != (self.native, bool(self.found), self.moved, self._away):
             self._look_everywhere()
+
+    async def _webhook_away(self) -> str:
+        """Return why the webhook does not enforce; empty when it does, or is not asked to. One late answer is none."""
+        if not self._settings.webhook or self._settings.enforcement == "native":
+            return ""
+        problem = await self._webhook_problem()
+        if problem and not self._away:
+            await asyncio.sleep(RETRY_SECONDS)
+            problem = await self._webhook_problem()
+        if problem and problem != self._away:
+            log.error("nobody enforces policies", reason=problem[:300])
+        return problem
 
     async def _is_left(self) -> bool:
         """Return whether the admission policies can go. Until then sets are kept as they should be."""

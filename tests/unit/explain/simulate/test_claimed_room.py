@@ -139,7 +139,7 @@ def test_they_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     def placed(*_: Any) -> Any:
         raise AssertionError("pods are placed one after the other")
 
-    monkeypatch.setattr(counting, "Placing", placed)
+    monkeypatch.setattr(counting, "Filling", placed)
     answer = asked(templated(pod("t", "1"), "t"), *crowd(100))
     assert answer.fits == 400
     assert [(each.reason, each.nodes) for each in answer.limits] == [("cannot allocate all claims", 100)]
@@ -287,7 +287,7 @@ def test_volumes_and_extended_resources_are_counted(monkeypatch: pytest.MonkeyPa
     def placed(*_: Any) -> Any:
         raise AssertionError("pods are placed one after the other")
 
-    monkeypatch.setattr(counting, "Placing", placed)
+    monkeypatch.setattr(counting, "Filling", placed)
     there = [storage.storage_class("fast", "csi.test"), node("a", "9"), storage.csi_node("a", csi_test=3)]
     answer = asked(pod("t", "1"), *there, volumeClaimTemplates=[OWN])
     assert (answer.fits, limits(answer)) == (3, {"node(s) exceed max volume count": 1})

@@ -421,6 +421,8 @@ async def test_the_webhook_judges_by_itself(cluster: Cluster) -> None:
     """Nothing is written. What is not accepted is nobody's; what nobody here has read may well be the webhook's."""
     invalid = Stored("invalid", "team", "uid", "1", 1, 0, {}, problems=("no",))
     unread = Stored("large", "team", "uid", "1", 1, 0, {}, unread="too large")
+    register(cluster)
+    cluster.webhook_answers = True
     release = await started(cluster, "team", enforcement="webhook")
     ways = await release.ways("team", FORBID, invalid, unread)
     assert {name: one.reason for name, one in ways.items()} == {
@@ -429,6 +431,33 @@ async def test_the_webhook_judges_by_itself(cluster: Cluster) -> None:
         "large": "Switched",
     }
     assert not cluster.wrote
+
+
+def _no_configuration(cluster: Cluster) -> None:
+    cluster.gone(f"{WEBHOOKS[1]}/hook")
+
+
+def _no_bundle(cluster: Cluster) -> None:
+    cluster.objects[f"{WEBHOOKS[0]}/hook"]["webhooks"] = [{"clientConfig": {}}]
+
+
+def _no_answer(cluster: Cluster) -> None:
+    cluster.webhook_answers = False
+
+
+@pytest.mark.parametrize("lack", [_no_configuration, _no_bundle, _no_answer])
+async def test_no_webhook_enforces(cluster: Cluster, lack: Callable[[Cluster], None]) -> None:
+    """The release leaves policies to a webhook that is not there: then nobody enforces, until it is."""
+    register(cluster)
+    cluster.webhook_answers = True
+    lack(cluster)
+    release = await started(cluster, "team", enforcement="webhook")
+    found = (await release.ways("team", FORBID))["forbid"]
+    assert (found.way, found.reason) == ("None", "NoWebhook")
+    register(cluster)
+    cluster.webhook_answers = True
+    await release.look()
+    assert (await release.ways("team", FORBID))["forbid"].way == "Webhook"
 
 
 async def test_what_is_left_out(cluster: Cluster) -> None:
@@ -464,6 +493,7 @@ async def test_admission_policies_that_can_not_all_be_written_go(cluster: Cluste
     """Half of them would enforce half: what was written is taken away, and the webhook goes on."""
     mutating = f"PATCH {path_of(WANTED[8])}"
     cluster.refused[mutating] = status
+    cluster.webhook_answers = True
     release = await started(cluster, "team")
     assert len(cluster.wrote) == 16
     assert not cluster.natively
@@ -495,24 +525,13 @@ async def test_rights_that_go_for_a_while(cluster: Cluster, verb: str) -> None:
 async def test_an_older_api_server(cluster: Cluster) -> None:
     """It has no such kinds: nothing is written, and the webhook enforces, or nobody where that is not wanted."""
     cluster.kinds = cluster.kinds[:2]
+    cluster.webhook_answers = True
     for enforcement, way in (("auto", "Webhook"), ("native", "None")):
         release = await started(cluster, enforcement=enforcement)
         found = (await release.ways("team", FORBID))["forbid"]
         assert (found.way, found.reason) == (way, "KindsMissing")
         assert "mutatingadmissionpolicies" in found.message
     assert not cluster.wrote
-
-
-def _no_configuration(cluster: Cluster) -> None:
-    cluster.gone(f"{WEBHOOKS[1]}/hook")
-
-
-def _no_bundle(cluster: Cluster) -> None:
-    cluster.objects[f"{WEBHOOKS[0]}/hook"]["webhooks"] = [{"clientConfig": {}}]
-
-
-def _no_answer(cluster: Cluster) -> None:
-    cluster.webhook_answers = False
 
 
 @pytest.mark.parametrize("lack", [_no_configuration, _no_bundle, _no_answer])

@@ -206,7 +206,7 @@ async def test_whole_operator(api: Api) -> None:
     await api.create(CRDS, CRD)
     async with served(api) as operator:
         await put(api, "one")
-        await until(says(api, "one", Accepted="True", Conflict="False", SelfConsistent="True", Enforced="True"))
+        await until(says(api, "one", Accepted="True", Conflict="False", SelfConsistent="True", Enforced="False"))
         async with api.session.get(f"http://127.0.0.1:{operator.probe.port}/livez") as answer:
             assert answer.status == 200
             assert "leads" in await answer.text()
