@@ -1,9 +1,10 @@
 """kopf, unchanged, on a simulated loop: its requests go over the simulated network, in place of sockets.
 
-What is left out of kopf: aiohttp's connector for real sockets (TLS, proxies, name resolution), and the handling of
-signals. Its scan of kinds is begun in one order: kopf's own is that of sets of coroutines, by their addresses in
-memory. And aiohttp counts by the loop's clock for how long a connection has been idle: by the machine's, how long a
-run takes would decide what is closed.
+What is left out of kopf: aiohttp's connector for real sockets (TLS, proxies, name resolution), the handling of signals,
+and the SIGKILL by which it ends its thread a while after it was cancelled: the processes of a world have one thread,
+and that of a test is not theirs to end. Its scan of kinds is begun in one order: kopf's own is that of sets of
+coroutines, by their addresses in memory. And aiohttp counts by the loop's clock for how long a connection has been
+idle: by the machine's, how long a run takes would decide what is closed.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from aiohttp import connector
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest, ConnectionKey
 from aiohttp.tracing import Trace
-from kopf._cogs.clients import scanning
+from kopf._cogs.clients import api, scanning
 from kopf._core.actions import progression
+from kopf._core.reactor import running
 
 _BEGAN = datetime(2026, 9, 21, tzinfo=UTC)
 """The time at which each loop's clock was at zero: kopf works out its retries by both."""
@@ -35,9 +37,27 @@ def _in_order(coros: Iterable[CoroutineType[Any, Any, Any]]) -> Iterator[Any]:
     return asyncio.as_completed([asyncio.ensure_future(one) for one in ranked])
 
 
+async def _lives_on(**_: Any) -> None:
+    """In place of `ultimate_termination`."""
+    await asyncio.Event().wait()
+
+
 def _now() -> float:
     """The time on the clock of the process whose turn it is."""
     return asyncio.get_running_loop().time()
+
+
+class _Asyncio:
+    """asyncio for kopf's `stream`, whose callback asks for the current task: it has none, and an error is logged.
+
+    Nothing else comes of that: what the callback would cancel is cancelled a moment later.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    def current_task(self) -> Any:
+        return asyncio.current_task() or SimpleNamespace(cancel=lambda: None)
 
 
 @contextmanager
@@ -46,6 +66,8 @@ def simulated() -> Iterator[None]:
     with (
         patch.object(scanning, "asyncio", SimpleNamespace(as_completed=_in_order)),
         patch.object(progression, "_get_basetime", lambda: _BEGAN),
+        patch.object(running, "ultimate_termination", _lives_on),
+        patch.object(api, "asyncio", _Asyncio()),
         patch.object(connector, "monotonic", _now),
     ):
         yield

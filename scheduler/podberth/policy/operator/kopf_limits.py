@@ -50,6 +50,8 @@ DEAD_SECONDS = 600.0
 """Tried but never answered for so long: a new process reads new certificates and may do better."""
 FOLLOW_SECONDS = 30.0
 """kopf tries to follow a kind so soon after its CRD came, or never."""
+SILENT_SECONDS = 2 * STREAM_SECONDS + 15.0
+"""kopf may wait for ever for the answer to a watch; after so long, while we are answered, a new process is better."""
 CHECK_SECONDS = 10.0
 """Between two looks whether policies are served, and whether resourceVersions go on."""
 AGAIN_SECONDS = 1.0
@@ -309,6 +311,8 @@ class Missed:
             raise LeaseLostError("resourceVersions went back: etcd was restored from a backup")
         if self._pulse.overlooked():
             raise LeaseLostError("kopf does not follow MetadataPolicies, whose CRD came while it did not look")
+        if (self._pulse.age() or 0.0) > SILENT_SECONDS:
+            raise LeaseLostError("kopf's watch of MetadataPolicies is silent, though the API server answers")
 
     async def _compare(self) -> None:
         """Note what lists of our own do not have, and wait until the index has what they do have."""
