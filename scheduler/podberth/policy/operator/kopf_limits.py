@@ -123,11 +123,15 @@ class Pulse:
         times = [when for when in self._answered.values() if when is not None]
         return self._clock() - min(times) if len(times) == len(self._answered) else None
 
+    def silence(self) -> float:
+        """Return the seconds since the stream that was silent longest was answered, or since the beginning."""
+        return self._clock() - min(self._started if when is None else when for when in self._answered.values())
+
     def dead(self) -> str | None:
         """Return why a new process should take over; None while there is life."""
         now = self._clock()
         tried = now - min(self._tried.values())
-        answered = now - min(self._started if when is None else when for when in self._answered.values())
+        answered = self.silence()
         if tried > STALE_SECONDS:
             return f"the watch of MetadataPolicies has tried nothing for {tried:.0f} s"
         if answered > DEAD_SECONDS:
@@ -311,7 +315,10 @@ class Missed:
             raise LeaseLostError("resourceVersions went back: etcd was restored from a backup")
         if self._pulse.overlooked():
             raise LeaseLostError("kopf does not follow MetadataPolicies, whose CRD came while it did not look")
-        if (self._pulse.age() or 0.0) > SILENT_SECONDS:
+        self._hear()
+
+    def _hear(self) -> None:
+        if self._pulse.silence() > SILENT_SECONDS:
             raise LeaseLostError("kopf's watch of MetadataPolicies is silent, though the API server answers")
 
     async def _compare(self) -> None:
@@ -323,6 +330,7 @@ class Missed:
                 for path, selectors in self._lists(namespace):
                     listed.update([_uid(item) async for item in list_items(self._client, path, selectors)])
             self._leave(before - listed)
+            self._hear()
             for _ in range(_SETTLES):
                 if listed <= self._policies() | self._sets():
                     return
