@@ -13,7 +13,7 @@ import kopf
 
 from podberth.kube.resources import METADATA_POLICIES
 from podberth.policy.operator.enforcement import KINDS, SETS, Enforcer, Kept, kept
-from podberth.policy.operator.kopf_limits import STREAM_SECONDS, Essence, Session, tame_logging
+from podberth.policy.operator.kopf_limits import STREAM_SECONDS, Essence, Index, Session, tame_logging
 from podberth.policy.operator.reconcile import Entry, Reconciler, entry
 from podberth.policy.operator.settings import Settings
 
@@ -25,8 +25,8 @@ RETRY_SECONDS = 60.0
 
 
 @kopf.on.startup()
-async def configure(settings: kopf.OperatorSettings, memo: Any, **kwargs: Any) -> None:
-    """All of kopf's settings, and where the operator finds the index."""
+async def configure(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
+    """All of kopf's settings."""
     tame_logging()
     settings.posting.enabled = False
     settings.peering.standalone = True
@@ -36,6 +36,7 @@ async def configure(settings: kopf.OperatorSettings, memo: Any, **kwargs: Any) -
     settings.persistence.finalizer = "podberth.dev/never-set"  # kopf removes what it takes for its own; not the default
     settings.process.ultimate_exiting_timeout = 30.0
     settings.queueing.exit_timeout = 0.5
+    settings.queueing.idle_timeout = 0.5  # a worker of each object that waits for its next event takes memory
     settings.watching.server_timeout = STREAM_SECONDS  # an int: API servers refuse 55.0
     settings.watching.client_timeout = 2 * STREAM_SECONDS
     settings.watching.connect_timeout = 10.0
@@ -47,7 +48,6 @@ async def configure(settings: kopf.OperatorSettings, memo: Any, **kwargs: Any) -
     selectors[OURS] = operator.selector
     for kind in KINDS.values():
         selectors[kind.group, kind.version, kind.plural] = operator.selector
-    memo.begin(kwargs["policies"], kwargs["sets"])
 
 
 @kopf.on.login(errors=kopf.ErrorsMode.TEMPORARY)
@@ -55,18 +55,6 @@ async def login(memo: Any, **_: Any) -> kopf.AiohttpSession:
     """Connect as the rest of Berth does."""
     session: Session = memo.session
     return await session.open()
-
-
-@kopf.index(*POLICIES)
-async def policies(namespace: str | None, body: kopf.Body, **_: Any) -> dict[str, Entry]:
-    """Policies by namespace."""
-    return {str(namespace): entry(body)}
-
-
-@kopf.index(*OURS)
-async def sets(namespace: str | None, body: kopf.Body, **_: Any) -> dict[str, Kept]:
-    """What we made of them."""
-    return {str(namespace): kept(body)}
 
 
 @kopf.on.resume(*POLICIES, backoff=RETRY_SECONDS)
@@ -79,20 +67,29 @@ async def reconcile(namespace: str | None, memo: Any, **_: Any) -> None:
 
 
 @kopf.on.event(*POLICIES)
-async def notice(type: str, namespace: str | None, memo: Any, **_: Any) -> None:
-    """A policy was deleted, or somebody wrote its status."""
+async def notice(type: str | None, namespace: str | None, body: kopf.Body, memo: Any, **_: Any) -> None:
+    """A policy is there, was deleted, or somebody wrote its status."""
+    policies: Index[Entry] = memo.policies
     reconciler: Reconciler = memo.reconciler
+    if type == "DELETED":
+        policies.drop(str(namespace), body.metadata["uid"])
+    else:
+        policies.put(str(namespace), entry(body))
     if type in ("MODIFIED", "DELETED"):
         reconciler.look_soon(str(namespace))
 
 
 @kopf.on.event(*OURS)
-async def repair(type: str, namespace: str | None, body: kopf.Body, memo: Any, **_: Any) -> None:
-    """A set was written or deleted, by us or by somebody."""
+async def repair(type: str | None, namespace: str | None, body: kopf.Body, memo: Any, **_: Any) -> None:
+    """A set is there, was written or deleted, by us or by somebody."""
+    sets: Index[Kept] = memo.sets
     enforcer: Enforcer = memo.enforcer
     reconciler: Reconciler = memo.reconciler
     if type == "DELETED":
+        sets.drop(str(namespace), body.metadata["uid"])
         enforcer.forget(str(namespace))
+    else:
+        sets.put(str(namespace), kept(body))
     reconciler.look_soon(str(namespace))
 
 

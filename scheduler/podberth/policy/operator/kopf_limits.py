@@ -8,8 +8,11 @@
   the statuses of a namespace are written together (`reconcile`); kopf writes `status.kopf`.
 - *The essence of an object is all of it*: a policy of a megabyte would have a second megabyte in its status, and etcd
   takes 1.5. `Essence` is the generation.
-- *What is deleted between two lists stays in the index*, and so does all that goes with a CRD: nobody tells of it
-  (`continuous_watch` in kopf/_cogs/clients/watching.py). `Missed` compares the index with a list of its own.
+- *`kopf.index` costs the square of the number of objects*: each that is indexed wakes all that wait until the others
+  are (`operator_indexed` in kopf/_core/reactor/processing.py), which for 2,000 policies is 20 s of CPU. `Index` is
+  filled by event handlers, and no namespace is looked at until it has all that there is (`Missed.complete`).
+- *Nobody tells what was deleted between two lists*, nor what went with its CRD (`continuous_watch` in
+  kopf/_cogs/clients/watching.py). `Missed` compares the index with a list of its own.
 - *A resourceVersion that goes back*, because etcd was restored, leaves a watch silent until it is reached again.
   `Missed` looks for that, too, and ends the term: what was learned since then was never true.
 - *Which kinds there are is asked once*: kopf looks again when a CRD comes, but before the API server says in its
@@ -28,7 +31,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import aiohttp
 import kopf
@@ -58,6 +61,17 @@ SETTLE_SECONDS = 0.1
 _SETTLES = 50
 
 log = structlog.get_logger("watch")
+
+
+class Indexed(Protocol):
+    """An object that an index has."""
+
+    @property
+    def uid(self) -> str:
+        """Return its uid."""
+
+
+Item = TypeVar("Item", bound=Indexed)
 
 
 class Essence(kopf.StatusDiffBaseStorage):
@@ -270,11 +284,49 @@ def _uid(item: msgspec.Raw) -> str:
     return msgspec.json.decode(item, type=_Head).metadata.uid
 
 
-class Missed:
-    """Finds the policies and sets that are gone though the index has them.
+class Index(Generic[Item]):
+    """What there is of a kind, by namespace."""
 
-    `policies()` and `sets()` return the uids that the indices have; `lost()` is called when some of them are gone.
-    `selector` is that of the release's sets.
+    def __init__(self) -> None:
+        self._items: dict[str, dict[str, Item]] = {}
+        self._gone: set[str] = set()
+
+    def put(self, namespace: str, item: Item) -> None:
+        """Keep an object, or its new state, unless it is known to be gone."""
+        if item.uid not in self._gone:
+            self._items.setdefault(namespace, {})[item.uid] = item
+
+    def drop(self, namespace: str, uid: str) -> None:
+        """Take note that an object is gone."""
+        found = self._items.get(namespace, {})
+        found.pop(uid, None)
+        if not found:
+            self._items.pop(namespace, None)
+
+    def drop_all(self, uids: Iterable[str]) -> None:
+        """Take note that objects are gone of which an older state may still come."""
+        self._gone.update(uids)
+        for namespace, found in list(self._items.items()):
+            for uid in self._gone & found.keys():
+                self.drop(namespace, uid)
+
+    def of(self, namespace: str) -> list[Item]:
+        """Return what a namespace has."""
+        return list(self._items.get(namespace, {}).values())
+
+    def namespaces(self) -> list[str]:
+        """Return the namespaces that have some."""
+        return list(self._items)
+
+    def uids(self) -> set[str]:
+        """Return the uids of all."""
+        return {uid for found in self._items.values() for uid in found}
+
+
+class Missed:
+    """Finds the policies and sets that are gone though the indices have them.
+
+    `lost()` is called when some of them are gone. `selector` is that of the release's sets.
     """
 
     def __init__(
@@ -284,21 +336,17 @@ class Missed:
         pulse: Pulse,
         watched: tuple[str, ...],
         selector: str,
-        policies: Callable[[], set[str]],
-        sets: Callable[[], set[str]],
+        indices: tuple[Index[Any], ...],
         lost: Callable[[], None],
     ) -> None:
-        self.gone: set[str] = set()
-        """The uids of policies in the index that are not there any more."""
         self.complete = asyncio.Event()
-        """The index has all policies that there are: from then on it can be judged by."""
+        """The indices have all that there is: from then on namespaces can be judged by them."""
         self._client = client
         self._session = session
         self._pulse = pulse
         self._watched: tuple[str | None, ...] = watched or (None,)
         self._selector = selector
-        self._policies = policies
-        self._sets = sets
+        self._indices = indices
         self._lost = lost
         self._absences = 0
         self._version: Version = ""
@@ -354,27 +402,28 @@ class Missed:
             raise LeaseLostError("kopf's watch of MetadataPolicies is silent, though the API server answers")
 
     async def _compare(self) -> None:
-        """Note what lists of our own do not have, and wait until the index has what they do have."""
+        """Drop what lists of our own do not have, and wait until the indices have what they do have."""
         while True:
-            before = self._policies() | self._sets()
+            before = self._uids()
             listed: set[str] = set()
             for namespace in self._watched:
                 for path, selectors in self._lists(namespace):
                     listed.update([_uid(item) async for item in list_items(self._client, path, selectors)])
-            self._leave(before - listed)
+            if gone := before - listed:
+                for index in self._indices:
+                    index.drop_all(gone)
+                self._lost()
             self._hear()
             for _ in range(_SETTLES):
-                if listed <= self._policies() | self._sets():
+                if listed <= self._uids():
                     return
                 await asyncio.sleep(SETTLE_SECONDS)
 
+    def _uids(self) -> set[str]:
+        return set().union(*(index.uids() for index in self._indices))
+
     def _lists(self, namespace: str | None) -> list[tuple[str, dict[str, str]]]:
         return [(METADATA_POLICIES.path(namespace), {}), (SETS.path(namespace), {"labelSelector": self._selector})]
-
-    def _leave(self, gone: set[str]) -> None:
-        if not gone <= self.gone:
-            self.gone |= gone
-            self._lost()
 
 
 class _Bridge(logging.Handler):

@@ -77,13 +77,16 @@ def entry(document: Mapping[str, Any]) -> Entry:
 
 
 class Reconciler:
-    """`policies(namespace)` returns what the index has, `live` the live schedulers (None: unknown)."""
+    """`policies(namespace)` returns what the index has, once it is `complete`, `live` the live schedulers (None:
+    unknown).
+    """
 
     def __init__(
         self,
         client: Client,
         settings: Settings,
         policies: Callable[[str], Iterable[Entry]],
+        complete: asyncio.Event,
         enforcer: Enforcer,
         live: Callable[[], frozenset[str] | None],
         counts: Callable[[str, Revision], Mapping[str, Counts]],
@@ -94,6 +97,7 @@ class Reconciler:
         self._client = client
         self._settings = settings
         self._policies = policies
+        self._complete = complete
         self._enforcer = enforcer
         self._live = live
         self._counts = counts
@@ -156,6 +160,7 @@ class Reconciler:
             async with lock:
                 rest = self._rested.pop(namespace, 0.0) - self._machine.monotonic()
                 await asyncio.sleep(max(rest, GATHER_SECONDS))
+                await self._complete.wait()
                 del self._next[namespace]
                 large = sum(one.size for one in self._policies(namespace)) > LARGE
                 async with self._large if large else self._places:

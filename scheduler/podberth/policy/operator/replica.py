@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
 
 import kopf
 import msgspec
@@ -27,7 +26,7 @@ from podberth.policy.operator import handlers
 from podberth.policy.operator.audit import BURST, QPS, Audit, Audits, Result, report
 from podberth.policy.operator.enforcement import Enforcer, Kept
 from podberth.policy.operator.judge import bounded
-from podberth.policy.operator.kopf_limits import Missed, Pulse, Session, until_served
+from podberth.policy.operator.kopf_limits import Index, Missed, Pulse, Session, until_served
 from podberth.policy.operator.listing import bodies, resource
 from podberth.policy.operator.probe import Probe
 from podberth.policy.operator.reconcile import Entry, Reconciler, entry
@@ -100,16 +99,10 @@ class Operator:
         client.fence = self.elector.left
         self.pulse = Pulse((METADATA_POLICIES.path(one) for one in settings.watched or (None,)), machine.monotonic)
         self.session = Session(client.connection, self.pulse)
-        self.missed = Missed(
-            client,
-            self.session,
-            self.pulse,
-            settings.watched,
-            settings.selector,
-            lambda: _uids(self._policies),
-            lambda: _uids(self._sets),
-            self._lost,
-        )
+        self.policies: Index[Entry] = Index()
+        self.sets: Index[Kept] = Index()
+        indices = self.policies, self.sets
+        self.missed = Missed(client, self.session, self.pulse, settings.watched, settings.selector, indices, self._lost)
         self.schedulers = Schedulers(
             client,
             settings.namespace,
@@ -120,7 +113,7 @@ class Operator:
             rng=machine.chance,
         )
         self.enforcer = Enforcer(
-            client, settings, self.set_of, lambda: list(self._policies), lambda: self.look_everywhere(), machine
+            client, settings, self.set_of, self.policies.namespaces, lambda: self.look_everywhere(), machine
         )
         self.audit = Audit(
             slow, map(resource, settings.audit_kinds), settings.namespace, settings.exempt, settings.reserved
@@ -135,7 +128,8 @@ class Operator:
         self.reconciler = Reconciler(
             client,
             settings,
-            self.policies,
+            self.policies.of,
+            self.missed.complete,
             self.enforcer,
             lambda: self.schedulers.live,
             self.audits.of,
@@ -143,8 +137,6 @@ class Operator:
             machine=machine,
         )
         self.probe = Probe(self.dead, self.unready, self._about)
-        self._policies: Mapping[str, Iterable[Entry]] = {}
-        self._sets: Mapping[str, Iterable[Kept]] = {}
 
     async def run(self) -> None:
         """Work until cancelled. What breaks one of the parts comes out here.
@@ -199,27 +191,20 @@ class Operator:
         return kopf.Memo(
             settings=self.settings,
             session=self.session,
-            begin=self.begin,
+            policies=self.policies,
+            sets=self.sets,
             reconciler=self.reconciler,
             enforcer=self.enforcer,
         )
 
-    def begin(self, policies: Mapping[str, Iterable[Entry]], sets: Mapping[str, Iterable[Kept]]) -> None:
-        """Take note of the indices, which kopf fills from now on."""
-        self._policies, self._sets = policies, sets
-
-    def policies(self, namespace: str) -> list[Entry]:
-        """The policies that a namespace has."""
-        return [one for one in self._policies.get(namespace, ()) if one.uid not in self.missed.gone]
-
     def set_of(self, namespace: str) -> Kept | None:
         """The set that a namespace has."""
-        return next((one for one in self._sets.get(namespace, ()) if one.uid not in self.missed.gone), None)
+        return next(iter(self.sets.of(namespace)), None)
 
     def look_everywhere(self) -> None:
         """Reconcile all namespaces that have policies or a set, once it is known which these are."""
         if self.missed.complete.is_set():
-            for namespace in sorted({*self._policies, *self._sets}):
+            for namespace in sorted({*self.policies.namespaces(), *self.sets.namespaces()}):
                 self.reconciler.look_soon(namespace)
 
     def _lost(self) -> None:
@@ -262,7 +247,7 @@ class Operator:
                 Asked(LEADER, lambda: {(self.settings.lease,): float(self.elector.leading)}),
                 Asked(WATCH_AGE, age),
                 Asked(NATIVES, lambda: {(): float(len(self.enforcer.found))}),
-                Asked(NATIVE_NAMESPACES, lambda: {(): float(len(self._sets))}),
+                Asked(NATIVE_NAMESPACES, lambda: {(): float(len(self.sets.namespaces()))}),
                 Asked(NATIVE_WRITES, lambda: {(): float(self.enforcer.writes)}),
                 Asked(NATIVE_REPAIRS, lambda: {(): float(self.enforcer.repairs)}),
                 Asked(SCHEDULERS, lambda: {(name,): 1.0 for name in self.schedulers.live or ()}),
@@ -271,10 +256,6 @@ class Operator:
         return Endpoints(
             live={"watch": self.dead}, ready={"watch": self.unready}, instruments=instruments, ports=self.probe.ports
         )
-
-
-def _uids(index: Mapping[str, Iterable[Entry | Kept]]) -> set[str]:
-    return {one.uid for found in index.values() for one in found}
 
 
 async def operate(connection: Connection, settings: Settings, listen: Address | None = None) -> None:

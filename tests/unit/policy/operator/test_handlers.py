@@ -207,10 +207,12 @@ async def test_a_deletion_that_nobody_told(api: Api) -> None:
     await api.create(CRDS, CRD)
     await put(api, "one")
     async with served(api) as operator:
-        await until(lambda: operator.missed.complete.is_set() and len(operator.policies("team")) == 1)
-        (kept,) = operator.policies("team")
+        await until(lambda: operator.missed.complete.is_set() and len(operator.policies.of("team")) == 1)
+        (kept,) = operator.policies.of("team")
         ghost = type(kept)("ghost", "ghost", kept.raw, kept.size, kept.texts)
-        operator.begin({"team": [kept, ghost]}, {})
-        assert len(operator.policies("team")) == 2
+        operator.policies.put("team", ghost)
+        assert len(operator.policies.of("team")) == 2
         operator.session.relisted.set()
-        await until(lambda: operator.policies("team") == [kept])
+        await until(lambda: operator.policies.of("team") == [kept])
+        operator.policies.put("team", ghost)  # an older state that was under way
+        assert operator.policies.of("team") == [kept]

@@ -47,10 +47,13 @@ class Enforcing:
 
 def made(server: Server, enforcing: Enforcing | None = None, **more: Any) -> Reconciler:
     """A reconciler that knows no live scheduler, unless told otherwise."""
+    complete = asyncio.Event()
+    complete.set()
     return Reconciler(
         server,  # type: ignore[arg-type]
         Settings("berth", **more.get("settings", {})),
         server.index,
+        more.get("complete", complete),
         enforcing or Enforcing(),  # type: ignore[arg-type]
         more.get("live", frozenset),
         lambda *_: {},
@@ -109,6 +112,21 @@ async def test_a_burst_is_one_pass() -> None:
     await asyncio.gather(first, others)
     assert len(enforcing.asked) == 3
     assert enforcing.most == 1
+
+
+async def test_nothing_is_judged_by_a_part_of_the_policies() -> None:
+    """While a new replica learns which policies there are, no set is written that would lack some of them."""
+    server, enforcing = Server(*documents()), Enforcing()
+    complete = asyncio.Event()
+    reconciler = made(server, enforcing, complete=complete)
+    late = server.policies.pop("right")
+    passing = asyncio.create_task(reconciler.look("team"))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    server.policies["right"] = late
+    complete.set()
+    await passing
+    assert enforcing.asked == [("team", ["left", "right"])]
 
 
 async def test_a_neighbour_changes_what_is_true() -> None:
