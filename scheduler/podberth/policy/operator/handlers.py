@@ -12,14 +12,16 @@ from typing import Any
 import kopf
 
 from podberth.kube.resources import METADATA_POLICIES
-from podberth.policy.operator.enforcement import KINDS, SETS, Enforcer, Kept, kept
+from podberth.policy.operator.enforcement import KINDS, SETS, Enforcer, Kept
 from podberth.policy.operator.kopf_limits import STREAM_SECONDS, Essence, Index, Session, tame_logging
-from podberth.policy.operator.reconcile import Entry, Reconciler, entry
+from podberth.policy.operator.reconcile import Entry, Reconciler
 from podberth.policy.operator.settings import Settings
 
 POLICIES = METADATA_POLICIES.group, METADATA_POLICIES.version, METADATA_POLICIES.plural
 OURS = SETS.version, SETS.plural
 REGISTRY = kopf.get_default_registry()
+WORKERS = 256
+"""Objects of a kind that kopf handles at once. Each takes 30 KB while it is handled."""
 RETRY_SECONDS = 60.0
 """After a fault that nobody foresaw."""
 
@@ -36,7 +38,8 @@ async def configure(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> Non
     settings.persistence.finalizer = "podberth.dev/never-set"  # kopf removes what it takes for its own; not the default
     settings.process.ultimate_exiting_timeout = 30.0
     settings.queueing.exit_timeout = 0.5
-    settings.queueing.idle_timeout = 0.5  # a worker of each object that waits for its next event takes memory
+    settings.queueing.worker_limit = WORKERS
+    settings.queueing.idle_timeout = 0.1
     settings.watching.server_timeout = STREAM_SECONDS  # an int: API servers refuse 55.0
     settings.watching.client_timeout = 2 * STREAM_SECONDS
     settings.watching.connect_timeout = 10.0
@@ -74,7 +77,7 @@ async def notice(type: str | None, namespace: str | None, body: kopf.Body, memo:
     if type == "DELETED":
         policies.drop(str(namespace), body.metadata["uid"])
     else:
-        policies.put(str(namespace), entry(body))
+        policies.put(body)
     if type in ("MODIFIED", "DELETED"):
         reconciler.look_soon(str(namespace))
 
@@ -89,7 +92,7 @@ async def repair(type: str | None, namespace: str | None, body: kopf.Body, memo:
         sets.drop(str(namespace), body.metadata["uid"])
         enforcer.forget(str(namespace))
     else:
-        sets.put(str(namespace), kept(body))
+        sets.put(body)
     reconciler.look_soon(str(namespace))
 
 

@@ -10,7 +10,7 @@
   takes 1.5. `Essence` is the generation.
 - *`kopf.index` costs the square of the number of objects*: each that is indexed wakes all that wait until the others
   are (`operator_indexed` in kopf/_core/reactor/processing.py), which for 2,000 policies is 20 s of CPU. `Index` is
-  filled by event handlers, and no namespace is looked at until it has all that there is (`Missed.complete`).
+  filled by a list and by event handlers. No namespace is looked at until it has all that there is (`Missed.complete`).
 - *Nobody tells what was deleted between two lists*, nor what went with its CRD (`continuous_watch` in
   kopf/_cogs/clients/watching.py). `Missed` compares the index with a list of its own.
 - *A resourceVersion that goes back*, because etcd was restored, leaves a watch silent until it is reached again.
@@ -29,7 +29,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -43,7 +43,7 @@ from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, ConfigError, Unreachable
 from podberth.kube.lease import LeaseLostError
 from podberth.kube.objects import MALFORMED, Version, list_page, older, read_version
-from podberth.kube.resources import METADATA_POLICIES
+from podberth.kube.resources import METADATA_POLICIES, Resource
 from podberth.policy.operator.enforcement import SETS
 
 STREAM_SECONDS = 55
@@ -54,24 +54,13 @@ DEAD_SECONDS = 600.0
 """Tried but never answered for so long: a new process reads new certificates and may do better."""
 SILENT_SECONDS = 2 * STREAM_SECONDS + 15.0
 """kopf may wait for ever for the answer to a watch; after so long, while we are answered, a new process is better."""
+WRITERS = 32
+"""Connections by which kopf writes at once: it would make one for each object."""
 CHECK_SECONDS = 10.0
 """Between two looks whether policies are served, and whether resourceVersions go on."""
 AGAIN_SECONDS = 1.0
-SETTLE_SECONDS = 0.1
-_SETTLES = 50
 
 log = structlog.get_logger("watch")
-
-
-class Indexed(Protocol):
-    """An object that an index has."""
-
-    @property
-    def uid(self) -> str:
-        """Return its uid."""
-
-
-Item = TypeVar("Item", bound=Indexed)
 
 
 class Essence(kopf.StatusDiffBaseStorage):
@@ -160,18 +149,20 @@ class Session:
     """Gives kopf sessions with our own connection's certificates and (renewed) credentials, and listens to them.
 
     `relisted` is set by each list of policies, or of sets: of what was deleted before it, nobody may have told.
+    `streams`: the connections that watches hold.
     """
 
-    def __init__(self, connection: Connection, pulse: Pulse) -> None:
+    def __init__(self, connection: Connection, pulse: Pulse, streams: int) -> None:
         self.relisted = asyncio.Event()
         self._connection = connection
         self._pulse = pulse
+        self._connections = streams + WRITERS
         self._sessions: list[aiohttp.ClientSession] = []
 
     def connector(self) -> aiohttp.BaseConnector:
         """Return how requests get to the API server."""
         tls = self._connection.tls
-        return aiohttp.TCPConnector(limit=0, ssl=True if tls is None else tls.context())
+        return aiohttp.TCPConnector(limit=self._connections, ssl=True if tls is None else tls.context())
 
     async def open(self) -> kopf.AiohttpSession:
         """Return a session. kopf asks for another one after a 401.
@@ -272,45 +263,45 @@ async def _served(client: Client) -> bool:
     return any(one.name == kind.plural for one in listed.resources)
 
 
-class _Meta(msgspec.Struct):
-    uid: str = ""
+class Item(Protocol):
+    """An object as an index has it."""
+
+    @property
+    def uid(self) -> str: ...
+    @property
+    def version(self) -> Version: ...
 
 
-class _Head(msgspec.Struct):
-    metadata: _Meta
+Held = TypeVar("Held", bound=Item)
 
 
-def _uid(item: msgspec.Raw) -> str:
-    return msgspec.json.decode(item, type=_Head).metadata.uid
+class Index(Generic[Held]):
+    """What there is of a kind, by namespace. `read` makes of an object what is kept of it."""
 
-
-class Index(Generic[Item]):
-    """What there is of a kind, by namespace."""
-
-    def __init__(self) -> None:
-        self._items: dict[str, dict[str, Item]] = {}
+    def __init__(self, kind: Resource, read: Callable[[Mapping[str, Any]], Held], selector: str = "") -> None:
+        self.kind = kind
+        self.selector = {"labelSelector": selector} if selector else {}
+        self._read = read
+        self._items: dict[str, dict[str, Held]] = {}
         self._gone: set[str] = set()
+        """The uids of those that went since the last comparison."""
 
-    def put(self, namespace: str, item: Item) -> None:
-        """Keep an object, or its new state, unless it is known to be gone."""
-        if item.uid not in self._gone:
+    def put(self, document: Mapping[str, Any]) -> None:
+        """Keep an object, or its new state."""
+        item, namespace = self._read(document), document["metadata"]["namespace"]
+        held = self._items.get(namespace, {}).get(item.uid)
+        if item.uid not in self._gone and not (held is not None and older(item.version, held.version)):
             self._items.setdefault(namespace, {})[item.uid] = item
 
     def drop(self, namespace: str, uid: str) -> None:
-        """Take note that an object is gone."""
+        """Take note that an object is gone, though an older state of it may still come."""
+        self._gone.add(uid)
         found = self._items.get(namespace, {})
         found.pop(uid, None)
         if not found:
             self._items.pop(namespace, None)
 
-    def drop_all(self, uids: Iterable[str]) -> None:
-        """Take note that objects are gone of which an older state may still come."""
-        self._gone.update(uids)
-        for namespace, found in list(self._items.items()):
-            for uid in self._gone & found.keys():
-                self.drop(namespace, uid)
-
-    def of(self, namespace: str) -> list[Item]:
+    def of(self, namespace: str) -> list[Held]:
         """Return what a namespace has."""
         return list(self._items.get(namespace, {}).values())
 
@@ -318,16 +309,25 @@ class Index(Generic[Item]):
         """Return the namespaces that have some."""
         return list(self._items)
 
-    def uids(self) -> set[str]:
-        """Return the uids of all."""
-        return {uid for found in self._items.values() for uid in found}
+    async def compare(self, client: Client, watched: Iterable[str | None]) -> bool:
+        """List all objects, and return whether some that were there before the list are gone.
+
+        Raises ApiError and Unreachable.
+        """
+        before = {(namespace, uid) for namespace, found in self._items.items() for uid in found}
+        self._gone.clear()
+        for namespace in watched:
+            async for item in list_items(client, self.kind.path(namespace), self.selector):
+                document = msgspec.json.decode(item)
+                self.put(document)
+                before.discard((document["metadata"]["namespace"], document["metadata"]["uid"]))
+        for gone in before:
+            self.drop(*gone)
+        return bool(before)
 
 
 class Missed:
-    """Finds the policies and sets that are gone though the indices have them.
-
-    `lost()` is called when some of them are gone. `selector` is that of the release's sets.
-    """
+    """Completes the indices, and finds what is gone though they have it: then `lost()` is called."""
 
     def __init__(
         self,
@@ -335,7 +335,6 @@ class Missed:
         session: Session,
         pulse: Pulse,
         watched: tuple[str, ...],
-        selector: str,
         indices: tuple[Index[Any], ...],
         lost: Callable[[], None],
     ) -> None:
@@ -345,7 +344,6 @@ class Missed:
         self._session = session
         self._pulse = pulse
         self._watched: tuple[str | None, ...] = watched or (None,)
-        self._selector = selector
         self._indices = indices
         self._lost = lost
         self._absences = 0
@@ -402,28 +400,10 @@ class Missed:
             raise LeaseLostError("kopf's watch of MetadataPolicies is silent, though the API server answers")
 
     async def _compare(self) -> None:
-        """Drop what lists of our own do not have, and wait until the indices have what they do have."""
-        while True:
-            before = self._uids()
-            listed: set[str] = set()
-            for namespace in self._watched:
-                for path, selectors in self._lists(namespace):
-                    listed.update([_uid(item) async for item in list_items(self._client, path, selectors)])
-            if gone := before - listed:
-                for index in self._indices:
-                    index.drop_all(gone)
-                self._lost()
-            self._hear()
-            for _ in range(_SETTLES):
-                if listed <= self._uids():
-                    return
-                await asyncio.sleep(SETTLE_SECONDS)
-
-    def _uids(self) -> set[str]:
-        return set().union(*(index.uids() for index in self._indices))
-
-    def _lists(self, namespace: str | None) -> list[tuple[str, dict[str, str]]]:
-        return [(METADATA_POLICIES.path(namespace), {}), (SETS.path(namespace), {"labelSelector": self._selector})]
+        gone = [await index.compare(self._client, self._watched) for index in self._indices]
+        if any(gone):
+            self._lost()
+        self._hear()
 
 
 class _Bridge(logging.Handler):

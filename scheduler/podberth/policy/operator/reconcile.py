@@ -23,6 +23,7 @@ import structlog
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.machine import MACHINE, Machine
+from podberth.kube.objects import Version, read_version
 from podberth.kube.resources import METADATA_POLICIES
 from podberth.kube.writes import meta_time
 from podberth.policy.operator import judge, status
@@ -55,6 +56,7 @@ class Entry(msgspec.Struct, frozen=True):
     """A policy as the index has it: the document as JSON, and the bytes and texts of its spec."""
 
     uid: str
+    version: Version
     name: str
     raw: bytes
     size: int
@@ -73,7 +75,8 @@ def entry(document: Mapping[str, Any]) -> Entry:
     kept = {**document, "metadata": meta}
     if len(spec) > LARGE:
         del kept["spec"]
-    return Entry(meta["uid"], meta["name"], msgspec.json.encode(kept), len(spec), spec.count(b'"') // 2)
+    version = read_version(meta["resourceVersion"])
+    return Entry(meta["uid"], version, meta["name"], msgspec.json.encode(kept), len(spec), spec.count(b'"') // 2)
 
 
 class Reconciler:
@@ -121,7 +124,7 @@ class Reconciler:
     # -- when a namespace is looked at -------------------------------------------------------------------------------
 
     async def look(self, namespace: str) -> None:
-        """Wait for a pass that begins after this call.
+        """Wait for a pass that begins after this call; but nobody waits for a namespace that rests.
 
         Raises kopf.TemporaryError when the API server is in the way.
         """
@@ -158,8 +161,12 @@ class Reconciler:
         self._locks[namespace] = lock
         try:
             async with lock:
-                rest = self._rested.pop(namespace, 0.0) - self._machine.monotonic()
-                await asyncio.sleep(max(rest, GATHER_SECONDS))
+                rest = self._rested.get(namespace, 0.0) - self._machine.monotonic()
+                if rest > GATHER_SECONDS:
+                    self.look_soon(namespace, rest)
+                    return
+                self._rested.pop(namespace, None)
+                await asyncio.sleep(GATHER_SECONDS)
                 await self._complete.wait()
                 del self._next[namespace]
                 large = sum(one.size for one in self._policies(namespace)) > LARGE

@@ -24,7 +24,7 @@ from podberth.kube.writes import meta_time
 from podberth.policy.objects import JsonObject
 from podberth.policy.operator import handlers
 from podberth.policy.operator.audit import BURST, QPS, Audit, Audits, Result, report
-from podberth.policy.operator.enforcement import Enforcer, Kept
+from podberth.policy.operator.enforcement import KINDS, SETS, Enforcer, Kept, kept
 from podberth.policy.operator.judge import bounded
 from podberth.policy.operator.kopf_limits import Index, Missed, Pulse, Session, until_served
 from podberth.policy.operator.listing import bodies, resource
@@ -98,11 +98,12 @@ class Operator:
         self.elector = elector or candidate(client, settings.namespace, settings.lease)
         client.fence = self.elector.left
         self.pulse = Pulse((METADATA_POLICIES.path(one) for one in settings.watched or (None,)), machine.monotonic)
-        self.session = Session(client.connection, self.pulse)
-        self.policies: Index[Entry] = Index()
-        self.sets: Index[Kept] = Index()
+        streams = (len(KINDS) + 2) * max(len(settings.watched), 1)
+        self.session = Session(client.connection, self.pulse, streams)
+        self.policies = Index(METADATA_POLICIES, entry)
+        self.sets = Index(SETS, kept, settings.selector)
         indices = self.policies, self.sets
-        self.missed = Missed(client, self.session, self.pulse, settings.watched, settings.selector, indices, self._lost)
+        self.missed = Missed(client, self.session, self.pulse, settings.watched, indices, self._lost)
         self.schedulers = Schedulers(
             client,
             settings.namespace,

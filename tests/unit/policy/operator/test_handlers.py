@@ -209,10 +209,11 @@ async def test_a_deletion_that_nobody_told(api: Api) -> None:
     async with served(api) as operator:
         await until(lambda: operator.missed.complete.is_set() and len(operator.policies.of("team")) == 1)
         (kept,) = operator.policies.of("team")
-        ghost = type(kept)("ghost", "ghost", kept.raw, kept.size, kept.texts)
-        operator.policies.put("team", ghost)
+        ghost = await api.get(f"{TEAM}/one")
+        ghost["metadata"] |= {"name": "ghost", "uid": "ghost"}
+        operator.policies.put(ghost)
         assert len(operator.policies.of("team")) == 2
         operator.session.relisted.set()
         await until(lambda: operator.policies.of("team") == [kept])
-        operator.policies.put("team", ghost)  # an older state that was under way
+        operator.policies.put(ghost)  # an older state that was under way
         assert operator.policies.of("team") == [kept]
