@@ -54,7 +54,7 @@ DEAD_SECONDS = 600.0
 """Tried but never answered for so long: a new process reads new certificates and may do better."""
 SILENT_SECONDS = 2 * STREAM_SECONDS + 15.0
 """kopf may wait for ever for the answer to a watch; after so long, while we are answered, a new process is better."""
-WRITERS = 32
+WRITERS = 8
 """Connections by which kopf writes at once: it would make one for each object."""
 CHECK_SECONDS = 10.0
 """Between two looks whether policies are served, and whether resourceVersions go on."""

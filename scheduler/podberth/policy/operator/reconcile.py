@@ -110,6 +110,8 @@ class Reconciler:
         self._places, self._large = asyncio.Semaphore(PASSES), asyncio.Semaphore(LARGE_PASSES)
         self._next: dict[str, asyncio.Task[None]] = {}
         """Namespace → the pass that has not begun yet."""
+        self._certain: set[str] = set()
+        """Namespaces whose pass in `_next` is tried again until it succeeds."""
         self._soon: dict[str, tuple[float, asyncio.Handle]] = {}
         """Namespace → when somebody wants a pass that nobody waits for."""
         self._rested: dict[str, float] = {}
@@ -124,10 +126,14 @@ class Reconciler:
     # -- when a namespace is looked at -------------------------------------------------------------------------------
 
     async def look(self, namespace: str) -> None:
-        """Wait for a pass that begins after this call; but nobody waits for a namespace that rests.
+        """Wait for a pass that begins after this call; but not for one that is tried again until it succeeds.
 
         Raises kopf.TemporaryError when the API server is in the way.
         """
+        if namespace not in self._certain:
+            await self._wait(namespace)
+
+    async def _wait(self, namespace: str) -> None:
         task = self._next.get(namespace)
         if task is None:
             task = self._next[namespace] = asyncio.create_task(self._turn(namespace))
@@ -144,7 +150,8 @@ class Reconciler:
 
     def _begin(self, namespace: str) -> None:
         del self._soon[namespace]
-        asyncio.ensure_future(self.look(namespace)).add_done_callback(partial(self._ended, namespace))
+        self._certain.add(namespace)
+        asyncio.ensure_future(self._wait(namespace)).add_done_callback(partial(self._ended, namespace))
 
     def _ended(self, namespace: str, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None:
@@ -163,14 +170,16 @@ class Reconciler:
             async with lock:
                 rest = self._rested.get(namespace, 0.0) - self._machine.monotonic()
                 if rest > GATHER_SECONDS:
+                    self._certain.discard(namespace)
                     self.look_soon(namespace, rest)
                     return
                 self._rested.pop(namespace, None)
                 await asyncio.sleep(GATHER_SECONDS)
                 await self._complete.wait()
-                del self._next[namespace]
                 large = sum(one.size for one in self._policies(namespace)) > LARGE
                 async with self._large if large else self._places:
+                    del self._next[namespace]
+                    self._certain.discard(namespace)
                     await self._pass(namespace)
         except (ApiError, Unreachable) as error:
             raise kopf.TemporaryError(str(error)[:300], delay=RETRY_SECONDS) from error
