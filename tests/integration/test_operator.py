@@ -312,7 +312,7 @@ def test_an_expensive_namespace_waits_for_itself(ship: Ship) -> None:
         )
         assert replica.probe("/livez")[0] == 200
         grew = replica.peak_memory_mb() - before
-        assert grew < 80, grew  # kopf keeps a listed policy as objects until it is indexed
+        assert grew < 60, grew
         assert not replica.lines("the watch ended and is started again")
         assert replica.stop(START) == 0
         assert "Traceback" not in replica.log.read_text()

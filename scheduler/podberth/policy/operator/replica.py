@@ -33,10 +33,13 @@ from podberth.policy.operator.reconcile import Entry, Reconciler, entry
 from podberth.policy.operator.settings import Settings
 from podberth.policy.spec import Policies
 from podberth.service.election import candidate
+from podberth.service.loop import give_memory_back, trim_memory_each_minute
 from podberth.service.metrics import Asked, Family, Instrument, Labels
 from podberth.service.run import until_told
 from podberth.service.serving import Address, Endpoints
 
+LARGE_BYTES = 64 << 10
+"""Blocks of this size and more are given back when they are freed: large policies come as one text."""
 RESYNC_SECONDS = 300.0
 """Between two looks at everything."""
 WRITES_QPS, WRITES_BURST = 200.0, 400
@@ -264,6 +267,7 @@ async def operate(connection: Connection, settings: Settings, listen: Address | 
 
     Raises ServingError, and LeaseLostError at the end of a term.
     """
+    give_memory_back(LARGE_BYTES)
     async with (
         Client(connection, qps=WRITES_QPS, burst=WRITES_BURST) as client,
         Client(connection, qps=QPS, burst=BURST) as slow,
@@ -272,6 +276,7 @@ async def operate(connection: Connection, settings: Settings, listen: Address | 
         await until_told(
             operator.run,
             client,
+            beside=(trim_memory_each_minute,),
             listen=listen,
             endpoints=operator.endpoints(),
             namespace=settings.namespace,
