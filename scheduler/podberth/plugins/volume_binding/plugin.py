@@ -190,7 +190,7 @@ class VolumeBinding(Plugin):
             return None
         if taken.writes and not taken.asked:
             taken.asked = True
-            return Wait(self._timeout, taken.writes)
+            return Wait(self._timeout, taken.writes, note=str(taken))
         try:
             wanted = still_unbound(assumed, cluster)
         except MatchingError as error:
