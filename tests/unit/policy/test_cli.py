@@ -366,8 +366,8 @@ def test_wrong_input(shell: Shell) -> None:
             "test",
             "t7",
         ): "t7/test.yaml: cases[0].options.x: Unknown field: want allowedPrefixes, dryRun, "
-        "liveSchedulers, namespace, ownNamespace, ownerSelector, ownerSelectors, pass, reserveKnown, reservedPrefixes, stamp, "
-        "subResource, userInfo",
+        "liveSchedulers, namespace, ownNamespace, ownerSelector, ownerSelectors, pass, reserveKnown, reservedPrefixes, "
+        "stamp, subResource, userInfo",
     }
     for words, line in wrong.items():
         code, out, err = shell.run(*words)
