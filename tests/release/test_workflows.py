@@ -46,7 +46,7 @@ WRONG = [
     ("needs: [test, packages, archive, image, chart]", "needs: [test, wheels]", 'needs job "wheels"'),
     ("steps.push.outputs.digest", "steps.pull.outputs.digest", 'property "pull" is not defined'),
     ("ubuntu-22.04-arm,", "ubuntu-22.04-risc,", 'label "ubuntu-22.04-risc" is unknown'),
-    ("id-token: write", "id-token: wrote", '"wrote" is invalid for permission'),
+    ("id-token: write", "id-token: wrote", '"wrote" is invalid'),
 ]
 
 
