@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.resources import files as packaged
 from typing import Annotated, Any
 
 import msgspec
@@ -464,6 +465,15 @@ def test(
     else:
         _print_tests(results)
     return FOUND if failed else 0
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of a MetadataPolicy, by which an editor completes and checks one.
+
+    Write it to a file, and name the file in the first line of the policy: # yaml-language-server: $schema=FILE
+    """
+    as_json(packaged("podberth.policy").joinpath("schema.json").read_bytes().rstrip())
 
 
 def _answer_all(path: str) -> int:

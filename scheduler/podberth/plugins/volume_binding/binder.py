@@ -352,6 +352,15 @@ class AssumedVolumes(Struct):
     def __bool__(self) -> bool:
         return bool(self.volumes or self.claims)
 
+    def __str__(self) -> str:
+        """Return which volume each claim gets, for people."""
+        there = [f"the claim {claim.name} gets the volume {volume.name}" for volume, claim in self.volumes]
+        made = [
+            f"a volume of the class {claim.storage_class} is to be made for the claim {claim.name}"
+            for claim in self.claims
+        ]
+        return ", ".join(there + made)
+
     def objects(self) -> frozenset[ObjectKey]:
         """Everything whose change may complete the binding."""
         keys = [volume_key(volume.name) for volume, _ in self.volumes]

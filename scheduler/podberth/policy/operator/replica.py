@@ -27,7 +27,7 @@ from podberth.policy.operator import handlers
 from podberth.policy.operator.audit import BURST, QPS, Audit, Audits, Result, report
 from podberth.policy.operator.enforcement import Enforcer, Kept
 from podberth.policy.operator.judge import bounded
-from podberth.policy.operator.kopf_limits import Missed, Pulse, Session
+from podberth.policy.operator.kopf_limits import Missed, Pulse, Session, until_served
 from podberth.policy.operator.listing import bodies, resource
 from podberth.policy.operator.probe import Probe
 from podberth.policy.operator.reconcile import Entry, Reconciler, entry
@@ -95,6 +95,7 @@ class Operator:
         machine: Machine = MACHINE,
     ) -> None:
         self.settings = settings
+        self._client = client
         self.elector = elector or candidate(client, settings.namespace, settings.lease)
         client.fence = self.elector.left
         self.pulse = Pulse((METADATA_POLICIES.path(one) for one in settings.watched or (None,)), machine.monotonic)
@@ -163,7 +164,7 @@ class Operator:
 
     async def _lead(self) -> None:
         log.info("leads", identity=self.elector.term.identity)
-        self.pulse.begin()
+        await until_served(self._client, self.pulse)
         async with asyncio.TaskGroup() as tasks:
             parts = [self.schedulers.run(), self.enforcer.run(), self.missed.run(), self._resync_forever()]
             if self.settings.audit_seconds:
