@@ -161,6 +161,10 @@ def test_audit(ship: Ship) -> None:
     )
     assert report.returncode == 1, report.stderr.decode()
     found = json.loads(report.stdout)["namespaces"][ship.team]
+    mistyped = [word.replace("configmaps", "configmap") for word in report.args]
+    refused = subprocess.run(mistyped, env=environment(), capture_output=True, check=False, timeout=START)
+    told = "berth: --audit-kind configmap: the cluster has no such kind\n"
+    assert (refused.returncode, refused.stdout, refused.stderr.decode()) == (2, b"", told)
     assert found["total"] == {"objects": 3, "rejected": 0, "mutated": 2}
     assert found["policies"]["forbid"]["examples"] == [f"ConfigMap {ship.team}/b"]
     assert "status" not in ship.get("forbid")
@@ -205,7 +209,9 @@ def test_killed_leader_is_replaced(ship: Ship) -> None:
 
 
 def test_crd_comes_and_goes(control_plane_binaries: Path, tmp_path: Path) -> None:
-    """Without the CRD it waits, alive but not ready, and says so once; it goes on when the CRD is (again) there."""
+    """Without the CRD it waits, alive but not ready, and says so once, and goes on when the CRD is there; when the CRD
+    goes its process ends, and the next one waits again.
+    """
     with ControlPlane() as cluster, contextlib.ExitStack() as after:
         ship = Ship(cluster, tmp_path)
         after.callback(ship.end)
@@ -218,7 +224,10 @@ def test_crd_comes_and_goes(control_plane_binaries: Path, tmp_path: Path) -> Non
         ship.wait_conditions("early", Accepted="True")
         assert len(replica.lines(WAITS)) == 1
         cluster.kubectl("delete", "-f", str(MANIFESTS / CRD))
-        wait_for("it to wait again", lambda: len(replica.lines(WAITS)) == 2, PATIENCE)
+        wait_for("it to end", lambda: not replica.running, PATIENCE)
+        assert replica.returncode == 1
+        replica = ship.start(ready=False, everywhere=True)
+        wait_for("it to wait again", lambda: replica.log.exists() and replica.lines(WAITS), PATIENCE)
         wait_served(cluster)
         ship.put("late", writes(team="b"))
         found = ship.wait_conditions("late", Accepted="True", Conflict="False")

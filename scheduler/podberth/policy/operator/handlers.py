@@ -20,8 +20,6 @@ from podberth.policy.operator.settings import Settings
 POLICIES = METADATA_POLICIES.group, METADATA_POLICIES.version, METADATA_POLICIES.plural
 OURS = SETS.version, SETS.plural
 REGISTRY = kopf.get_default_registry()
-CRDS = "app.kubernetes.io/name=berth"
-"""The labels of the CRDs that are ours: those of others, which may be large, are not read."""
 RETRY_SECONDS = 60.0
 """After a fault that nobody foresaw."""
 
@@ -32,6 +30,7 @@ async def configure(settings: kopf.OperatorSettings, memo: Any, **kwargs: Any) -
     tame_logging()
     settings.posting.enabled = False
     settings.peering.standalone = True
+    settings.scanning.disabled = True
     settings.persistence.diffbase_storage = Essence(name="kopf")
     settings.persistence.progress_storage = kopf.StatusProgressStorage(name="kopf")
     settings.persistence.finalizer = "podberth.dev/never-set"  # kopf removes what it takes for its own; not the default
@@ -45,8 +44,6 @@ async def configure(settings: kopf.OperatorSettings, memo: Any, **kwargs: Any) -
     # Of kinds that others have objects of, only what matters is read.
     operator: Settings = memo.settings
     selectors = settings.watching.label_selectors
-    selectors["apiextensions.k8s.io", "customresourcedefinitions"] = CRDS
-    selectors["v1", "namespaces"] = f"kubernetes.io/metadata.name in ({','.join(operator.watched)})"
     selectors[OURS] = operator.selector
     for kind in KINDS.values():
         selectors[kind.group, kind.version, kind.plural] = operator.selector

@@ -12,9 +12,10 @@
   (`continuous_watch` in kopf/_cogs/clients/watching.py). `Missed` compares the index with a list of its own.
 - *A resourceVersion that goes back*, because etcd was restored, leaves a watch silent until it is reached again.
   `Missed` looks for that, too, and ends the term: what was learned since then was never true.
-- *A CRD that comes while kopf does not look is never followed*: what is in a list of CRDs is taken for known already
-  (`process_discovered_resource_event` in kopf/_core/reactor/observation.py), also what came after kopf had looked which
-  kinds there are. `Missed` ends the term then, too.
+- *Which kinds there are is asked once*: kopf looks again when a CRD comes, but before the API server says in its
+  discovery that it serves it, and then never again (`process_discovered_resource_event` in
+  kopf/_core/reactor/observation.py). So kopf begins when it can find MetadataPolicies (`until_served`), and the term
+  ends when they are gone: the next process waits for them. kopf needs to watch neither CRDs nor namespaces for that.
 - *When it ends, kopf cancels each task of its loop that began after it* (`run_tasks` in kopf/_core/reactor/running.py).
   So it is the last that begins in a term, and a process has one term.
 """
@@ -48,8 +49,6 @@ STALE_SECONDS = 150.0
 """Almost three streams: not ready, and when nothing was even tried for so long, not alive."""
 DEAD_SECONDS = 600.0
 """Tried but never answered for so long: a new process reads new certificates and may do better."""
-FOLLOW_SECONDS = 30.0
-"""kopf tries to follow a kind so soon after its CRD came, or never."""
 SILENT_SECONDS = 2 * STREAM_SECONDS + 15.0
 """kopf may wait for ever for the answer to a watch; after so long, while we are answered, a new process is better."""
 CHECK_SECONDS = 10.0
@@ -85,19 +84,11 @@ class Pulse:
         self._answered: dict[str, float | None] = dict.fromkeys(self._tried)
         self.absent = False
         """The API server says that there are no MetadataPolicies: as good an answer as any, but not ready."""
-        self._came: float | None = None
-
-    def came(self) -> None:
-        """Take note that there are MetadataPolicies again."""
-        self.absent, self._came = False, self._clock()
-
-    def overlooked(self) -> bool:
-        """Return whether MetadataPolicies have come, and for long nobody has tried to follow them."""
-        came = self._came
-        return came is not None and min(self._tried.values()) < came < self._clock() - FOLLOW_SECONDS
 
     def begin(self) -> None:
-        """Count from now: a replica that stood by has followed nothing."""
+        """Count from now: a replica that stood by, or waited for MetadataPolicies, has followed nothing."""
+        self.absent = False
+        self._answered = dict.fromkeys(self._tried)
         self._started = self._clock()
         self._tried = dict.fromkeys(self._tried, self._started)
 
@@ -113,8 +104,9 @@ class Pulse:
         """The API server answered a request for this stream."""
         self._tried[stream] = self._answered[stream] = self._clock()
 
-    def heard_all(self) -> None:
-        """The API server answered for all streams at once."""
+    def missing(self) -> None:
+        """The API server answered that there are no MetadataPolicies."""
+        self.absent = True
         for stream in self._tried:
             self.heard(stream)
 
@@ -221,11 +213,57 @@ class Session:
 
 
 class _Named(msgspec.Struct):
+    name: str = ""
+
+
+class _Groups(msgspec.Struct):
+    groups: list[_Named] = []
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_Named] = []
+
+
+async def until_served(client: Client, pulse: Pulse) -> None:
+    """Wait until the API server's discovery, which is all that kopf looks at, has MetadataPolicies."""
+    said = ""
+    while True:
+        try:
+            if await _served(client):
+                break
+            pulse.missing()
+            told = "the CRD of MetadataPolicies is not there, waiting for it"
+        except (ApiError, Unreachable, *MALFORMED) as error:
+            told = f"the API server does not say which kinds it has, trying again: {error}"
+        if told != said:
+            log.warning(told[:300])
+        said = told
+        await asyncio.sleep(AGAIN_SECONDS)
+    if pulse.absent:
+        log.info("the CRD of MetadataPolicies is there")
+    pulse.begin()
+
+
+async def _served(client: Client) -> bool:
+    kind = METADATA_POLICIES
+    groups = msgspec.json.decode(await client.get("/apis", tries=1), type=_Groups).groups
+    if all(one.name != kind.group for one in groups):
+        return False
+    try:
+        listed = msgspec.json.decode(await client.get(f"/apis/{kind.group}/{kind.version}", tries=1), type=_Resources)
+    except ApiError as error:
+        if error.status == 404:
+            return False
+        raise
+    return any(one.name == kind.plural for one in listed.resources)
+
+
+class _Meta(msgspec.Struct):
     uid: str = ""
 
 
 class _Head(msgspec.Struct):
-    metadata: _Named
+    metadata: _Meta
 
 
 def _uid(item: msgspec.Raw) -> str:
@@ -287,17 +325,16 @@ class Missed:
                 await asyncio.sleep(AGAIN_SECONDS)
 
     def _failed(self, error: Exception) -> None:
-        """Say it. A first 404 may come from an API server that starts; two mean that all policies are gone."""
+        """Say it. A first 404 may come from an API server that starts; two mean that all policies are gone.
+
+        Raises LeaseLostError when they are.
+        """
         told = f"MetadataPolicies can't be listed, trying again: {error}"
         if isinstance(error, ApiError) and error.status == 404:
             self._absences += 1
             if self._absences < 2:
                 return
-            told = "the CRD of MetadataPolicies is not there, waiting for it"
-            self._pulse.absent = True
-            self._pulse.heard_all()
-            self._leave(self._policies())
-            self.complete.set()
+            raise LeaseLostError("the CRD of MetadataPolicies is gone") from error
         if told != self._said:
             log.warning(told[:300])
         self._said = told
@@ -307,14 +344,9 @@ class Missed:
         page = list_page.decode(await self._client.get(path, query="limit=1", tries=1))
         before, self._version = self._version, read_version(page.metadata.resource_version)
         self._absences = 0
-        if self._pulse.absent:
-            self._pulse.came()
-            log.info("the CRD of MetadataPolicies is there")
         self._said = ""
         if older(self._version, before):
             raise LeaseLostError("resourceVersions went back: etcd was restored from a backup")
-        if self._pulse.overlooked():
-            raise LeaseLostError("kopf does not follow MetadataPolicies, whose CRD came while it did not look")
         self._hear()
 
     def _hear(self) -> None:

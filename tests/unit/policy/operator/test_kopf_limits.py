@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import kopf
+import msgspec
 import pytest
 
-from podberth.policy.operator.kopf_limits import DEAD_SECONDS, FOLLOW_SECONDS, STALE_SECONDS, Essence, Pulse
+from podberth.kube.client import Client
+from podberth.kube.errors import ApiError, Unreachable
+from podberth.policy.operator import kopf_limits
+from podberth.policy.operator.kopf_limits import DEAD_SECONDS, STALE_SECONDS, Essence, Pulse, until_served
 from tests.unit.policy.operator.conftest import Clock
 
 
@@ -80,32 +84,53 @@ def test_strangers_do_not_count() -> None:
 
 
 def test_no_crd_is_alive_and_unready(clock: Clock) -> None:
-    """An API server that says that there are no MetadataPolicies has answered."""
+    """An API server that says that there are no MetadataPolicies has answered; once there are some, all begins anew."""
     pulse = Pulse(["a"], clock)
-    pulse.absent = True
+    pulse.missing()
     clock.now += DEAD_SECONDS - 1
-    pulse.heard_all()
+    pulse.missing()
     assert pulse.dead() is None
     assert "CRD is missing" in str(pulse.unready())
+    clock.now += DEAD_SECONDS - 1
+    pulse.begin()
+    assert pulse.dead() is None
+    assert pulse.unready() == "the watch of MetadataPolicies was not answered yet"
 
 
-def test_a_crd_that_comes_is_followed_soon_or_never(clock: Clock) -> None:
-    """Each stream has to be tried since then: that it was tried while there was no CRD does not count."""
-    pulse = Pulse(["a", "b"], clock)
-    clock.now += 1000
-    assert not pulse.overlooked()
-    pulse.absent = True
-    pulse.heard_all()
-    clock.now += 1
-    pulse.came()
+GROUP = "podberth.dev"
+BEFORE: Any = {"groups": [{"name": "apps"}]}
+LISTED: Any = {"groups": [{"name": "apps"}, {"name": GROUP}]}
+
+
+@pytest.mark.parametrize(
+    ("early", "told"),
+    [
+        ([BEFORE], "is not there"),
+        ([LISTED, ApiError(404, "NotFound", "no such group")], "is not there"),
+        ([LISTED, {"resources": [{"name": "metadatapolicies/status"}]}], "is not there"),
+        ([Unreachable("gone")], "does not say which kinds it has"),
+        ([b"<html>"], "does not say which kinds it has"),
+    ],
+)
+async def test_kopf_begins_when_discovery_has_the_kind(
+    early: list[Any], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As long as kopf would not find MetadataPolicies it is not begun, and why is said once."""
+    monkeypatch.setattr(kopf_limits, "AGAIN_SECONDS", 0)
+    left = [*early, *early, LISTED, {"resources": [{"name": "metadatapolicies"}]}]
+
+    class Discovery:
+        async def get(self, _path: str, *, tries: int) -> bytes:
+            answer = left.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
+
+    pulse = Pulse(["a"])
+    await until_served(cast("Client", Discovery()), pulse)
+    assert not left
     assert not pulse.absent
-    pulse.tried("a")
-    clock.now += FOLLOW_SECONDS
-    assert not pulse.overlooked()
-    clock.now += 1
-    assert pulse.overlooked()
-    pulse.tried("b")
-    assert not pulse.overlooked()
+    assert capsys.readouterr().out.count(told) == 1
 
 
 def body_of(generation: int = 1, **more: Any) -> kopf.Body:
