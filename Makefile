@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check unit controlplane browser vectors mutants reference manifests schemas chart-versions e2e e2e-programs sbom image image-digest packages archive krew release-notes chart-readme pictures clean lock evictor-scale differential as-created replay bench bench-ceiling bench-trace bench-scale hostile whole storm soak older
+.PHONY: help setup demo tour test check unit controlplane browser vectors mutants reference manifests schemas chart-versions e2e e2e-programs sbom image image-digest packages archive krew release-notes pictures clean lock evictor-scale differential as-created replay bench bench-ceiling bench-trace bench-scale hostile whole storm soak older
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,7 +106,8 @@ as-created: $(STAMP) e2e-programs ## Generated files: what simulate says, and wh
 replay: $(STAMP) ## kube-scheduler's decisions on 2,000 mixed pods, each put to Berth in its state: make replay PODS=2000
 	@$(BIN)/python -m bench.replay --pods $(or $(PODS),2000)
 
-manifests: $(STAMP) ## Write manifests/ from the chart
+manifests: $(STAMP) ## Write manifests/ from the chart, and the chart's README from its values
+	@$$($(BIN)/python -m tests.chart.build helm_docs) --chart-search-root helm --log-level warning
 	@helm=$$($(BIN)/python -m tests.chart.build helm) && $(BIN)/python manifests/make.py "$$helm"
 
 schemas: $(STAMP) ## Write the schemas for editors from the code and the CRD, and the types of the API from the OpenAPI documents of the supported versions
@@ -129,9 +130,6 @@ krew: ## The krew manifest of the archives in dist/, there
 
 release-notes: ## The changelog's section of a tag, in dist/notes.md: make release-notes TAG=v0.1.0
 	@$(PYTHON) packaging/release.py notes $(TAG)
-
-chart-readme: $(STAMP) ## Write helm/README.md from the chart's values
-	@$$($(BIN)/python -m tests.chart.build helm_docs) --chart-search-root helm --log-level warning
 
 pictures: $(STAMP) ## Draw the README's pictures from real output
 	@$(BIN)/python docs/pictures/make.py

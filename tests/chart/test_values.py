@@ -109,7 +109,7 @@ def test_every_value_is_used() -> None:
 
 
 def test_readme(helm_docs: Path, tmp_path: Path) -> None:
-    """`make chart-readme` would change nothing, and each value says what it is for."""
+    """`make manifests` would change nothing, and each value says what it is for."""
     copied = tmp_path / "helm"
     shutil.copytree(CHART, copied)
     (copied / "README.md").unlink()
