@@ -39,7 +39,9 @@ class Settings(ServiceSettings):
     key_file: Path | None = None
     ca_file: Path | None = None
     overlap_seconds: float = 300.0
-    """The least seconds for which two CAs are trusted before the newer one signs and before the older one goes."""
+    """The least seconds for which two certificates, or CAs in files, are trusted before the newer one is served and
+    before the older one goes.
+    """
     count_seconds: float = 15.0
     """Between two rounds of writing what was counted into the policies' statuses; 0 is never."""
     drain_seconds: float = 10.0
