@@ -72,9 +72,14 @@ def notes(changelog: str, tag: str, home: str = HOME) -> str:
 
 
 def pack(folder: Path, target: Path) -> None:
-    """Write a .tar.gz of what is in a folder; equal contents make equal archives."""
+    """Write a .tar.gz of what is in a folder; equal contents make equal archives.
+
+    Raise ValueError where a link is in it, which krew does not unpack.
+    """
 
     def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+        if not (entry.isfile() or entry.isdir()):
+            raise ValueError(f"{entry.name}: want files and folders only, as krew unpacks nothing else")
         entry.uid = entry.gid = entry.mtime = 0
         entry.uname = entry.gname = ""
         return entry
