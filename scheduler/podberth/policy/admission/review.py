@@ -12,13 +12,14 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias
 
 import msgspec
 
 from podberth.model.mistakes import misfit
 from podberth.policy.objects import JsonObject
 from podberth.policy.options import UserInfo
+from podberth.policy.qos import PodSpec
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -125,32 +126,13 @@ class _Object(msgspec.Struct):
     metadata: _Meta | None = None
 
 
-class _Resources(TypedDict, total=False):
-    requests: dict[str, Any] | None
-    limits: dict[str, Any] | None
-
-
-class _Container(TypedDict, total=False):
-    resources: _Resources | None
-    restartPolicy: Any
-
-
-class _Spec(TypedDict, total=False):
-    """The fields of a pod's spec that `qos` reads, and its scheduler, as the plain dicts that everybody else has."""
-
-    containers: list[_Container] | None
-    initContainers: list[_Container] | None
-    resources: _Resources | None
-    schedulerName: Any
-
-
 class _Status(msgspec.Struct, rename="camel"):
     qos_class: str | None = None
 
 
 class _Pod(msgspec.Struct):
     metadata: _Meta | None = None
-    spec: _Spec | None = None
+    spec: PodSpec | None = None
     status: _Status | None = None
 
 
