@@ -58,7 +58,7 @@ ZONES: Object = {
     "topologySpread": {"topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"},
 }
 OVERLAYS: dict[str, tuple[Object, str]] = {
-    "ha": ({component: ZONES for component in ("scheduler", "operator", "admission")}, "berth"),
+    "ha": (dict.fromkeys(("scheduler", "operator", "admission"), ZONES), "berth"),
     "webhook-only": ({"scheduler": {"enabled": False}, "operator": {"enabled": False}}, "berth"),
     "elsewhere": ({}, "scheduling"),
 }
