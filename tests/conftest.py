@@ -21,6 +21,7 @@ from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.controlplane.existing import ExistingCluster
 from tests.controlplane.once import BuildError, UnreachableError
 from tests.e2e import build as end_to_end
+from tests.integration.beside import build as beside
 from tests.parts.places import may_be_real
 
 GIVEN = os.environ.get("BERTH_TEST_KUBECONFIG")
@@ -35,7 +36,7 @@ settings.load_profile("untimed")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a real API server, or the chart's tools, before `-m` selects."""
+    """Mark what needs a real API server, or tools of chart and release, before `-m` selects."""
     for item in items:
         wanted = set(getattr(item, "fixturenames", ()))
         if {"control_plane", "control_plane_binaries", *TOOLS} & wanted:
@@ -64,6 +65,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         makers |= {"chromium": installed_chromium, "axe": installed_axe}
         makers |= {"garbage_collector": build.GARBAGE_COLLECTOR.command, "end_to_end_tests": end_to_end.built}
         makers |= {"controllers": end_to_end.COMMANDS.built}
+        makers |= {program.name: program.command for program in (beside.KUEUE, beside.KARPENTER, beside.DESCHEDULER)}
         wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
         session.config.stash[COMMANDS] = {name: _built(make) for name, make in makers.items() if name in wanted}
 
@@ -134,6 +136,8 @@ def _command(name: str) -> Any:
 
 
 helm, kubeconform, promtool, chromium = map(_command, ("helm", "kubeconform", "promtool", "chromium"))
+actionlint, helm_docs, krew = map(_command, ("actionlint", "helm_docs", "krew"))
+validate_krew_manifest = _command("validate_krew_manifest")
 axe = _command("axe")
 """The script that finds what keeps people from using a page."""
 garbage_collector = _command("garbage_collector")
@@ -142,6 +146,8 @@ controllers = _command("controllers")
 """The directory of kube-controller-manager and kwok."""
 end_to_end_tests = _command("end_to_end_tests")
 """Kubernetes' own, for ginkgo."""
+kueue, karpenter, descheduler = map(_command, ("kueue", "karpenter", "descheduler"))
+"""Programs that work beside Berth; the second one only asks Karpenter's own code."""
 
 
 @pytest.fixture(scope="session")

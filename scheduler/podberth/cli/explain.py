@@ -1,7 +1,6 @@
 """`berth explain`: why a pod goes where it goes, or nowhere."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from itertools import chain
 from typing import Annotated, Any, NamedTuple
 
@@ -43,7 +42,7 @@ from podberth.explain.pending import pending
 from podberth.explain.promises import Races, wanted_by
 from podberth.explain.report.wording import some
 from podberth.explain.simulate.arrivals import Batch, quota_notes
-from podberth.explain.spelling import near_names
+from podberth.explain.spelling import near_names, similar
 from podberth.explain.written import Written, of_cluster
 from podberth.framework.config import ConfigError
 from podberth.framework.runtime import Framework
@@ -453,7 +452,7 @@ def _view(
     if name and name not in frameworks:
         notes.append(f"the pod asks for the scheduler {name}; this is how {framework.profile.name} sees it")
     if instead:
-        near = next(iter(get_close_matches(name, instead, n=1)), "")
+        near = next(iter(similar(name, instead)), "")
         too = "" if ran.get(near) else ", which placed none either"
         meant = f"; did you mean {near}{too}?" if near else f": known are {', '.join(sorted(instead))}"
         notes.append(f"no pod here was placed by {name}, which is no profile of this configuration{meant}")

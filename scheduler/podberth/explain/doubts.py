@@ -4,14 +4,13 @@ that nobody seems to run, and kinds of which a dump holds no object.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import islice
 
 from podberth.cache.cluster import Cluster
 from podberth.explain.explanation import GATED, UNSCHEDULABLE, Explanation
 from podberth.explain.objects import resource_claims
 from podberth.explain.objects.world import World
-from podberth.explain.spelling import VALUES, label_values, near_labels, near_names
+from podberth.explain.spelling import VALUES, label_values, near_labels, near_names, similar
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
 from podberth.model.pod_group import NATIVE
@@ -98,7 +97,7 @@ def _of_no_pod(
         known = values[requirement.key]
         if not any(value in known for value in requirement.values):
             for value in sorted(requirement.values):
-                near = get_close_matches(value, list(known)[:VALUES], n=1)
+                near = similar(value, list(known)[:VALUES])
                 if near:
                     yield what, f"{requirement.key}={value}", near[0]
 
@@ -114,7 +113,7 @@ def _classes(pod: Pod, cluster: Cluster) -> Iterator[str]:
     asked = [one.device_class for request in requests for one in request.alternatives]
     for name in dict.fromkeys(name for name in asked if name not in devices.classes):
         known = sorted(devices.classes)
-        near = get_close_matches(name, known, n=1)
+        near = similar(name, known)
         there = f"there are {', '.join(known[:_CLASSES])}" if known else "there is none"
         yield f"there is no DeviceClass {name}; " + (f"did you mean {near[0]}?" if near else there)
 
@@ -146,7 +145,7 @@ def instead_of(name: str, profiles: Iterable[str], ran: Mapping[str, int]) -> li
     if not name or name in known:
         return []
     ordered = sorted(known, key=lambda each: (-ran.get(each, 0), each))
-    return list(dict.fromkeys([*get_close_matches(name, ordered, n=1), *ordered]))
+    return list(dict.fromkeys([*similar(name, ordered), *ordered]))
 
 
 def seen_by(pod: Pod, frameworks: Mapping[str, Framework], ran: Mapping[str, int]) -> tuple[Framework, list[str]]:

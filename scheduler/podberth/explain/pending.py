@@ -44,6 +44,8 @@ class Cause(Struct, rename="camel", frozen=True):
     """The changes that would free each of them; they were tried for the example."""
     group_remedies: list[GroupRemedy] = []
     """The changes that would start the pod group of the example."""
+    detail: str = ""
+    """More about the cause, with the names of what the example asks for; empty where nothing more is known."""
 
 
 class SharedChange(Struct, rename="camel", frozen=True):
@@ -189,7 +191,9 @@ def _put(several: list[_Alike], group: list[Pod], answer: Explanation) -> None:
 def _told(cause: str, outcome: str, alike: _Alike) -> Cause:
     owners = Counter(owner_of(pod) for group, _ in alike.found for pod in group)
     ordered = dict(sorted(owners.items(), key=lambda item: (-item[1], item[0])))
-    return Cause(cause, outcome, owners.total(), ordered, alike.found[0][0][0].key, alike.remedies)
+    first, answer = alike.found[0]
+    detail = "" if answer.verdict is None or answer.verdict.detail == cause else answer.verdict.detail
+    return Cause(cause, outcome, owners.total(), ordered, first[0].key, alike.remedies, detail=detail)
 
 
 def _changes(found: Sequence[tuple[Sequence[Pod], Explanation]]) -> list[SharedChange]:

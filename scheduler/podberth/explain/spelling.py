@@ -1,10 +1,11 @@
-"""Finds names and labels of nodes that may have been meant."""
+"""Finds names and labels that may have been meant; no masks, which are all spelt nearly alike."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from podberth.cache.nodes import Nodes
+from podberth.explain.objects.dump import is_masked
 from podberth.model.selectors import Requirement
 
 VALUES = 2000
@@ -14,6 +15,11 @@ _NAMES = 20_000
 _ZEROS = re.compile(r"0+(?=[0-9])")
 
 
+def similar(text: str, known: Iterable[str], most: int = 1) -> list[str]:
+    """Return those that are spelt nearly so, the likeliest first; none for a text of a masked dump."""
+    return [] if is_masked(text) else get_close_matches(text, known, n=most)
+
+
 def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     """Return names that may have been meant, the likeliest first: with the same numbers (7, 07), then spelt
     similarly.
@@ -21,7 +27,7 @@ def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     names = list(dict.fromkeys(known))
     plain = _without_zeros(name)
     same = [each for each in names if _without_zeros(each) == plain and each != name]
-    return list(dict.fromkeys([*same[:most], *get_close_matches(name, names[:_NAMES], n=most)]))[:most]
+    return list(dict.fromkeys([*same[:most], *similar(name, names[:_NAMES], most)]))[:most]
 
 
 def _without_zeros(name: str) -> str:
@@ -46,7 +52,7 @@ def near_labels(requirement: Requirement, known: Mapping[str, Collection[str]]) 
     """
     values = known.get(requirement.key)
     if values is None:
-        for near in get_close_matches(requirement.key, known, n=1):
+        for near in similar(requirement.key, known):
             yield "", near
     elif requirement.operator == "In" and not any(value in values for value in requirement.values):
         for value in sorted(requirement.values):

@@ -8,11 +8,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
-from podberth.model.mistakes import SHOWN, as_json
+from podberth.model.mistakes import as_json
 from podberth.model.selectors import Requirement, is_label_value
 from podberth.policy import keys
+from podberth.policy.kinds import CORE
 from podberth.policy.spec import (
-    CORE_KINDS,
     GROUP,
     KIND,
     MAX_CRITERIA,
@@ -30,11 +30,13 @@ from podberth.policy.spec import (
     Policy,
     Predicate,
     Rule,
-    cut,
 )
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _KIND = re.compile(r"[A-Z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Characters that a terminal obeys instead of showing them; the native set separates its texts by four of them."""
+_NO_CONTROL = "want no control characters but tabs and line ends"
 
 
 class _Legal(NamedTuple):
@@ -43,11 +45,13 @@ class _Legal(NamedTuple):
     key: Callable[[str], bool]
     value: Callable[[str], bool]
     wrong_key: str
-    wrong_value: str = ""
+    wrong_value: str
 
 
 _LABELS = _Legal(keys.is_label_key, is_label_value, "not a legal label key", "not a legal label value")
-_ANNOTATIONS = _Legal(keys.is_annotation_key, lambda text: True, "not a legal annotation key")
+_ANNOTATIONS = _Legal(
+    keys.is_annotation_key, lambda text: not CONTROL.search(text), "not a legal annotation key", _NO_CONTROL
+)
 
 
 class PolicyError(ValueError):
@@ -143,8 +147,8 @@ class _Reader:
                     self._invalid(
                         where, text, "want Kind.group, as Deployment.apps, or a kind of the core group, as Pod"
                     )
-            elif not dot and name not in CORE_KINDS:
-                known = ", ".join(CORE_KINDS)
+            elif not dot and name not in CORE:
+                known = ", ".join(CORE)
                 self._invalid(where, text, f"want its group, too, as in Deployment.apps; without a group are {known}")
             elif text in kinds:
                 self.problems.append(f"{where}: Duplicate value: {_shown(text)}")
@@ -198,6 +202,8 @@ class _Reader:
         if not isinstance(reject, bool | None):
             self._invalid(f"{path}.reject", reject, "want true or false")
         message = self._text(found.get("message") or "", f"{path}.message", MAX_MESSAGE)
+        if CONTROL.search(message):
+            self._invalid(f"{path}.message", message, _NO_CONTROL)
         labels = self._writes(found.get("updatedLabels"), f"{path}.updatedLabels", _LABELS)
         annotations = self._writes(found.get("updatedAnnotations"), f"{path}.updatedAnnotations", _ANNOTATIONS)
         scheduler = annotations.get(keys.SCHEDULER_NAME)
@@ -213,7 +219,7 @@ class _Reader:
         found = self._texts(item, path, MAX_WRITES, legal)
         for name in found:
             if keys.is_kubernetes_own(name, self._allowed):
-                where = f"{path}[{cut(name, SHOWN)}]"
+                where = f"{path}[{_key(name)}]"
                 self.problems.append(f"{where}: Forbidden: the prefix is reserved for Kubernetes itself")
         return found
 
@@ -223,8 +229,8 @@ class _Reader:
             self.problems.append(f"{path}: Too many: {len(found)}: must have at most {most} items")
         for name, text in found.items():
             if not legal.key(name):
-                self._invalid(f"{path}[{cut(name, SHOWN)}]", name, legal.wrong_key)
-            self._value(text, f"{path}[{cut(name, SHOWN)}]", legal)
+                self._invalid(f"{path}[{_key(name)}]", name, legal.wrong_key)
+            self._value(text, f"{path}[{_key(name)}]", legal)
         return found
 
     def _value(self, item: Any, path: str, legal: _Legal) -> str:
@@ -239,9 +245,9 @@ class _Reader:
             return {}
         for name in item:
             if not isinstance(name, str):
-                self._invalid(f"{path}[{cut(str(name), SHOWN)}]" if path else str(name), name, "want a text as key")
+                self._invalid(f"{path}[{_key(name)}]" if path else str(name), name, "want a text as key")
             elif known and name not in known:
-                where = f"{path}.{cut(name, SHOWN)}".lstrip(".")
+                where = f"{path}.{_key(name)}".lstrip(".")
                 self.problems.append(f"{where}: Unknown field: want {', '.join(known)}")
         return {name: value for name, value in item.items() if isinstance(name, str)}
 
@@ -273,6 +279,11 @@ class _Reader:
 
     def _unsupported(self, path: str, value: Any, options: Sequence[str]) -> None:
         self.problems.append(f"{path}: Unsupported value: {_shown(value)}: want {', '.join(options)}")
+
+
+def _key(name: Any) -> str:
+    """Return a key as a path shows it: short, on one line."""
+    return as_json(str(name))[1:-1]
 
 
 def _shown(value: Any) -> str:

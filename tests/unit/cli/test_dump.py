@@ -50,7 +50,7 @@ def test_a_mask_has_a_table_back_to_names(berth: Berth) -> None:
     assert Path("table.json").stat().st_mode & 0o777 == 0o600
     table = json.loads(Path("table.json").read_text())
     masked, plain = Path("masked.json").read_text(), berth("dump", "--cluster", "cluster.json").out
-    named = re.sub(r"\bm\d+\b", lambda mask: table[mask[0]], masked)
+    named = re.sub(r"\bmask\d+\b", lambda mask: table[mask[0]], masked)
     names = [each["metadata"]["name"] for each in json.loads(plain)["items"]]
     assert [each["metadata"]["name"] for each in json.loads(named)["items"]] == names
 

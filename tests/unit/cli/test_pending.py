@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.builders import namespace, node, pod
+from tests.storage import claim, csi_node, storage_class, using
 from tests.unit.cli.conftest import Berth
 from tests.unit.explain.report.test_page import Checked
 
@@ -177,3 +178,19 @@ def test_pods_are_together_if_one_change_frees_each(berth: Berth) -> None:
         ("Pod shop/arm-0", "Pod shop/arm-1"): ["drop nodeSelector arch=other", "label n1 arch=other"],
         ("Pod shop/extra-a",): ["drop nodeSelector disk=other", "label n1 disk=other"],
     }
+
+
+def test_what_is_wrong_with_the_claims_of_the_example(berth: Berth) -> None:
+    """The storage class that a claim names by mistake is named, as it is of one pod, in each form of the answer."""
+    objects: list[Object] = [node("a"), storage_class("fast", "csi.test"), csi_node("a", csi_test=8)]
+    for i in range(2):
+        objects += [claim(f"data-{i}", storage_class="fasst"), using(pod(f"db-{i}"), f"data-{i}")]
+    Path("dump.json").write_text(json.dumps({"kind": "List", "items": objects}))
+    said = "the claim data-0 of this pod names the storage class fasst, which does not exist; did you mean fast?"
+    (cause,) = json.loads(berth("explain", "--pending", "--cluster", "dump.json", "-o", "json").out)["causes"]
+    assert (cause["cause"], cause["pods"]) == ("pod has unbound immediate PersistentVolumeClaims", 2)
+    assert (cause["example"], cause["detail"]) == ("default/db-0", said)
+    assert said in " ".join(berth("explain", "db-0", "--cluster", "dump.json").out.split())
+    page = berth("explain", "--pending", "--cluster", "dump.json", "-o", "html").out.replace("<wbr>", "")
+    for shown in (berth("explain", "--pending", "--cluster", "dump.json").out, page):
+        assert "storage class" in shown and "did you mean fast?" in " ".join(shown.split())

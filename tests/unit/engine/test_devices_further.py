@@ -62,8 +62,8 @@ def test_the_story_says_that_it_found_something(wanted: tuple[str, ...], is_said
     story = harness.engine.history.story("default/p")
     assert story is not None
     texts = [entry.text for entry in story.entries]
-    said = "DynamicResources has ResourceClaim default/c written"
-    further = ": kube-scheduler's search finds no devices there, looking further did"
+    said = "DynamicResources has ResourceClaim default/c written: the claim c gets gpu.test/n/d0"
+    further = ", kube-scheduler's search finds no devices there, looking further did"
     assert any(text.endswith(f"{said}{further if is_said else ''}") for text in texts), texts
 
 

@@ -9,6 +9,7 @@ import pytest
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import AskExtenders, PreBindWrite, Preempt
 from podberth.engine.queue.places import FLUSH_AFTER
+from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import Broke, Cycle, PreBindWriteFailed, VictimStays
 from podberth.engine.story import LONGEST_TEXT, Told
 from podberth.framework.binding import AssumedPod, BindResult
@@ -242,6 +243,22 @@ def test_permit(opened: Open) -> None:
     ]
 
 
+def test_a_backoff_that_is_not_waited_for(opened: Open) -> None:
+    """Something happened while the pod waited on permit, and nothing else is to be done."""
+    harness = opened(gang(2, seconds=90.0))
+    harness.put(node("n1"), pod("web"))
+    everything(harness)
+    harness.put(node("n2"))
+    harness.tick(90.0)
+    everything(harness)
+    assert told(harness)[5:7] == [
+        "backs off for 1.0 s",
+        "queued: nothing else is to be done, so it does not wait for the end of its backoff",
+    ]
+    assert harness.engine.queue.counts() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0}
+    assert harness.engine.queue.places.incoming[Place.ACTIVE, "PopFromBackoffQ"] == 1  # as kube-scheduler counts
+
+
 def test_reserve_refuses(opened: Open) -> None:
     """The pod was assumed, and is no longer."""
 
@@ -263,13 +280,24 @@ def test_pre_bind(harness: Harness) -> None:
     api = Api(harness, node("n"), storage_class(), claim("data"), volume("v", on=["host in n"]))
     api.put(using(pod("web", meta={"uid": "web"}), "data"))
     (prepare,) = of(harness.cycles(), PreBindWrite)
-    assert told(harness)[-1] == "PreBind: VolumeBinding has PersistentVolume v written"
+    assert told(harness)[-1] == (
+        "PreBind: VolumeBinding has PersistentVolume v written: the claim data gets the volume v"
+    )
     harness.handle(api.write(prepare))
     api.show(("PersistentVolume", "", "v"))
     assert told(harness)[-1] == "PreBind: VolumeBinding waits for a change, at most 600 s"
     assert [text for text in told(harness) if "waits for a change, at" in text] == told(harness)[-1:]
     api.bind()
     assert told(harness)[-1] == "Binding to n posted"
+
+
+def test_a_volume_is_made(harness: Harness) -> None:
+    """For which claim, and of what class."""
+    api = Api(harness, node("n"), storage_class("fast", "csi.test"), claim("data", storage_class="fast"))
+    api.put(using(pod("web", meta={"uid": "web"}), "data"))
+    harness.cycles()
+    said = "a volume of the class fast is to be made for the claim data"
+    assert told(harness)[-1] == f"PreBind: VolumeBinding has PersistentVolumeClaim default/data written: {said}"
 
 
 def test_pre_bind_fails(harness: Harness) -> None:

@@ -13,14 +13,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from podberth.engine.instructions import SCHEDULER_ERROR
-from podberth.engine.queue.places import FLUSH_AFTER, Cause, Places
+from podberth.engine.queue.places import EARLY, FLUSH_AFTER, Cause, Places
 from podberth.engine.queue.queued import Place, QueuedGroup, QueuedPod
 from podberth.framework.status import PluginError
 from podberth.model.limits import TOO_LARGE
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey, PodGroup
 
-_POD_CAME, _EARLY = Cause("UnscheduledPodAdd"), Cause("PopFromBackoffQ")
+_POD_CAME = Cause("UnscheduledPodAdd")
 _GROUP_ADDED, _GROUP_UPDATED, _GROUP_GONE = Cause("PodGroupAdd"), Cause("PodGroupUpdate"), Cause("PodGroupDelete")
 MOST_PODS = 10_000
 """The largest number of waiting pods with which a group is tried. To ask the plugins about so many takes 30 ms."""
@@ -438,7 +438,7 @@ class QueuedGroups:
         if debt:
             self._places.early_groups.push(now + max(debt, _SHORTEST_DEBT), entry)
         else:
-            self._activate(entry, now, _EARLY)
+            self._activate(entry, now, EARLY)
 
     def _fail(self, entry: QueuedGroup, now: float, cause: Cause) -> None:
         """Back off after a plugin failed before the group was tried. That counts as an attempt, so that its backoff

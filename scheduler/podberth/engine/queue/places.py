@@ -38,6 +38,9 @@ class Cause(NamedTuple):
         return cls(label, "" if about is None else named(about))
 
 
+EARLY = Cause("PopFromBackoffQ")
+
+
 class Places:
     """The waiting pods by UID, each in one place, and the moves of those that are in no group."""
 
@@ -204,6 +207,17 @@ class Places:
         queued.patient = queued.early and not queued.errors
         self.patient += queued.patient
         (self.backing_off if queued.patient else self.strict_backoff).push(until, queued)
+
+    def take_early(self, now: float) -> QueuedPod | None:
+        """Make the first pod active that need not wait for the end of its backoff, once, and return it."""
+        queued = self.backing_off.pop()
+        if queued is None:
+            return None
+        assert isinstance(queued, QueuedPod)  # groups have a heap of their own
+        queued.early = False
+        self.leave(queued)
+        self._place(queued, Place.ACTIVE, now, EARLY)
+        return queued
 
     def wait_for_event(self, queued: QueuedPod, place: Place, now: float, cause: Cause, reason: str = "") -> None:
         """Keep a pod until an event wakes it, or for five minutes. `reason`: why it is gated."""

@@ -381,11 +381,8 @@ class SchedulingQueue:
         if queued is None:
             if self.has_pending_work:
                 return None
-            queued = self.places.backing_off.pop()
-            if queued is None:
-                return None
-            queued.early = False
-        return self._popped(queued)
+            queued = self.places.take_early(now)
+        return None if queued is None else self._popped(queued)
 
     def _goes_on(self, now: float) -> bool:
         """Do some of the pending work; return True if a pod may be tried before the rest of it."""

@@ -115,6 +115,7 @@ def _mappings(spec: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
 
 _WORD = re.compile(r"[A-Za-z0-9]+")
 _NUMBER = re.compile(r"-?[0-9]+$")
+_MASK = re.compile(r"(?<![A-Za-z0-9])mask[0-9]+(?![A-Za-z0-9])")
 _NAMES = frozenset(
     (
         *("name", "namespace", "generateName", "nodeName", "nominatedNodeName", "node", "claimName", "volumeName"),
@@ -157,7 +158,7 @@ class Masks:
     def __init__(self, objects: Iterable[Mapping[str, Any]]) -> None:
         words = sorted({word for each in objects for text in _texts(each) for word in _WORD.findall(text)})
         width = len(str(len(words)))
-        self._masks = {word: f"m{number:0{width}}" for number, word in enumerate(words)}
+        self._masks = {word: f"mask{number:0{width}}" for number, word in enumerate(words)}
 
     def table(self) -> dict[str, str]:
         """Return mask → word, to tell what a masked answer is about."""
@@ -229,6 +230,11 @@ class Masks:
         if not colon or "/" in tag:
             path, colon, tag = name, "", ""
         return f"{self.text(path)}{colon}{tag}{at}{digest}"
+
+
+def is_masked(text: str) -> bool:
+    """Return whether there is a mask in a name or a value, so that its spelling says nothing."""
+    return _MASK.search(text) is not None
 
 
 def _left(value: Any) -> Any:

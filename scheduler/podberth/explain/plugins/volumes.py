@@ -1,7 +1,6 @@
 """Explainers of the volume plugins: which claim or volume keeps a pod from a node, or from all, and what would help."""
 
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from functools import partial
 from itertools import islice, product
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from podberth.explain.changes import (
     ShrinkClaim,
 )
 from podberth.explain.plugins.node_affinity import missed_requirements
+from podberth.explain.spelling import similar
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain
 from podberth.framework.status import Reason
 from podberth.model.pod import Pod
@@ -166,7 +166,7 @@ def _missing(inquiry: Inquiry, used: ClaimVolume, name: str) -> Fault:
     if used.ephemeral:
         text = f"the claim {name} of this pod is not made yet: the ephemeral volume controller makes it"
         return Fault(name, text, ())
-    near = get_close_matches(name, _names(inquiry), n=1)
+    near = similar(name, _names(inquiry))
     text = f"the claim {name} of this pod does not exist{f'; did you mean {near[0]}?' if near else ''}"
     made = [(CreateClaim(pod.namespace, name, c.name),) for c in usable_classes(storage)[:_CLASSES]]
     return Fault(name, text, made)
@@ -202,7 +202,7 @@ def _unbound(storage: Storage, claim: PersistentVolumeClaim, said: str) -> Fault
     if not claim.storage_class:
         return Fault(claim.name, f"{said} has no volume and names no storage class", again)
     if of is None:
-        near = get_close_matches(claim.storage_class, storage.classes, n=1)
+        near = similar(claim.storage_class, storage.classes)
         meant = f"; did you mean {near[0]}?" if near else ""
         others = sorted(others, key=lambda c: c not in near)
         again = [(RecreateClaim(claim.namespace, claim.name, c, claim.storage_class),) for c in others]

@@ -39,7 +39,7 @@ class PendingTable:
                 owners = some(owners_of(cause), len(cause.owners) if self.everything else _OWNERS)
                 texts = [*(one.text for one in cause.remedies), *(one.text for one in cause.group_remedies)]
                 helps = next(iter(texts), "")
-                table.add_row(f"{cause.pods:,}", *map(printable, (cause.cause, owners, helps)))
+                table.add_row(f"{cause.pods:,}", *map(printable, (why(cause), owners, helps)))
             yield table
             if len(answer.causes) > len(shown):
                 yield Text(f"  … {len(answer.causes) - len(shown):,} more causes (--all shows them)", style="dim")
@@ -62,6 +62,11 @@ def pending_headline(answer: Pending) -> str:
         return "No pod waits"
     causes = count(len(answer.causes), "cause")
     return f"{count(answer.pods, 'pod')} {'wait' if answer.pods > 1 else 'waits'}, for {causes}"
+
+
+def why(cause: Cause) -> str:
+    """Return why the pods of a cause wait, with what more is known of the example."""
+    return f"{cause.cause} ({cause.example}: {cause.detail})" if cause.detail else cause.cause
 
 
 def owners_of(cause: Cause) -> list[str]:

@@ -74,7 +74,7 @@ def pending_page(answer: Pending) -> str:
     """Return the page about all waiting pods."""
     title = cluster.pending_headline(answer)
     owners_of, leads_to = cluster.owners_of, explanation.leads_to
-    return render("pending.html", title=title, answer=answer, owners_of=owners_of, leads_to=leads_to)
+    return render("pending.html", title=title, answer=answer, why=cluster.why, owners_of=owners_of, leads_to=leads_to)
 
 
 def group_page(answer: GroupExplanation) -> str:

@@ -241,9 +241,19 @@ def next_step(
             _note_written(reservation, assumed, devices)
             _part(reservation, assumed, devices)
         if writes:
-            return Wait(seconds, writes, note=FURTHER if reservation.further and current is _statuses else "")
+            return Wait(seconds, writes, note=_note(reservation) if current is _statuses else "")
     wait = _pause(reservation, assumed, devices, seconds) or _give_way(reservation, assumed, devices, seconds, peers)
     return _wait_for_devices(reservation, assumed, devices, seconds) if wait is None else wait
+
+
+def _note(reservation: Reservation) -> str:
+    """Return which devices each claim gets, for people."""
+    given = [
+        f"the claim {one.key[1]} gets {' and '.join(str(device.id) for device in one.allocation.devices)}"
+        for one in reservation.claims
+        if one.allocation is not None and one.over is not None
+    ]
+    return ", ".join([*given, FURTHER] if reservation.further else given)
 
 
 def _taken_out(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:

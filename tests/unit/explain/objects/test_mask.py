@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -41,9 +42,9 @@ STORAGE = [
 ]
 
 
-@pytest.fixture(autouse=True, scope="module")
+@contextmanager
 def nothing_is_misspelt() -> Iterator[None]:
-    """Masks are spelt nearly alike, whatever the names were."""
+    """Corrections are not offered."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(node_affinity, "near_labels", lambda *_: ())
         for module in (node_affinity, inter_pod_affinity):
@@ -91,10 +92,17 @@ def answers(objects: list[Object], text: Callable[[str], str]) -> dict[str, Any]
 )
 def test_answers_are_the_same_but_for_the_names(objects: list[Object]) -> None:
     """Verdicts, nodes, ranks, changes and placements, each name replaced by its mask."""
+    agree(objects)
+
+
+def agree(objects: list[Object]) -> None:
+    """A masked dump gives the answers of the plain one but for corrections, as its masks are all spelt nearly alike."""
     plain = smaller(objects)
     masks = Masks(plain)
     masked = [masks.masked(each) for each in plain]
-    assert answers(masked, lambda name: name) == answers(plain, by_parts(masks))
+    with nothing_is_misspelt():
+        expected = answers(plain, by_parts(masks))
+    assert answers(masked, lambda name: name) == expected
 
 
 @settings(max_examples=12, deadline=None)
@@ -108,9 +116,7 @@ def test_of_any_cluster(nodes: list[Object], placed: list[tuple[Object, int]], w
     objects = [namespace("default"), *[node(f"acme-{i}", **fields) for i, fields in enumerate(nodes)]]
     objects += [pod(f"q-{i}", on=f"acme-{on % len(nodes)}", **fields) for i, (fields, on) in enumerate(placed)]
     objects += [pod(f"w-{i}", **asked, **more) for i, (asked, more, _) in enumerate(waiting)]
-    plain = smaller(objects)
-    masks = Masks(plain)
-    assert answers([masks.masked(each) for each in plain], lambda name: name) == answers(plain, by_parts(masks))
+    agree(objects)
 
 
 def test_nothing_of_the_names_is_left() -> None:
@@ -147,3 +153,18 @@ def test_what_belongs_together_stays_together() -> None:
         if made["kind"] == "Node":
             hidden = masks.masked(made)["metadata"]
             assert hidden["labels"]["kubernetes.io/hostname"] == hidden["name"]
+
+
+def test_no_typo_is_sought_among_masks() -> None:
+    """Nodes, labels, classes and claims that are not there: other masks are no correction of theirs."""
+    strays = [
+        pod("acme-1", need=["zone in acme-3"]),
+        pod("acme-2", near=["app=acme-web per host"]),
+        pod("acme-web", on="acme-a", labels={"app": "acme-webb"}),
+    ]
+    plain = smaller([*STORAGE, *strays])
+    masks = Masks(plain)
+    for objects, meant in ((plain, 2), ([masks.masked(each) for each in plain], 0)):
+        there = world(objects)
+        told = [explain(there.waiting[key], framework(), there.cluster) for key in sorted(there.waiting)]
+        assert sum("did you mean" in note for each in told for note in each.notes) == meant
