@@ -19,8 +19,8 @@ from tests.controlplane.once import cache, once
 
 pytestmark = pytest.mark.timeout(900)  # where PyInstaller has its part to do, beside all other tests
 ROOT = Path(__file__).parents[2]
-EXPLAIN = ("berth", "explain", "report", "--cluster", ROOT / "examples/explain/cluster.yaml")
-IMPORT = re.compile(r"^ *(?:import|from) +([a-z]\S*)", re.MULTILINE)
+EXPLAIN: tuple[str | Path, ...] = ("berth", "explain", "report", "--cluster", ROOT / "examples/explain/cluster.yaml")
+IMPORT = re.compile(r"^ *(?:import|from) +(?!podberth)([a-z]\S*)", re.MULTILINE)
 
 
 def _key() -> str:
@@ -61,7 +61,7 @@ def home(
     home = work / "home"
     home.mkdir()
     environment = {"HOME": str(home), "PATH": str(control_plane_binaries), "KREW_NO_UPGRADE_CHECK": "1"}
-    command = [krew, "install", f"--manifest={manifest}", f"--archive={archive}"]
+    command: list[str | Path] = [krew, "install", f"--manifest={manifest}", f"--archive={archive}"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return home
@@ -80,7 +80,7 @@ def test_it_explains(home: Path, control_plane_binaries: Path) -> None:
     done = kubectl(home, control_plane_binaries, *EXPLAIN)
     assert done.returncode == 1, done.stderr
     assert sorted(home.rglob("*")) == before
-    command = [Path(sys.executable).with_name("kubectl-berth"), *EXPLAIN[1:]]
+    command: list[str | Path] = [Path(sys.executable).with_name("kubectl-berth"), *EXPLAIN[1:]]
     package = subprocess.run(command, env={"HOME": str(home)}, capture_output=True, text=True, check=False)
     assert done.stdout == package.stdout
     said = kubectl(home, control_plane_binaries, "berth", "version")
