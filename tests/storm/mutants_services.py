@@ -167,11 +167,11 @@ def checks_no_policies() -> Iterator[None]:
 
 @mutant("the operator looks at a policy when it begins, and not when it changes")
 def ignores_changes() -> Iterator[None]:
-    look = was(Reconciler, "look")
+    wait = was(Reconciler, "_wait")
 
     async def deaf(self: Reconciler, namespace: str) -> None:
         if namespace not in self._judged:
-            await look(self, namespace)
+            await wait(self, namespace)
 
-    with patch.object(Reconciler, "look", deaf):
+    with patch.object(Reconciler, "_wait", deaf):
         yield
