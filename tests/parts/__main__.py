@@ -43,7 +43,6 @@ BY_CHANCE = (
     "explain/objects/test_claim_templates.py::test_it_is_what_comes_true",
     "explain/simulate/test_claimed_room.py::test_it_is_what_one_after_the_other_finds",
     "explain/gangs/test_gangs.py::test_whatever_is_offered_starts_it",
-    "explain/simulate/test_crowd.py::test_crowds_with_terms_and_constraints",
     "explain/simulate/test_removable.py::test_what_is_said_is_what_a_drain_does",
 )
 """The dearest of tests/unit that compare two answers of ours on generated cases.
