@@ -92,7 +92,8 @@ vectors: $(STAMP) ## Compare decisions with 1,315 recorded answers of the real p
 mutants: $(STAMP) ## How many small changes of the code the tests notice: make mutants ROOMS="plugins policy" SAMPLE=300
 	@$(BIN)/python -m tests.mutants $(ROOMS) $(if $(SAMPLE),--sample $(SAMPLE))
 
-reference: $(STAMP) ## Write docs/reference/metrics.md and docs/reference/binding-cycle.md from the code
+reference: $(STAMP) ## Write docs/reference/ from the code and the CRD
+	@$(BIN)/python -m docs.reference.fields
 	@$(BIN)/python docs/reference/make.py
 	@$(BIN)/python docs/reference/binding_cycle.py
 
@@ -108,7 +109,8 @@ replay: $(STAMP) ## kube-scheduler's decisions on 2,000 mixed pods, each put to 
 manifests: $(STAMP) ## Write manifests/ from the chart
 	@helm=$$($(BIN)/python -m tests.chart.build helm) && $(BIN)/python manifests/make.py "$$helm"
 
-schemas: $(STAMP) ## Write scheduler/podberth/explain/judging/schemas.json from the OpenAPI documents of the supported versions
+schemas: $(STAMP) ## Write the schemas for editors from the code and the CRD, and the types of the API from the OpenAPI documents of the supported versions
+	@$(BIN)/python docs/schemas/make.py
 	@$(BIN)/python -m tests.controlplane.schemas
 
 chart-versions: $(STAMP) ## Check the chart's objects by kubeconform for Kubernetes 1.32 to 1.37
@@ -121,7 +123,7 @@ LOCK = $(VENV)/lock/bin/uv pip compile -q --universal --python-version 3.11 --ge
 lock: ## Resolve requirements*.lock from pyproject.toml
 	@$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv
 	@$(VENV)/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
-		--extra fast --group dev pyproject.toml -o requirements.lock
+		--extra fast --group dev --group site pyproject.toml -o requirements.lock
 	@$(LOCK) --extra fast -c requirements.lock pyproject.toml -o image/run.lock
 	@printf 'hatchling\nuv\n' | $(LOCK) -c requirements.lock - -o image/build.lock
 

@@ -161,6 +161,10 @@ def test_audit(ship: Ship) -> None:
     )
     assert report.returncode == 1, report.stderr.decode()
     found = json.loads(report.stdout)["namespaces"][ship.team]
+    mistyped = [word.replace("configmaps", "configmap") for word in report.args]
+    refused = subprocess.run(mistyped, env=environment(), capture_output=True, check=False, timeout=START)
+    told = "berth: --audit-kind configmap: the cluster has no such kind\n"
+    assert (refused.returncode, refused.stdout, refused.stderr.decode()) == (2, b"", told)
     assert found["total"] == {"objects": 3, "rejected": 0, "mutated": 2}
     assert found["policies"]["forbid"]["examples"] == [f"ConfigMap {ship.team}/b"]
     assert "status" not in ship.get("forbid")

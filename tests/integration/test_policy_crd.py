@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from podberth.policy import kinds
 from podberth.policy.parse import PolicyError, parse
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.cluster import Cluster
@@ -132,6 +133,8 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str]] = [
     ("prefix", (*ACTION, "updatedLabels"), {"a..b/c": "x"}, "spec.rules[0].policyAction.updatedLabels"),
     ("reject", (*ACTION, "reject"), "yes", "spec.rules[0].policyAction.reject"),
     ("long message", (*ACTION, "message"), "x" * 1025, "spec.rules[0].policyAction.message"),
+    ("a message for terminals", (*ACTION, "message"), "\x1b[2J\x9b", "spec.rules[0].policyAction.message"),
+    ("a value for terminals", (*ACTION, "updatedAnnotations"), {"a": "\x1f"}, "policyAction.updatedAnnotations"),
     ("written key", (*ACTION, "updatedLabels"), {"-a": "x"}, "spec.rules[0].policyAction.updatedLabels"),
     ("written value", (*ACTION, "updatedLabels"), {"a": "x" * 64}, "spec.rules[0].policyAction.updatedLabels"),
     ("many writes", (*ACTION, "updatedLabels"), {f"a{i}": "x" for i in range(33)}, "policyAction.updatedLabels"),
@@ -230,3 +233,17 @@ def test_status_columns_and_help(policies_served: Api, control_plane: Cluster, r
     assert row.split()[:8] == ["good", "warn", "3", "True", "Native", "False", "SelfPoison,", "NoLiveLease"]
     told = control_plane.kubectl(*explain).stdout
     assert "Reject the object, and change nothing" in told
+
+
+def test_kinds(control_plane: Cluster) -> None:
+    """No kind that this API server has is taken for a mistake, and each that Kubernetes has is where we say."""
+    api, served = control_plane.api, {}
+    groups = [(f"/apis/{v['groupVersion']}", g["name"]) for g in api.get("/apis")["groups"] for v in g["versions"]]
+    for path, group in [("/api/v1", ""), *groups]:
+        for found in api.get(path)["resources"]:
+            if "/" not in found["name"] and {"create", "get", "list"} <= {*found["verbs"]}:
+                served[kinds.called(group, found["kind"])] = found["namespaced"]
+    ours = {name: True for name in served if name in kinds.NAMESPACED} | {
+        name: False for name in served if name in kinds.CLUSTER_SCOPED
+    }
+    assert ours == {name: here for name, here in served.items() if name not in ("Event", "MetadataPolicy.podberth.dev")}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import gc
 import hashlib
+import importlib
 import itertools
 import math
 import operator
@@ -37,6 +38,9 @@ PATIENCE = 6.0
 """Seconds of CPU that the one test may take which is known to notice a mutant."""
 BUDGET = 5.0
 """Seconds that the tests of one mutant may take where the code is right; those that take longest are left out."""
+EXAMPLES = 15
+"""Generated examples of a test that are asked about a mutant: the first of those that the test has without one."""
+_SETTINGS = "_hypothesis_internal_use_settings"
 MEMORY = 4 << 30
 
 
@@ -260,10 +264,24 @@ class Session:
         settings.register_profile("mutants", settings.default, derandomize=True, database=None, phases=phases)
         settings.load_profile("mutants")
 
+    def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
+        """A hundred examples would take too long, and none of them would be asked."""
+        from hypothesis import is_hypothesis_test, settings
+
+        for item in items:
+            test = getattr(item, "obj", None)
+            if is_hypothesis_test(test):
+                known = getattr(test, _SETTINGS)
+                setattr(test, _SETTINGS, settings(known, max_examples=min(known.max_examples, EXAMPLES)))
+
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Nothing else is run."""
         if session.testsfailed:
             raise session.Failed("tests can't be collected")
+        for file in self._changing:  # some are imported when they are needed, which is too late to be changed
+            importlib.import_module(
+                ".".join(file.relative_to(self._source.parent).with_suffix("").parts).removesuffix(".__init__")
+            )
         self._work(Warm(session.items, self._source, self._changing, self._maps))
         return True
 

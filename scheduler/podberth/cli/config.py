@@ -15,6 +15,7 @@ from podberth.explain.lint.finding import Example, Finding
 from podberth.explain.lint.settings import between_files
 from podberth.explain.report.wording import count, printable
 from podberth.framework.profiles import effective
+from podberth.framework.schema import configuration_schema
 from podberth.plugins.registry import registry
 
 _WIDTH = 100
@@ -144,3 +145,16 @@ def lint(
     else:
         sys.stdout.write(findings(found))
     return FOUND if any(found.values()) else 0
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of a configuration, by which an editor completes and checks one.
+
+    It knows the arguments of Berth's plugins and of those of installed packages. Write it to a file, and name the file
+    in the first line of the configuration: # yaml-language-server: $schema=FILE
+    """
+    known = registry()
+    with about("plugins"):
+        plugins = {name: known[name] for name in known}
+    as_data(configuration_schema(plugins), DataOutput.JSON)

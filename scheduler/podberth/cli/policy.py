@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.resources import files as packaged
 from typing import Annotated, Any
 
 import msgspec
@@ -39,7 +40,7 @@ from podberth.policy.keys import Reserved
 from podberth.policy.native.admission_policies import admission_policies
 from podberth.policy.native.policy_set import Source, policy_set
 from podberth.policy.objects import namespace as namespace_in
-from podberth.policy.options import Options
+from podberth.policy.options import Options, unknown
 from podberth.policy.options import parse as options_of
 from podberth.policy.parse import PolicyError, parse
 from podberth.policy.spec import Policies, Policy
@@ -323,6 +324,14 @@ def evaluate(
     faults.tell()
     if not namespace and not namespace_in(objects[0]) and any(policy.namespace for _, policy in held):
         complain([f"{named(file)}: names no namespace, so it meets the policies of all; -n says which it will be in"])
+    there = options_of(given).namespace or namespace_in(objects[0])
+    complain(
+        [
+            f"MetadataPolicy {policy.name} is in namespace {policy.namespace}, and does not apply in {there}"
+            for _, policy in held
+            if there and policy.namespace not in ("", there)
+        ]
+    )
     case = {
         "policies": [document for document, _ in held],
         "operation": "CREATE" if old is None else "UPDATE",
@@ -466,6 +475,15 @@ def test(
     return FOUND if failed else 0
 
 
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of a MetadataPolicy, by which an editor completes and checks one.
+
+    Write it to a file, and name the file in the first line of the policy: # yaml-language-server: $schema=FILE
+    """
+    as_json(packaged("podberth.policy").joinpath("schema.json").read_bytes().rstrip())
+
+
 def _answer_all(path: str) -> int:
     """A line out for each line in, whatever is wrong with some of them."""
     code = 0
@@ -475,6 +493,8 @@ def _answer_all(path: str) -> int:
             case = msgspec.json.decode(line)
             name = case.get("id", name) if isinstance(case, dict) else name
             as_json(msgspec.json.encode({"id": name, "got": cases.answer(case)}))
+            if (wrong := unknown(case.get("options") or {})) is not None:
+                complain([f"{named(path)}: line {number}: {wrong}; left out"])
         except (cases.CaseError, msgspec.DecodeError, RecursionError) as error:
             as_json(msgspec.json.encode({"id": name, "error": _lowered(error)}))
             print(f"berth: {named(path)}: line {number}: {printable(_lowered(error))}", file=sys.stderr)

@@ -5,6 +5,7 @@ is written.
 """
 
 import asyncio
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,9 +24,10 @@ from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.kubeconfig import connect
 from podberth.kube.resources import METADATA_POLICIES, OWNERS, Resource
 from podberth.model.selectors import LabelSelector
-from podberth.policy import cases, exempt, objects, options
+from podberth.policy import cases, objects, options
 from podberth.policy.cases import name_of
 from podberth.policy.impact import Impact, Owner, impact, owner
+from podberth.policy.kinds import is_cluster_scoped
 from podberth.policy.objects import JsonObject, ShapeError, check
 from podberth.policy.operator.listing import DEFAULT_KINDS, KindError, Page, pages, resource
 from podberth.policy.options import Options
@@ -33,16 +35,32 @@ from podberth.policy.parse import PolicyError, parse
 from podberth.policy.spec import KIND, Policies, Policy
 
 _ENDINGS = (".yaml", ".yml", ".json")
+_CASES = re.compile(rb"^cases:", re.MULTILINE)
 _READ = ("apiVersion", "kind", "metadata")
 
 
 def _files(paths: list[str]) -> Iterator[tuple[str, bool]]:
-    """(file, whether it was named): the files themselves, and those of directories that look like manifests."""
+    """(file, whether it was named): the files themselves, and those of directories and below that look like manifests
+    and hold no tests.
+    """
     for path in paths:
         if path != STDIN and Path(path).is_dir():
-            yield from ((str(found), False) for found in sorted(Path(path).iterdir()) if found.suffix in _ENDINGS)
+            yield from ((str(found), False) for found in _below(Path(path)) if not _has_cases(found))
         else:
             yield path, True
+
+
+def _below(directory: Path) -> Iterator[Path]:
+    """Yield the files of JSON and YAML in a directory and below it, but for what is hidden, as copies of a volume."""
+    for found in sorted(directory.rglob("*")):
+        hidden = any(part.startswith(".") for part in found.relative_to(directory).parts)
+        if found.suffix in _ENDINGS and found.is_file() and not hidden:
+            yield found
+
+
+def _has_cases(path: Path) -> bool:
+    """Return whether a file looks like tests of policies."""
+    return path.suffix != ".json" and _CASES.search(path.read_bytes()) is not None
 
 
 def policy_documents(paths: list[str], faults: Faults) -> Iterator[tuple[str, Any]]:
@@ -112,7 +130,7 @@ def all_objects(paths: list[str], namespace: str | None, faults: Faults) -> list
             with faults.noting(), about(named(path)):
                 found = _checked({"kind": document.kind, **documents.plain(document)}, document.place)
                 there = objects.namespace(found)
-                scoped = exempt.is_cluster_scoped(*objects.group_and_kind(found))
+                scoped = is_cluster_scoped(*objects.group_and_kind(found))
                 if not namespace or there == namespace or not (there or scoped):
                     held.append(found)
     return held
@@ -129,9 +147,7 @@ def test_files(directory: str) -> Iterator[Path]:
     root = Path(directory)
     if not root.is_dir():
         raise InputError(f"{directory}: expected a directory")
-    for path in sorted(root.rglob("*")):
-        if path.suffix in (".yaml", ".yml") and path.is_file() and b"cases:" in path.read_bytes():
-            yield path
+    yield from filter(_has_cases, _below(root))
 
 
 def run_tests(path: Path, faults: Faults) -> Iterator[dict[str, Any]]:
@@ -170,6 +186,8 @@ def given_options(text: str | None, flags: dict[str, Any]) -> dict[str, Any]:
         options.parse(found)
     except options.OptionsError as error:
         raise InputError(f"--options: {error}") from None
+    if (wrong := options.unknown(found)) is not None:
+        raise InputError(f"--options: {wrong}")
     return found
 
 

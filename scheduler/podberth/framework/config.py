@@ -5,10 +5,10 @@ Mirrors kube-scheduler `apis/config/v1/defaults.go`, `default_plugins.go` and `a
 
 import re
 from copy import deepcopy
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from podberth.model.limits import LIMITS, Limits
@@ -18,6 +18,7 @@ API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
 DEFAULT_SCHEDULER_NAME = "berth"
 Target = TypeVar("Target")
+Percent = Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": 100})]
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _WHOLE = re.compile(rf"(?P<sign>[+-]?)(?P<parts>0|(?:{_PART.pattern})+)")
@@ -33,114 +34,191 @@ class Strict(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
 
 class PluginRef(Strict, frozen=True):
     name: str
+    """A plugin. In `disabled`, `*` stands for all defaults."""
     weight: int | None = None
+    """A plugin's scores are multiplied by it; 0 and absent stand for 1. It has no effect in `disabled`."""
 
 
 class PluginSet(Strict, frozen=True):
     enabled: list[PluginRef] = []
+    """Plugins that run, in this order."""
     disabled: list[PluginRef] = []
+    """Plugins that do not run, of multiPoint and the defaults; `*` stands for all."""
 
 
 class Plugins(Strict, frozen=True):
     """Enabled and disabled plugins by extension point. The last three are kube-scheduler's for groups of pods."""
 
     pre_enqueue: PluginSet = PluginSet()
+    """Keeps a pod out of the active queue."""
     queue_sort: PluginSet = PluginSet()
+    """The order of the queue: exactly one plugin, the same for all profiles."""
     pre_filter: PluginSet = PluginSet()
+    """Looks at the pod before any node."""
     filter: PluginSet = PluginSet()
+    """Rejects nodes."""
     post_filter: PluginSet = PluginSet()
+    """Runs when no node is left (preemption)."""
     pre_score: PluginSet = PluginSet()
+    """None of Berth's plugins needs it."""
     score: PluginSet = PluginSet()
+    """Ranks the nodes that are left; only here, at placementScore and at multiPoint weights count."""
     reserve: PluginSet = PluginSet()
+    """Reserves what the pod needs with the chosen node, such as volumes."""
     permit: PluginSet = PluginSet()
+    """May make a pod wait before it is bound."""
     pre_bind: PluginSet = PluginSet()
+    """Does what is needed before the pod can be bound."""
     bind: PluginSet = PluginSet()
+    """Binds the pod; at least one plugin is needed."""
     post_bind: PluginSet = PluginSet()
+    """Runs after the pod was bound."""
     multi_point: PluginSet = PluginSet()
+    """Enables a plugin at every extension point that it has."""
     placement_generate: PluginSet = PluginSet()
+    """Says on which sets of nodes a pod group may be; at most one plugin, by default none."""
     placement_score: PluginSet = PluginSet()
+    """Ranks these sets; its weights are its own."""
     pod_group_post_filter: PluginSet = PluginSet()
+    """Has to be empty: the plugins at postFilter are asked about groups of pods, too."""
 
 
 class PluginConfig(Strict, frozen=True):
     name: str
+    """A plugin; at most one entry each."""
     args: dict[str, Any] = {}
+    """Its arguments; `apiVersion` and `kind` may be among them."""
 
 
 class ProfileConfig(Strict, frozen=True):
     scheduler_name: str | None = None
-    percentage_of_nodes_to_score: int | None = None
+    """Pods name it in `spec.schedulerName`. Required, unless there is one profile: then it is `berth`."""
+    percentage_of_nodes_to_score: Percent | None = None
+    """The same for this profile, instead of the one for all."""
     plugins: Plugins = Plugins()
+    """Plugins that are enabled and disabled, by extension point."""
     plugin_config: list[PluginConfig] = []
+    """Arguments of plugins."""
 
 
 class LeaderElection(Strict, frozen=True):
     leader_elect: bool = True
+    """The replicas elect a leader, and only the leader schedules. With `false`, the process keeps the Lease
+    `berth-heartbeat` (`resourceName` with `-heartbeat`), by which policies see that their scheduler lives."""
     lease_duration: str = "15s"
+    """The Lease is valid for so long without being renewed; longer than renewDeadline."""
     renew_deadline: str = "10s"
+    """The leader tries for so long to renew it before it stops; longer than retryPeriod."""
     retry_period: str = "2s"
+    """A replica waits for so long between two tries; greater than 0."""
     resource_lock: str = "leases"
+    """Accepted, no effect: it is always a Lease."""
     resource_name: str = "berth"
+    """The name of the Lease; kube-scheduler's is `kube-scheduler`."""
     resource_namespace: str = ""
+    """The namespace of the Lease. Empty: that of the pod that Berth runs in; in a shell `berth`."""
 
 
 class ClientConnection(Strict, frozen=True):
     kubeconfig: str = ""
+    """The kubeconfig file; `--kubeconfig` wins."""
     accept_content_types: str = ""
+    """Accepted, no effect: lists and watches are JSON."""
     content_type: str = ""
+    """Empty or `application/vnd.kubernetes.protobuf`: bindings and events in protobuf, in JSON once the server
+    refused that; with anything else they are JSON, as all other writes are."""
     qps: float = 50.0
-    burst: int = 100
+    """Requests a second."""
+    burst: Annotated[int, Meta(extra_json_schema={"minimum": 0})] = 100
+    """Requests that may be sent at once before `qps` limits them."""
 
 
 class TLSConfig(Strict, frozen=True):
     insecure: bool = False
+    """Certificates are not checked."""
     server_name: str = ""
+    """The name that the certificate has to have."""
     cert_file: str = ""
+    """The file with the certificate that Berth shows."""
     key_file: str = ""
+    """The file with the key of that certificate."""
     ca_file: str = ""
+    """The file with the authorities that may have signed the extender's certificate."""
     cert_data: str = ""
+    """The certificate that Berth shows, in base64."""
     key_data: str = ""
+    """The key of that certificate, in base64."""
     ca_data: str = ""
+    """The authorities that may have signed the extender's certificate, in base64."""
 
 
 class ManagedResource(Strict, frozen=True):
     name: str
+    """An extended resource."""
     ignored_by_scheduler: bool = False
+    """NodeResourcesFit ignores the resource."""
 
 
 class Extender(Strict, frozen=True):
     url_prefix: str = field(name="urlPrefix")
+    """The address; verbs are appended."""
     filter_verb: str = ""
+    """It is appended for filtering. Empty: the extender does not filter."""
     preempt_verb: str = ""
+    """It is appended for preemption. Empty: the extender takes no part in it."""
     prioritize_verb: str = ""
+    """It is appended for scoring. Empty: the extender does not score."""
     weight: int = 0
+    """Its scores are multiplied by this; greater than 0 with prioritizeVerb."""
     bind_verb: str = ""
+    """It is appended for binding. At most one extender binds."""
     enable_https: bool = field(default=False, name="enableHTTPS")
+    """Talk HTTPS."""
     tls_config: TLSConfig | None = field(default=None, name="tlsConfig")
+    """The way in which the extender's certificate is checked, and the one that Berth shows."""
     http_timeout: str = field(default="5s", name="httpTimeout")
+    """The longest time for one call, such as 5s."""
     node_cache_capable: bool = False
+    """The extender gets names instead of whole nodes."""
     managed_resources: list[ManagedResource] = []
+    """The extender is called only for pods that ask for one of these."""
     ignorable: bool = False
+    """When the extender fails, scheduling goes on without it."""
 
 
 class SchedulerConfiguration(Strict, frozen=True):
     """The whole file. Fields without effect here are accepted, so that a kube-scheduler's file can be used."""
 
-    api_version: str = field(default=API_VERSION, name="apiVersion")
-    kind: str = KIND
-    parallelism: int = 16
+    api_version: Annotated[str, Meta(extra_json_schema={"const": API_VERSION})] = field(
+        default=API_VERSION, name="apiVersion"
+    )
+    """The version of this format."""
+    kind: Annotated[str, Meta(extra_json_schema={"const": KIND})] = KIND
+    """The kind of this file."""
+    parallelism: Annotated[int, Meta(extra_json_schema={"minimum": 1})] = 16
+    """No effect, since one call of a plugin answers for all nodes."""
     leader_election: LeaderElection = LeaderElection()
+    """The election of the one replica that schedules."""
     client_connection: ClientConnection = ClientConnection()
+    """The way to the API server."""
     enable_profiling: bool = True
+    """Accepted, no effect."""
     enable_contention_profiling: bool = True
-    percentage_of_nodes_to_score: int | None = None
-    pod_initial_backoff_seconds: int = 1
+    """Accepted, no effect."""
+    percentage_of_nodes_to_score: Percent | None = None
+    """Absent or 0: every node is scored. To kube-scheduler 0 is a share that shrinks with the cluster."""
+    pod_initial_backoff_seconds: Annotated[int, Meta(extra_json_schema={"minimum": 1})] = 1
+    """Seconds that a pod waits after its first failure; they double with each."""
     pod_max_backoff_seconds: int = 10
+    """The longest backoff, in seconds."""
     limits: Limits = LIMITS
-    """Berth's own: what a pod may ask for."""
+    """Berth's own: what a pod may ask for. The limits may be raised, not lowered."""
     profiles: list[ProfileConfig] = []
+    """Each is a scheduler of its own, by the name that pods give in `spec.schedulerName`."""
     extenders: list[Extender] = []
+    """HTTP extenders: services that filter and score beside the plugins."""
     delay_cache_until_active: bool = False
+    """No effect: a standby fills its cache, too."""
 
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable,
 from dataclasses import dataclass, field, replace
 from enum import Flag, auto
 from functools import cached_property
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.cluster import Placement as PlacedPod
@@ -71,14 +71,14 @@ class Reservation(Struct, rename="camel", frozen=True, forbid_unknown_fields=Tru
     The engine finds the nodes and keeps others away from them (`podberth.engine.pod_groups.reservations`).
     """
 
-    after_seconds: int = 300
+    after_seconds: Annotated[int, Meta(extra_json_schema={"minimum": 0})] = 300
     """Seconds that a gang waits, from its first attempt, before room is kept for it."""
-    for_seconds: int = 3600
+    for_seconds: Annotated[int, Meta(extra_json_schema={"minimum": 1})] = 3600
     """Seconds for which room is kept at most."""
-    percentage_of_nodes: int = 50
-    """Room is kept on no more of all nodes."""
+    percentage_of_nodes: Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": 100})] = 50
+    """The share of all nodes on which room is kept at most, in percent."""
     lowest_priority: int = -(2**31)
-    """No room is kept for gangs of lower priority."""
+    """The lowest priority of a gang for which room is kept."""
     trust_expected_duration: bool = False
     """Pods may use room that is kept by their own word of how long they run, which nobody enforces."""
 

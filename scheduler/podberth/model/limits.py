@@ -19,28 +19,33 @@ class Limits(Struct, forbid_unknown_fields=True, rename="camel", frozen=True, gc
     """A pod may have so many of each. A configuration may raise the numbers (`limits`)."""
 
     affinity_terms: int = 128
-    """Terms of inter-pod affinity and anti-affinity, required and preferred, together."""
+    """Terms of inter-pod affinity and anti-affinity of a pod, required and preferred together."""
     node_terms: int = 128
-    """Terms of node affinity, required and preferred together."""
+    """Terms of its node affinity, required and preferred together."""
     spread_constraints: int = 32
+    """Its topology spread constraints."""
     selector_requirements: int = 64
     """Requirements of one selector or of one term, and of `spec.nodeSelector`."""
     requirement_values: int = 256
     """Values of one requirement, and namespaces of one term."""
     values_in_all: int = 4096
-    """Requirements and values of all terms and constraints together."""
+    """Requirements and values of all its terms and constraints together."""
     tolerations: int = 128
+    """Its tolerations."""
     containers: int = 128
-    """Containers and init containers together."""
+    """Its containers and init containers together."""
     resources: int = 64
-    """Resources that the pod requests, whichever containers do."""
+    """Resources that it requests, whichever containers do."""
     host_ports: int = 256
+    """Its host ports."""
     volumes: int = 128
+    """Its volumes."""
     resource_claims: int = 128
-    """Claims for devices, and claim templates. What one claim asks for is limited by the API server."""
+    """Its claims for devices, and claim templates. What one claim asks for is limited by the API server."""
     annotation_bytes: int = 65_536
-    """Characters of the values of all annotations that plugins read, together."""
+    """Characters of the values of all its annotations that plugins read, together."""
     labels: int = 256
+    """Its labels."""
 
 
 LIMITS = Limits()

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from msgspec import inspect
+from msgspec import Struct, inspect
 
 SHOWN = 80
 """Characters of a value that a message shows."""
@@ -36,6 +36,22 @@ def unknown_fields(document: Any, expected: type, path: str = "") -> Iterator[tu
     yield from _unknown(document, _type_info(expected), path)
 
 
+def types_within(struct: type[Struct]) -> set[type[Struct]]:
+    """Return a struct and all those of its fields, and of theirs."""
+    found: set[type[Struct]] = set()
+    waiting: list[Any] = [_type_info(struct)]
+    while waiting:
+        match waiting.pop():
+            case inspect.StructType(cls=cls, fields=fields) if cls not in found:
+                found.add(cls)
+                waiting += [each.type for each in fields]
+            case inspect.UnionType(types=kinds):
+                waiting += kinds
+            case inspect.Metadata(type=inner) | inspect.ListType(item_type=inner) | inspect.DictType(value_type=inner):
+                waiting.append(inner)
+    return found
+
+
 @cache
 def _type_info(expected: type) -> inspect.Type:
     return inspect.type_info(expected)
@@ -50,6 +66,8 @@ def nearest(name: str, known: list[str]) -> str | None:
 
 def _unknown(value: Any, kind: inspect.Type, path: str) -> Iterator[tuple[str, str | None]]:
     match kind:
+        case inspect.Metadata(type=inner):
+            yield from _unknown(value, inner, path)
         case inspect.UnionType(types=kinds):
             for each in kinds:
                 yield from _unknown(value, each, path)

@@ -36,34 +36,46 @@ class ObjectMeta(Object, gc=False):
 
 class Requirement(Object, gc=False):
     key: str = ""
+    """The label or field."""
     operator: str = ""
+    """In, NotIn, Exists or DoesNotExist; for node labels also Gt and Lt."""
     values: list[str] | None = None
+    """One or more for In and NotIn, one whole number for Gt and Lt, none for the others."""
 
 
 class LabelSelector(Object, gc=False):
     match_labels: dict[str, str] | None = None
+    """Labels and the values that they must have."""
     match_expressions: list[Requirement] | None = None
+    """Further requirements, all of which have to be met."""
 
 
 class NodeSelectorTerm(Object, gc=False):
     match_expressions: list[Requirement] | None = None
+    """Requirements on labels of the node, all of which have to be met."""
     match_fields: list[Requirement] | None = None
+    """Requirements on fields of the node, such as metadata.name."""
 
 
 class NodeSelector(Object, gc=False):
     node_selector_terms: list[NodeSelectorTerm | None] | None = None
+    """A node is selected that meets any of these terms."""
 
 
 class PreferredSchedulingTerm(Object, gc=False):
     weight: int = 0
+    """The term adds this to a node that meets it; 1 to 100."""
     preference: NodeSelectorTerm = field(default_factory=NodeSelectorTerm)
+    """The requirements."""
 
 
 class NodeAffinity(Object, gc=False):
     required: NodeSelector | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    """Terms of which a node has to meet one."""
     preferred: list[PreferredSchedulingTerm] | None = field(
         default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
     )
+    """Terms that add to the score of nodes that meet them."""
 
 
 class PodAffinityTerm(Object, gc=False):
@@ -93,13 +105,21 @@ class Affinity(Object, gc=False):
 
 class TopologySpreadConstraint(Object, gc=False):
     max_skew: int = 1
+    """A domain may have so many more pods than the domain with the fewest."""
     topology_key: str = ""
+    """The node label whose values are the domains."""
     when_unsatisfiable: str = "DoNotSchedule"
+    """DoNotSchedule, or ScheduleAnyway: then it is a preference."""
     label_selector: LabelSelector | None = None
+    """The pods that are counted."""
     min_domains: int | None = None
+    """With fewer domains, the least number of pods counts as 0."""
     node_affinity_policy: str | None = None
+    """Honor (the default) leaves out nodes that the pod's node affinity excludes, Ignore counts them."""
     node_taints_policy: str | None = None
+    """Honor leaves out nodes whose taints the pod does not tolerate, Ignore (the default) counts them."""
     match_label_keys: list[str] | None = None
+    """Labels of the pod whose values the counted pods must share."""
 
 
 class Toleration(Object, gc=False):

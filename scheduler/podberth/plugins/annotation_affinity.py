@@ -6,8 +6,9 @@ looks at placed pods' terms see one affinity. What is left for the plugin to do 
 """
 
 from collections.abc import Collection
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from podberth.cache.cluster import Cluster
 from podberth.framework.events import ClusterEvent
@@ -21,7 +22,8 @@ from podberth.model.shape import PodShape
 class AnnotationAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
     """`mode`, replace or add: what the annotation does to spec.affinity unless the pod's own annotation says so."""
 
-    mode: str = "replace"
+    mode: Annotated[str, Meta(extra_json_schema={"enum": ["replace", "add"]})] = "replace"
+    """The annotation replaces spec.affinity, or adds to it, unless the pod's own annotation says which."""
 
 
 class AnnotationAffinity(Plugin):

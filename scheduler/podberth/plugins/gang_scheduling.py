@@ -7,8 +7,9 @@ in the binding cycle and for all of them together.
 
 import json
 from collections.abc import Collection
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from podberth.cache.cluster import Cluster
 from podberth.framework.config import FeatureGates, gate_errors, gate_is_on
@@ -27,11 +28,12 @@ _COMPOSITE_GROUPS = "CompositePodGroup"
 class GangSchedulingArgs(Struct, rename="camel", frozen=True):
     """Other arguments are accepted and have no effect."""
 
-    further_orders: int = 0
-    """Not supported any more."""
+    further_orders: Annotated[int, Meta(extra_json_schema={"const": 0})] = 0
+    """Any value but 0 is refused: a group is tried in one order, as in kube-scheduler."""
     reservation: Reservation | None = None
-    """Room is kept for gangs that wait for long. Without it, none is, as in kube-scheduler."""
+    """Berth's own: room is kept for gangs that wait for long. Without it, none is, as in kube-scheduler."""
     feature_gates: FeatureGates = None
+    """`CompositePodGroup: true` is refused: groups of pod groups are not supported."""
 
     def check(self, path: str) -> list[str]:
         """Error lines."""

@@ -12,6 +12,7 @@ from podberth.cache.column import Bools, Ints, at
 from podberth.cache.existing_terms import ExistingTermSums
 from podberth.cache.row_counts import ByTopology, summed
 from podberth.cache.selected_pods import Selected
+from podberth.framework.config import Percent
 from podberth.framework.events import ClusterEvent
 from podberth.framework.interface import MIN_MAX, NO_POINTS, NODE, PODS_ELSEWHERE, Plugin, RemovedPods
 from podberth.framework.status import Reject, Rejections, Unresolvable, Unschedulable
@@ -30,8 +31,10 @@ _LOOKS = 10_000
 class InterPodAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
     """`hardPodAffinityWeight` (0..100): what required affinity of placed pods towards this one is worth."""
 
-    hard_pod_affinity_weight: int = 1
+    hard_pod_affinity_weight: Percent = 1
+    """The weight in scores of placed pods' required affinity to the new pod."""
     ignore_preferred_terms_of_existing_pods: bool = False
+    """The preferences of placed pods do not count; those of the new pod do."""
 
 
 class InterPodAffinity(Plugin):

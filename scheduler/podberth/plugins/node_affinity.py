@@ -31,6 +31,7 @@ class NodeAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", froze
     """`addedAffinity` applies to every pod of the profile, besides the pod's own."""
 
     added_affinity: wire.NodeAffinity | None = None
+    """A NodeAffinity for all pods of the profile, besides their own."""
 
 
 class NodeAffinity(Plugin):

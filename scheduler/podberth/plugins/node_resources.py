@@ -7,10 +7,10 @@ plain numbers alike; where the two differ, it asks `ROWS` or `ONE`.
 import math
 import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
@@ -37,21 +37,30 @@ class ResourceWeight(Struct, forbid_unknown_fields=True, rename="camel", frozen=
     """A resource and its share in the score."""
 
     name: str
+    """A resource, such as cpu."""
     weight: int = 1
+    """Its share in the score: 1 to 100, and always 1 for NodeResourcesBalancedAllocation."""
 
 
 class RequestedToCapacityRatio(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
     """The piecewise linear function of utilization."""
 
     shape: list[ShapePoint] = []
+    """Points of the function from utilization to score."""
 
 
 class ScoringStrategy(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
     """LeastAllocated, MostAllocated or RequestedToCapacityRatio over weighted resources."""
 
-    type: str = ""
+    type: Annotated[
+        str, Meta(extra_json_schema={"enum": ["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]})
+    ] = ""
+    """LeastAllocated (the default) prefers empty nodes, MostAllocated used ones; RequestedToCapacityRatio follows
+    the shape."""
     resources: list[ResourceWeight] = []
+    """The resources that count; cpu and memory, where the list is empty."""
     requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
+    """The function of the type RequestedToCapacityRatio."""
 
     def weights(self) -> list[ResourceWeight]:
         """The resources with defaults: cpu 1 and memory 1; a weight of 0 stands for 1."""
@@ -402,8 +411,11 @@ class NodeResourcesFitArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     """The extended resources that are ignored, and the way of scoring."""
 
     ignored_resources: list[str] = []
+    """Extended resources that are ignored."""
     ignored_resource_groups: list[str] = []
+    """Domains of extended resources that are ignored."""
     scoring_strategy: ScoringStrategy = ScoringStrategy(type="LeastAllocated")
+    """The way in which what is left of a node becomes a score."""
 
     def defaulted(self) -> Self:
         """Return a copy with the resources that stand for none."""
@@ -602,6 +614,7 @@ class NodeResourcesBalancedAllocationArgs(Struct, forbid_unknown_fields=True, re
     """The resources to balance; weights are ignored."""
 
     resources: list[ResourceWeight] = []
+    """The resources to balance; cpu and memory, where the list is empty."""
 
     def defaulted(self) -> Self:
         """Return a copy with the resources that stand for none."""

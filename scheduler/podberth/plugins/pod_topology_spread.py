@@ -6,10 +6,10 @@ Upstream: plugins/podtopologyspread (filtering.go, scoring.go, common.go).
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
@@ -37,8 +37,11 @@ class PodTopologySpreadArgs(Struct, forbid_unknown_fields=True, rename="camel", 
     """Constraints for pods that have none of their own: the System's, or a List."""
 
     default_constraints: list[wire.TopologySpreadConstraint] = []
-    defaulting_type: str = "System"
+    """Constraints of the type List (without labelSelector) for pods that have none. Empty: no default spreading."""
+    defaulting_type: Annotated[str, Meta(extra_json_schema={"enum": ["System", "List"]})] = "System"
+    """The default constraints are the System's (by hostname and zone), or those of the List."""
     feature_gates: FeatureGates = None
+    """The gate TaintTolerationComparisonOperators, for `nodeTaintsPolicy: Honor`."""
 
 
 def errors(args: PodTopologySpreadArgs, path: str) -> list[str]:

@@ -21,6 +21,7 @@ class RequiredDuringExecutionArgs(Struct, forbid_unknown_fields=True, rename="ca
     """`allPods`: the profile's pods that say nothing are held to their own nodeSelector and required node affinity."""
 
     all_pods: bool = False
+    """All pods of the profile keep what they ask of their node while they run, also those that say nothing of it."""
 
 
 class RequiredDuringExecution(Plugin):

@@ -28,6 +28,7 @@ class ServiceAffinityArgs(ServiceAntiAffinityArgs, frozen=True):
     """`affinityLabels`: node labels that must agree for all pods of a Service. The preference is optional here."""
 
     affinity_labels: list[str] = field(default_factory=list)
+    """Node labels whose values agree for all pods of a Service."""
 
     def errors(self, path: str) -> list[str]:
         """Return what is wrong with the labels."""

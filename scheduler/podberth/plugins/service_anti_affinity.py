@@ -19,6 +19,7 @@ class ServiceAntiAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel"
     """Node labels over whose values the pods of one Service are spread. Each counts for an equal part of the score."""
 
     anti_affinity_labels_preference: list[str] = []
+    """Node labels over whose values a Service's pods are spread. Each counts for an equal part of the score."""
 
     def errors(self, path: str) -> list[str]:
         """Return what is wrong with the labels."""

@@ -1,11 +1,12 @@
 """Scores by utilization, as a piecewise linear function. Upstream: plugins/helper/shape_score.go."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from podberth.cache.column import Ints
+from podberth.framework.config import Percent
 
 SHAPE_SCALE = 10
 """Scores in a utilization shape go from 0 to 10."""
@@ -14,8 +15,10 @@ SHAPE_SCALE = 10
 class ShapePoint(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
     """Utilization 0..100 and the score 0..10 that it gets."""
 
-    utilization: int = 0
-    score: int = 0
+    utilization: Percent = 0
+    """Percent of what there is that is requested, rising from point to point."""
+    score: Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": 10})] = 0
+    """The score at this point, 0 to 10."""
 
 
 def check_shape(shape: list[ShapePoint], path: str) -> list[str]:

@@ -29,6 +29,7 @@ class TaintTolerationArgs(Struct, forbid_unknown_fields=True, rename="camel", fr
     """The gate."""
 
     feature_gates: FeatureGates = None
+    """The gate TaintTolerationComparisonOperators."""
 
 
 class TaintToleration(Plugin):

@@ -6,9 +6,10 @@ topology-aware scheduling; they are off unless the arguments name levels.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import ABSENT
@@ -27,7 +28,9 @@ _KEPT_MOST = 4
 class TopologyPlacementGeneratorArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
     """Node labels that divide the cluster, each within the one before it: block, rack, host."""
 
-    levels: list[str] = []
+    levels: Annotated[list[str], Meta(extra_json_schema={"maxItems": 8})] = []
+    """An addition of Berth's: node labels that divide the cluster, the broadest first. With them, pod groups may
+    prefer a domain."""
 
     def errors(self, path: str) -> list[str]:
         """Return what is wrong with the labels."""

@@ -16,6 +16,7 @@ from podberth.model.selectors import LabelSelector, Requirement
 from podberth.policy import bounds, keys, objects
 from podberth.policy.evaluate import Verdict, evaluate, merge
 from podberth.policy.keys import RESERVED, Reserved
+from podberth.policy.kinds import mistake
 from podberth.policy.native.policy_set import Source, policy_set
 from podberth.policy.objects import JsonObject, Snapshot
 from podberth.policy.qos import qos_class
@@ -45,6 +46,7 @@ Kind = Literal[
     "no-live-scheduler",
     "no-action",
     "void-writes",
+    "unknown-kind",
     "stamp-written",
     "reserved-key",
     "over-bound",
@@ -187,8 +189,12 @@ def _plain(policies: Policies, live: frozenset[str] | None, emptied: Collection[
     """Yield what a rule says of itself. `emptied`: places of rules that had writes which are never made."""
     for rule in policies.enforcing:
         writes = len(rule.action.labels) + len(rule.action.annotations)
+        for kind in rule.applies_to:
+            if (why := mistake(kind)) is not None:
+                yield _finding("unknown-kind", [rule], f"{rule} applies to {kind}: {why}")
         if rule.action.reject and writes:
-            yield _finding("void-writes", [rule], f"{rule} rejects, so its {writes} updates are never written")
+            updates = "update is" if writes == 1 else f"{writes} updates are"
+            yield _finding("void-writes", [rule], f"{rule} rejects, so its {updates} never written")
         if not rule.action.reject and not writes and rule.place not in emptied:
             yield _finding("no-action", [rule], f"{rule} neither rejects nor writes anything")
         for write in rule.writes:

@@ -136,7 +136,10 @@ def check(policies: Policies, case: Any, path: str) -> list[str]:
         raise CaseError(f"{path}.expect: Required value")
     _known(expected, f"{path}.expect", EXPECT)
     try:
-        found = judged(policies, case, options.parse(case.get("options")))
+        given = options.parse(case.get("options"))
+        if (wrong := options.unknown(case.get("options") or {})) is not None:
+            raise CaseError(wrong)
+        found = judged(policies, case, given)
     except (CaseError, options.OptionsError) as error:
         raise CaseError(f"{path}.{error}") from None
     return list(_differences(found, expected, path))

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
 
+from podberth.model.mistakes import as_json
 from podberth.model.quantity import QuantityError
 from podberth.model.selectors import LabelSelector
 from podberth.policy import keys, objects
@@ -161,7 +162,7 @@ class _Request:
         if self.stamp is not None and found is None and self.options.stamp:
             self.said.append(f"annotation {keys.QOS} is missing: the mutating webhook did not see this pod")
         elif self.stamp is not None and found is not None and found != self.stamp:
-            shown = f'metadata.annotations[{keys.QOS}]: Invalid value: "{found[:40]}"'
+            shown = f"metadata.annotations[{keys.QOS}]: Invalid value: {as_json(found[:40])}"
             return self._denied(f"{shown}: the class of this pod is {self.stamp}", ())
         if self.rejecting:
             rejecting = {rule.policy for rule in self.rejecting}

@@ -5,6 +5,7 @@ because a webhook configuration is edited by people.
 """
 
 from podberth.policy import objects
+from podberth.policy.kinds import is_cluster_scoped
 from podberth.policy.objects import JsonObject
 from podberth.policy.options import Options
 from podberth.policy.spec import GROUP, KIND
@@ -23,28 +24,6 @@ KINDS = frozenset(
 SET = "in-force.podberth.dev"
 """The LimitRange by which the API server enforces the policies of its namespace (`native.policy_set`)."""
 REVIEWS = ("authentication.k8s.io", "authorization.k8s.io", "admission.k8s.io", "imagepolicy.k8s.io")
-CLUSTER_SCOPED = frozenset(
-    {
-        ("", "Namespace"),
-        ("", "Node"),
-        ("", "PersistentVolume"),
-        ("admissionregistration.k8s.io", "*"),
-        ("apiextensions.k8s.io", "CustomResourceDefinition"),
-        ("apiregistration.k8s.io", "APIService"),
-        ("certificates.k8s.io", "CertificateSigningRequest"),
-        ("certificates.k8s.io", "ClusterTrustBundle"),
-        ("flowcontrol.apiserver.k8s.io", "*"),
-        ("networking.k8s.io", "IngressClass"),
-        ("node.k8s.io", "RuntimeClass"),
-        ("rbac.authorization.k8s.io", "ClusterRole"),
-        ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
-        ("scheduling.k8s.io", "PriorityClass"),
-        ("storage.k8s.io", "StorageClass"),
-        ("storage.k8s.io", "CSIDriver"),
-        ("storage.k8s.io", "CSINode"),
-        ("storage.k8s.io", "VolumeAttachment"),
-    }
-)
 
 
 def exemption(operation: str, obj: JsonObject | None, old: JsonObject | None, options: Options) -> str | None:
@@ -73,11 +52,6 @@ def of_kind(group: str, kind: str) -> str | None:
     if (group, kind) in KINDS or (group in REVIEWS and kind.endswith("Review")):
         return f"kind {kind} is exempt"
     return f"kind {kind} is in no namespace" if is_cluster_scoped(group, kind) else None
-
-
-def is_cluster_scoped(group: str, kind: str) -> bool:
-    """Return whether it is a kind of Kubernetes' own that is in no namespace."""
-    return (group, kind) in CLUSTER_SCOPED or (group, "*") in CLUSTER_SCOPED
 
 
 def _of_mirror(operation: str, obj: JsonObject, old: JsonObject | None, options: Options) -> str | None:

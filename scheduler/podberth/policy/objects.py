@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from podberth.model.mistakes import as_json, kind_of
 from podberth.policy import keys
+from podberth.policy.kinds import called
 
 JsonObject = dict[str, Any]
 
@@ -61,8 +62,7 @@ def group_and_kind(obj: JsonObject) -> tuple[str, str]:
 
 def kind(obj: JsonObject) -> str:
     """Return the kind as policies name it: `Pod`, `Deployment.apps`. The version does not count."""
-    group, name = group_and_kind(obj)
-    return f"{name}.{group}" if group else name
+    return called(*group_and_kind(obj))
 
 
 def is_pod(obj: JsonObject) -> bool:

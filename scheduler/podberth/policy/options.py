@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct, field, structs
 
 from podberth.model import wire
-from podberth.model.mistakes import misfit
+from podberth.model.mistakes import SHOWN, misfit, nearest
 from podberth.model.selectors import LabelSelector, SelectorError, parse_label_selector
 from podberth.policy.keys import Reserved
 
@@ -74,8 +74,19 @@ class _Selectors(Struct, rename="camel"):
 KNOWN = frozenset((*Options.__struct_encode_fields__, *_Selectors.__struct_encode_fields__))
 
 
+def unknown(document: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the first name in options that is not known; None: all are."""
+    name = next((name for name in document if name not in KNOWN), None)
+    if name is None:
+        return None
+    meant = nearest(name, sorted(KNOWN))
+    return f"options.{name[:SHOWN]}: Unknown field: " + (
+        f"did you mean {meant}?" if meant else f"want {', '.join(sorted(KNOWN))}"
+    )
+
+
 def parse(document: Mapping[str, Any] | None) -> Options:
-    """Return options from JSON; null is as good as absent, and unknown ones are ignored (`KNOWN` tells).
+    """Return options from JSON; null is as good as absent, and unknown ones are ignored (`unknown` finds them).
 
     Raises OptionsError.
     """

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, cast
 from podberth.model.mistakes import SHOWN, as_json
 from podberth.model.selectors import Requirement, is_label_value
 from podberth.policy import keys
+from podberth.policy.kinds import CORE
 from podberth.policy.spec import (
-    CORE_KINDS,
     GROUP,
     KIND,
     MAX_CRITERIA,
@@ -35,6 +35,9 @@ from podberth.policy.spec import (
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _KIND = re.compile(r"[A-Z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Characters that a terminal obeys instead of showing them; the native set separates its texts by four of them."""
+_NO_CONTROL = "want no control characters but tabs and line ends"
 
 
 class _Legal(NamedTuple):
@@ -43,11 +46,13 @@ class _Legal(NamedTuple):
     key: Callable[[str], bool]
     value: Callable[[str], bool]
     wrong_key: str
-    wrong_value: str = ""
+    wrong_value: str
 
 
 _LABELS = _Legal(keys.is_label_key, is_label_value, "not a legal label key", "not a legal label value")
-_ANNOTATIONS = _Legal(keys.is_annotation_key, lambda text: True, "not a legal annotation key")
+_ANNOTATIONS = _Legal(
+    keys.is_annotation_key, lambda text: not CONTROL.search(text), "not a legal annotation key", _NO_CONTROL
+)
 
 
 class PolicyError(ValueError):
@@ -143,8 +148,8 @@ class _Reader:
                     self._invalid(
                         where, text, "want Kind.group, as Deployment.apps, or a kind of the core group, as Pod"
                     )
-            elif not dot and name not in CORE_KINDS:
-                known = ", ".join(CORE_KINDS)
+            elif not dot and name not in CORE:
+                known = ", ".join(CORE)
                 self._invalid(where, text, f"want its group, too, as in Deployment.apps; without a group are {known}")
             elif text in kinds:
                 self.problems.append(f"{where}: Duplicate value: {_shown(text)}")
@@ -198,6 +203,8 @@ class _Reader:
         if not isinstance(reject, bool | None):
             self._invalid(f"{path}.reject", reject, "want true or false")
         message = self._text(found.get("message") or "", f"{path}.message", MAX_MESSAGE)
+        if CONTROL.search(message):
+            self._invalid(f"{path}.message", message, _NO_CONTROL)
         labels = self._writes(found.get("updatedLabels"), f"{path}.updatedLabels", _LABELS)
         annotations = self._writes(found.get("updatedAnnotations"), f"{path}.updatedAnnotations", _ANNOTATIONS)
         scheduler = annotations.get(keys.SCHEDULER_NAME)

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from podberth.model.selectors import LabelSelector, Requirement
 from podberth.policy import exempt, keys
+from podberth.policy.kinds import CORE, split
 from podberth.policy.qos import CLASSES
-from podberth.policy.spec import CORE_KINDS, Field, Rule, Write
+from podberth.policy.spec import Field, Rule, Write
 
 Axis = tuple[str, str]
 """A field and a key in it: ("label", "app")."""
@@ -84,7 +85,7 @@ def meet(wanted: Iterable[tuple[Field, Requirement]], kinds: Sequence[str] = ())
     """Return the box of ANDed criteria and of kinds (none: all), or None when no object is in it."""
     found: dict[Axis, Among] = {}
     if kinds:
-        found[KIND] = Among(frozenset(kind for kind in kinds if exempt.of_kind(*_split(kind)) is None))
+        found[KIND] = Among(frozenset(kind for kind in kinds if exempt.of_kind(*split(kind)) is None))
     for field, requirement in wanted:
         axis = field, requirement.key
         inside = _among(requirement)
@@ -141,7 +142,7 @@ class Space:
 
     def example(self, chosen: Mapping[Axis, Value]) -> dict[str, Any]:
         """Return the object with these values."""
-        group, name = _split(chosen[KIND] or POD)
+        group, name = split(chosen[KIND] or POD)
         metadata: dict[str, Any] = {"name": "example", "namespace": "default"}
         is_pod = chosen[KIND] == POD
         for field, held in (("label", "labels"), ("annotation", "annotations")):
@@ -199,7 +200,7 @@ class Space:
             listed = sorted(value for value in known if value is not None)
             self._alike[axis] = {value: first.setdefault(known[value], value) for value in listed}
             if axis == KIND:
-                unnamed = next((kind for kind in CORE_KINDS if kind not in known), None) or "Other.example.com"
+                unnamed = next((kind for kind in CORE if kind not in known), None) or "Other.example.com"
                 self.values[axis] = [unnamed, *first.values()]
             else:
                 self.values[axis] = [None, *first.values(), _fresh(known.keys())]
@@ -243,12 +244,6 @@ def _takes_pods(box: Box) -> bool:
         and (STAMP not in box or any(map(box[STAMP].holds, CLASSES)))
         and (MIRROR not in box or box[MIRROR].holds(None))
     )
-
-
-def _split(kind: str) -> tuple[str, str]:
-    """Return the group and the name of a kind."""
-    name, _, group = kind.partition(".")
-    return group, name
 
 
 def _fresh(taken: Container[Value]) -> str:

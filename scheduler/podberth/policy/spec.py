@@ -27,27 +27,10 @@ MAX_TEXT = 8192
 MAX_MESSAGE = 1024
 MAX_RULE_NAME = 63
 MAX_KINDS = 16
-CORE_KINDS = (
-    "ConfigMap",
-    "Endpoints",
-    "LimitRange",
-    "PersistentVolumeClaim",
-    "Pod",
-    "PodTemplate",
-    "ReplicationController",
-    "ResourceQuota",
-    "Secret",
-    "Service",
-    "ServiceAccount",
-)
-"""The kinds of a namespace that have no group, and that policies may apply to. No CRD can add to them."""
 REASON_LENGTH = 1500
 """The largest number of characters of one rule in a denial."""
-
-
 WARNING_LENGTH = 120
 """The largest number of characters of a warning: the API server cuts longer ones."""
-EVERY = "every object"
 
 
 class Predicate(Struct, frozen=True):
@@ -69,7 +52,7 @@ class Predicate(Struct, frozen=True):
     def __str__(self) -> str:
         said = [f"label {criterion}" for criterion in self.labels]
         said += [f"annotation {criterion}" for criterion in self.annotations]
-        return " and ".join(said) or EVERY
+        return " and ".join(said)
 
 
 class Action(Struct, frozen=True):
@@ -133,18 +116,20 @@ class Rule(Struct, frozen=True, dict=True):
     @cached_property
     def would_reject(self) -> str:
         """Return the warning of a rule that rejects, in mode warn."""
-        return warning(f"would be rejected by {self.short_place}: {self.action.message or self.condition}")
+        why = self.action.message or str(self.predicate) or self.rejected
+        return warning(f"would be rejected by {self.short_place}: {why}")
 
     @cached_property
     def rejection(self) -> str:
         """Return the rule that rejects, with its own message, or else its predicate."""
-        return cut(f"{self}: {self.action.message or f'rejects {self.condition}'}", REASON_LENGTH)
+        return cut(f"{self}: {self.action.message or f'rejects {self.rejected}'}", REASON_LENGTH)
 
     @property
-    def condition(self) -> str:
-        """The predicate in words, with the kinds where these are all that it asks for."""
+    def rejected(self) -> str:
+        """The objects that it matches, in words."""
+        kinds = " or ".join(self.applies_to) or "object"
         criteria = str(self.predicate)
-        return f"every {' or '.join(self.applies_to)}" if self.applies_to and criteria == EVERY else criteria
+        return f"every {kinds} where {criteria}" if criteria else f"every {kinds}"
 
     @cached_property
     def short_place(self) -> str:

@@ -1,27 +1,20 @@
-"""docs/configuration.md says what the code does: every field with its default, every finding, every command shown."""
+"""docs/configuration.md and the references say what the code does: every field, every finding, every command shown."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-from msgspec import inspect
 
 import podberth.explain.lint as lint_room
-from podberth.framework.config import PluginSet, SchedulerConfiguration
-from podberth.model import wire
-from podberth.plugins.registry import IN_TREE
+from docs.reference.fields import pages
 from tests.unit.cli.conftest import Berth
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-API_TYPES = (wire.NodeAffinity, wire.TopologySpreadConstraint)
-"""The API's own: their fields are in Kubernetes' reference."""
 
 
 def rows(heading: str) -> list[list[str]]:
@@ -32,55 +25,10 @@ def rows(heading: str) -> list[list[str]]:
     return [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in lines]
 
 
-def leaves(kind: inspect.Type, path: str, default: Any = msgspec.NODEFAULT) -> Iterator[tuple[str, str]]:
-    """(path, default) of every field that holds a value, or one of the API's own types."""
-    match kind:
-        case inspect.UnionType(types=kinds):
-            (inner,) = [each for each in kinds if not isinstance(each, inspect.NoneType)]
-            yield from leaves(inner, path, default)
-        case inspect.ListType(item_type=inspect.StructType(cls=cls)) if cls in API_TYPES:
-            yield path, shown(default)
-        case inspect.ListType(item_type=inspect.StructType() as item):
-            yield from leaves(item, f"{path}[]")
-        case inspect.StructType(cls=cls) if cls in API_TYPES:
-            yield path, shown(default)
-        case inspect.StructType(cls=cls, fields=fields):
-            if cls is PluginSet:
-                yield path, "–"
-                path = "profiles[].plugins.POINT"
-            for each in fields:
-                made = each.default_factory() if each.default_factory is not msgspec.NODEFAULT else each.default
-                if isinstance(default, cls):
-                    made = getattr(default, each.name)
-                yield from leaves(each.type, f"{path}.{each.encode_name}" if path else each.encode_name, made)
-        case _:
-            yield path, shown(default)
-
-
-def shown(default: Any) -> str:
-    if default is msgspec.NODEFAULT:
-        return "required"
-    if default is None:
-        return "–"
-    return default if isinstance(default, str) and default else msgspec.json.encode(default).decode()
-
-
-def test_every_field_is_there_with_its_default() -> None:
-    """No more and no less than a configuration is decoded into."""
-    told = [(row[0], row[1]) for row in rows("## Every field")]
-    assert len(told) == len(set(told))
-    assert set(told) == set(leaves(inspect.type_info(SchedulerConfiguration), ""))
-
-
-def test_every_argument_is_there_with_its_default() -> None:
-    """Of every plugin of the tree."""
-    told = {(row[0], row[1], row[2]) for row in rows("## Arguments")}
-    wanted = {
-        (name, path, default)
-        for name, plugin in IN_TREE.items()
-        for path, default in leaves(inspect.type_info(plugin.Args), "", plugin.Args())
-    }
-    assert told == wanted
+@pytest.mark.parametrize(("path", "text"), pages().items(), ids=lambda each: getattr(each, "name", ""))
+def test_the_references_are_what_the_code_says(path: Path, text: str) -> None:
+    """`make reference` writes them."""
+    assert path.read_text(encoding="utf-8") == text
 
 
 def test_every_finding_is_there() -> None:

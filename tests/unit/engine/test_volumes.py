@@ -85,6 +85,17 @@ def test_a_static_volume(harness: Harness, static: Api) -> None:
     assert harness.engine.next_tick() is None
 
 
+def test_a_volume_that_is_meant_for_the_claim(harness: Harness) -> None:
+    """Its claimRef gets the claim's UID. Whoever made the reference keeps it: it is not marked as the controller's."""
+    api = Api(harness, node("n"), WAIT, claim("data"), volume("v", claimed="data"))
+    api.put(asking())
+    harness.handle(api.write(only(harness.cycles(), PreBindWrite)))
+    assert api.get(DISK)["spec"]["claimRef"]["uid"] == "claim/default/data"
+    assert "annotations" not in api.get(DISK)["metadata"]
+    assert api.show(DISK) == []
+    assert kinds(api.bind()) == ["Bind"]
+
+
 def test_a_volume_to_be_made(harness: Harness, dynamic: Api) -> None:
     """The claim gets its node, and is awaited together with the volume that comes."""
     dynamic.put(asking())

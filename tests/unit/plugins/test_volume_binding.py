@@ -123,6 +123,45 @@ def test_in_tree_volumes_that_csi_took_over(id: str, migrated: list[str], out: s
     assert rejected(plugin("VolumeBinding"), using(pod("p"), "data"), *objects) == ({out: [UNREACHABLE]} if out else {})
 
 
+@pytest.mark.parametrize(
+    ("id", "on", "out"),
+    [("everywhere", [], ""), ("in one zone", ["zone in a"], "n m"), ("in the other", ["zone in b"], "n o")],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_where_csi_took_over_on_one_node_the_others_go_by_the_volumes_own_terms(
+    id: str, on: list[str], out: str
+) -> None:
+    """n has the zone as a label, and not as its driver's label."""
+    in_tree: dict[str, Any] = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
+    objects = [*NODES, node("o", zone="a"), csi_node("n", migrated=["kubernetes.io/aws-ebs"]), claim("data", to="v")]
+    objects.append(volume("v", driver=None, on=on, **in_tree))
+    found = rejected(plugin("VolumeBinding"), using(pod("p"), "data"), *objects)
+    assert found == {name: [UNREACHABLE] for name in out.split()}
+
+
+def test_names_in_a_term_of_a_volume_that_csi_took_over_are_passed_over() -> None:
+    """As they are in other volumes' terms: only labels of nodes are asked (CheckNodeAffinity in volume/util)."""
+    driven = node("n", labels={"topology.ebs.csi.aws.com/zone": "a"})
+    in_tree: dict[str, Any] = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
+    objects = [driven, csi_node("n", migrated=["kubernetes.io/aws-ebs"]), claim("data", to="v")]
+    objects.append(volume("v", driver=None, on=["zone in a; @name in m"], **in_tree))
+    assert rejected(plugin("VolumeBinding"), using(pod("p"), "data"), *objects) == {}
+
+
+@pytest.mark.parametrize(
+    ("id", "on", "out"),
+    [("from everywhere", [], "n"), ("from zone b", ["zone in b"], "n o"), ("from zone a", ["zone in a"], "n m")],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_in_tree_volume_that_csi_does_not_know(id: str, on: list[str], out: str) -> None:
+    """Where a driver has taken over, a volume whose ID can't be translated is not to be had; elsewhere, it is."""
+    in_tree: dict[str, Any] = {"awsElasticBlockStore": {"volumeID": "aws://zone/"}}
+    objects = [*NODES, node("o", zone="a"), csi_node("n", migrated=["kubernetes.io/aws-ebs"]), claim("data", to="v")]
+    objects.append(volume("v", driver=None, on=on, **in_tree))
+    found = rejected(plugin("VolumeBinding"), using(pod("p"), "data"), *objects)
+    assert found == {name: [UNREACHABLE] for name in out.split()}
+
+
 SMALL, LARGE = volume("small", "1Gi", on=["zone in a"]), volume("large", "5Gi", on=["zone in a"])
 
 
@@ -148,6 +187,11 @@ SMALL, LARGE = volume("small", "1Gi", on=["zone in a"]), volume("large", "5Gi", 
         ("for it, by uid", {}, [volume("v", claimed="data", uid="claim/default/data")], True),
         ("for a former namesake", {}, [volume("v", claimed="data", uid="old")], False),
         ("for it, but too small", {"size": "2Gi"}, [volume("v", claimed="data")], False),
+        ("nothing of nothing", {"size": None}, [volume("v", "0")], True),
+        ("names in a term are passed over", {}, [volume("v", on=["zone in a; @name in m"])], True),
+        ("by name alone", {}, [volume("v", on=["@name in m"])], True),
+        ("by no term", {}, [volume("v", nodeAffinity={"required": {"nodeSelectorTerms": []}})], False),
+        ("on a host that is gone", {}, [volume("v", on=["host in gone"])], False),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -159,10 +203,52 @@ def test_volumes_to_bind(id: str, wants: dict[str, Any], there: list[Object], fi
     assert found == ({} if fits else {"n": [UNMATCHED]})
 
 
+@pytest.mark.parametrize(
+    ("id", "on", "from_"),
+    [
+        ("either term", ["zone in a", "zone in b"], "n m"),
+        ("two terms, one of them for nobody", ["zone in x", "host in m"], "m"),
+        ("two labels", ["zone in a,b; host in n"], "n"),
+        ("one label of two values", ["zone in a,b"], "n m"),
+        ("any but one value", ["zone notin a"], "m o"),
+        ("one label", ["zone in b"], "m"),
+        ("another label", ["zone in a"], "n"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_where_a_volume_to_bind_is_reached_from(id: str, on: list[str], from_: str) -> None:
+    """By all terms that it has; a node without the label is none of them, whatever other volumes there are."""
+    objects = [*NODES, node("o"), WAIT, claim("data"), volume("v", on=on), volume("w", on=["zone in gone"])]
+    found = rejected(plugin("VolumeBinding"), using(pod("p"), "data"), *objects)
+    assert found == {name: [UNMATCHED] for name in "nmo" if name not in from_.split()}
+
+
+def test_what_serves_one_node_leaves_others_to_other_volumes() -> None:
+    """The first volume does for some of the nodes, the next one for the rest."""
+    objects = [*NODES, WAIT, claim("data"), volume("v", on=["zone in a,x"]), volume("w", on=["zone in b,x"])]
+    assert rejected(plugin("VolumeBinding"), using(pod("p"), "data"), *objects) == {}
+
+
+@pytest.mark.parametrize(("size", "of_nothing"), [("3Gi", "1Gi"), ("1", None)])
+def test_the_claim_that_asks_for_less_chooses_first(size: str, of_nothing: str | None) -> None:
+    """In whatever order the pod names them (byPVCSize); one that says no size asks for nothing."""
+    asks = using(pod("p"), "big", "little")
+    claims = [claim("big", size, select="tier=a"), claim("little", of_nothing)]
+    volumes = [volume("v", "3Gi", labels={"tier": "a"}), volume("w", "5Gi")]
+    assert rejected(plugin("VolumeBinding"), asks, *NODES, WAIT, *claims, *volumes) == nowhere(UNMATCHED)
+
+
 def test_a_volume_that_is_meant_for_the_claim_is_the_only_one() -> None:
     """Where it can't be reached, nothing else will do."""
     objects = [*NODES, WAIT, claim("data"), volume("v", "5Gi", claimed="data", on=["zone in b"]), volume("free")]
     assert rejected(plugin("VolumeBinding"), using(pod("p"), "data"), *objects) == {"n": [UNMATCHED]}
+
+
+def test_of_two_volumes_that_are_meant_for_the_claim_the_first_decides() -> None:
+    """FindMatchingVolume looks no further than the first of them; here they come by size, and then by name."""
+    meant = [volume("v", "2Gi", claimed="data", on=["zone in b"]), volume("w", "1Gi", claimed="data", on=["zone in a"])]
+    objects = [*NODES, WAIT, claim("data"), *meant]
+    assert rejected(plugin("VolumeBinding"), using(pod("p"), "data"), *objects) == {"m": [UNMATCHED]}
 
 
 def test_one_volume_serves_one_claim() -> None:
@@ -182,12 +268,13 @@ def test_one_volume_serves_one_claim() -> None:
     assert rejected(plugin("VolumeBinding"), asks, *without_small) == nowhere(UNMATCHED)
 
 
-def test_many_local_disks() -> None:
+@pytest.mark.parametrize("larger", ["1Gi", "2Gi"])
+def test_many_local_disks(larger: str) -> None:
     """A volume for each host, some hosts with several: two claims need two on the same host."""
     hosts = [node(f"n{i}") for i in range(9)]
     disks = [volume(f"v{i}-{j}", f"{j + 1}Gi", on=[f"host in n{i}"]) for i in range(9) for j in range(i % 3)]
     asks = using(pod("p"), "a", "b")
-    found = rejected(plugin("VolumeBinding"), asks, *hosts, *disks, WAIT, claim("a"), claim("b", "2Gi"))
+    found = rejected(plugin("VolumeBinding"), asks, *hosts, *disks, WAIT, claim("a"), claim("b", larger))
     assert found == {f"n{i}": [UNMATCHED] for i in range(9) if i % 3 != 2}
 
 
@@ -235,6 +322,15 @@ def test_room_for_volumes(id: str, wants: str | None, rooms: list[Object], out: 
     assert rejected(plugin("VolumeBinding"), using(pod("p"), "data"), *unasked) == {}
 
 
+def test_the_first_volume_that_can_not_be_made_says_why() -> None:
+    """The next one is not asked about on that node (checkVolumeProvisions)."""
+    there = storage_class("there", "csi.other", allowed=["zone in b"])
+    claims = [claim("a", "1Gi", storage_class="there"), claim("b", "2Gi")]
+    objects = [*NODES, there, MAKES, csi_driver(capacity=True), capacity("c", "1Gi"), *claims]
+    found = rejected(plugin("VolumeBinding"), using(pod("p"), "a", "b"), *objects)
+    assert found == {"n": [UNMATCHED], "m": [FULL]}
+
+
 def test_a_claim_whose_volume_is_being_made() -> None:
     """Its node is fixed; and volumes that would serve it are no longer for it."""
     asks = using(pod("p"), "data")
@@ -259,7 +355,11 @@ ROOM = [MAKES, csi_driver(capacity=True), capacity("c", "10Gi", "zone in a"), ca
     ("id", "objects", "n", "m"),
     [
         ("all of the volume", [WAIT, volume("v")], 0, 0),
+        ("bound before", [claim("data", to="v"), volume("v")], 0, 0),
         ("half of it", [WAIT, volume("v", "2Gi")], 50, 50),
+        ("the smallest disk of the host", [WAIT, *(volume(x, x + "Gi", on=["zone in a,b"]) for x in "84")], 75, 75),
+        ("or of its zone", [WAIT, *(volume(x + z, x + "Gi", on=[f"zone in {z}"]) for x in "84" for z in "ab")], 75, 75),
+        ("nearly all of it", [WAIT, volume("v", "1034Mi")], 1, 1),
         ("by node", [WAIT, volume("v", "4Gi", on=["zone in a"]), volume("w", "2Gi", on=["zone in b"])], 75, 50),
         ("to be made, room not published", [MAKES], 0, 0),
         ("to be made out of the room", ROOM, 90, 50),
@@ -273,10 +373,30 @@ def test_scores(id: str, objects: list[Object], n: int, m: int) -> None:
     assert found == {"n": n, "m": m}
 
 
+def test_scores_of_a_volume_that_is_being_made() -> None:
+    """Its claim names the node; the room there counts."""
+    found = scored(plugin("VolumeBinding"), using(pod("p"), "data"), *NODES, claim("data", selected="n"), *ROOM)
+    assert found == {"n": 90, "m": 0}
+
+
+def test_a_node_with_a_volume_for_one_claim_is_not_scored_by_what_is_made_for_another() -> None:
+    """Score in volume_binding.go looks at static bindings, and at provisions only where there are none of these."""
+    made = [storage_class("made", "csi.test"), csi_driver(capacity=True), capacity("c", "10Gi", storage_class="made")]
+    claims = [claim("a"), claim("b", storage_class="made")]
+    objects = [*NODES, WAIT, *made, *claims, volume("v", "2Gi", on=["zone in a"])]
+    assert scored(plugin("VolumeBinding"), using(pod("p"), "a", "b"), *objects, among="n") == {"n": 50}
+
+
 @pytest.mark.parametrize(
     ("id", "objects", "shares"),
     [
         ("a volume that others may take", [claim("data"), WAIT, volume("v")], True),
+        ("a volume on some nodes", [claim("data"), WAIT, volume("v", on=["zone in a"])], True),
+        (
+            "room on some nodes",
+            [claim("data"), MAKES, csi_driver(capacity=True), capacity("c", "2Gi", "zone in a")],
+            True,
+        ),
         ("none", [claim("data"), WAIT], False),
         ("room that is counted", [claim("data"), *ROOM], True),
         ("room that nobody counts", [claim("data"), MAKES], False),
@@ -308,6 +428,25 @@ def test_what_was_found_is_found_again_after_a_change() -> None:
     assert out() == "m n"
 
 
+def test_what_was_found_is_kept_until_something_changes() -> None:
+    """Filter, Score and Reserve of one pod ask the same; another pod is another question."""
+    made, asks, there = plugin("VolumeBinding"), a_pod(using(pod("p"), "data")), cluster(*NODES, claim("data"), WAIT)
+    found = made.find(asks, there)
+    assert made.find(asks, there) is found
+    assert made.find(a_pod(using(pod("q"), "data")), there) is not found
+
+
+def test_each_host_gives_its_smallest_disk_that_is_left() -> None:
+    """The claim for 1 GiB takes the disk of 1 GiB on n, and on m that of 4 GiB, which the other would get there.
+
+    So 3 of 5 GiB are asked for on n, and 3 of 12 GiB on m.
+    """
+    sizes = {"a": "148", "b": "48"}
+    disks = [volume(zone + size, f"{size}Gi", on=[f"zone in {zone}"]) for zone, some in sizes.items() for size in some]
+    asks, claims = using(pod("p"), "a", "b"), [claim("a", "1Gi"), claim("b", "2Gi")]
+    assert scored(plugin("VolumeBinding"), asks, *NODES, WAIT, *claims, *disks) == {"n": 40, "m": 75}
+
+
 def test_scores_of_several_claims() -> None:
     """Claims of one class are summed, classes averaged and rounded half up; a shape of its own bends the line."""
     asks = using(pod("p"), "a", "b", "c")
@@ -322,6 +461,11 @@ def test_scores_of_several_claims() -> None:
 def test_pods_without_claims_are_not_scored() -> None:
     """Nothing to say, nothing computed."""
     assert scored(plugin("VolumeBinding"), pod("p"), *NODES) is None
+
+
+def test_binding_may_have_no_time() -> None:
+    """As ValidateVolumeBindingArgs has it: only less than nothing is refused."""
+    build(decode(configuration(profile(VolumeBinding={"bindTimeoutSeconds": 0}))), registry())
 
 
 def test_arguments() -> None:
@@ -355,6 +499,7 @@ def test_arguments() -> None:
         ("room", None, capacity("c", "1Gi"), True),
         ("room that nobody measured", None, capacity("c", None), True),
         ("more room", capacity("c", "1Gi"), capacity("c", "2Gi"), True),
+        ("as much room", capacity("c", "1Gi"), capacity("c", "1024Mi"), False),
         ("less room", capacity("c", "2Gi"), capacity("c", "1Gi"), False),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -111,7 +111,7 @@ def test_what_is_written_is_judged_too(asked: Object, allowed: bool, operation: 
     got = answer({**case, "options": asked})
     assert (got["allowed"], got["object"]) == (allowed, config_map({"tier": "front"} if allowed else None))
     if not allowed:
-        assert got["message"] == 'MetadataPolicy "ban" rules[0]: rejects label tier in (front)'
+        assert got["message"] == 'MetadataPolicy "ban" rules[0]: rejects every object where label tier in (front)'
         assert got["patch"] == []
         assert got["warnings"] == ["would be rejected by told/rules[0]: label tier in (front)"]
     assert not answer({**case, "object": config_map({"tier": "front"}), "options": {"pass": "validate"}})["allowed"]

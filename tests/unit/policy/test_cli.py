@@ -92,6 +92,10 @@ def test_cases(shell: Shell) -> None:
     assert code == 2
     assert [(one["id"], "got" in one) for one in answers] == [("line 1", False), ("b", False), (2, True)]
     assert err.splitlines()[1] == f"berth: {mixed}: line 2: object: Required value"
+    more = shell.file("more.jsonl", json.dumps({**cases[0], "options": {"dryrun": True}}))
+    code, out, err = shell.run("eval", "--cases", more)
+    assert (code, json.loads(out)["got"]["code"]) == (0, 403)
+    assert err == f"berth: {more}: line 1: options.dryrun: Unknown field: did you mean dryRun?; left out\n"
 
 
 def test_lint(shell: Shell) -> None:
@@ -113,6 +117,15 @@ def test_lint(shell: Shell) -> None:
     owner = shell.file("owner.yaml", policy("p", rule(set_labels={"app": "x"})))
     code, out, _ = shell.run("lint", owner, "--owner-selector", '{"matchLabels": {"app": "web"}}')
     assert (code, "owner-selector" in out) == (1, True)
+
+
+def test_lint_knows_the_kinds_of_kubernetes(shell: Shell) -> None:
+    """A kind that no API server has is told, with the one that was meant."""
+    shell.file("kinds.yaml", policy("p", rule(kinds=["Pod", "Deployments.apps", "Queue.example.com"], reject=True)))
+    code, out, _ = shell.run("lint", "kinds.yaml", "-o", "json")
+    found = [(one["kind"], one["message"]) for one in json.loads(out)["findings"]]
+    told = 'MetadataPolicy "p" rules[0] applies to Deployments.apps: Kubernetes has no such kind: did you mean '
+    assert (code, found) == (1, [("unknown-kind", f"{told}Deployment.apps?")])
 
 
 def test_lint_looks_at_namespaces_apart(shell: Shell) -> None:
@@ -191,6 +204,10 @@ def test_an_object_of_another_namespace(shell: Shell) -> None:
     code, out, err = shell.run("eval", "-f", obj, "--policies", policies, "-n", "team-b")
     assert (code, out) == (2, "")
     assert err == f'berth: {obj}: metadata.namespace: "team-a": expected team-b, as --namespace says\n'
+    elsewhere = shell.file("elsewhere.yaml", {**NO_DEBUG, "metadata": {"name": "no-debug", "namespace": "team-b"}})
+    code, out, err = shell.run("eval", "-f", obj, "--policies", elsewhere)
+    assert (code, out.splitlines()[0]) == (0, "allowed")
+    assert err == "berth: MetadataPolicy no-debug is in namespace team-b, and does not apply in team-a\n"
 
 
 def test_shared_options(shell: Shell) -> None:
@@ -294,6 +311,7 @@ def test_wrong_input(shell: Shell) -> None:
         "t4": yaml.safe_dump({"policies": [NO_DEBUG], "cases": [{"object": {}, "expect": {"denied": True}}]}),
         "t5": yaml.safe_dump({"policies": [NO_DEBUG], "cases": [{"object": {}}]}),
         "t6": yaml.safe_dump({"policies": [NO_DEBUG], "cases": [{"object": {"metadata": 1}, "expect": {}}]}),
+        "t7": yaml.safe_dump({"policies": [NO_DEBUG], "cases": [{"object": {}, "options": {"x": 1}, "expect": {}}]}),
     }
     for name, text in tests.items():
         shell.file(f"{name}/test.yaml", text)
@@ -324,6 +342,9 @@ def test_wrong_input(shell: Shell) -> None:
         ("eval", "-f", obj, "--policies", good, "--options", '{"dryRun": 3}'): (
             "--options: options.dryRun: expected true or false, got a whole number"
         ),
+        ("eval", "-f", obj, "--policies", good, "--options", '{"liveScheduler": ["x"]}'): (
+            "--options: options.liveScheduler: Unknown field: did you mean liveSchedulers?"
+        ),
         ("eval", "--cases", "gone"): "gone: no such file or directory",
         ("lint", shell.file("empty.yaml", "")): f"{shell.where}/empty.yaml: is empty: "
         "expected API objects as `kubectl get nodes,pods,namespaces -A -o yaml` prints them",
@@ -341,6 +362,12 @@ def test_wrong_input(shell: Shell) -> None:
         "annotations, schedulerName, warnings, changed",
         ("test", "t5"): "t5/test.yaml: cases[0].expect: Required value",
         ("test", "t6"): "t6/test.yaml: cases[0].object.metadata: want a map, got a number",
+        (
+            "test",
+            "t7",
+        ): "t7/test.yaml: cases[0].options.x: Unknown field: want allowedPrefixes, dryRun, "
+        "liveSchedulers, namespace, ownNamespace, ownerSelector, ownerSelectors, pass, reserveKnown, reservedPrefixes, "
+        "stamp, subResource, userInfo",
     }
     for words, line in wrong.items():
         code, out, err = shell.run(*words)
@@ -355,3 +382,18 @@ def test_a_directory_may_hold_other_things(shell: Shell) -> None:
     assert (code, err) == (0, "")
     assert out.startswith("2 policies")
     assert shell.run("lint", obj)[0] == 2
+
+
+def test_a_directory_is_read_with_what_is_below_it(shell: Shell) -> None:
+    """Every command reads the same files: what is hidden is left out, and so are tests, which have no kind."""
+    shell.file("some/a.yaml", ROUTE)
+    shell.file("some/below/b.yml", NO_DEBUG)
+    shell.file("some/.git/c.yaml", policy("hidden", rule(reject=True)))
+    shell.file("some/below/tests/t.yaml", {"policies": ["../b.yml"], "cases": [{"object": pod(), "expect": {}}]})
+    assert shell.run("lint", "some")[1].startswith("2 policies")
+    assert shell.run("compile", "-f", "some", "-n", "shop")[1].count("no-debug") == 2
+    obj = shell.file("bad.yaml", pod({"debug": "1"}))
+    assert shell.run("eval", "-f", obj, "--policies", "some")[0] == 1
+    _, out, _ = shell.run("impact", "--policies", "some", "--cluster", obj, "-o", "json")
+    assert sorted(json.loads(out)["policies"]) == ["no-debug", "route"]
+    assert shell.run("test", "some")[1].endswith("1 passed, 0 failed\n")

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from podberth.policy import spec
-from podberth.policy.parse import OPERATORS
+from podberth.policy import kinds, spec
+from podberth.policy.parse import CONTROL, OPERATORS
 
 MANIFEST = Path(__file__).parents[3] / "manifests" / "crd-metadatapolicies.yaml"
 CRD = yaml.safe_load(MANIFEST.read_text())
@@ -45,7 +45,7 @@ def test_bounds() -> None:
     assert at(f"{rule}.name")["maxLength"] == spec.MAX_RULE_NAME
     assert at(f"{rule}.policyAction.message")["maxLength"] == spec.MAX_MESSAGE
     assert at(f"{rule}.appliesTo")["maxItems"] == spec.MAX_KINDS
-    assert f"{[*spec.CORE_KINDS]}" in at(f"{rule}.appliesTo.[]")["x-kubernetes-validations"][1]["rule"]
+    assert f"{[*kinds.CORE]}" in at(f"{rule}.appliesTo.[]")["x-kubernetes-validations"][1]["rule"]
     for field in ("updatedLabels", "updatedAnnotations"):
         assert at(f"{rule}.policyAction.{field}")["maxProperties"] == spec.MAX_WRITES
     assert at(f"{rule}.policyAction.updatedAnnotations.{{}}")["maxLength"] == spec.MAX_TEXT
@@ -55,6 +55,15 @@ def test_bounds() -> None:
         assert at(f"{predicate}.{selector}.matchExpressions.[].values")["maxItems"] == spec.MAX_VALUES
         assert tuple(at(f"{predicate}.{selector}.matchExpressions.[].operator")["enum"]) == OPERATORS
     assert at(f"{predicate}.annotationSelector.matchLabels.{{}}")["maxLength"] == spec.MAX_TEXT
+
+
+def test_texts() -> None:
+    """What is free text has no control characters, which a terminal would obey."""
+    wanted = f"^[^{CONTROL.pattern[1:-1]}]*$"
+    rule, selector = "spec.rules.[]", "spec.rules.[].policyPredicate.annotationSelector"
+    texts = (f"{rule}.policyAction.message", f"{rule}.policyAction.updatedAnnotations.{{}}")
+    values = (f"{selector}.matchLabels.{{}}", f"{selector}.matchExpressions.[].values.[]")
+    assert {at(path)["pattern"] for path in (*texts, *values)} == {wanted}
 
 
 def undescribed(schema: dict[str, Any], path: str) -> Iterator[str]:

@@ -102,6 +102,17 @@ def changed(where: tuple[str | int, ...], value: Any) -> Object:
             {"a": "x" * 8193},
             "updatedAnnotations[a]: Too long: may not be more than 8192",
         ),
+        (
+            (*ACTION, "message"),
+            "\x1b[2Jall is well",
+            'policyAction.message: Invalid value: "\\u001b[2Jall is well": want no control characters but tabs and',
+        ),
+        ((*ACTION, "updatedAnnotations"), {"a": "1\x9b"}, 'updatedAnnotations[a]: Invalid value: "1\\u009b": want no'),
+        (
+            (*RULE, "policyPredicate", "annotationSelector", "matchLabels"),
+            {"a": "1\x1f2"},
+            'annotationSelector.matchLabels[a]: Invalid value: "1\\u001f2": want no control characters',
+        ),
         ((*RULE, "name"), "Rule 1", 'spec.rules[0].name: Invalid value: "Rule 1": want lower-case letters'),
         (
             ("spec", "rules"),

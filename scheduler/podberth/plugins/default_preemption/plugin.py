@@ -1,10 +1,13 @@
 """Upstream: plugins/defaultpreemption and framework/preemption. Where it helps is found in dry_run.py."""
 
+from typing import Annotated
+
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
+from podberth.framework.config import Percent
 from podberth.framework.decision import Decision
 from podberth.framework.interface import FailedGroup, Filters, GroupPostFilterResult, Plugin, PostFilterResult
 from podberth.model.pod import Pod
@@ -18,8 +21,10 @@ _NAMED = 10
 class DefaultPreemptionArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
     """Limits on the nodes that a dry run looks at where it has to take them one by one."""
 
-    min_candidate_nodes_percentage: int = 10
-    min_candidate_nodes_absolute: int = 100
+    min_candidate_nodes_percentage: Percent = 10
+    """Candidates in percent of all nodes that are enough for a pod with terms, constraints or volumes."""
+    min_candidate_nodes_absolute: Annotated[int, Meta(extra_json_schema={"minimum": 0})] = 100
+    """The least number of candidates; not 0 together with the percentage."""
 
 
 class DefaultPreemption(Plugin):

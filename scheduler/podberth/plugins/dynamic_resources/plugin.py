@@ -1,10 +1,10 @@
 """Upstream: plugins/dynamicresources (dynamicresources.go, extendeddynamicresources.go)."""
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
@@ -93,11 +93,13 @@ class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     """
 
     filter_timeout: str | None = None
+    """Accepted, and has no effect: a search for devices ends after so many steps."""
     binding_timeout: str | None = None
-    further_search_steps: int | None = None
-    """Look further for so many steps if kube-scheduler's search finds nothing on a node; kube-scheduler has none
-    of this."""
+    """The devices of a claim may take so long to meet their binding conditions; at least 1s. Absent: 600s."""
+    further_search_steps: Annotated[int | None, Meta(extra_json_schema={"minimum": 0, "maximum": 1000000})] = None
+    """Berth's own: steps of looking further on each node where kube-scheduler's search finds nothing."""
     feature_gates: FeatureGates = None
+    """The gates DRAWorkloadResourceClaims and DRAFractionalCapacityRange."""
 
     def defaulted(self) -> Self:
         """Return a copy with kube-scheduler's time-outs where there are none."""

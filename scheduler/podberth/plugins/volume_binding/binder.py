@@ -166,7 +166,7 @@ def reached_by(volume: PersistentVolume, cluster: Cluster) -> Bools | None:
     if translated.problem is not None:
         # Upstream fails the whole attempt when it comes to such a node.
         return ~migrated if reached is None else reached & ~migrated
-    if volume.translated_affinity is volume.affinity or not migrated.any():
+    if not migrated.any():
         return reached
     everywhere = np.ones(nodes.rows, dtype=np.bool_)
     moved = volume.translated_affinity
@@ -182,27 +182,23 @@ def _choose(claim: PersistentVolumeClaim, rows: Bools, found: Found, cluster: Cl
     of_class = cluster.storage.volumes_of_class(claim.storage_class)
     meant = sorted((v for v in of_class if v.is_for(claim) and may_serve(v, claim)), key=_size)
     free = sorted((v for v in of_class if v.claim is None and free_for(v, claim) and may_serve(v, claim)), key=_size)
-    volumes, nothing = meant + free, len(meant) + len(free)
+    # Where the volume that is meant for the claim can't be reached, nothing else will do.
+    volumes = meant[:1] or free
+    nothing = len(volumes)
     numbers = np.array([found.numbers.setdefault(v.name, len(found.numbers)) for v in volumes] + [NONE], dtype=np.int64)
     chosen = np.full(nodes.rows, nothing, dtype=np.int64)
-    left = rows & nodes.alive[: nodes.rows]
-    for index, volume in enumerate(meant):
-        # A volume that is meant for the claim and can't be reached leaves the node without a match.
-        here = left & ~_taken(np.full(nodes.rows, numbers[index]), found.choices)
-        chosen[here & _reaches(volume, nodes)] = index
-        left &= ~here
     by_label: dict[str, dict[str, list[int]]] = {}
-    for index, volume in enumerate(volumes[len(meant) :], len(meant)):
+    for index, volume in enumerate(volumes):
         label = _single_label(volume)
         if label is not None:
             by_label.setdefault(label[0], {}).setdefault(label[1], []).append(index)
             continue
-        here = left & (chosen > index)
+        here = rows & (chosen == nothing)
         if here.any():
             here &= ~_taken(np.full(nodes.rows, numbers[index]), found.choices)
             chosen[here & _reaches(volume, nodes)] = index
     for key, by_value in by_label.items():
-        best = _by_label(nodes.label(key), by_value, numbers, left, found.choices)
+        best = _by_label(nodes.label(key), by_value, numbers, rows, found.choices)
         np.minimum(chosen, best, out=chosen)
     chosen[~rows | (chosen == nothing)] = NONE
     return Choice(claim, volumes, chosen, numbers[chosen])

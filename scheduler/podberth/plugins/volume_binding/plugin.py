@@ -44,7 +44,10 @@ class VolumeBindingArgs(Struct, forbid_unknown_fields=True, rename="camel", froz
     """A limit on the time of binding, and a shape that makes a score of the share of storage that is asked for."""
 
     bind_timeout_seconds: int = 600
+    """Seconds that a pod waits for its claims to be bound."""
     shape: list[ShapePoint] = []
+    """The score by the share of a volume's capacity that is requested; empty: 0 percent give 10 points and 100 give
+    0."""
 
     def defaulted(self) -> Self:
         """Return a copy with the shape that stands for none: the less of a volume's room is asked for, the better."""

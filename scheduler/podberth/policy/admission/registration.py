@@ -203,6 +203,8 @@ class Registration:
         self.repairs = 0
         self.native = False
         """True while the API server enforces the policies by itself, so that the configurations are not kept."""
+        self.differs = False
+        """True while the operator enforces in a way that the settings rule out, so that its `--enforcement` differs."""
         self._client = client
         self._settings = settings
         self._certificates = certificates
@@ -274,15 +276,25 @@ class Registration:
         The binding is read right before the configurations are, whatever the watch says: it may be behind, and would
         have us write what the operator has just deleted.
         """
-        native = False
-        if self._settings.enforcement != "webhook":
-            try:
-                body = await self._client.get(BINDINGS.path(None, self._settings.binding))
-            except ApiError as error:
-                if error.status != 404:  # there is none, or this API server has no such kind
-                    raise
-            else:
-                native = (read_answer(body, _binding).metadata.annotations or {}).get(IN_FORCE) == "true"
+        in_force = False
+        webhook_only = self._settings.enforcement == "webhook"
+        try:
+            body = await self._client.get(BINDINGS.path(None, self._settings.binding))
+        except ApiError as error:
+            # 404: there is none, or this API server has no such kind. Who keeps the webhook in any case only looks.
+            if error.status != 404 and not webhook_only:
+                raise
+        else:
+            in_force = (read_answer(body, _binding).metadata.annotations or {}).get(IN_FORCE) == "true"
+        if in_force and webhook_only and not self.differs:
+            log.error(
+                "the operator has the API server enforce policies, and this server keeps the webhook all the same: "
+                "want the same --enforcement for both",
+                enforcement=self._settings.enforcement,
+                binding=self._settings.binding,
+            )
+        self.differs = in_force and webhook_only
+        native = in_force and not webhook_only
         if native != self.native:
             log.info("the API server enforces policies by itself" if native else "the webhook is to enforce policies")
         self.native = native

@@ -247,6 +247,10 @@ class Replica:
                     "1 for the leader where the API server enforces policies by itself, and it keeps no webhook",
                     lambda: float(self.registration.native),
                 ),
+                "berth_admission_enforcement_differs": (
+                    "1 for the leader where the operator has the API server enforce policies, against --enforcement",
+                    lambda: float(self.registration.differs),
+                ),
                 "berth_admission_registration_repairs": (
                     "How often a webhook configuration was written again because it had been changed",
                     lambda: self.registration.repairs,

@@ -10,8 +10,8 @@ An object comes to *facts*: `app` and `app=web` for a label, `@note` and `@note=
 to hold, facts that must not, sets of facts of which one has to hold, and what it says or writes. One fact of each rule
 is its trigger: where it does not hold as the rule needs it, the rule's line is not looked at.
 
-Lists of text are joined by the separators that ASCII has for that. A policy that has one of these in a text is left
-out. So is what is too large, and then, if it rejects, the namespace is closed. What modes warn and observe tell of a
+Lists of text are joined by the separators that ASCII has for that; `policy.parse` lets none of these in. A policy that
+is too large is left out, and then, if it rejects, the namespace is closed. What modes warn and observe tell of a
 write that would change nothing is left out by one more fact that must not hold: what the write makes. Writes to
 reserved keys are left out here. Pure; next stage: the operator writes the set.
 """
@@ -192,9 +192,7 @@ def _fit(policies: Sequence[Policy], reserved: Reserved) -> tuple[list[_Lines], 
         lines = _policy(policy, reserved)
         alone = _weight(lines)
         together = held.plus(alone)
-        if (rule := _unspeakable(policy)) is not None:
-            left[policy.name] = f"{_short(rule)} has a control character, U+001C to U+001F, which separates texts here"
-        elif together.size > LARGEST:
+        if together.size > LARGEST:
             left[policy.name] = (
                 f"with its {alone.size} bytes the policies of this namespace have more than {LARGEST} bytes together"
             )
@@ -245,20 +243,6 @@ def _weight(policy: _Lines) -> _Weight:
         len(facts) + len(lines),
         _LINE * len(lines) + _WRITE * writes,
     )
-
-
-def _unspeakable(policy: Policy) -> Rule | None:
-    """Return a rule with a text that can't be part of a set."""
-    for rule in policy.rules:
-        texts = [rule.rejection, rule.name, *(write.value for write in rule.writes)]
-        texts += [value for one in rule.predicate.annotations for value in one.values]
-        if any(one in said for said in texts for one in (ITEM, FIELD, RECORD, PAIR)):
-            return rule
-    return None
-
-
-def _short(rule: Rule) -> str:
-    return f'rule "{rule.name}"' if rule.name else f"rules[{rule.index}]"
 
 
 def _policy(policy: Policy, reserved: Reserved) -> _Lines:

@@ -26,7 +26,7 @@ TOTAL, EACH = 5_000_000, 1_000_000
 
 CONFLICT: tuple[Kind, ...] = ("conflicting-writes",)
 INCONSISTENT: tuple[Kind, ...] = ("self-poison", "not-idempotent")
-REMARKS: tuple[Kind, ...] = ("dead-rule", "no-action", "void-writes", "stamp-written", "reserved-key")
+REMARKS: tuple[Kind, ...] = ("dead-rule", "no-action", "void-writes", "stamp-written", "reserved-key", "unknown-kind")
 
 
 class Condition(msgspec.Struct, frozen=True):

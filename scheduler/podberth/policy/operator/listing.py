@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from podberth.kube.client import Client, list_pages, read_answer
+from podberth.kube.errors import ApiError
 from podberth.kube.objects import ListPage
 from podberth.kube.resources import Resource
 from podberth.policy.objects import JsonObject
@@ -67,6 +68,28 @@ class Page(msgspec.Struct, rename="camel"):
 
 
 _page = msgspec.json.Decoder(Page).decode
+
+
+class _Served(msgspec.Struct):
+    name: str
+
+
+class _Discovery(msgspec.Struct):
+    resources: list[_Served]
+
+
+_discovery = msgspec.json.Decoder(_Discovery).decode
+
+
+async def is_served(client: Client, kind: Resource) -> bool:
+    """Return whether the cluster has such a kind. Everybody may ask that. Raises ApiError, Unreachable."""
+    try:
+        found = read_answer(await client.get(kind.root), _discovery)
+    except ApiError as error:
+        if error.status == 404:
+            return False
+        raise
+    return any(one.name == kind.plural for one in found.resources)
 
 
 async def pages(client: Client, kind: Resource, namespace: str | None) -> AsyncIterator[Page]:

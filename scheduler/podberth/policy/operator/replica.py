@@ -28,10 +28,11 @@ from podberth.policy.operator.audit import BURST, QPS, Audit, Audits, Result, re
 from podberth.policy.operator.enforcement import Enforcer, Kept
 from podberth.policy.operator.judge import bounded
 from podberth.policy.operator.kopf_limits import Missed, Pulse, Session, until_served
-from podberth.policy.operator.listing import bodies, resource
+from podberth.policy.operator.listing import bodies, is_served, resource
 from podberth.policy.operator.probe import Probe
 from podberth.policy.operator.reconcile import Entry, Reconciler, entry
 from podberth.policy.operator.settings import Settings
+from podberth.policy.settings import SettingsError
 from podberth.policy.spec import Policies
 from podberth.service.election import candidate
 from podberth.service.metrics import Asked, Family, Instrument, Labels
@@ -301,9 +302,13 @@ async def operate(connection: Connection, settings: Settings, listen: Address | 
 async def audit_once(connection: Connection, settings: Settings) -> JsonObject:
     """Audit every namespace that has policies, now, and write nothing.
 
-    Raises ApiError and Unreachable when policies can't be listed.
+    Raises SettingsError for a kind that the cluster does not have, ApiError and Unreachable when policies can't be
+    listed.
     """
     async with Client(connection) as client, Client(connection, qps=QPS, burst=BURST) as slow:
+        for kind in settings.audit_kinds:
+            if not await is_served(client, resource(kind)):
+                raise SettingsError(f"--audit-kind {kind}: the cluster has no such kind")
         operator = Operator(client, slow, settings)
         found: defaultdict[str, list[Entry]] = defaultdict(list)
         for watched in settings.watched or (None,):

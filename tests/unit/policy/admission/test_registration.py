@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from podberth.policy.admission.registration import MUTATING, VALIDATING, desired, repaired
+from podberth.kube.errors import ApiError
+from podberth.policy.admission.registration import IN_FORCE, MUTATING, VALIDATING, Registration, desired, repaired
 from podberth.policy.admission.settings import Settings
 from podberth.policy.settings import SettingsError
 
@@ -177,3 +180,42 @@ def test_settings_are_checked(given: dict[str, Any], said: str) -> None:
     """Settings that can't work are refused with option, value and what was expected."""
     with pytest.raises(SettingsError, match=said):
         Settings(namespace="berth", **given)
+
+
+class Api:
+    """An API server with the release's binding, or without it, where the configurations are as they should be."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.in_force = True
+        self._settings = settings
+
+    async def get(self, path: str) -> bytes:
+        if "bindings" not in path:
+            resource = MUTATING if MUTATING.plural in path else VALIDATING
+            return json.dumps(desired(self._settings, resource, BUNDLE)).encode()
+        if not self.in_force:
+            raise ApiError(404, "NotFound", "not found")
+        return json.dumps({"metadata": {"name": "b", "annotations": {IN_FORCE: "true"}}}).encode()
+
+
+class Certificates:
+    bundle = BUNDLE
+
+    async def advance(self, published: bool) -> None:
+        """Nothing is due."""
+
+
+async def test_an_operator_with_another_switch_is_told() -> None:
+    """The webhook stays, as the settings say; that the operator enforces otherwise is told once."""
+    settings = Settings(namespace="berth", enforcement="webhook")
+    api: Any = Api(settings)
+    registration = Registration(api, settings, Certificates(), lambda: True)
+    with capture_logs() as logs:
+        await registration.reconcile()
+        await registration.reconcile()
+    assert [one["log_level"] for one in logs] == ["error"]
+    assert "the same --enforcement" in logs[0]["event"]
+    assert (registration.native, registration.differs, registration.published) == (False, True, True)
+    api.in_force = False
+    await registration.reconcile()
+    assert not registration.differs

@@ -463,11 +463,11 @@ async def test_no_webhook_enforces(cluster: Cluster, lack: Callable[[Cluster], N
 async def test_what_is_left_out(cluster: Cluster) -> None:
     """A policy that is not accepted, one that does not fit, and one in an exempt namespace are nobody's, and say so."""
     invalid = Stored("invalid", "team", "uid", "1", 1, 0, {}, problems=("no",))
-    separates = stored("separates", rule(reject=True, message="a\x1cb"))
+    large = stored("large", *(rule(set_annotations={f"y{i}": "y" * 8000}) for i in range(30)))
     release = await started(cluster, "team", "kube-system")
-    ways = await release.ways("team", NOTE, invalid, separates)
+    ways = await release.ways("team", NOTE, invalid, large)
     assert (ways["note"], ways["invalid"]) == (NATIVE, NOT_ACCEPTED)
-    assert (ways["separates"].way, ways["separates"].reason) == ("None", "NotNative")
+    assert (ways["large"].way, ways["large"].reason) == ("None", "NotNative")
     assert (await release.ways("kube-system", NOTE))["note"].reason == "ExemptNamespace"
     assert cluster.kept("kube-system") is None
     await release.look()
