@@ -34,9 +34,9 @@ from podberth.model.taints import untolerated
 _WAITS = "WaitForFirstConsumer"
 _DIGITS = 12
 """The most digits at the end of a name that count as a pod's number."""
-_MOST, _MOST_UNEQUAL = 100_000, 20_000
+_MOST, _MOST_UNEQUAL = 50_000, 20_000
 """The largest numbers of pods of one workload that are decided: of equal ones, and of those with claims of their own,
-which take some 30 times as long.
+which take some ten times as long.
 """
 
 Object = Mapping[str, Any]
