@@ -24,6 +24,7 @@ ARG VERSION=unknown
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="berth" \
       org.opencontainers.image.description="Berth, a second scheduler for Kubernetes" \
+      org.opencontainers.image.source="https://github.com/podberth/berth" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check unit controlplane browser vectors mutants reference manifests schemas chart-versions e2e e2e-programs sbom image image-digest pictures clean lock evictor-scale differential as-created replay bench bench-ceiling bench-trace bench-scale hostile whole storm soak older
+.PHONY: help setup demo tour test check unit controlplane browser vectors mutants reference manifests schemas chart-versions e2e e2e-programs sbom image image-digest packages archive krew release-notes pictures clean lock evictor-scale differential as-created replay bench bench-ceiling bench-trace bench-scale hostile whole storm soak older
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,7 +106,8 @@ as-created: $(STAMP) e2e-programs ## Generated files: what simulate says, and wh
 replay: $(STAMP) ## kube-scheduler's decisions on 2,000 mixed pods, each put to Berth in its state: make replay PODS=2000
 	@$(BIN)/python -m bench.replay --pods $(or $(PODS),2000)
 
-manifests: $(STAMP) ## Write manifests/ from the chart
+manifests: $(STAMP) ## Write manifests/ from the chart, and the chart's README from its values
+	@$$($(BIN)/python -m tests.chart.build helm_docs) --chart-search-root helm --log-level warning
 	@helm=$$($(BIN)/python -m tests.chart.build helm) && $(BIN)/python manifests/make.py "$$helm"
 
 schemas: $(STAMP) ## Write the schemas for editors from the code and the CRD, and the types of the API from the OpenAPI documents of the supported versions
@@ -116,6 +117,20 @@ schemas: $(STAMP) ## Write the schemas for editors from the code and the CRD, an
 chart-versions: $(STAMP) ## Check the chart's objects by kubeconform for Kubernetes 1.32 to 1.37
 	@$(BIN)/python -m tests.chart.versions
 
+packages: $(STAMP) ## Wheel and source distribution, in dist/
+	@$(BIN)/python -m hatchling build -d dist
+
+archive: $(STAMP) ## The kubectl plugin with all that it needs, for this platform, in dist/
+	@PYTHONHASHSEED=1 $(BIN)/pyinstaller --noconfirm --log-level WARN --distpath build/archive --workpath build/pyinstaller packaging/kubectl-berth.spec
+	@build/archive/kubectl-berth/kubectl-berth explain --pending -A --cluster examples/cookbook/dump.yaml > build/archive/said.txt || test $$? -eq 1
+	@$(BIN)/python packaging/release.py archive build/archive/kubectl-berth
+
+krew: ## The krew manifest of the archives in dist/, there
+	@$(PYTHON) packaging/release.py krew
+
+release-notes: ## The changelog's section of a tag, in dist/notes.md: make release-notes TAG=v0.1.0
+	@$(PYTHON) packaging/release.py notes $(TAG)
+
 pictures: $(STAMP) ## Draw the README's pictures from real output
 	@$(BIN)/python docs/pictures/make.py
 
@@ -123,7 +138,7 @@ LOCK = $(VENV)/lock/bin/uv pip compile -q --universal --python-version 3.11 --ge
 lock: ## Resolve requirements*.lock from pyproject.toml
 	@$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv
 	@$(VENV)/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
-		--extra fast --group dev --group site pyproject.toml -o requirements.lock
+		--extra fast --extra otel --group dev --group site pyproject.toml -o requirements.lock
 	@$(LOCK) --extra fast -c requirements.lock pyproject.toml -o image/run.lock
 	@printf 'hatchling\nuv\n' | $(LOCK) -c requirements.lock - -o image/build.lock
 
@@ -133,10 +148,10 @@ sbom: ## A bill of materials of the image's Python packages (CycloneDX), in dist
 		--output-reproducible --of JSON -o dist/berth.cdx.json image/run.lock && echo dist/berth.cdx.json
 
 PLATFORMS ?= linux/amd64,linux/arm64
-image: ## Build the image with buildx: make image IMAGE=name:tag [PYTHON_IMAGE=python:…@sha256:…]
-	@docker buildx build --platform $(PLATFORMS) --sbom=true --provenance=mode=max \
-		$(if $(PYTHON_IMAGE),--build-arg PYTHON_IMAGE=$(PYTHON_IMAGE)) \
-		--build-arg VERSION=$$($(PYTHON) -c 'import podberth; print(podberth.__version__)') \
+image: ## Build the image with buildx: make image IMAGE=name:tag [PUSH=1] [PYTHON_IMAGE=python:…@sha256:…]
+	@mkdir -p dist && docker buildx build --platform $(PLATFORMS) --sbom=true --provenance=mode=max --metadata-file dist/image.json \
+		$(if $(PUSH),--push) $(if $(PYTHON_IMAGE),--build-arg PYTHON_IMAGE=$(PYTHON_IMAGE)) \
+		--build-arg VERSION=$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' scheduler/podberth/__init__.py) \
 		--build-arg REVISION=$$(git rev-parse HEAD) -t $(or $(IMAGE),podberth) .
 
 image-digest: ## What the base image's tag means now, to be pinned in the Dockerfile

@@ -35,7 +35,7 @@ settings.load_profile("untimed")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a real API server, or the chart's tools, before `-m` selects."""
+    """Mark what needs a real API server, or tools of chart and release, before `-m` selects."""
     for item in items:
         wanted = set(getattr(item, "fixturenames", ()))
         if {"control_plane", "control_plane_binaries", *TOOLS} & wanted:
@@ -134,6 +134,8 @@ def _command(name: str) -> Any:
 
 
 helm, kubeconform, promtool, chromium = map(_command, ("helm", "kubeconform", "promtool", "chromium"))
+actionlint, helm_docs, krew = map(_command, ("actionlint", "helm_docs", "krew"))
+validate_krew_manifest = _command("validate_krew_manifest")
 axe = _command("axe")
 """The script that finds what keeps people from using a page."""
 garbage_collector = _command("garbage_collector")

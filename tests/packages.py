@@ -8,10 +8,11 @@ ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "plugin"
 
 
-def install_example(target: Path) -> Path:
-    """The example package, by pip, as people install it."""
+def install_example(target: Path, *others: Path) -> Path:
+    """Install the example package and others by pip, as people do; return the directory."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
-    subprocess.run([*pip, "--no-build-isolation", "--target", str(target), str(EXAMPLE)], check=True)
+    folders = map(str, (EXAMPLE, *others))
+    subprocess.run([*pip, "--no-build-isolation", "--target", str(target), *folders], check=True)
     return target
 
 

@@ -1,7 +1,7 @@
-"""Build Helm, kubeconform and promtool once, into the user's cache; `python -m tests.chart.build [NAME]`.
+"""Build what tests chart and release once, into the user's cache; `python -m tests.chart.build [NAME]`.
 
-They share the versions of most packages with the control plane (see `replace` in the go.mod files), so after that was
-built, Go's build cache has most of them: two minutes of CPU instead of many.
+Helm, kubeconform and promtool share the versions of most packages with the control plane (see `replace` in the go.mod
+files), so after that was built, Go's build cache has most of them: two minutes of CPU instead of many.
 """
 
 from __future__ import annotations
@@ -32,7 +32,14 @@ PROMTOOL = Program(
     ("github.com/prometheus/prometheus/cmd/promtool",),
     tags="selinux,notest,grpcnotrace,remove_all_sd",
 )
-TOOLS = {tool.name: tool for tool in (HELM, KUBECONFORM, PROMTOOL)}  # in the order of what they share
+RELEASE = HERE.parent / "release"
+ACTIONLINT = Program("actionlint", RELEASE, ("github.com/rhysd/actionlint/cmd/actionlint",))
+HELM_DOCS = Program("helm-docs", RELEASE, ("github.com/norwoodj/helm-docs/cmd/helm-docs",))
+KREW = Program("krew", RELEASE, ("sigs.k8s.io/krew/cmd/krew",))
+KREW_VALIDATOR = Program("validate-krew-manifest", RELEASE, ("sigs.k8s.io/krew/cmd/validate-krew-manifest",))
+_ALL = (HELM, KUBECONFORM, PROMTOOL, ACTIONLINT, HELM_DOCS, KREW, KREW_VALIDATOR)  # in the order of what they share
+TOOLS = {tool.name.replace("-", "_"): tool for tool in _ALL}
+"""Each by the name of its fixture."""
 
 if __name__ == "__main__":
-    sys.exit(main("What tests the chart", (TOOLS[name].command for name in sys.argv[1:] or TOOLS)))
+    sys.exit(main("What tests chart and release", (TOOLS[name].command for name in sys.argv[1:] or TOOLS)))

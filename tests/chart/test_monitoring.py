@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.chart.rendering import CHART, Chart, Object, by_kind
+from tests.chart.rendering import CHART, Chart, Object, by_kind, documents
 
 DOCS = CHART.parent / "docs"
 KNOWN = re.compile(r"`((?:berth|scheduler|leader_election|process)_\w+)")
@@ -64,9 +65,16 @@ def test_promql(chart: Chart, promtool: Path, tmp_path: Path) -> None:
 
 
 def test_runbooks_exist(chart: Chart) -> None:
-    """Each alert names a heading of a page."""
-    (rules,) = by_kind(chart.objects(MONITORED), "PrometheusRule").values()
-    for rule in (rule for group in rules["spec"]["groups"] for rule in group["rules"]):
-        page, _, anchor = rule["annotations"]["runbook"].partition("#")
-        headings = re.findall(r"^#+ (.*)$", (CHART.parent / page).read_text(), re.MULTILINE)
-        assert anchor in [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings], rule
+    """Each alert has the address of a heading of a page, as it is in the chart's version, or on a site of one's own."""
+    (about,) = documents((CHART / "Chart.yaml").read_text())
+    theirs = f"{about['home']}/blob/v{about['version']}/docs/"
+    for site in (theirs, "https://docs.example.org/berth/"):
+        values = copy.deepcopy(MONITORED)
+        values["metrics"]["prometheusRule"]["runbooks"] = "" if site == theirs else site
+        (rules,) = by_kind(chart.objects(values), "PrometheusRule").values()
+        for rule in (rule for group in rules["spec"]["groups"] for rule in group["rules"]):
+            address = rule["annotations"]["runbook_url"]
+            assert address.startswith(site)
+            page, _, anchor = address.removeprefix(site).partition("#")
+            headings = re.findall(r"^#+ (.*)$", (DOCS / page).read_text(), re.MULTILINE)
+            assert anchor in [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings], rule

@@ -45,7 +45,8 @@ def test_components(chart: Chart, component: str) -> None:
     assert set(containers(objects)) == {component}
     assert list(by_kind(objects, "ServiceAccount")) == [f"berth-{component}"]
     owners = {one["metadata"]["labels"]["app.kubernetes.io/component"] for one in objects}
-    assert owners <= {component, f"{component}-audit", "metrics", "policy"}
+    assert owners <= {component, f"{component}-audit", "metrics", "policy", "test"}
+    assert ("test" in owners) == (component == "scheduler")
     has_crd = bool(by_kind(objects, "CustomResourceDefinition"))
     assert has_crd == (component in ("operator", "admission"))
 

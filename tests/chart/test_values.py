@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import podberth
 from podberth.framework.config import decode
+from podberth.policy.parse import parse
 from tests.chart.rendering import CHART, Chart, Object, by_kind, documents
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
@@ -102,10 +108,43 @@ def test_every_value_is_used() -> None:
         assert set(values[component]) == set(SCHEMA["properties"][component]["properties"]), component
 
 
-def test_versions() -> None:
-    """Chart and application have the version of the package."""
-    (about,) = documents((CHART / "Chart.yaml").read_text())
-    assert about["version"] == about["appVersion"] == podberth.__version__
+def test_readme(helm_docs: Path, tmp_path: Path) -> None:
+    """`make manifests` would change nothing, and each value says what it is for."""
+    copied = tmp_path / "helm"
+    shutil.copytree(CHART, copied)
+    (copied / "README.md").unlink()
+    subprocess.run([helm_docs, "--chart-search-root", copied, "--log-level=warning"], check=True, capture_output=True)
+    text = (CHART / "README.md").read_text()
+    assert (copied / "README.md").read_text() == text
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:3] == "| `"]
+    assert len(rows) > 50
+    assert [cells[0] for cells in rows if len(cells) != 4 or "" in cells] == []
+    # What is said to be as another value is so in values.yaml.
+    named = {cells[0] for cells in rows}
+    assert {cells[3].removeprefix("as ") for cells in rows if cells[3].startswith("as `")} <= named
+
+
+def test_about() -> None:
+    """Chart, application and what Artifact Hub shows have the package's version; what they name is there."""
+    version = podberth.__version__
+    text = (CHART / "Chart.yaml").read_text()
+    (about,) = documents(text)
+    assert about["version"] == about["appVersion"] == version
+    assert set(re.findall(r"\bv?(\d+\.\d+\.\d+)\b", text.replace(about["kubeVersion"], ""))) == {version}
+    address = re.compile(rf"(?:/blob|\.com/podberth/berth)/v{version}/(\S+)")
+    named = address.findall(text)
+    assert len(named) == 3
+    assert [path for path in named if not (CHART.parent / path).is_file()] == []
+    (image,) = yaml.safe_load(about["annotations"]["artifacthub.io/images"])
+    (values,) = documents((CHART / "values.yaml").read_text())
+    assert image["image"] == f"{values['image']['repository']}:{version}"
+    (crd,) = yaml.safe_load(about["annotations"]["artifacthub.io/crds"])
+    (ours,) = documents((CHART / "files" / "crd-metadatapolicies.yaml").read_text())
+    assert crd["name"] == ours["metadata"]["name"]
+    assert crd["version"] in [one["name"] for one in ours["spec"]["versions"]]
+    (example,) = yaml.safe_load(about["annotations"]["artifacthub.io/crdsExamples"])
+    assert (example["kind"], example["apiVersion"]) == (crd["kind"], f"{ours['spec']['group']}/{crd['version']}")
+    assert parse(example, new=True).rules
 
 
 CONFIGURATIONS: list[tuple[str, Object, Object]] = [

@@ -6,7 +6,8 @@ from pathlib import PurePath
 
 WHOLE = PurePath("tests/integration")
 """Of the tests on real processes, these take longest and mostly wait: they run in two halves at the same time."""
-REAL = tuple(PurePath("tests", folder) for folder in ("as_created", "chart", "contract", "differential", "image"))
+_REAL = ("as_created", "chart", "contract", "differential", "image", "release")
+REAL = tuple(PurePath("tests", folder) for folder in _REAL)
 """The other folders with tests on real processes. All others are not even read for these."""
 END_TO_END = PurePath("tests/e2e")
 """Kubernetes' own tests, which mostly wait, too."""

@@ -75,7 +75,7 @@ def admission(
     overlap: Annotated[
         float,
         Option(
-            help="When the CA is replaced: seconds to trust both CAs before the new one signs, and again afterwards."
+            help="When the certificate is replaced: seconds to trust both before the new one is served, and afterwards."
         ),
     ] = 300.0,
     count_interval: Annotated[

@@ -112,6 +112,7 @@ COMMANDS = {
     "capacity": "Show how many more pods like one fit, on which nodes, and what limits them.",
     "shadow": "Follow a cluster, and say of each pod that another scheduler binds how Berth would have decided.",
     "dump": "Write the smallest file that explain, simulate and capacity need of a cluster.",
+    "plugin": "Make a package to begin a plugin of your own with.",
     "bench": "Create the nodes and pods of a workload in a cluster, and time its scheduler.",
     "admission": "Run the webhook server that enforces MetadataPolicies.",
     "operator": "Run the operator: it writes into the status of MetadataPolicies what they do, and what is wrong.",

@@ -83,7 +83,8 @@ def operator(
     from podberth.policy.operator.listing import DEFAULT_KINDS
     from podberth.policy.operator.replica import audit_once as audit
     from podberth.policy.operator.replica import operate
-    from podberth.policy.operator.settings import ENFORCEMENTS, Settings
+    from podberth.policy.operator.settings import Settings
+    from podberth.policy.settings import ENFORCEMENTS
     from podberth.service.run import run_service
 
     services.log_at(log_level, quiet=audit_once)

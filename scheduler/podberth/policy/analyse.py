@@ -204,13 +204,13 @@ def _plain(policies: Policies, live: frozenset[str] | None, emptied: Collection[
                 continue
             if write.value not in live and write.value != keys.DEFAULT_SCHEDULER:
                 message = f'{rule} sends pods to the scheduler "{write.value}", which has no live Lease'
-                yield _finding("no-live-scheduler", [rule], message, _example(rule, Space([rule])))
+                yield _finding("no-live-scheduler", [rule], message, _sent(rule))
 
 
-def _example(rule: Rule, space: Space) -> JsonObject | None:
+def _sent(rule: Rule) -> JsonObject | None:
     """Return an object that the rule matches; None: there is none."""
-    box = space.boxes.get(id(rule))
-    return None if box is None else space.within(box)
+    space = Space([rule])
+    return _matched(rule)(Questions(space, TOTAL, EACH)) if space.can_match(rule) else None
 
 
 def _contradiction(rule: Rule) -> str:
@@ -285,13 +285,14 @@ class _Analysis:
             self._give_up(f"whether {rule} ever makes a difference", [rule])
         dead = {id(rule) for outcome in outcomes for rule in outcome.dead}
         for rule in (rule for rule in self.rules if id(rule) in dead):
-            example = _example(rule, self.questions.space)
-            if example is None:
+            matches = self.questions.space.can_match(rule)
+            if not matches:
                 message = f"{rule} never matches: {_contradiction(rule)}"
             elif rule.action.reject:
                 message = f"{rule} rejects nothing that other rules do not reject already"
             else:
                 message = f"{rule} changes nothing: what it matches is rejected, overwritten, or says the same already"
+            example = self._ask(f"what {rule} matches", [rule], _matched(rule)) if matches else None
             yield _finding("dead-rule", [rule], message, example)
 
     def _conflicts(self) -> Iterator[Finding]:
@@ -366,6 +367,11 @@ def _disagreeing(one: Write, other: Write) -> Ask:
         return about.ask(about.accepted, about.writes(one), about.writes(other))
 
     return ask
+
+
+def _matched(rule: Rule) -> Ask:
+    """Make a question: is there an object that the rule matches?"""
+    return lambda about: about.ask(about.matches(rule))
 
 
 def _poisoned(rule: Rule) -> Ask:

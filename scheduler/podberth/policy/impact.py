@@ -20,6 +20,7 @@ from podberth.policy import keys, objects
 from podberth.policy.evaluate import admitted, evaluate
 from podberth.policy.objects import JsonObject, group_and_kind
 from podberth.policy.options import Options, OptionsError, selector
+from podberth.policy.qos import PodSpec
 from podberth.policy.spec import Policies, Write
 
 SAMPLES = 20
@@ -153,22 +154,9 @@ class _Made(TypedDict, total=False):
     annotations: dict[str, str] | None
 
 
-class _Container(TypedDict, total=False):
-    resources: Any
-    restartPolicy: Any
-
-
-class _PodSpec(TypedDict, total=False):
-    """The fields from which the QoS class of a pod follows."""
-
-    containers: list[_Container] | None
-    initContainers: list[_Container] | None
-    resources: Any
-
-
 class _Template(Struct):
     metadata: _Made | None = None
-    spec: _PodSpec | None = None
+    spec: PodSpec | None = None
 
 
 class _Spec(Struct):

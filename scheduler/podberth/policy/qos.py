@@ -8,7 +8,7 @@ the object, so a manifest, a pod at mutating time and a stored pod all get the s
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from podberth.model.mistakes import as_json
 from podberth.model.quantity import MILLI, QuantityError, parse_nano
@@ -18,6 +18,29 @@ QosClass = Literal["Guaranteed", "Burstable", "BestEffort"]
 CLASSES: tuple[QosClass, ...] = ("Guaranteed", "Burstable", "BestEffort")
 _COUNTED = ("cpu", "memory")
 _KNOWN_LENGTH = 20
+
+
+class Amounts(TypedDict, total=False):
+    """A container's or a pod's `resources`, as far as they are read."""
+
+    requests: dict[str, Any] | None
+    limits: dict[str, Any] | None
+
+
+class Container(TypedDict, total=False):
+    """A container, as far as it is read."""
+
+    resources: Amounts | None
+    restartPolicy: Any
+
+
+class PodSpec(TypedDict, total=False):
+    """The fields of a pod's spec that decide its class, and its scheduler."""
+
+    containers: list[Container] | None
+    initContainers: list[Container] | None
+    resources: Amounts | None
+    schedulerName: Any
 
 
 class Resources(NamedTuple):

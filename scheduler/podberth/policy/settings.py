@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from podberth.policy.exempt import NAMESPACES
 from podberth.policy.keys import Reserved
 
+ENFORCEMENTS = ("auto", "native", "webhook")
+"""The values of `--enforcement`."""
+
 
 class SettingsError(ValueError):
     """Settings that can't work. The text is one line that names option, value and what was expected."""
@@ -37,12 +40,20 @@ class ServiceSettings:
     """True if the keys of `podberth.policy.keys` are kept from policies."""
     stamp: bool = True
     """True if every pod gets its QoS class as an annotation. Rules know the class in any case."""
+    release: str = "berth"
+    """The names of our admission policies begin with it: no two operators of a cluster may share it."""
+    enforcement: str = "webhook"
+    """Who enforces policies: the one switch of a release."""
+    owner: str = ""
+    """A ClusterRole that owns what we make for the whole cluster: that goes when it goes. Empty: it stays."""
 
     def __post_init__(self) -> None:
         if not self.namespace:
             raise SettingsError("--namespace: want the namespace that Berth runs in")
         if not 0 <= self.port < 65536:
             raise SettingsError(f"--port {self.port}: want 0 to 65535")
+        if self.enforcement not in ENFORCEMENTS:
+            raise SettingsError(f"--enforcement {self.enforcement}: want one of {', '.join(ENFORCEMENTS)}")
 
     @property
     def reserved(self) -> Reserved:

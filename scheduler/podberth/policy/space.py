@@ -134,12 +134,6 @@ class Space:
         met = meet(wanted)
         return None if met is None else self._in_short(met)
 
-    def within(self, box: Box) -> dict[str, Any]:
-        """Return an object that a box accepts, with the first values that it does."""
-        pod = _takes_pods(box)
-        chosen = {axis: self._first(axis, inside, pod) for axis, inside in box.items()}
-        return self.example({KIND: POD if pod else self.values[KIND][0], **chosen})
-
     def example(self, chosen: Mapping[Axis, Value]) -> dict[str, Any]:
         """Return the object with these values."""
         group, name = split(chosen[KIND] or POD)
@@ -161,15 +155,6 @@ class Space:
         if resources is not None:
             container["resources"] = resources
         return {**found, "spec": {"containers": [container]}}
-
-    def _first(self, axis: Axis, inside: Among, pod: bool) -> Value:
-        if pod and axis == KIND:
-            return POD
-        if pod and axis == STAMP:
-            return next(value for value in reversed(CLASSES) if inside.holds(value))
-        if inside.all_but or axis == KIND:
-            return next(value for value in self.values[axis] if inside.holds(value))
-        return None if None in inside.values else min(value for value in inside.values if value is not None)
 
     def _tell_apart(self, boxes: Iterable[Box]) -> None:
         """Sort the values of each axis by the boxes that list them; one of each sort stands for it.

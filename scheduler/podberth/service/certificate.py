@@ -7,15 +7,20 @@ where the root file system is read-only.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import socket
 import ssl
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 OWN_DAYS = 365
 BACKDATE = timedelta(hours=1)
@@ -54,12 +59,12 @@ class Certificate:
         """
         if self._files is not None:
             certificate, key = (_read(name) for name in self._files)
-            return self._load(certificate, key, self._files[0])
+            return self.load(certificate, key, self._files[0])
         if self._until is not None and datetime.now(UTC) < self._until:
             return False
         certificate, key = self_signed()
         self._until = datetime.now(UTC) + timedelta(days=OWN_DAYS * 2 / 3)
-        return self._load(certificate, key, "our own certificate")
+        return self.load(certificate, key, "our own certificate")
 
     def refresh_authorities(self) -> bool:
         """Look at the file of the CAs, if there is one; True when it has changed. Raises CertificateError."""
@@ -85,7 +90,11 @@ class Certificate:
         self.context, self._authorities = context, bundle
         return True
 
-    def _load(self, certificate: bytes, key: bytes, name: str) -> bool:
+    def load(self, certificate: bytes, key: bytes, name: str) -> bool:
+        """Serve this pair (PEM) from the next handshake on; False when it is served already.
+
+        Raises CertificateError that says `name`, and goes on with what it had.
+        """
         if (certificate, key) == self._pair:
             return False
         try:
@@ -119,9 +128,10 @@ def reason(error: Exception) -> str:
     return said or "unreadable"
 
 
-def self_signed() -> tuple[bytes, bytes]:
-    """Return a certificate for this host and its key, both PEM. Clients can't verify it, but the connection is
-    encrypted.
+def self_signed(names: Sequence[str] = (), now: datetime | None = None) -> tuple[bytes, bytes]:
+    """Return a certificate and its key, both PEM, for DNS names and addresses; without any, for this host.
+
+    Clients can verify it only if they know this certificate. It is good for `OWN_DAYS` from `now` on.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
@@ -131,8 +141,9 @@ def self_signed() -> tuple[bytes, bytes]:
 
     key = ec.generate_private_key(ec.SECP256R1())
     host = socket.gethostname()[:64]
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host or "berth")])
-    now = datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "berth" if names else host or "berth")])
+    now = now or datetime.now(UTC)
+    known = [_general_name(one) for one in names or ("localhost", host)]
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -142,12 +153,21 @@ def self_signed() -> tuple[bytes, bytes]:
         .not_valid_before(now - BACKDATE)
         .not_valid_after(now + timedelta(days=OWN_DAYS))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.DNSName(host)]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(known), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .sign(key, hashes.SHA256())
     )
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return certificate.public_bytes(Encoding.PEM), secret
+
+
+def _general_name(text: str) -> x509.GeneralName:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        return x509.DNSName(text)
 
 
 @contextmanager

@@ -37,7 +37,7 @@ def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ([""], set(COMMANDS), ":4"),
         (["ex"], {"explain"}, ":4"),
-        (["config", ""], {"view", "lint"}, ":4"),
+        (["config", ""], {"view", "lint", "schema"}, ":4"),
         (["policy", "im"], {"impact"}, ":4"),
         (["explain", "--clu"], {"--cluster"}, ":4"),
         (["explain", "-o", ""], {"table", "json", "yaml", "html"}, ":4"),

@@ -163,7 +163,7 @@ def test_answers_come_in_the_same_forms(path: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["explian"], 'berth: no such command "explian" (did you mean explain?) (see berth --help)'),
+        (["simulat"], 'berth: no such command "simulat" (did you mean simulate?) (see berth --help)'),
         (["version", "--foo"], "berth: no such option: --foo (see berth version --help)"),
         (["explain", "-o", "xml", "p"], 'berth: invalid value for -o / --output: "xml" is not one of "table", "json"'),
         (["explain", "--clustre", "x"], "berth: no such option: --clustre (did you mean --cases, --cluster?) (see"),

@@ -4,10 +4,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
 from podberth.cache.cluster import Cluster
+from podberth.cli.plugin import rendered
 from podberth.framework.config import decode
 from podberth.framework.decision import fit_error
 from podberth.framework.declaration import KNOWN
@@ -62,6 +64,17 @@ def test_its_proof() -> None:
     made_by(block("python", "prove"), **made_by(block("python")))["test_no_maintenance"]()
 
 
+def test_it_is_what_a_new_package_has() -> None:
+    """`berth plugin new NoMaintenance` makes what the page shows: code, entry point, configuration and test."""
+    made = rendered("NoMaintenance")
+    assert block("python") == made["no_maintenance/__init__.py"]
+    assert block("yaml") == made["scheduler.yaml"]
+    assert block("toml") in made["pyproject.toml"]
+    assert block("python", "prove").partition("\n\n\n")[2] in made["tests/test_no_maintenance.py"]
+    steps = block("console")
+    assert steps.partition("pip")[2] in made["README.md"]
+
+
 def test_a_score() -> None:
     """Quiet nodes first."""
     quiet = made_by(block("python", "PreferQuiet"))["PreferQuiet"]
@@ -70,13 +83,13 @@ def test_a_score() -> None:
 
 
 def test_pods_elsewhere() -> None:
-    """One in each rack, and the third waits."""
-    rack = made_by(block("python", "OnePerRack"))["OnePerRack"]
-    nodes = [node(f"n{i}", labels={"rack": "ab"[i % 2]}) for i in range(4)]
+    """One in each zone, and the third waits."""
+    zone = made_by(block("python", "OnePerZone"))["OnePerZone"]
+    nodes = [node(f"n{i}", labels={"topology.kubernetes.io/zone": "ab"[i % 2]}) for i in range(4)]
     pods = [pod(f"p{i}", labels={"app": "db"}) for i in range(3)]
-    proof = prove(rack, nodes=nodes, pods=pods)
+    proof = prove(zone, nodes=nodes, pods=pods)
     assert {name[1] in "02" for name in proof.nodes.values()} == {True, False}
-    assert proof.messages == {"p2": SAID.format("4 node(s) are in a rack with a pod of this app")}
+    assert proof.messages == {"p2": SAID.format("4 node(s) are in a zone with a pod of this app")}
 
 
 def test_something_reserved() -> None:
@@ -113,9 +126,46 @@ def test_outside_data() -> None:
     assert prove(hot, nodes=nodes, pods=[pod("web")], sources={"heat": heat}).nodes == {"web": "n1"}
 
 
+def test_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node on which the model expects the pod to be quickest, against what the other plugins say; it is asked once
+    for all nodes.
+    """
+    import joblib  # it takes a second, which only this test should cost
+    from sklearn.tree import DecisionTreeRegressor
+
+    dice = np.random.default_rng(0)
+    seen = np.column_stack((dice.random(500), dice.integers(0, 110, 500)))
+    model = DecisionTreeRegressor(max_depth=5, random_state=0).fit(seen, 20 * seen[:, 0] + 2 * seen[:, 1])
+    joblib.dump(model, tmp_path / "model")
+    asked: list[int] = []
+    predict = DecisionTreeRegressor.predict
+
+    def predicted(self: Any, rows: Any) -> Any:
+        asked.append(len(rows))
+        return predict(self, rows)
+
+    monkeypatch.setattr(DecisionTreeRegressor, "predict", predicted)
+    nodes = [node("busy"), node("crowded")]
+    others = [pod(f"small-{i}", cpu="1m", memory="1Mi", nodeName="crowded") for i in range(40)]
+    others.append(pod("large", cpu="2", nodeName="busy"))
+    learned = made_by(block("python", "class Learned("))["Learned"]
+    args = {"model": str(tmp_path / "model")}
+    assert prove(learned, nodes=nodes, pods=[pod("web")], others=others, args=args).nodes == {"web": "busy"}
+    assert asked[0] == len(nodes)
+
+
 @pytest.mark.parametrize(
     "name",
-    ["NoMaintenance", "PreferQuiet", "OnePerRack", "Seats", "NoMaintenanceOfTeams", "PreferRated", "AvoidHot"],
+    [
+        "NoMaintenance",
+        "PreferQuiet",
+        "OnePerZone",
+        "Seats",
+        "NoMaintenanceOfTeams",
+        "PreferRated",
+        "AvoidHot",
+        "Learned",
+    ],
 )
 def test_short(name: str) -> None:
     """Twenty lines each at most, blank ones and imports aside."""

@@ -3,13 +3,17 @@
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import chdir
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from podberth.cli.main import run
+from podberth.cli.plugin import rendered
 from podberth.framework.config import ConfigError, decode
 from podberth.framework.profiles import build
 from podberth.plugins import registry as room
@@ -19,18 +23,79 @@ from tests.packages import EXAMPLE, ROOT, install_example
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where pip has put the example package."""
-    return install_example(tmp_path_factory.mktemp("site"))
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package that `berth plugin new` has made in an empty directory."""
+    here = tmp_path_factory.mktemp("made")
+    with chdir(here):
+        assert run(["plugin", "new", "NoMaintenance"]) == 0
+    return here / "no-maintenance"
 
 
-def test_its_own_tests(installed: Path) -> None:
-    """The example's tests pass where it is installed as people install it."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE / "tests")]
+@pytest.fixture(scope="module")
+def installed(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory into which pip has put the example package and the one that was made."""
+    return install_example(tmp_path_factory.mktemp("site"), made)
+
+
+def test_their_own_tests(made: Path, installed: Path) -> None:
+    """The tests of both pass where they are installed as people install them; those that are made prove the plugin."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE / "tests"), str(made)]
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(installed)}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout
+
+
+def test_its_configuration(
+    made: Path, installed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The profile that comes with a package that was made is fine once the package is installed, not before."""
+    command = ["config", "lint", str(made / "scheduler.yaml")]
+    assert run(command) == 1
+    assert "NoMaintenance: no plugin of this name" in capsys.readouterr().out
+    monkeypatch.syspath_prepend(str(installed))
+    code = run(command)
+    sys.modules.pop("no_maintenance", None)
+    assert code == 0, capsys.readouterr()
+
+
+def test_the_example_is_like_it() -> None:
+    """The example's pyproject.toml is what `berth plugin new` writes, but for its own names and what it needs."""
+    new, example = (
+        tomllib.loads(rendered("Harbour")["pyproject.toml"]),
+        tomllib.loads((EXAMPLE / "pyproject.toml").read_text()),
+    )
+    assert new.pop("project").keys() == example.pop("project").keys()
+    new["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] = ["berth_harbour"]
+    assert example == new
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("no-maintenance", "expected letters and digits, first a capital, such as NoMaintenance"),
+        ("None", "expected letters and digits, first a capital, such as NoMaintenance"),
+        ("NodeName", "expected a new name, and there is a plugin with this one"),
+        ("Plugin", "expected a new name, and podberth.kit has this one"),
+        ("Json", 'expected a name whose module is new, and Python has a module "json"'),
+        ("Import", 'expected a name whose module is new, and Python has a module "import"'),
+    ],
+)
+def test_names_that_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, says: str) -> None:
+    """One line says why, and nothing is written."""
+    with chdir(tmp_path):
+        assert run(["plugin", "new", name]) == 2
+    assert capsys.readouterr() == ("", f'berth: NAME: "{name}": {says}\n')
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_that_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is left as it is."""
+    (tmp_path / "no-maintenance").mkdir()
+    with chdir(tmp_path):
+        assert run(["plugin", "new", "NoMaintenance"]) == 2
+    assert capsys.readouterr().err == "berth: no-maintenance: expected a new directory, and there is one already\n"
+    assert not list((tmp_path / "no-maintenance").iterdir())
 
 
 Offer = Callable[..., None]

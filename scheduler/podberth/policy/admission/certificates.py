@@ -1,13 +1,13 @@
-"""The certificates that the webhook serves: two sources of them, and the TLS context that both fill.
+"""The certificates that the webhook serves: two sources of them.
 
 `SharedSecret`: the admission server's own, in a Secret that all replicas share. Whoever comes first makes it, the
-leader rotates it. A CA and a serving certificate signed by it, both P-256 (a handshake costs the server half a
-millisecond; RSA ten times that). To rotate, a new CA first only joins the bundle that API servers trust; once that
-bundle is published everywhere it signs a new serving certificate; once every replica serves that, the old CA leaves the
-bundle. So at each moment every certificate in use is trusted. `advance` says what is to be done, as a pure function of
-what there is.
+leader renews it. It signs itself, so what API servers trust is this certificate and no CA. To renew it, a new one first
+only joins the bundle that API servers trust; once that bundle is published everywhere it is served; once every replica
+serves it, the old one leaves the bundle. So at each moment every certificate in use is trusted. `advance` says what is
+to be done, as a pure function of what there is. The key is P-256: a handshake costs the server half a millisecond, and
+with RSA ten times that.
 
-`MountedFiles`: from files that somebody else rotates: cert-manager's Secret as a volume, or a company's own CA.
+`MountedFiles`: from files that somebody else renews: cert-manager's Secret as a volume, or a company's own CA.
 
 `registration` publishes the bundle of either.
 """
@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import ipaddress
 import random
 import time
 from collections.abc import Callable
@@ -29,16 +28,7 @@ from typing import Any
 import msgspec
 import structlog
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from podberth.kube.client import Client, read_answer
 from podberth.kube.errors import ApiError, Unreachable
@@ -46,117 +36,61 @@ from podberth.kube.flow import Backoff
 from podberth.kube.objects import Change, Deleted, MarkedMeta, Partial
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import Resource
-from podberth.service.certificate import CertificateError, load_pair, reason, serving_context
+from podberth.service.certificate import BACKDATE, Certificate, CertificateError, self_signed
 
-CA_DAYS = 3650
-SERVING_DAYS = 365
 RENEW_AT = 2 / 3
 """The part of its life after which a certificate is replaced."""
-BACKDATE = timedelta(minutes=5)
-"""The time by which certificates are backdated: the API server's clock may be behind ours."""
 LOOK_SECONDS = 2.0
 """Between two looks at mounted files."""
 SECRETS = Resource("", "v1", "secrets", True, "Secret")
-KEYS = ("ca.crt", "ca.key", "tls.crt", "tls.key")
+KEYS = ("ca.crt", "newest.key", "tls.crt", "tls.key")
 OURS = {"app.kubernetes.io/managed-by": "berth"}
 ROTATE = "podberth.dev/rotate-before"
-"""Annotation (RFC 3339): a CA made before this moment is replaced, with the same overlap as ever."""
+"""Annotation (RFC 3339): a certificate made before this moment is replaced, with the same overlap as ever."""
 
 CHECK_SECONDS = 60.0
-"""Seconds between comparisons of the known Secret with the stored one: a lost event may be that of a new CA."""
+"""Seconds between comparisons of the known Secret with the stored one: a lost event may be that of a renewal."""
 
 log = structlog.get_logger("certificates")
-
-
-class ServingTls:
-    """One TLS context for the life of the process; usable after the first `load`.
-
-    New certificates serve new connections, old connections stay.
-    """
-
-    def __init__(self) -> None:
-        self.context = serving_context()
-        self.context.num_tickets = 0  # API servers keep no sessions; making tickets is a fifth of a handshake
-        self._loaded: tuple[bytes, bytes] | None = None
-
-    def load(self, certificate: bytes, key: bytes) -> bool:
-        """Serve this pair (PEM) from the next handshake on; False when it is served already.
-
-        Raises CertificateError, and goes on with what it had.
-        """
-        if (certificate, key) == self._loaded:
-            return False
-        try:
-            # First on one that nobody uses: a pair that does not fit would leave the live one half changed.
-            load_pair((certificate, key), serving_context(), self.context)
-        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            raise CertificateError(f"certificate and key can't be served together ({reason(error)})") from error
-        self._loaded = certificate, key
-        return True
 
 
 # -- what is made and stored ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Authority:
-    """A CA: its certificate, PEM."""
-
-    pem: bytes
-    certificate: x509.Certificate
-
-    @property
-    def made(self) -> datetime:
-        """Return the time at which the certificate was made."""
-        return self.certificate.not_valid_before_utc + BACKDATE
-
-
-@dataclass(frozen=True, slots=True)
 class Material:
-    """The content of the Secret: trusted CAs (newest first), the newest one's key, the serving certificate and its
-    key.
+    """The content of the Secret, PEM: trusted certificates, newest first, with the newest one's key, and the one of
+    them that is served, with its key.
     """
 
-    authorities: tuple[Authority, ...]
-    authority_key: bytes
+    trusted: tuple[bytes, ...]
+    newest_key: bytes
     serving: bytes
     serving_key: bytes
 
     @property
     def bundle(self) -> bytes:
-        """The CAs to trust, PEM."""
-        return b"".join(authority.pem for authority in self.authorities)
-
-    @property
-    def leaf(self) -> x509.Certificate:
-        """The serving certificate."""
-        return x509.load_pem_x509_certificate(self.serving)
-
-    @property
-    def issuer(self) -> Authority | None:
-        """The CA that signed the serving certificate."""
-        leaf = self.leaf
-        return next((a for a in self.authorities if _signed(leaf, a.certificate)), None)
+        """The certificates to trust, PEM."""
+        return b"".join(self.trusted)
 
 
-def read(bundle: bytes, authority_key: bytes, serving: bytes, serving_key: bytes) -> Material:
+def read(bundle: bytes, newest_key: bytes, serving: bytes, serving_key: bytes) -> Material:
     """Material from its stored parts, checked to belong together.
 
     Raises CertificateError.
     """
-    try:
-        certificates = x509.load_pem_x509_certificates(bundle)
-        leaf = x509.load_pem_x509_certificate(serving)
-        keys = [load_pem_private_key(key, None) for key in (authority_key, serving_key)]
-    except (ValueError, TypeError) as error:
-        raise CertificateError("the stored certificates or keys are not PEM that can be read") from error
-    authorities = tuple(Authority(c.public_bytes(Encoding.PEM), c) for c in certificates)
-    for certificate, key, what in ((certificates[0], keys[0], "CA"), (leaf, keys[1], "serving certificate")):
-        if not isinstance(key, ec.EllipticCurvePrivateKey) or certificate.public_key() != key.public_key():
-            raise CertificateError(f"the stored {what} and its key do not belong together")
-    material = Material(authorities, authority_key, serving, serving_key)
-    if material.issuer is None:
-        raise CertificateError("the stored serving certificate was signed by none of the stored CAs")
+    trusted = certificates(bundle)
+    pairs = ((trusted[:1], newest_key, "newest"), (certificates(serving)[:1], serving_key, "serving"))
+    for found, key, what in pairs:
+        try:
+            fits = found and _loaded(found[0]).public_key() == load_pem_private_key(key, None).public_key()
+        except (ValueError, TypeError):
+            fits = False
+        if not fits:
+            raise CertificateError(f"the stored {what} certificate and its key are no PEM, or do not belong together")
+    material = Material(tuple(trusted), newest_key, pairs[1][0][0], serving_key)
+    if material.serving not in trusted:
+        raise CertificateError("the stored serving certificate is none of those to trust")
     return material
 
 
@@ -165,31 +99,31 @@ def advance(
     names: tuple[str, ...],
     now: datetime,
     *,
-    published: bool,
-    overlap: timedelta,
+    settled: bool,
     rotate_before: datetime | None = None,
 ) -> Material:
     """Return the material as it should be now; the same object when nothing is to be done.
 
-    `names` are the DNS names and addresses to serve, `published` says whether all CAs of `material` have been in the
-    webhook configurations for at least `overlap`; a CA made before `rotate_before` is to be replaced.
+    `names` are the DNS names and addresses to serve. `settled`: for at least the overlap nothing has changed, so that
+    all of `material` is published and served everywhere. A certificate made before `rotate_before` is to be replaced.
     """
     if material is None:
-        authority, key = _new_authority(now)
-        return _sign(Material((authority,), key, b"", b""), names, now)
-    leaf, newest, issuer = material.leaf, material.authorities[0], material.issuer
-    ended = leaf.not_valid_after_utc <= now  # then nobody trusts it: there is nothing to wait for
-    if issuer is not newest:
-        return _sign(material, names, now) if published or ended else material
-    if _worn(newest.certificate, now) or (rotate_before is not None and newest.made < rotate_before <= now):
-        authority, key = _new_authority(now)
-        joined = replace(material, authorities=(authority, *material.authorities), authority_key=key)
-        return _sign(joined, names, now) if ended else joined
-    if _worn(leaf, now) or not set(names) <= set(_names_of(leaf)):
-        return _sign(material, names, now)
-    if len(material.authorities) > 1 and now >= leaf.not_valid_before_utc + BACKDATE + overlap:
-        return replace(material, authorities=(newest,))
-    return material
+        certificate, key = self_signed(names, now)
+        return Material((certificate,), key, certificate, key)
+    newest, serving = _loaded(material.trusted[0]), _loaded(material.serving)
+    useless = serving.not_valid_after_utc <= now or not set(names) <= set(_names_of(serving))  # nothing to wait for
+    if material.serving != material.trusted[0]:
+        served = replace(material, serving=material.trusted[0], serving_key=material.newest_key)
+        return served if settled or useless else material
+    if len(material.trusted) > 1 and not useless:
+        return replace(material, trusted=material.trusted[:1]) if settled else material
+    begins, ends = newest.not_valid_before_utc, newest.not_valid_after_utc
+    asked = rotate_before is not None and begins + BACKDATE < rotate_before <= now
+    if not (useless or asked or now >= begins + (ends - begins) * RENEW_AT):
+        return material
+    certificate, key = self_signed(names, now)
+    joined = replace(material, trusted=(certificate, *material.trusted), newest_key=key)
+    return replace(joined, serving=certificate, serving_key=key) if useless else joined
 
 
 def certificates(bundle: bytes) -> list[bytes]:
@@ -200,98 +134,16 @@ def certificates(bundle: bytes) -> list[bytes]:
         return []
 
 
-def _worn(certificate: x509.Certificate, now: datetime) -> bool:
-    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    return now >= begins + (ends - begins) * RENEW_AT
+def _loaded(pem: bytes) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(pem)
 
 
-def _signed(leaf: x509.Certificate, by: x509.Certificate) -> bool:
+def _names_of(certificate: x509.Certificate) -> list[str]:
     try:
-        leaf.verify_directly_issued_by(by)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True
-
-
-def _names_of(leaf: x509.Certificate) -> list[str]:
-    try:
-        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return []
     return [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
-
-
-def _new_authority(now: datetime) -> tuple[Authority, bytes]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    # A serial in the name: Go picks a CA by subject, and two with one subject but other keys cost it wrong tries.
-    subject = x509.Name(
-        [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "podberth.dev"),
-            x509.NameAttribute(NameOID.COMMON_NAME, f"berth admission CA {now.astimezone(UTC):%Y-%m-%dT%H:%M:%S}"),
-        ]
-    )
-    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    certificate = (
-        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - BACKDATE)
-        .not_valid_after(now + timedelta(days=CA_DAYS))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .add_extension(identifier, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    return Authority(certificate.public_bytes(Encoding.PEM), certificate), _pem(key)
-
-
-def _sign(material: Material, names: tuple[str, ...], now: datetime) -> Material:
-    """Return a new serving certificate from the newest CA."""
-    authority = material.authorities[0].certificate
-    authority_key = load_pem_private_key(material.authority_key, None)
-    assert isinstance(authority_key, ec.EllipticCurvePrivateKey)
-    key = ec.generate_private_key(ec.SECP256R1())
-    identifier = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-    certificate = (
-        x509.CertificateBuilder(
-            authority.subject,
-            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "berth admission")]),
-            key.public_key(),
-            x509.random_serial_number(),
-        )
-        .not_valid_before(now - BACKDATE)
-        .not_valid_after(now + timedelta(days=SERVING_DAYS))
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-    return replace(material, serving=certificate.public_bytes(Encoding.PEM), serving_key=_pem(key))
-
-
-def _general(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 # -- in a Secret ------------------------------------------------------------------------------------------------------
@@ -344,7 +196,7 @@ class SharedSecret:
         namespace: str,
         name: str,
         names: tuple[str, ...],
-        tls: ServingTls,
+        tls: Certificate,
         *,
         overlap: timedelta,
         on_change: Callable[[], None] = lambda: None,
@@ -362,6 +214,8 @@ class SharedSecret:
         self._on_change = on_change
         self._now = now
         self._missing = asyncio.Event()
+        self._since = now()
+        """The last change of `material` was then, as far as this replica has seen."""
         self.reflector: Reflector[Secret] = Reflector(
             client,
             SECRETS,
@@ -374,7 +228,7 @@ class SharedSecret:
 
     @property
     def bundle(self) -> bytes | None:
-        """The CAs that API servers are to trust."""
+        """The certificates that API servers are to trust."""
         return None if self.material is None else self.material.bundle
 
     async def ready(self) -> None:
@@ -409,10 +263,10 @@ class SharedSecret:
                     why = f"{error}, and it does not have Berth's label: it is left as it is"
                     raise CertificateError(why) from error
                 log.error("the Secret was damaged and is written again", error=str(error))
-        await self._store(found, self._advanced(None, published=True) if self.material is None else self.material)
+        await self._store(found, self.material or advance(None, self._names, self._now(), settled=True))
 
     async def advance(self, published: bool) -> None:
-        """Rotate what is due. For the leader; `published` as in the function `advance`."""
+        """Renew what is due. For the leader; `published`: the bundle has been in the configurations for the overlap."""
         found = await self._read()
         if found is None or not found.data:
             await self.ensure()
@@ -421,27 +275,16 @@ class SharedSecret:
         self._take(material)
         if not found.ours:
             return
-        due = self._advanced(material, published=published, rotate_before=found.rotate_before)
+        settled = published and self._now() - self._since >= self._overlap
+        due = advance(material, self._names, self._now(), settled=settled, rotate_before=found.rotate_before)
         if due is not material:
             log.info(
                 "certificates rotated",
-                new_ca=due.authorities[0].pem != material.authorities[0].pem,
-                new_serving=due.serving != material.serving,
-                cas=len(due.authorities),
+                made=due.newest_key != material.newest_key,
+                served=due.serving != material.serving,
+                trusted=len(due.trusted),
             )
             await self._store(found, due)
-
-    def _advanced(
-        self, material: Material | None, *, published: bool, rotate_before: datetime | None = None
-    ) -> Material:
-        return advance(
-            material,
-            self._names,
-            self._now(),
-            published=published,
-            overlap=self._overlap,
-            rotate_before=rotate_before,
-        )
 
     async def _read(self) -> Secret | None:
         try:
@@ -453,7 +296,7 @@ class SharedSecret:
 
     async def _store(self, found: Secret | None, material: Material) -> None:
         """Write it where `found` was; what another replica wrote meanwhile wins."""
-        parts = (material.bundle, material.authority_key, material.serving, material.serving_key)
+        parts = (material.bundle, material.newest_key, material.serving, material.serving_key)
         data = {key: base64.b64encode(part).decode() for key, part in zip(KEYS, parts, strict=True)}
         try:
             if found is None:
@@ -474,10 +317,12 @@ class SharedSecret:
 
     def _take(self, material: Material) -> None:
         new_bundle = self.bundle != material.bundle
-        new_pair = self._tls.load(material.serving, material.serving_key)
+        new_pair = self._tls.load(material.serving, material.serving_key, self._meta["name"])
+        if material != self.material:
+            self._since = self._now()
         self.material = material
         if new_pair:
-            log.info("serving certificate loaded", good_until=material.leaf.not_valid_after_utc.isoformat())
+            log.info("serving certificate loaded", good_until=_loaded(material.serving).not_valid_after_utc.isoformat())
         if new_pair or new_bundle:
             self._on_change()
 
@@ -509,7 +354,7 @@ class MountedFiles:
         cert_file: Path,
         key_file: Path,
         ca_file: Path | None,
-        tls: ServingTls,
+        tls: Certificate,
         *,
         overlap: timedelta,
         on_change: Callable[[], None] = lambda: None,
@@ -546,7 +391,7 @@ class MountedFiles:
         """Read the files; True when what they hold is served."""
         before = self.bundle
         try:
-            new_pair = self._tls.load(self._cert_file.read_bytes(), self._key_file.read_bytes())
+            new_pair = self._tls.load(self._cert_file.read_bytes(), self._key_file.read_bytes(), str(self._cert_file))
             self._look_at_authorities()
         except (OSError, CertificateError) as error:
             said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)

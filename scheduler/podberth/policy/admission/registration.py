@@ -180,7 +180,7 @@ class Certificates(Protocol):
 
     @property
     def bundle(self) -> bytes | None:
-        """The CAs to publish."""
+        """The certificates to publish."""
 
     async def advance(self, published: bool) -> None:
         """Rotate what is due."""

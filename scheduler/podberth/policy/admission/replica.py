@@ -23,13 +23,14 @@ from podberth.kube.lease import Elector
 from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.schedulers import LiveSchedulers, Schedulers
 from podberth.policy.admission.cache import PolicyCache
-from podberth.policy.admission.certificates import MountedFiles, ServingTls, SharedSecret
+from podberth.policy.admission.certificates import MountedFiles, SharedSecret
 from podberth.policy.admission.counting import Counting, Key, Tallies
 from podberth.policy.admission.registration import Registration
 from podberth.policy.admission.reviewer import Reviewer
 from podberth.policy.admission.server import AdmissionServer, Metrics
 from podberth.policy.admission.settings import Settings
 from podberth.policy.options import Options
+from podberth.service.certificate import Certificate
 from podberth.service.election import candidate, lead
 from podberth.service.loop import Blocks, give_memory_back
 from podberth.service.run import until_told
@@ -77,7 +78,8 @@ class Replica:
         self._ending = asyncio.Event()
         self._hurry = asyncio.Event()
         self.blocks = Blocks()
-        tls = ServingTls()
+        tls = Certificate()
+        tls.context.num_tickets = 0  # API servers keep no sessions; making tickets is a fifth of a handshake
         overlap = timedelta(seconds=settings.overlap_seconds)
         self.certificates: SharedSecret | MountedFiles
         if settings.cert_file is not None and settings.key_file is not None:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias
 
 import msgspec
 
 from podberth.model.mistakes import misfit
 from podberth.policy.objects import JsonObject
 from podberth.policy.options import UserInfo
+from podberth.policy.qos import PodSpec
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -68,16 +69,6 @@ class Request(msgspec.Struct, frozen=True):
     old: JsonObject | None
 
 
-class _Envelope(msgspec.Struct, rename="camel"):
-    api_version: str
-    kind: str
-    request: msgspec.Raw
-
-
-class _Uid(msgspec.Struct):
-    uid: str
-
-
 class _Kind(msgspec.Struct):
     kind: str
     version: str
@@ -90,6 +81,7 @@ class _User(msgspec.Struct):
 
 
 class _Request(msgspec.Struct, rename="camel"):
+    uid: str
     kind: _Kind
     operation: str
     namespace: str | None = None
@@ -134,32 +126,13 @@ class _Object(msgspec.Struct):
     metadata: _Meta | None = None
 
 
-class _Resources(TypedDict, total=False):
-    requests: dict[str, Any] | None
-    limits: dict[str, Any] | None
-
-
-class _Container(TypedDict, total=False):
-    resources: _Resources | None
-    restartPolicy: Any
-
-
-class _Spec(TypedDict, total=False):
-    """The fields of a pod's spec that `qos` reads, and its scheduler, as the plain dicts that everybody else has."""
-
-    containers: list[_Container] | None
-    initContainers: list[_Container] | None
-    resources: _Resources | None
-    schedulerName: Any
-
-
 class _Status(msgspec.Struct, rename="camel"):
     qos_class: str | None = None
 
 
 class _Pod(msgspec.Struct):
     metadata: _Meta | None = None
-    spec: _Spec | None = None
+    spec: PodSpec | None = None
     status: _Status | None = None
 
 
@@ -170,22 +143,24 @@ class _OldPod(msgspec.Struct):
     status: _Status | None = None
 
 
-class _Addressed(_Request, kw_only=True, rename="camel"):
+class _Review(msgspec.Struct, rename="camel"):
+    api_version: str
+    kind: str
+    request: _Request
+
+
+class _Uid(msgspec.Struct):
     uid: str
 
 
-class _Review(msgspec.Struct, rename="camel"):
-    """A review decoded in one go. Mistakes are found by decoding one level at a time, and only then."""
+class _Addressed(msgspec.Struct):
+    """A review of which only the one to answer is read, as the rest is malformed."""
 
-    api_version: str
-    kind: str
-    request: _Addressed
+    request: _Uid
 
 
 _review = msgspec.json.Decoder(_Review).decode
-_envelope = msgspec.json.Decoder(_Envelope).decode
-_uid = msgspec.json.Decoder(_Uid).decode
-_request = msgspec.json.Decoder(_Request).decode
+_addressed = msgspec.json.Decoder(_Addressed).decode
 _object = msgspec.json.Decoder(_Object).decode
 _sizes = msgspec.json.Decoder(_Sizes).decode
 _pod_sizes = msgspec.json.Decoder(_PodSizes).decode
@@ -222,14 +197,13 @@ def read(body: Bytes) -> Request:
     """
     try:
         review = _review(body)
-    except MALFORMED:
-        uid, asked = _by_level(body)
-    else:
-        if (review.api_version, review.kind) != (API_VERSION, KIND):
-            raise ReviewError(f"want {API_VERSION} {KIND}")
-        uid, asked = review.request.uid, review.request
-        if not 0 < len(uid) <= UID_LENGTH:
-            raise ReviewError(f"request.uid: want 1 to {UID_LENGTH} characters")
+    except MALFORMED as error:
+        raise _malformed(body, error) from error
+    uid, asked = review.request.uid, review.request
+    if (review.api_version, review.kind) != (API_VERSION, KIND):
+        raise ReviewError(f"want {API_VERSION} {KIND}")
+    if not 0 < len(uid) <= UID_LENGTH:
+        raise ReviewError(f"request.uid: want 1 to {UID_LENGTH} characters")
     wants_object = asked.operation in ("CREATE", "UPDATE")
     obj = _thin(uid, "object", asked.object, asked.kind) if wants_object else None
     old = _thin(uid, "oldObject", asked.old_object, asked.kind) if wants_object else None
@@ -251,21 +225,15 @@ def read(body: Bytes) -> Request:
     )
 
 
-def _by_level(body: Bytes) -> tuple[str, _Request]:
-    """Return the uid and request of a malformed review, decoded level by level, to name the mistake."""
+def _malformed(body: Bytes, error: Exception) -> ReviewError | MalformedError:
+    """Return the mistake in a review, addressed to its uid if it has one."""
     try:
-        envelope = _envelope(body)
-        if (envelope.api_version, envelope.kind) != (API_VERSION, KIND):
-            raise ReviewError(f"want {API_VERSION} {KIND}")
-        uid = _uid(envelope.request).uid
-    except MALFORMED as error:
-        raise ReviewError(f"want an {API_VERSION} {KIND} with a request that has a uid: {_say(error)}") from error
-    if not 0 < len(uid) <= UID_LENGTH:
-        raise ReviewError(f"request.uid: want 1 to {UID_LENGTH} characters")
-    try:
-        return uid, _request(envelope.request)
-    except MALFORMED as error:
-        raise MalformedError(uid, f"request: {_say(error)}") from error
+        uid = _addressed(body).request.uid
+    except MALFORMED:
+        uid = ""
+    if 0 < len(uid) <= UID_LENGTH:
+        return MalformedError(uid, f"the request can't be read: {_say(error)}")
+    return ReviewError(f"want an {API_VERSION} {KIND} with a request that has a uid: {_say(error)}")
 
 
 def answer(

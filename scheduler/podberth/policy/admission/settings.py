@@ -11,7 +11,6 @@ from podberth.policy.native.admission_policies import name_of
 from podberth.policy.settings import ServiceSettings, SettingsError, seconds
 
 FAILURE_POLICIES = ("Ignore", "Fail")
-ENFORCEMENTS = ("auto", "native", "webhook")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +26,15 @@ class Settings(ServiceSettings):
     """The failurePolicy of the validating webhook; the mutating one's is always Ignore."""
     configuration: str = "zz-berth-admission"
     """Name of both webhook configurations: mutating ones are asked by name, and we want to see what others wrote."""
-    owner: str = ""
-    """A ClusterRole that owns the webhook configurations, so that they are deleted with it. Empty: they stay."""
     register: bool = True
-    enforcement: str = "webhook"
-    """The release's switch. Unless it is webhook, the API server may enforce the policies, and no webhook is kept."""
-    release: str = "berth"
-    """The name of the admission policies begins with it: the operator's setting."""
     secret: str = "berth-admission-tls"
     cert_file: Path | None = None
     key_file: Path | None = None
     ca_file: Path | None = None
     overlap_seconds: float = 300.0
-    """The least seconds for which two CAs are trusted before the newer one signs and before the older one goes."""
+    """The least seconds for which two certificates, or CAs in files, are trusted before the newer one is served and
+    before the older one goes.
+    """
     count_seconds: float = 15.0
     """Between two rounds of writing what was counted into the policies' statuses; 0 is never."""
     drain_seconds: float = 10.0
@@ -58,8 +53,6 @@ class Settings(ServiceSettings):
         seconds("--overlap", self.overlap_seconds)
         seconds("--drain", self.drain_seconds)
         seconds("--count-interval", self.count_seconds)
-        if self.enforcement not in ENFORCEMENTS:
-            raise SettingsError(f"--enforcement {self.enforcement}: want one of {', '.join(ENFORCEMENTS)}")
         if self.failure_policy not in FAILURE_POLICIES:
             raise SettingsError(f"--failure-policy {self.failure_policy}: want one of {', '.join(FAILURE_POLICIES)}")
 

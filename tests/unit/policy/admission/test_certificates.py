@@ -11,138 +11,123 @@ from itertools import pairwise
 
 import pytest
 from cryptography import x509
-from cryptography.x509.verification import PolicyBuilder, Store
 
 from podberth.kube.client import Client
 from podberth.policy.admission import certificates
-from podberth.policy.admission.certificates import OURS, ROTATE, Material, ServingTls, SharedSecret, advance
-from podberth.service.certificate import CertificateError
+from podberth.policy.admission.certificates import OURS, ROTATE, Material, SharedSecret, advance
+from podberth.service.certificate import OWN_DAYS, Certificate, CertificateError
 from tests.unit.policy.admission.conftest import NAMESPACE, Api, until
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ("berth-admission.berth.svc", "127.0.0.1")
-OVERLAP = timedelta(minutes=5)
 
 
-def step(material: Material | None, now: datetime, *, published: bool = True, **more: object) -> Material:
+def step(material: Material | None, now: datetime, *, settled: bool = True, rotate: datetime | None = None) -> Material:
     """One look at it."""
-    return advance(material, NAMES, now, published=published, overlap=OVERLAP, **more)  # type: ignore[arg-type]
+    return advance(material, NAMES, now, settled=settled, rotate_before=rotate)
 
 
 def trusted(material: Material, bundle: bytes, now: datetime) -> bool:
-    """Whether a client that knows the bundle accepts the serving certificate (RFC 5280 as Go and OpenSSL do it)."""
-    store = Store(x509.load_pem_x509_certificates(bundle))
-    verifier = PolicyBuilder().store(store).time(now).build_server_verifier(x509.DNSName(NAMES[0]))
-    try:
-        verifier.verify(material.leaf, [])
-    except x509.verification.VerificationError:
-        return False
-    return True
+    """Whether a client that knows the bundle accepts the serving certificate, which signs itself."""
+    leaf = x509.load_pem_x509_certificate(material.serving)
+    return leaf.not_valid_before_utc <= now < leaf.not_valid_after_utc and material.serving in bundle
+
+
+def names(material: Material) -> list[str]:
+    """Whom the newest certificate is good for."""
+    leaf = x509.load_pem_x509_certificate(material.trusted[0])
+    found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [*found.get_values_for_type(x509.DNSName), *map(str, found.get_values_for_type(x509.IPAddress))]
 
 
 def test_first_material() -> None:
-    """From nothing comes a CA and a certificate for all names, good for clients whose clock is a little behind."""
+    """From nothing comes a certificate for all names, good for clients whose clock is a little behind."""
     made = step(None, NOW)
     assert trusted(made, made.bundle, NOW - timedelta(minutes=4))
-    names = made.leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == [NAMES[0]]
-    assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == [NAMES[1]]
-    assert made.authorities[0].certificate.extensions.get_extension_for_class(x509.BasicConstraints).critical
+    assert names(made) == [*NAMES]
     assert step(made, NOW + timedelta(days=100)) is made
 
 
-def test_serving_certificate_is_renewed_in_time() -> None:
-    """After two thirds of its year the serving certificate is made anew, by the same CA."""
-    made = step(None, NOW)
-    renewed = step(made, NOW + timedelta(days=250))
-    assert renewed.serving != made.serving
-    assert renewed.bundle == made.bundle
-    assert trusted(renewed, made.bundle, NOW + timedelta(days=250))
-
-
 def test_names_are_kept_up() -> None:
-    """A name that is wanted and not in the certificate leads to a new one; one that is too many does not."""
+    """A name that is wanted and not in the certificate leads to a new one at once; one that is too many does not."""
     made = step(None, NOW)
-    wider = advance(made, (*NAMES, "other.example"), NOW, published=True, overlap=OVERLAP)
-    assert wider.serving != made.serving
-    assert step(wider, NOW) is wider
+    wider = advance(made, (*NAMES, "other.example"), NOW, settled=False)
+    assert (wider.trusted, wider.serving) == ((wider.serving, made.serving), wider.trusted[0])
+    assert names(wider) == [NAMES[0], "other.example", NAMES[1]]
+    assert step(wider, NOW, settled=False) is wider
 
 
-def test_authority_rotates_with_overlap() -> None:
-    """A new CA is trusted before it signs, and the old one until nothing it signed is served."""
+def test_it_is_renewed_with_overlap() -> None:
+    """After two thirds of its year: a new one is trusted before it is served, and the old one while anybody may serve
+    it.
+    """
     made = step(None, NOW)
-    later = NOW + timedelta(days=certificates.CA_DAYS * 0.67)
-    made = step(made, later - timedelta(days=150))  # a fresh serving certificate
+    later = NOW + timedelta(days=OWN_DAYS * 0.67)
     joined = step(made, later)
-    assert len(joined.authorities) == 2
-    assert joined.serving == made.serving
-    assert joined.authorities[1] == made.authorities[0]
-    assert step(joined, later + timedelta(days=1), published=False) is joined  # not before everybody trusts it
+    assert (joined.trusted[1:], joined.serving) == (made.trusted, made.serving)
+    assert step(joined, later + timedelta(days=1), settled=False) is joined  # not before everybody trusts it
 
-    signed = step(joined, later + OVERLAP)
-    assert signed.bundle == joined.bundle
-    assert signed.issuer == signed.authorities[0]
-    assert step(signed, later + OVERLAP + timedelta(minutes=4)) is signed
-    done = step(signed, later + 2 * OVERLAP)
-    assert [a.pem for a in done.authorities] == [joined.authorities[0].pem]
-    assert step(done, later + 3 * OVERLAP) is done
+    served = step(joined, later)
+    assert (served.trusted, served.serving) == (joined.trusted, joined.trusted[0])
+    assert step(served, later, settled=False) is served
+    done = step(served, later)
+    assert done.trusted == joined.trusted[:1]
+    assert step(done, later) is done
 
-    stages = [made, joined, signed, done]
-    for before, after in pairwise(stages):
-        for served in (before, after):  # replicas and API servers may each be one stage behind
+    for before, after in pairwise([made, joined, served, done]):
+        for one in (before, after):  # replicas and API servers may each be one stage behind
             for known in (before, after):
-                assert trusted(served, known.bundle, later + OVERLAP)
+                assert trusted(one, known.bundle, later)
 
 
 def test_rotation_on_demand() -> None:
-    """A CA made before the moment asked for is replaced with the same overlap, once."""
+    """A certificate made before the moment asked for is replaced with the same overlap, once."""
     made = step(None, NOW)
-    asked = NOW + timedelta(hours=1)
-    assert step(made, NOW + timedelta(minutes=1), rotate_before=asked) is made  # the moment has not come
-    joined = step(made, asked, rotate_before=asked)
-    assert len(joined.authorities) == 2
-    assert step(joined, asked, published=False, rotate_before=asked) is joined
-    signed = step(joined, asked + OVERLAP, rotate_before=asked)
-    done = step(signed, asked + 2 * OVERLAP, rotate_before=asked)
-    assert len(done.authorities) == 1
-    assert step(done, asked + 3 * OVERLAP, rotate_before=asked) is done
+    asked = NOW + timedelta(hours=2)
+    assert step(made, NOW + timedelta(minutes=1), rotate=asked) is made  # the moment has not come
+    joined = step(made, asked, rotate=asked)
+    assert len(joined.trusted) == 2
+    assert step(joined, asked, settled=False, rotate=asked) is joined
+    done = step(step(joined, asked, rotate=asked), asked, rotate=asked)
+    assert len(done.trusted) == 1
+    assert step(done, asked, rotate=asked) is done
 
 
 def test_after_a_long_sleep() -> None:
-    """When everything has ended there is nothing to wait for: one step gives what can be served."""
+    """When it has ended there is nothing to wait for: one step gives what can be served."""
     made = step(None, NOW)
-    later = NOW + timedelta(days=certificates.CA_DAYS + 1)
-    woken = step(made, later, published=False)
+    later = NOW + timedelta(days=OWN_DAYS + 1)
+    woken = step(made, later, settled=False)
     assert trusted(woken, woken.bundle, later)
-    ended = NOW + timedelta(days=certificates.SERVING_DAYS + 1)  # only the serving certificate did
-    assert trusted(step(made, ended, published=False), made.bundle, ended)
+    joined = step(made, NOW + timedelta(days=OWN_DAYS * 0.7))
+    assert trusted(step(joined, later, settled=False), joined.bundle, later)
 
 
-def test_rotation_never_leaves_the_issuer_out() -> None:
-    """Whatever the order of looks, publications and demands, the served certificate is trusted by the bundle."""
+def test_what_is_served_is_always_trusted() -> None:
+    """Whatever the order of looks, publications and demands, the bundle has the served certificate."""
     material, now = step(None, NOW), NOW
     for i in range(60):
         now += timedelta(days=37, minutes=i)
         demand = now - timedelta(days=20) if i % 7 == 0 else None
-        material = step(material, now, published=i % 3 != 0, rotate_before=demand)
+        material = step(material, now, settled=i % 3 != 0, rotate=demand)
         assert trusted(material, material.bundle, now)
-        assert len(material.authorities) <= 3
+        assert len(material.trusted) <= 3
 
 
 def test_read_gives_back_what_was_stored() -> None:
     """Stored parts make the same material; parts of two do not fit, and nothing of them is told."""
     made, other = step(None, NOW), step(None, NOW)
-    assert certificates.read(made.bundle, made.authority_key, made.serving, made.serving_key) == made
+    assert certificates.read(made.bundle, made.newest_key, made.serving, made.serving_key) == made
     for broken in (
         replace(made, serving_key=other.serving_key),
-        replace(made, authority_key=other.authority_key),
-        replace(made, authorities=other.authorities, authority_key=other.authority_key),
+        replace(made, newest_key=other.newest_key),
+        replace(made, trusted=other.trusted, newest_key=other.newest_key),
         replace(made, serving=b"-----BEGIN CERTIFICATE-----\nxx\n-----END CERTIFICATE-----\n"),
         replace(made, serving_key=b""),
-        replace(made, authorities=()),
+        replace(made, trusted=()),
     ):
         with pytest.raises(CertificateError) as error:
-            certificates.read(broken.bundle, broken.authority_key, broken.serving, broken.serving_key)
+            certificates.read(broken.bundle, broken.newest_key, broken.serving, broken.serving_key)
         assert "BEGIN" not in str(error.value)
 
 
@@ -173,7 +158,7 @@ class Clock:
 def shared(client: Client, clock: Clock | None = None) -> SharedSecret:
     """A replica's view of the Secret `tls`."""
     overlap = timedelta(minutes=5)
-    return SharedSecret(client, NAMESPACE, "tls", ("127.0.0.1",), ServingTls(), overlap=overlap, now=clock or Clock())
+    return SharedSecret(client, NAMESPACE, "tls", ("127.0.0.1",), Certificate(), overlap=overlap, now=clock or Clock())
 
 
 async def test_one_of_many_makes_it(api: Api) -> None:
@@ -183,7 +168,7 @@ async def test_one_of_many_makes_it(api: Api) -> None:
         await asyncio.gather(*(replica.ready() for replica in replicas))
     stored = await api.get(ONE)
     assert stored["metadata"]["labels"] == OURS
-    assert set(stored["data"]) == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
+    assert set(stored["data"]) == {"ca.crt", "newest.key", "tls.crt", "tls.key"}
     assert len({replica.bundle for replica in replicas}) == 1
     assert len({replica.material.serving for replica in replicas if replica.material}) == 1
 
@@ -234,7 +219,7 @@ async def test_damaged_secret_is_mended(api: Api) -> None:
         replica = shared(client)
         await replica.ready()
         before = (await api.get(ONE))["data"]
-        damage = {"data": {"tls.key": before["ca.key"]}}
+        damage = {"data": {"tls.key": before["tls.crt"]}}
         await api.call("PATCH", ONE, damage, "application/merge-patch+json")
         await replica.ensure()
         assert (await api.get(ONE))["data"] == before
@@ -242,18 +227,18 @@ async def test_damaged_secret_is_mended(api: Api) -> None:
         newcomer = shared(client)
         await newcomer.ensure()
         assert newcomer.bundle != replica.bundle
-        assert (await api.get(ONE))["data"]["tls.key"] != before["ca.key"]
+        assert (await api.get(ONE))["data"]["tls.key"] != before["tls.key"]
 
 
 async def test_rotation_of_the_secret_on_demand(api: Api) -> None:
-    """The annotation makes the leader add a CA, sign with it once it is published, and drop the old one."""
+    """The annotation makes the leader add a certificate, serve it once it is published, and drop the old one."""
     clock = Clock()
     async with api.client() as client:
         leader, other = shared(client, clock), shared(client, clock)
         await leader.ready()
         await other.ready()
         first = leader.bundle
-        clock.now += timedelta(minutes=1)
+        clock.now += timedelta(hours=2)
         moment = (clock.now - timedelta(seconds=1)).isoformat()
         marked = {"metadata": {"annotations": {ROTATE: moment}}}
         await api.call("PATCH", ONE, marked, "application/merge-patch+json")
@@ -262,10 +247,14 @@ async def test_rotation_of_the_secret_on_demand(api: Api) -> None:
         assert leader.bundle is not None and leader.bundle.endswith(first or b"-")
         assert leader.material is not None
         served = leader.material.serving
+        await leader.advance(published=True)  # replicas may not know it yet
+        clock.now += timedelta(minutes=6)
         await leader.advance(published=False)
         assert leader.material.serving == served
         await leader.advance(published=True)
         assert leader.material.serving != served
+        await leader.advance(published=True)
+        assert len(leader.material.trusted) == 2
         clock.now += timedelta(minutes=6)
         await leader.advance(published=True)
         assert leader.bundle is not None and first is not None and first not in leader.bundle

@@ -7,18 +7,18 @@ import io
 import json
 import ssl
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
 import pytest
 
-from podberth.policy.admission.certificates import Material, ServingTls, advance
+from podberth.policy.admission.certificates import Material, advance
 from podberth.policy.admission.review import Bytes
 from podberth.policy.admission.reviewer import Reviewer, ReviewReply
 from podberth.policy.admission.server import LIMIT, AdmissionServer, Metrics
 from podberth.policy.options import Pass
-from podberth.service.certificate import CertificateError
+from podberth.service.certificate import Certificate, CertificateError
 from tests.unit.policy.admission.builders import config_map, encoded, pod, policy, review, rule
 from tests.unit.policy.admission.conftest import until
 from tests.unit.policy.admission.test_reviewer import DEFAULT_TEAM, ROUTE, reviewer
@@ -27,19 +27,19 @@ JSON = {"Content-Type": "application/json"}
 
 
 def material(before: Material | None = None) -> Material:
-    """A CA with a serving certificate for 127.0.0.1; or, from one, the next CA's certificate trusting both."""
-    now, hour = datetime.now(UTC), timedelta(hours=1)
-    made = advance(before, ("127.0.0.1",), now, published=True, overlap=hour, rotate_before=now if before else None)
-    return made if before is None else advance(made, ("127.0.0.1",), now, published=True, overlap=hour)
+    """A certificate for 127.0.0.1; or, from one, the next one, with both to trust."""
+    now = datetime.now(UTC)
+    made = advance(before, ("127.0.0.1",), now, settled=True, rotate_before=now if before else None)
+    return made if before is None else advance(made, ("127.0.0.1",), now, settled=True)
 
 
 class Site:
     """A running server and a client that trusts a bundle."""
 
     def __init__(self, by: Reviewer) -> None:
-        self.tls = ServingTls()
+        self.tls = Certificate()
         self.material = material()
-        self.tls.load(self.material.serving, self.material.serving_key)
+        self.tls.load(self.material.serving, self.material.serving_key, "first")
         self.why: str | None = None
         self.metrics = Metrics({})
         self.server = AdmissionServer(by, self.metrics, lambda: self.tls.context, lambda: self.why)
@@ -49,7 +49,7 @@ class Site:
         return f"https://127.0.0.1:{self.server.port}"
 
     def session(self, bundle: bytes | None = None, **more: Any) -> aiohttp.ClientSession:
-        """A client; one that trusts the first CA unless told otherwise."""
+        """A client; one that trusts the first certificate unless told otherwise."""
         context = ssl.create_default_context(cadata=(bundle or self.material.bundle).decode())
         return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context, **more))
 
@@ -194,8 +194,8 @@ async def test_certificate_changes_under_load(site: Site) -> None:
     async def swapper() -> None:
         for i in range(20):
             pair = (site.material, second)[i % 2]
-            site.tls.load(pair.serving, pair.serving_key)
-            async with site.session(pair.authorities[0].pem) as session:  # trusts nothing but this pair's CA
+            site.tls.load(pair.serving, pair.serving_key, "pair")
+            async with site.session(pair.serving) as session:  # trusts nothing but this one
                 assert (await post(session, site.url + "/validate", body))[0] == 200
         stop.set()
 
@@ -206,10 +206,10 @@ async def test_certificate_changes_under_load(site: Site) -> None:
 async def test_bad_pair_changes_nothing(site: Site) -> None:
     """A key that does not fit its certificate is refused, and the old pair is served on."""
     other = material()
-    with pytest.raises(CertificateError, match="can't be served together"):
-        site.tls.load(other.serving, site.material.serving_key)
+    with pytest.raises(CertificateError, match="expected a certificate in PEM form that fits its key"):
+        site.tls.load(other.serving, site.material.serving_key, "other")
     with pytest.raises(CertificateError) as error:
-        site.tls.load(b"rubbish", b"-----BEGIN PRIVATE KEY-----\nhunter2\n")
+        site.tls.load(b"rubbish", b"-----BEGIN PRIVATE KEY-----\nhunter2\n", "rubbish")
     assert "hunter2" not in str(error.value)
     async with site.session() as session:
         assert (await post(session, site.url + "/mutate", encoded(review(pod()))))[0] == 200
