@@ -26,7 +26,7 @@ NOTICED = HERE / "noticed.txt"
 """Mutants by name, each with the test that notices it: it is asked first, so a known sample costs seconds."""
 ANSWERS = (
     "tests/conformance/test_vectors.py",
-    *(f"tests/differential/test_{name}.py" for name in ("found", "recorded", "tables")),
+    *(f"tests/differential/test_{name}.py" for name in ("found", "mappings", "recorded", "tables")),
     *(f"tests/unit/{name}" for name in ("plugins", "framework", "explain", "engine/test_*.py")),
 )
 PACKAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

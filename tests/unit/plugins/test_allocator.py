@@ -7,12 +7,14 @@ import pytest
 
 from podberth.cache.devices import Devices
 from podberth.cache.search_steps import CappedSearch, SearchCapError, SearchSteps
+from podberth.cel.program import compile_counting
 from podberth.model import wire
 from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
 from podberth.model.kinds import Decoder
 from podberth.model.node import Node
 from podberth.model.quantity import parse_quantity
 from podberth.plugins.dynamic_resources.allocation import allocation_of, written
+from podberth.plugins.dynamic_resources.evaluating import _view
 from podberth.plugins.dynamic_resources.pools import pools_of
 from podberth.plugins.dynamic_resources.requested import AllocationError, wanted
 from podberth.plugins.dynamic_resources.search import Search
@@ -141,6 +143,24 @@ FOUND: list[tuple[str, Sequence[Object], Given | None]] = [
         [["r/one=a", "s=b", "s=c"]],
     ),
     (
+        "a pool in two slices",
+        [
+            resource_slice("x", device("b"), pool="n", node="n", count=2),
+            resource_slice("w", device("a"), device("c"), pool="n", node="n", count=2),
+            claim("c", ALL),
+        ],
+        [["r=a", "r=c", "r=b"]],
+    ),
+    (
+        "a generation that came later",
+        [
+            resource_slice("x", device("b"), pool="n", node="n", generation=2),
+            resource_slice("w", device("a"), device("c"), pool="n", node="n"),
+            claim("c", ALL),
+        ],
+        [["r=b"]],
+    ),
+    (
         "the same value",
         [
             resource_slice("n", device("a", numa=0), device("b", numa=1), device("c", numa=1), node="n"),
@@ -183,6 +203,15 @@ FOUND: list[tuple[str, Sequence[Object], Given | None]] = [
         [["r=a", "r=c"]],
     ),
     (
+        "slots are given back",
+        [
+            SLOTS,
+            resource_slice("n", partition("a", "3"), partition("b", "2"), partition("c", "2"), node="n", count=2),
+            claim("c", request(count=2)),
+        ],
+        [["r=b", "r=c"]],
+    ),
+    (
         "slots that another claim uses",
         [
             SLOTS,
@@ -191,6 +220,25 @@ FOUND: list[tuple[str, Sequence[Object], Given | None]] = [
             claim(),
         ],
         None,
+    ),
+    (
+        "slots that another node's device uses",
+        [
+            resource_slice("slots", pool="p", allNodes=True, count=3, sharedCounters=SETS),
+            resource_slice("n", partition("a", "3"), partition("b", "2"), pool="p", node="n", count=3),
+            resource_slice("m", partition("c", "2"), pool="p", node="m", count=3),
+            claim("x", status=allocated(result("c", "p"))),
+            claim(),
+        ],
+        [["r=b"]],
+    ),
+    (
+        "shares that leave nothing",
+        [
+            resource_slice("n", shared("a", "4Gi"), shared("b", "4Gi"), node="n"),
+            claim("c", memory("r", "1Gi"), memory("s", "1Gi"), memory("t", "2Gi"), memory("u", "1Gi")),
+        ],
+        [["r=a", "s=a", "t=a", "u=b"]],
     ),
     (
         "a share of what another claim has left",
@@ -206,6 +254,14 @@ FOUND: list[tuple[str, Sequence[Object], Given | None]] = [
         [
             resource_slice("n", device("a", {"memory": "1Gi"}), device("b", {"memory": "4Gi"}), node="n"),
             claim("c", memory("r", "2Gi")),
+        ],
+        [["r=b"]],
+    ),
+    (
+        "one of two taints is tolerated",
+        [
+            resource_slice("n", device("a", _taints=[TAINT, {**TAINT, "key": "l"}]), device("b"), node="n"),
+            claim("c", request(tolerations=[{"key": "k", "operator": "Exists"}])),
         ],
         [["r=b"]],
     ),
@@ -367,6 +423,71 @@ def test_what_is_written() -> None:
         },
         "nodeSelector": selector,
     }
+
+
+TWO = [device("a", numa=1), device("b", numa=1)]
+LARGE_TWO = [device(name, {"memory": "4Gi", "cores": "8"}) for name in "ab"]
+MATCH = [{"matchAttribute": "gpu.test/numa"}]
+GOING_ON = 3 * (6 + 7)
+"""Six parts of the search are begun after the first one: two requests, a device for each of two, and no further one
+twice. All seven end. Each takes three."""
+
+
+@pytest.mark.parametrize(
+    ("id", "objects", "steps"),
+    [
+        ("two devices", [resource_slice("n", *TWO, node="n"), claim("c", request(count=2))], GOING_ON + 2 * (1 + 4)),
+        (
+            "a constraint",
+            [resource_slice("n", *TWO, node="n"), claim("c", request(count=2), constraints=MATCH)],
+            GOING_ON + 2 * (1 + 4 + 2),
+        ),
+        (
+            "two capacities",
+            [resource_slice("n", *LARGE_TWO, node="n"), claim("c", request(count=2))],
+            GOING_ON + 2 * (1 + 4 + 4 * 2),
+        ),
+        ("all", [resource_slice("n", *TWO, node="n"), claim("c", ALL)], GOING_ON + 2 * (1 + 4)),
+        (
+            "one that is not selected, and one that is taken",
+            [
+                resource_slice("n", device("x"), device("y", numa=2), *TWO, node="n"),
+                claim("h", status=allocated(result("x", "n"))),
+                claim("c", request("r", "gpu", 'device.attributes["gpu.test"].numa == 1', count=2)),
+            ],
+            GOING_ON + 2 + 2 * (1 + 4),
+        ),
+        ("none", [resource_slice("n", node="n"), claim()], 3 * (2 + 3)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_steps_of_a_search(id: str, objects: Sequence[Object], steps: int) -> None:
+    """About a microsecond each: one for a look at a device, four for its choice, two for each constraint, ..."""
+    taken = capped()
+    found = Case(*objects).search(taken)
+    assert found.run() is (id != "none")
+    assert taken.taken == steps
+
+
+def test_steps_of_an_expression() -> None:
+    """Ten, those of its evaluation, and one for every four attributes that are made ready; it is compiled once."""
+    programs, expression = Programs(), 'device.driver == "gpu.test" && device.driver != "steps"'
+    taken: list[int] = []
+    for number in (0, 0, 7, 8):
+        there = Case(
+            resource_slice("n", device("a", **{f"x{number}-{i}": i for i in range(number)}, id=len(taken)), node="n")
+        )
+        (entry,) = pools_of(there.node, there.devices)[0].devices
+        programs.search = capped()
+        assert programs.selects(expression, "a test", entry.device.traits, entry.id)
+        taken.append(programs.search.taken)
+        assert programs.selects(expression, "a test", entry.device.traits, entry.id)
+        assert programs.search.taken == taken[-1]
+    program, _ = compile_counting(expression, "")
+    first, again, eight, nine = taken
+    evaluated = program.evaluate(_view(entry.device.traits), 1_000).steps
+    assert first > again == 10 + evaluated
+    assert eight == nine == again + 2
 
 
 def test_a_search_ends_at_its_cap() -> None:

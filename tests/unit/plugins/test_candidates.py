@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from podberth.cache.cluster import Cluster
+from podberth.cache.cluster import Cluster, Placement
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
-from podberth.plugins.default_preemption.candidates import Candidate, pick
+from podberth.plugins.default_preemption.candidates import Candidate, DryRunResults, Together, pick
 from tests.builders import configuration, profile
 from tests.registered import registry
 from tests.unit.plugins.preempting import a_node, a_pod, answer
@@ -44,6 +45,22 @@ def test_the_better_of_two(why: str, better: tuple[Victims, int], worse: tuple[V
     good, bad = candidate(1, *better), candidate(0, *worse)
     assert pick([good, bad], names) is good
     assert pick([bad, good], names) is good
+
+
+def test_several_victims_count_from_the_first_start_of_the_most_important() -> None:
+    """Where they are groups, too: of those of priority 5 on n0, the first started at 2, and that of n1 at 3.
+
+    Both nodes have three victims of 11 in all (GetEarliestPodStartTime, of pods of the highest priority).
+    """
+    cluster = Cluster()
+    for row in range(2):
+        cluster.put_node(a_node(row, 4))
+    results = DryRunResults(a_pod("p", 9, 1), cluster.nodes)
+    on_rows: list[Victims] = [[(5, 2), (5, 9), (1, 5)], [(5, 3), (3, 1), (3, 1)]]
+    for row, victims in enumerate(on_rows):
+        pods = [a_pod(f"v{row}-{i}", priority, 1, started=started) for i, (priority, started) in enumerate(victims)]
+        results.helps(row, [Together([Placement(one, row, False)]) for one in pods], 0)
+    assert results.pick(np.arange(2), np.arange(2)) == 1
 
 
 @pytest.mark.parametrize(("enough", "node"), [(1, "n0"), (2, "n1")])

@@ -51,6 +51,7 @@ TENTHS = ("200m", "1", "100m")
         pytest.param("2", capacity("2", "1", ("1", "1", None)), NONE, id="more than the most"),
         pytest.param("2", capacity("3", "1", ("1", None, "2")), "3", id="up to the next step"),
         pytest.param("2", capacity("2", "1", ("1", None, "1")), "2", id="a step"),
+        pytest.param("2", capacity("3", "1", ("1", None, "0")), "2", id="a step of nothing, which the API refuses"),
         pytest.param("250m", capacity("1", "200m", TENTHS), "300m", id="up to the next tenth"),
         pytest.param("400m", capacity("1", "200m", TENTHS), "400m", id="a tenth"),
         pytest.param("2", capacity("3", "1", valid=["1", "2", "3"]), "2", id="one of some values"),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from podberth.cache.cluster import Cluster
 from podberth.cache.validate import validate
 from podberth.framework.filters import FilterPlugins
+from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
 from podberth.model.selectors import LabelSelector
 from podberth.plugins.default_preemption import dry_run
@@ -83,16 +84,7 @@ def test_sums_say_what_filters_say(start: list[Any], happened: list[Any], cpu: i
             crowd.cluster.put_pod(msgspec.structs.replace(_with_port(f"h{i}", i % 2), node_name=f"n{i}"))
     preemptor = _with_port("q", 2) if with_ports else a_pod("q", 2, cpu)
     by_sums = answer(a_framework(), preemptor, crowd.cluster)
-    asking = a_framework()
-    exact = asking.filters.spare
-
-    def unsure(pod: Pod, cluster: Cluster) -> Any:
-        found = exact(pod, cluster)
-        found.exact = False
-        return found
-
-    asking.filters.spare = unsure  # type: ignore[method-assign]
-    assert answer(asking, preemptor, crowd.cluster) == by_sums
+    assert answer(_unsure(a_framework()), preemptor, crowd.cluster) == by_sums
 
 
 def _with_port(name: str, priority: int) -> Pod:
@@ -200,6 +192,150 @@ def test_what_was_found_before_the_cap_counts(terms: bool, monkeypatch: pytest.M
     assert 0 < tried[0] < 300
     assert tried[1] == 2 * tried[0] if terms else tried[0] < tried[1] <= tried[-1] == 300
     assert validate(cluster) == []
+
+
+def _unsure(framework: Framework) -> Framework:
+    """Amounts do not tell everything: filters are asked."""
+    exact = framework.filters.spare
+
+    def unsure(pod: Pod, cluster: Cluster) -> Any:
+        found = exact(pod, cluster)
+        found.exact = False
+        return found
+
+    framework.filters.spare = unsure  # type: ignore[method-assign]
+    return framework
+
+
+def _steps(framework: Framework, preemptor: Pod, cluster: Cluster) -> int:
+    """Steps that the search for victims takes."""
+    decision = framework.decide(preemptor, cluster)
+    before = cluster.search_steps.taken
+    framework.post_filter_result(preemptor, cluster, decision)
+    return cluster.search_steps.taken - before
+
+
+def _budgeted(cluster: Cluster, budgets: int) -> Cluster:
+    for i in range(budgets):
+        cluster.put_selecting(a_budget(f"b{i}", 1, {"matchLabels": {"app": "a0"}}))
+    return cluster
+
+
+def _kept_for_others(cluster: Cluster) -> Cluster:
+    for i in range(3):
+        cluster.nominations.put(a_pod(f"w{i}", 3, 0), f"n{i}")
+    return cluster
+
+
+def _with_more_nodes(cluster: Cluster) -> Cluster:
+    for i in range(3, 120):
+        cluster.put_node(a_node(i, 4, cordoned=True))
+    return cluster
+
+
+def _with_small_pods(cluster: Cluster) -> Cluster:
+    for i in range(3):
+        cluster.put_pod(msgspec.structs.replace(a_pod(f"small{i}", 0, 0), node_name=f"n{i}"))
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("id", "cluster", "preemptor", "asks", "steps"),
+    [
+        # There are three nodes and four victims, which are tried together: four for each node, one for each victim.
+        ("by sums", lambda: _full(3, 0), lambda: a_pod("q", 2, 4), False, 4 * 3 + 4),
+        ("one by one", lambda: _full(2, 0), lambda: a_pod("q", 2, 4), False, 4 * 2 + 3),
+        # Two for the budget, one for each victim, and for their labels two: the budget, and what it requires.
+        ("a budget", lambda: _budgeted(_full(3, 0), 1), lambda: a_pod("q", 2, 4), False, 16 + 2 + 4 + 2),
+        # Besides, one for every four budgets that a victim has.
+        (
+            "many budgets",
+            lambda: _budgeted(_full(3, 0), 200),
+            lambda: a_pod("q", 2, 4),
+            False,
+            16 + 400 + 4 * (1 + 50) + 400,
+        ),
+        # Four for each pod that is lifted. The filters are asked twice, as the second pod of n0 may stay: 40, and one
+        # for 100 nodes.
+        (
+            "asking the filters",
+            lambda: _with_more_nodes(_full(3, 0)),
+            lambda: a_pod("q", 2, 4),
+            True,
+            16 + 4 * 4 + 2 * (40 + 1),
+        ),
+        # Each node for itself; a pod that is lifted from all counts takes 20. Of n0, the filters are asked twice.
+        ("apart", lambda: _kept_for_others(_full(3, 0)), lambda: _with_terms("q", 4), False, 16 + 20 * 4 + 40 * 4),
+        # Nothing helps; then the filters are asked once, about all nodes, without those who could leave.
+        (
+            "and why",
+            lambda: _with_small_pods(_full(3, 5)),
+            lambda: a_pod("q", 2, 4),
+            False,
+            16 + 16 + 4 * 4 + 40,
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_steps_of_a_search(id: str, cluster: Any, preemptor: Any, asks: bool, steps: int) -> None:
+    """About a microsecond each: as many as its parts have taken when they were measured."""
+    there, framework = cluster(), a_framework()
+    if asks:
+        _unsure(framework)
+    assert _steps(framework, preemptor(), there) == steps
+    assert validate(there) == []
+
+
+def test_an_equal_preemptor_is_not_told_again_why_nothing_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stays in its way on an emptied node is remembered, until the node changes."""
+    there, framework = _with_small_pods(_full(3, 5)), a_framework()
+    said = answer(framework, a_pod("q", 2, 4), there)
+    assert _steps(framework, a_pod("r", 2, 4), there) == 0
+    assert answer(framework, a_pod("r", 2, 4), there) == said
+    there.put_pod(msgspec.structs.replace(a_pod("small3", 0, 0), node_name="n1"))
+    assert _steps(framework, a_pod("s", 2, 4), there) == 2 * (4 + 2) + 4 * 2 + 40
+    assert answer(framework, a_pod("s", 2, 4), there) == said
+
+
+@pytest.mark.parametrize(("nodes", "again"), [(16, 0), (17, NODES)])
+def test_budgets_of_few_namespaces_have_their_rows_tried_again(nodes: int, again: int) -> None:
+    """Of more namespaces than 16, all rows that help: it would cost more to find out which have their pods."""
+    crowd, framework = Crowd([(0, 2, 0)] * 2 * NODES), a_framework()
+    known = _preemption(framework).dry_runs.known
+    answer(framework, a_pod("q0", 2, 4), crowd.cluster)
+    for i in range(nodes):
+        crowd.cluster.put_selecting(msgspec.structs.replace(a_budget("b", 1, {}), namespace=f"elsewhere{i}"))
+    answer(framework, a_pod("q1", 2, 4), crowd.cluster)
+    assert known.tried == NODES + again
+
+
+@pytest.mark.parametrize("what", ["budgets", "pods", "nodes"])
+def test_more_changed_than_is_remembered(what: str) -> None:
+    """Then all is tried again: what was found is not right any more."""
+    crowd, framework = Crowd([(0, 2, 0)] * 2 * NODES), a_framework()
+    assert answer(framework, a_pod("q0", 2, 4), crowd.cluster)[0] == "n0"
+    match what:
+        case "budgets":
+            crowd.cluster.budget_log.begin_again()
+            crowd.change("budget", 0, 0)
+        case "pods":
+            crowd.change("place", 0, (1, 0, 0))
+            crowd.change("node", 0, 2, True)
+            crowd.cluster.nodes.log.begin_again()
+        case "nodes":
+            crowd.change("drop node", 0)
+            crowd.cluster.pod_groups.log.begin_again()
+    preemptor = a_pod("q1", 2, 4)
+    assert answer(framework, preemptor, crowd.cluster) == anew(preemptor, crowd.cluster)
+
+
+def test_a_node_that_comes_later_is_tried() -> None:
+    """One more row than before."""
+    crowd, framework = Crowd([(1, 2, 0)] * 2 * NODES), a_framework()
+    assert answer(framework, a_pod("q0", 2, 4), crowd.cluster)[0] == "n0"
+    crowd.cluster.put_node(a_node(NODES, 4))
+    crowd.change("place", NODES, (0, 4, 0))
+    assert answer(framework, a_pod("q1", 2, 4), crowd.cluster)[0] == f"n{NODES}"
 
 
 def test_it_says_that_it_gave_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Nodes whose devices are alike share what was found; what they are given is what a search on each of them finds."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
@@ -15,6 +16,7 @@ from podberth.framework.status import PluginError
 from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
 from podberth.model.pod import Pod
 from podberth.plugins.dynamic_resources import pools_by_node, results
+from podberth.plugins.dynamic_resources.allocation import unusable_rows
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
 from podberth.plugins.dynamic_resources.pools import LARGE, pools_of
 from podberth.plugins.dynamic_resources.requested import wanted
@@ -22,7 +24,18 @@ from podberth.plugins.dynamic_resources.search import Search
 from podberth.plugins.dynamic_resources.selecting import Programs
 from podberth.plugins.registry import IN_TREE
 from tests.builders import Object, node, pod
-from tests.devices import asks, claim, claiming, device, device_class, first_of, request, resource_slice
+from tests.devices import (
+    allocated,
+    asks,
+    claim,
+    claiming,
+    device,
+    device_class,
+    first_of,
+    request,
+    resource_slice,
+    result,
+)
 from tests.unit.explain.story import world
 from tests.unit.work import lines
 
@@ -174,6 +187,7 @@ def test_an_attribute_that_is_no_version_breaks_what_does_not_read_it() -> None:
     ((reason, where),) = [one for one in found if one[1].any()]
     assert where.tolist() == [False, True]
     assert reason.broken
+    assert "on device gpu.test/bad/a" in reason.text
 
 
 def test_many_classes_do_not_search_again_what_changed_for_all(searches: list[Sequence[Any]]) -> None:
@@ -220,6 +234,65 @@ def test_an_error_of_each_node_is_one_reason() -> None:
     framework = build(default_configuration(), IN_TREE)["berth"]
     with pytest.raises(PluginError, match=r"on device gpu\.test/n0/a: CEL runtime error: no such key: never"):
         framework.decide(made, there.cluster)
+
+
+def test_nodes_whose_devices_a_pod_can_not_tell_apart() -> None:
+    """Those that give it some, by kind; nothing is said where a claim has devices already."""
+    there = world([node(f"n{i}") for i in range(5)])
+    kinds = {"n0": "x", "n1": "y", "n2": "x", "n3": "z"}
+    slices = [resource_slice(name, device("a", model=kind), node=name) for name, kind in kinds.items()]
+    there.add_all([device_class(), *slices])
+    mine, selected = plugin(), 'device.attributes["gpu.test"].model != "z"'
+    made = claimant(there, 1, request("r", "gpu", selected))
+    assert mine.alike(made, there.cluster) == [[0, 2], [1]]
+    assert mine.without_devices(made, there.cluster) == []
+    there.add_all([claim("given", status=allocated(result("a", "n3")))])
+    both = there.decode(claiming(pod("q"), "c1", "given"))
+    assert isinstance(both, Pod)
+    assert mine.alike(both, there.cluster) is None
+    plain = there.decode(pod("plain"))
+    assert isinstance(plain, Pod)
+    assert mine.alike(plain, there.cluster) is None
+    assert mine.without_devices(plain, there.cluster) == []
+    there.add_all([resource_slice("all", device("b", model="x"), allNodes=True)])
+    assert mine.alike(made, there.cluster) is None, "what one of them gives, others have no more"
+
+
+def test_where_a_node_can_not_be_judged_nothing_is_said_of_the_others() -> None:
+    there = world([node("n0"), node("n1")])
+    slices = [resource_slice("n0", device("a", model="x"), node="n0"), resource_slice("n1", device("a"), node="n1")]
+    there.add_all([device_class(), *slices])
+    made = claimant(there, 1, request("r", "gpu", 'device.attributes["gpu.test"].model == "x"'))
+    assert plugin().alike(made, there.cluster) is None
+
+
+@pytest.mark.parametrize(("rows", "kept"), [(30, 6), (10, 4)])
+def test_in_small_clusters_more_requests_are_kept(
+    rows: int, kept: int, searches: list[Sequence[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as so many rows have room for, and never less than four."""
+    monkeypatch.setattr(results, "_ROWS", rows)
+    there, mine = world([node(f"n{i}") for i in range(5)]), plugin()
+    there.add_all([device_class(), *(resource_slice(f"n{i}", device("a"), node=f"n{i}") for i in range(5))])
+    pods = [claimant(there, i, request(f"r{i}")) for i in range(10)]
+    for made in (*pods, *pods[10 - kept :]):
+        mine.filter(made, there.cluster)
+    assert len(searches) == 10
+    mine.filter(pods[9 - kept], there.cluster)
+    assert len(searches) == 11
+
+
+@pytest.mark.parametrize(("after", "unusable"), [(600.0, False), (600.5, True)])
+def test_devices_that_do_not_get_ready_in_time_can_not_be_used(after: float, unusable: bool) -> None:
+    """Once the time is over, and not before (isClaimTimeout)."""
+    there = world([node("n0"), node("n1")])
+    made = claim("c", status=allocated(result("a", "n0", bindingConditions=["Ready"], bindingFailureConditions=["No"])))
+    made["status"]["allocation"]["allocationTimestamp"] = "2026-01-01T00:00:00Z"
+    there.add_all([made])
+    there.cluster.devices.wall = datetime(2026, 1, 1, tzinfo=UTC).timestamp() + after
+    where = unusable_rows(there.cluster.devices.claims["default", "c"], there.cluster, 600.0)
+    assert (where is not None) is unusable
+    assert where is None or where.all()
 
 
 SHARED = {"_allowMultipleAllocations": True}

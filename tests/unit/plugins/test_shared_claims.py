@@ -2,11 +2,22 @@
 
 import pytest
 
+from podberth.cache.devices import ClaimUser
 from podberth.explain.objects.world import World
 from podberth.framework.binding import AssumedPod
-from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
+from podberth.model.devices import AllocatedDevice, Allocation, ClaimSpec, DeviceID, ResourceClaim
+from podberth.model.pod_group import NATIVE, GroupKey
 from podberth.model.quantity import parse_quantity
-from podberth.plugins.dynamic_resources.reservation import ROUNDS, Reservation, ReservedClaim, is_other, next_step
+from podberth.plugins.dynamic_resources.claims import ExtendedClaim
+from podberth.plugins.dynamic_resources.reservation import (
+    ROUNDS,
+    Reservation,
+    ReservedClaim,
+    _consumers,
+    _to_be_made,
+    is_other,
+    next_step,
+)
 from tests.builders import node, pod
 from tests.devices import allocated, claim, device, request, resource_slice, result
 from tests.unit.plugins.small import a_pod
@@ -57,3 +68,26 @@ def test_what_others_use_is_not_taken_back(users: list[str], peers: list[str], g
     wait = next_step(reservation, assumed, world.cluster.devices, 30.0, peers)
     assert reservation.lost == (THEIRS if gives_way else "")
     assert (wait is not None) is gives_way
+
+
+@pytest.mark.parametrize(("there", "added"), [(0, 256), (10, 246), (255, 1)])
+def test_a_claim_is_reserved_for_as_many_pods_as_the_api_takes(there: int, added: int) -> None:
+    """256 (AllocationResultsMaxSize's sibling ResourceClaimReservedForMaxSize); the pod itself is one of them."""
+    devices, group = World().cluster.devices, GroupKey("default", "g", NATIVE)
+    for i in range(300):
+        devices.users.add("claim/c", f"u{i}", ClaimUser(f"p{i}", group))
+    one = ReservedClaim(("default", "c"), "claim/c", None, None, shared=True)
+    mine = a_pod(pod("p7", uid="u7"))
+    found = list(_consumers(one, Reservation(group=group), mine, devices, [f"t{i}" for i in range(there)]))
+    assert len({each["uid"] for each in found}) == len(found) == added
+    assert found[0] == {"resource": "pods", "name": "p7", "uid": "u7"}
+
+
+def test_the_name_of_a_claim_that_is_made_is_no_longer_than_names_may_be() -> None:
+    """It begins with the pod's, and ends in five letters that tell it from others."""
+    devices, wanted = World().cluster.devices, ExtendedClaim(ClaimSpec((), (), ()), ())
+    short = [_to_be_made(a_pod(pod("p")), wanted, devices).name for _ in range(2)]
+    assert [name[:-5] for name in short] == ["p-extended-resources-"] * 2
+    assert short[0] != short[1]
+    long = _to_be_made(a_pod(pod("x" * 253)), wanted, devices).name
+    assert (len(long), long[:248]) == (253, "x" * 248)

@@ -331,9 +331,9 @@ class Search:
                     if one.wants_all and not self._find_all(claim, one):
                         self._impossible.add(id(one))
                 possible = [one for one in alternatives if id(one) not in self._impossible]
-                if alternatives and not possible:
+                if not possible:
                     return Found.NO
-                least += min((self._number(one) for one in possible), default=0)
+                least += min(map(self._number, possible))
             if least > MOST_DEVICES and self._further:
                 return Found.NO
             if least > MOST_DEVICES:
