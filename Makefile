@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check unit controlplane browser vectors mutants reference manifests schemas chart-versions e2e e2e-programs sbom image image-digest packages archive krew release-notes pictures clean lock evictor-scale differential as-created replay bench bench-ceiling bench-trace bench-scale hostile whole storm soak older
+.PHONY: help setup demo tour test check unit controlplane browser vectors mutants reference manifests schemas chart-versions e2e e2e-programs sbom image image-digest packages archive krew release-notes pictures clean lock evictor-scale beside differential as-created replay bench bench-ceiling bench-trace bench-scale hostile whole storm soak older
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ e2e-programs: $(STAMP) controlplane ## Build Kubernetes' end-to-end tests, contr
 
 e2e: $(STAMP) e2e-programs ## Kubernetes' own end-to-end tests, with kube-scheduler and with Berth: make e2e SUITE=predicates,dra ALONE=1 RECORD=1
 	@$(BIN)/python -m tests.e2e $(if $(SUITE),--suites $(SUITE)) $(if $(ALONE),--berth-alone) $(if $(RECORD),--record)
+
+beside: $(STAMP) e2e-programs ## Berth beside Kueue, Karpenter's code and the descheduler, built from their Go modules, once: make beside RECORD=1
+	@BERTH_RECORD_KUEUE=$(RECORD) $(BIN)/pytest -q tests/integration/beside
 
 evictor-scale: $(STAMP) controlplane ## The evictor at its goal: 2,000 nodes, 20,000 pods, a real API server (some minutes)
 	@BERTH_EVICTOR_NODES=2000 $(BIN)/pytest -q -s tests/integration/test_evictor.py -k relabel
