@@ -217,8 +217,7 @@ async def free_by_uncordoning(play: Play, report: Object) -> None:
     name = report["metadata"]["name"]
     verdict, change = await _explained(play, report)
     if change is None:
-        await _stays(play, verdict)
-        return
+        raise RuntimeError(f"pod {name} was to wait, until a node is opened")
     await play.uncordon(change.node)
     await play.show_outcome(name, after=verdict)
 
@@ -249,13 +248,6 @@ async def _explained(play: Play, pod: Object) -> tuple[SeenDecision, Uncordon | 
         beats=5.0,
     )
     return verdict, change
-
-
-async def _stays(play: Play, verdict: SeenDecision) -> None:
-    """The changes that the story may make here would not free the pod; or it found a node after all."""
-    if verdict.node is None:
-        name = verdict.pod.rpartition("/")[2]
-        await play.show("pending", f"{name} stays pending: the demo may not change any of these here", pod=name)
 
 
 def _in_the_way(play: Play, rejected: RejectedNode) -> str:

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -109,10 +108,8 @@ async def _tell(client: Client, audience: Audience, options: Options, where: str
         await client.create(PODS.path(NAMESPACE), _json(pod))
     config = configuration()
     frameworks = build(config, registry())
-    async with AsyncExitStack() as stack:
-        mirror = await stack.enter_async_context(Mirror(client, time.monotonic))
+    async with Mirror(client, time.monotonic) as mirror, Client(client.connection, qps=-1) as own_client:
         witness = Witness(mirror.stir)
-        own_client = await stack.enter_async_context(Client(client.connection, qps=-1))
         scheduler = Scheduler(own_client, witness.watch(frameworks), config, seed=options.seed, observe=witness.observe)
         running = asyncio.create_task(scheduler.run(drain_seconds=2.0))
         try:
