@@ -119,6 +119,31 @@ def test_a_row_costs_the_same_however_large_its_group_is(asks: bool) -> None:
     assert a_pod_more < ROWS
 
 
+ALONE, TOGETHER = ROWS - 3, 3
+"""Nodes with one victim, and those with a pod of the group beside it: twelve for each of two that may be a group."""
+
+
+@pytest.mark.parametrize(
+    ("id", "budgets", "asks", "steps"),
+    [
+        ("by sums", (), False, ALONE * (4 + 1) + TOGETHER * (4 + 2 * 12)),
+        # Four for each pod that is lifted, and 40 for each time that the filters are asked: nobody may stay.
+        ("asking", (), True, ALONE * (4 + 1 + 4) + 40 + TOGETHER * (4 + 2 * 12 + 2 * 4 + 40)),
+        # Two for the budget, two for each of two sets of labels, and one for each pod: on each node of the group, all
+        # three of its pods and the one beside.
+        ("a budget", (1,), False, ALONE * (4 + 1) + TOGETHER * (4 + 2 * 12) + 2 + 2 * 2 + ALONE + TOGETHER * (3 + 1)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_steps_of_a_search(id: str, budgets: tuple[int, ...], asks: bool, steps: int) -> None:
+    """About a microsecond each."""
+    cluster, framework, preemptor = _cluster(3, *budgets), _framework(asks=asks), _preemptor()
+    decision = framework.decide(preemptor, cluster)
+    before = cluster.search_steps.taken
+    framework.post_filter_result(preemptor, cluster, decision)
+    assert cluster.search_steps.taken - before == steps
+
+
 def _keeps_away(part: str = "large") -> Pod:
     """A preemptor that may be in no zone with such pods: what is elsewhere counts."""
     term = {"labelSelector": {"matchLabels": {"part": part}}, "topologyKey": "zone"}
