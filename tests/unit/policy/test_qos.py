@@ -36,6 +36,12 @@ def test_function_itself() -> None:
         assert compute(level, containers) == case["computed"], case
 
 
+def test_less_than_nothing_is_no_request() -> None:
+    """ComputePodQOS counts amounts above zero; a webhook sees pods before the API server refuses them."""
+    for amount, found in ((-1, "BestEffort"), ("-1.5", "BestEffort"), ("0", "BestEffort"), ("1m", "Burstable")):
+        assert qos_class({"spec": {"containers": [{"resources": {"requests": {"cpu": amount}}}]}}) == found
+
+
 def test_cases_are_telling() -> None:
     """The data has every class often enough, sidecars, pod-level resources, and cases that defaulting decides."""
     classes = Counter(case["stored"] for case in CASES)
