@@ -36,10 +36,13 @@ def test_function_itself() -> None:
         assert compute(level, containers) == case["computed"], case
 
 
-def test_less_than_nothing_is_no_request() -> None:
-    """ComputePodQOS counts amounts above zero; a webhook sees pods before the API server refuses them."""
-    for amount, found in ((-1, "BestEffort"), ("-1.5", "BestEffort"), ("0", "BestEffort"), ("1m", "Burstable")):
-        assert qos_class({"spec": {"containers": [{"resources": {"requests": {"cpu": amount}}}]}}) == found
+@pytest.mark.parametrize(
+    ("asked", "found"), [(1, "Guaranteed"), ("1", "Guaranteed"), (-1, "Burstable"), ("-1", "Burstable")]
+)
+def test_less_than_nothing_is_not_as_much_as_more(asked: int | str, found: str) -> None:
+    """resourceQOS compares amounts as they are; a webhook sees pods before the API server refuses them."""
+    resources = {"requests": {"cpu": asked, "memory": "1Gi"}, "limits": {"cpu": 1, "memory": "1Gi"}}
+    assert qos_class({"spec": {"containers": [{"resources": resources}]}}) == found
 
 
 def test_cases_are_telling() -> None:
