@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check unit controlplane browser vectors mutants reference manifests schemas chart-versions e2e e2e-programs sbom image image-digest packages archive krew release-notes pictures clean lock evictor-scale differential as-created replay bench bench-ceiling bench-trace bench-scale hostile whole storm soak older
+.PHONY: help setup demo tour test check unit controlplane browser vectors mutants reference site manifests schemas chart-versions e2e e2e-programs sbom image image-digest packages archive krew release-notes pictures clean lock evictor-scale beside differential as-created replay bench bench-ceiling bench-trace bench-scale hostile whole storm soak older
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ e2e-programs: $(STAMP) controlplane ## Build Kubernetes' end-to-end tests, contr
 e2e: $(STAMP) e2e-programs ## Kubernetes' own end-to-end tests, with kube-scheduler and with Berth: make e2e SUITE=predicates,dra ALONE=1 RECORD=1
 	@$(BIN)/python -m tests.e2e $(if $(SUITE),--suites $(SUITE)) $(if $(ALONE),--berth-alone) $(if $(RECORD),--record)
 
+beside: $(STAMP) e2e-programs ## Berth beside Kueue, Karpenter's code and the descheduler, built from their Go modules, once: make beside RECORD=1
+	@BERTH_RECORD_KUEUE=$(RECORD) $(BIN)/pytest -q tests/integration/beside
+
 evictor-scale: $(STAMP) controlplane ## The evictor at its goal: 2,000 nodes, 20,000 pods, a real API server (some minutes)
 	@BERTH_EVICTOR_NODES=2000 $(BIN)/pytest -q -s tests/integration/test_evictor.py -k relabel
 	@$(BIN)/python -m bench.eviction
@@ -97,6 +100,11 @@ reference: $(STAMP) ## Write docs/reference/ from the code and the CRD
 	@$(BIN)/python docs/reference/make.py
 	@$(BIN)/python docs/reference/binding_cycle.py
 
+MKDOCS = PATH="$$PWD/$(BIN):$$PATH" NO_MKDOCS_2_WARNING=1
+site: $(STAMP) ## The site of docs/, in build/site; or a version of it, committed to the branch gh-pages: make site VERSION=0.1 [ALIAS=latest] [PUSH=1]
+	@$(MKDOCS) $(if $(VERSION),mike deploy -F site/mkdocs.yml $(if $(PUSH),--push) --update-aliases $(VERSION) $(or $(ALIAS),latest),mkdocs build -q -f site/mkdocs.yml)
+	@$(if $(VERSION),$(MKDOCS) mike set-default -F site/mkdocs.yml $(if $(PUSH),--push) $(or $(ALIAS),latest))
+
 differential: $(STAMP) ## Berth against kube-scheduler's own plugins on generated cases: make differential SEEDS=0-199
 	@$(BIN)/python -m tests.differential.fuzz --seeds $(or $(SEEDS),0-199)
 
@@ -106,9 +114,10 @@ as-created: $(STAMP) e2e-programs ## Generated files: what simulate says, and wh
 replay: $(STAMP) ## kube-scheduler's decisions on 2,000 mixed pods, each put to Berth in its state: make replay PODS=2000
 	@$(BIN)/python -m bench.replay --pods $(or $(PODS),2000)
 
-manifests: $(STAMP) ## Write manifests/ from the chart, and the chart's README from its values
+manifests: $(STAMP) ## Write manifests/ from the chart, and what else says how the CRD and the configuration are, and the chart's README from its values
 	@$$($(BIN)/python -m tests.chart.build helm_docs) --chart-search-root helm --log-level warning
 	@helm=$$($(BIN)/python -m tests.chart.build helm) && $(BIN)/python manifests/make.py "$$helm"
+	@$(BIN)/python docs/schemas/make.py && $(BIN)/python -m docs.reference.fields
 
 schemas: $(STAMP) ## Write the schemas for editors from the code and the CRD, and the types of the API from the OpenAPI documents of the supported versions
 	@$(BIN)/python docs/schemas/make.py

@@ -72,7 +72,10 @@ def notes(changelog: str, tag: str, home: str = HOME) -> str:
 
 
 def pack(folder: Path, target: Path) -> None:
-    """Write a .tar.gz of what is in a folder; equal contents make equal archives."""
+    """Write a .tar.gz of what is in a folder; equal contents make equal archives.
+
+    A link becomes the file that it leads to, as krew unpacks no links.
+    """
 
     def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
         entry.uid = entry.gid = entry.mtime = 0
@@ -82,7 +85,7 @@ def pack(folder: Path, target: Path) -> None:
     with (
         target.open("wb") as file,
         gzip.GzipFile("", "wb", 6, file, 0) as packed,
-        tarfile.open(fileobj=packed, mode="w") as archive,
+        tarfile.open(fileobj=packed, mode="w", dereference=True) as archive,
     ):
         for one in sorted(folder.iterdir()):
             archive.add(one, one.name, filter=plain)

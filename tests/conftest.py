@@ -21,6 +21,7 @@ from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.controlplane.existing import ExistingCluster
 from tests.controlplane.once import BuildError, UnreachableError
 from tests.e2e import build as end_to_end
+from tests.integration.beside import build as beside
 from tests.parts.places import may_be_real
 
 GIVEN = os.environ.get("BERTH_TEST_KUBECONFIG")
@@ -64,6 +65,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         makers |= {"chromium": installed_chromium, "axe": installed_axe}
         makers |= {"garbage_collector": build.GARBAGE_COLLECTOR.command, "end_to_end_tests": end_to_end.built}
         makers |= {"controllers": end_to_end.COMMANDS.built}
+        makers |= {program.name: program.command for program in (beside.KUEUE, beside.KARPENTER, beside.DESCHEDULER)}
         wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
         session.config.stash[COMMANDS] = {name: _built(make) for name, make in makers.items() if name in wanted}
 
@@ -144,6 +146,8 @@ controllers = _command("controllers")
 """The directory of kube-controller-manager and kwok."""
 end_to_end_tests = _command("end_to_end_tests")
 """Kubernetes' own, for ginkgo."""
+kueue, karpenter, descheduler = map(_command, ("kueue", "karpenter", "descheduler"))
+"""Programs that work beside Berth; the second one only asks Karpenter's own code."""
 
 
 @pytest.fixture(scope="session")

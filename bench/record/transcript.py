@@ -110,7 +110,8 @@ class Transcript:
     def text(self) -> str:
         """The page."""
         text = re.sub(r"\n{3,}", "\n\n", "\n".join(self._page)).strip() + "\n"
-        return text.replace("|\n\n|", "|\n|").replace("`\n\n- `", "`\n- `")  # rows, and commands in a list
+        text = text.replace("|\n\n|", "|\n|")  # rows
+        return re.sub(r"(^- .*`)\n\n(?=- `)", r"\1\n", text, flags=re.MULTILINE)  # commands in a list
 
     def _clean(self, output: str) -> str:
         for found, name in ((str(self.home), "."), (str(ROOT), "berth"), (platform.node(), "host")):

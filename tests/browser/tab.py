@@ -37,8 +37,9 @@ BROKEN = """
 class Tab:
     """One page in the browser. `complaints`: console errors, uncaught exceptions, requests that leave the page."""
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, own: tuple[str, ...]) -> None:
         self.complaints: list[Any] = []
+        self._own = own
         self._socket = socket
         self._number = 0
 
@@ -51,11 +52,16 @@ class Tab:
             event, data = message.get("method"), message.get("params")
             if event == "Runtime.exceptionThrown" or (event == "Log.entryAdded" and data["entry"]["level"] == "error"):
                 self.complaints.append(data)
-            if event == "Network.requestWillBeSent" and not data["request"]["url"].startswith(LOCAL):
+            if event == "Network.requestWillBeSent" and not data["request"]["url"].startswith(self._own):
                 self.complaints.append(data)
             if message.get("id") == self._number:
                 assert "error" not in message, message
                 return message["result"]
+
+    async def visit(self, address: str) -> None:
+        """Load a page, and whatever it names."""
+        await self.call("Page.navigate", url=address)
+        await self.ask("new Promise(done => document.readyState === 'complete' ? done() : onload = done)")
 
     async def ask(self, script: str) -> Any:
         """The value of an expression, promises awaited."""
@@ -65,7 +71,7 @@ class Tab:
 
     async def overflows(self, width: int) -> bool:
         """Whether a screen of so many pixels would scroll sideways."""
-        screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": True}
+        screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 1000}
         await self.call("Emulation.setDeviceMetricsOverride", **screen)
         return bool(await self.ask("document.documentElement.scrollWidth") > width)
 
@@ -80,8 +86,10 @@ class Tab:
 
 
 @asynccontextmanager
-async def opened(chromium: Path, page: Path, profile: Path) -> AsyncIterator[Tab]:
-    """A browser with the page loaded."""
+async def opened(chromium: Path, page: Path | str, profile: Path) -> AsyncIterator[Tab]:
+    """A browser with the page loaded: a file, or an address, whose server alone may then be asked."""
+    address = page if isinstance(page, str) else page.as_uri()
+    own = (*LOCAL, "blob:", address) if isinstance(page, str) else LOCAL
     process = await asyncio.create_subprocess_exec(
         chromium, *(f"--{flag}" for flag in FLAGS), f"--user-data-dir={profile}", "about:blank",
         stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
@@ -94,13 +102,12 @@ async def opened(chromium: Path, page: Path, profile: Path) -> AsyncIterator[Tab
         port = line.decode().split("ws://")[1].split("/")[0]
         async with aiohttp.ClientSession() as session:
             async with session.get(f"http://{port}/json/list") as answer:
-                address = next(each for each in await answer.json() if each["type"] == "page")["webSocketDebuggerUrl"]
-            async with session.ws_connect(address, max_msg_size=0) as socket:
-                tab = Tab(socket)
+                tools = next(each for each in await answer.json() if each["type"] == "page")["webSocketDebuggerUrl"]
+            async with session.ws_connect(tools, max_msg_size=0) as socket:
+                tab = Tab(socket, own)
                 for domain in ("Runtime", "Log", "Network", "Page"):
                     await tab.call(f"{domain}.enable")
-                await tab.call("Page.navigate", url=page.as_uri())
-                await tab.ask("new Promise(done => document.readyState === 'complete' ? done() : onload = done)")
+                await tab.visit(address)
                 yield tab
     finally:
         if process.returncode is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -114,6 +115,26 @@ def test_build_stage(cooked: Path) -> None:
     # The lock is for every platform: some of it is for others.
     assert names - {name for name, _ in wanted} == {"podberth"}
     assert {"numpy", "aiohttp", "kopf", "uvloop", "msgspec"} <= names
+
+
+@pytest.mark.real
+def test_a_newcomer_gets_to_an_explanation(cooked: Path, control_plane_binaries: Path, tmp_path: Path) -> None:
+    """With the wheel and the lock in a fresh virtual environment, in a home where nothing is: the README's commands.
+
+    kubectl finds the plugin by itself, and nothing is written into the home.
+    """
+    readme = (ROOT / "README.md").read_text()
+    found = re.search(r"^cd (examples/\w+)\n(.*?)```", readme, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    commands = re.findall(r"^(berth explain .*?) *(?:#.*)?$", found[2], re.MULTILINE)
+    assert len(commands) > 1
+    bare = {"PATH": f"{cooked}/bin", "HOME": str(tmp_path)}
+    for command in commands:
+        asked: list[str | Path] = [control_plane_binaries / "kubectl", *shlex.split(command)]
+        done = subprocess.run(asked, env=bare, cwd=ROOT / found[1], capture_output=True, text=True)
+        assert done.returncode in (0, 1), done.stderr
+        assert "node" in done.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(shutil.which("hadolint", path=str(Path(sys.executable).parent)) is None, reason="amd64 only")

@@ -2,8 +2,8 @@
 
 Cluster Autoscaler is not on the Go module proxy, so its rules are stated here, from `pkg/utils/kubernetes/listers.go`
 (ArrangePodsBySchedulability) and `pkg/core/static_autoscaler.go` of kubernetes-sigs/cluster-autoscaler at 33c3f97bf274.
-Karpenter's are those of `pkg/utils/pod/scheduling.go` (IsProvisionable) in v1.14.1; tests/beside asks Karpenter's own
-code the same.
+Karpenter's are those of `pkg/utils/pod/scheduling.go` (IsProvisionable) in v1.14.1: `beside/test_autoscalers.py` puts
+the same pods to its own code.
 """
 
 from __future__ import annotations

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+import podberth
 from tests.certificates import Authority
 from tests.chart.rendering import Chart, documents
 from tests.chart.test_values import EVERYTHING
@@ -20,6 +22,7 @@ from tests.controlplane.process import Process
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
 from tests.integration.admission import POLICIES
+from tests.integration.component import BERTH
 from tests.integration.installed import Installed, Replica, Right
 from tests.integration.objects import HOSTNAME, NODES, node, pod, pods_path
 from tests.integration.volumes import Disks
@@ -30,6 +33,7 @@ HOOKS = "/apis/admissionregistration.k8s.io/v1"
 RBAC = "rbac.authorization.k8s.io"
 AUTHORITIES = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 TEAM = "team"
+LEFT = (("secrets", "/api/v1"), ("leases", "/apis/coordination.k8s.io/v1"))
 VALUES: Object = {
     "evictor": {"enabled": True},
     "admission": {"extraArgs": ["--count-interval=1"]},
@@ -243,6 +247,12 @@ def test_uninstall_takes_the_webhooks(installed: Installed, garbage_collector: P
         wait_for("the webhooks to go", lambda: not _webhooks(api), checks.BOUND)
         wait_for("the replica to try", lambda: replica.lines("could not write it, trying again"), checks.BOUND)
         assert _webhooks(api) == []
+        # What is left in the namespace, as docs/install.md says.
+        left = {
+            kind: [one["metadata"]["name"] for one in api.list(f"{group}/namespaces/blue/{kind}")]
+            for kind, group in LEFT
+        }
+        assert left == {"secrets": ["blue-admission-tls"], "leases": ["blue-admission"]}
     finally:
         collector.kill()
         installed.end(replica)
@@ -257,6 +267,37 @@ def _webhooks(api: Api) -> list[Object]:
 
 def _owners(api: Api) -> list[str]:
     return [owner["uid"] for one in _webhooks(api) for owner in one["metadata"].get("ownerReferences", [])]
+
+
+def test_helm_test(installed: Installed) -> None:
+    """`helm test` succeeds when Berth has given its pod a node, and the pod's command, run by us, has succeeded."""
+    api, path = installed.api, f"{pods_path('berth')}/berth-test-0"
+    api.create(NODES, node("tested"))
+    replica = installed.start("berth", "scheduler")
+    command: list[str | Path] = [installed.chart.helm, "test", "berth", "--namespace=berth", "--timeout=120s"]
+    tester = Process("helm-test", [*command, f"--kubeconfig={installed.admin}"], installed.home / "helm-test.log")
+    tester.start()
+    try:
+        wait_for("the pod to be bound", lambda: _there(api, path) and checks.node_of(api.get(path)), checks.BOUND)
+        (container,) = api.get(path)["spec"]["containers"]
+        ran = subprocess.run([BERTH, *container["args"]], capture_output=True, text=True, check=True)
+        assert ran.stdout == f"berth {podberth.__version__}\n"
+        api.patch(f"{path}/status", {"status": {"phase": "Succeeded"}})
+        wait_for("helm to end", lambda: not tester.running, checks.BOUND)
+        assert tester.returncode == 0, tester.tail(15)
+        assert not _there(api, path)
+    finally:
+        tester.kill()
+        installed.end(replica)
+        api.delete(f"{NODES}/tested")
+
+
+def _there(api: Api, path: str) -> bool:
+    try:
+        api.get(path)
+    except ApiError:
+        return False
+    return True
 
 
 def test_rights(installed: Installed, clients: Authority) -> None:

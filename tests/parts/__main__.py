@@ -17,16 +17,21 @@ from pathlib import Path, PurePath
 
 from tests.parts.lanes import run
 from tests.parts.part import Part
-from tests.parts.places import END_TO_END, HOSTILE, MIDDLE, REAL, STORM, WHOLE
+from tests.parts.places import END_TO_END, HOSTILE, MIDDLE, REAL, SITE, STORM, WHOLE
 from tests.pythons.find import find, of_the_image, tried
 
 OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
 HOMES = Path(sys.prefix) / "pythons"
 """`make clean` removes them with the virtual environment."""
 LOGS = Path(sys.prefix) / "parts"
-SLOW = (STORM, HOSTILE)
+SLOW = (STORM, HOSTILE, SITE)
 """Fast tests that take minutes, and say nothing of another version that the others do not say."""
-OF_THEIR_OWN = {"storm": (STORM,), "hostile objects": (HOSTILE,), "fast tests of the middle": MIDDLE}
+OF_THEIR_OWN = {
+    "storm": (STORM,),
+    "hostile objects": (HOSTILE,),
+    "fast tests of the middle": MIDDLE,
+    "the site": (SITE,),
+}
 """Fast tests that are a part each on this version, the longest first; the others together take longer than any."""
 BY_CHANCE = (
     "engine/test_verified.py::test_decisions_on_what_is_kept_and_on_a_cluster_made_anew_agree",

@@ -13,6 +13,7 @@ END_TO_END = PurePath("tests/e2e")
 """Kubernetes' own tests, which mostly wait, too."""
 STORM = PurePath("tests/storm")
 HOSTILE = PurePath("tests/unit/bench")
+SITE = PurePath("tests/site")
 MIDDLE = tuple(PurePath("tests/unit", folder) for folder in ("engine", "framework", "plugins", "cache"))
 
 

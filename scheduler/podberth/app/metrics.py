@@ -377,6 +377,8 @@ class Meter:
         self._engine = engine
         self._clock = clock
         self._rng = rng
+        self._timed_share = SAMPLED
+        self._called: Callable[[str, str, float, float], None] | None = None
         self._attempts = Counter(ATTEMPTS)
         self._attempt_seconds = Histogram(ATTEMPT_SECONDS)
         self._algorithm_seconds = Histogram(ALGORITHM_SECONDS)
@@ -425,6 +427,10 @@ class Meter:
             self._spans.setdefault(name, _Spans(self._clock))
         self._tells = any(framework.profile.plugins("post_bind") for framework in frameworks.values())
         self._listen(None)
+
+    def tell_calls(self, called: Callable[[str, str, float, float], None]) -> None:
+        """Time the plugins in each attempt, and tell of each call: plugin, extension point, begin, seconds."""
+        self._timed_share, self._called = 1.0, called
 
     def instruments(self) -> list[Instrument]:
         """Return all metrics that are written here."""
@@ -479,7 +485,7 @@ class Meter:
 
     def _sampled(self, stimulus: Stimulus, now: float) -> list[Instruction]:
         """Handle a stimulus, with plugins timed in one case of ten."""
-        if self._rng() >= SAMPLED:
+        if self._rng() >= self._timed_share:
             return self._engine.handle(stimulus, now)
         self._listen(self._timed)
         try:
@@ -529,7 +535,7 @@ class Meter:
                 self._algorithm_seconds.extend(map(sub, columns[decided], columns[0]))
 
     def _cycle(self, now: float) -> list[Instruction]:
-        sampled = self._rng() < SAMPLED
+        sampled = self._rng() < self._timed_share
         if sampled:
             self._listen(self._timed)
         began = self._clock()
@@ -580,6 +586,8 @@ class Meter:
         finally:
             seconds = self._clock() - began
             self._calls.setdefault((plugin.name, name, status), []).append(seconds)
+            if self._called is not None:
+                self._called(plugin.name, name, began, seconds)
         return answer
 
     def _note(self, done: list[Instruction], began: float) -> None:

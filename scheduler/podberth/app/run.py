@@ -1,8 +1,11 @@
 """Put the scheduler of `berth run` together, and run it until it is told to end."""
 
+from __future__ import annotations
+
 import signal
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -21,6 +24,9 @@ from podberth.service.loop import collect_briefly, collect_daily
 from podberth.service.run import until_told
 from podberth.service.serving import Address
 
+if TYPE_CHECKING:
+    from podberth.app.tracing import Tracing
+
 
 class Files(Struct, frozen=True):
     """The configuration's file (None: there is none), and the function that reads it again."""
@@ -38,6 +44,7 @@ async def schedule(
     seed: int = 0,
     verify: int = 0,
     listen: Address | None = None,
+    tracing: Tracing | None = None,
 ) -> None:
     """Schedule until SIGTERM or SIGINT, then finish the writes under way.
 
@@ -47,11 +54,14 @@ async def schedule(
     collect_briefly()
     limits = config.client_connection
     protobuf = limits.content_type in ("", PROTOBUF)
-    async with Client(connection, qps=limits.qps, burst=limits.burst, protobuf=protobuf) as client:
+    made = Client if tracing is None else tracing.client
+    async with made(connection, qps=limits.qps, burst=limits.burst, protobuf=protobuf) as client:
         elector = candidacy(client, config)
         sign = heartbeat(client, config)
         beats = [] if sign is None else [partial(beat, sign)]
         scheduler = Scheduler(client, frameworks, config, seed=seed, elector=elector, verify=verify)
+        if tracing is not None:
+            tracing.follow_scheduler(scheduler)
         reloader = Reloader(scheduler, elector or sign, config, files.path, files.load)
         comparer = Comparer(client, scheduler)
         rivals = Rivals(client, elector or sign, config, lambda: scheduler.writer.bindings.failures[TAKEN])

@@ -1,10 +1,13 @@
 """`berth run`: the scheduler."""
 
 import gc
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from podberth.cli import services
 from podberth.cli.plain import Option
+
+if TYPE_CHECKING:
+    from podberth.app.tracing import Tracing
 
 QUIET = (50_000, 20, 20)
 """Thresholds of the garbage collector, from the first import on."""
@@ -34,6 +37,14 @@ def run(
             help="Check every Nth decision: compute it again from the objects, without any kept result. 0: check none.",
         ),
     ] = 0,
+    tracing: Annotated[
+        bool,
+        Option(
+            "--tracing",
+            help="Send a trace of each attempt by OTLP, where the environment variables OTEL_* say. It needs the "
+            "extra podberth[otel].",
+        ),
+    ] = False,
     log_level: services.LogLevel = "info",
 ) -> int:
     """Run the scheduler: bind pods whose schedulerName is one of its profiles.
@@ -65,6 +76,25 @@ def run(
 
     settings, frameworks = profiles(config)
     connection = connect(kubeconfig or settings.client_connection.kubeconfig or None, context)
+    traces = tracing_by_environment() if tracing else None
     gc.freeze()
     files = Files(None if config == STDIN else config, reload)
-    return run_service(schedule(connection, frameworks, settings, files, seed=seed, verify=verify, listen=listen))
+    work = schedule(connection, frameworks, settings, files, seed=seed, verify=verify, listen=listen, tracing=traces)
+    try:
+        return run_service(work)
+    finally:
+        if traces is not None:
+            traces.close()
+
+
+def tracing_by_environment() -> "Tracing":
+    """Return what traces attempts. Raises InputError if its packages are not installed, and ConfigError."""
+    from podberth.cli.errors import InputError
+
+    try:
+        from podberth.app.tracing import by_environment
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("opentelemetry"):
+            raise
+        raise InputError("--tracing: expected the extra podberth[otel]: pip install 'podberth[otel]'") from None
+    return by_environment()

@@ -20,7 +20,7 @@ from podberth.engine.extender_calls import ExtenderCalls
 from podberth.engine.history import History
 from podberth.engine.instructions import Instruction, Outbox
 from podberth.engine.no_fits import NoFits
-from podberth.engine.observers import Observers
+from podberth.engine.observers import Observer, Observers
 from podberth.engine.orphaned_claims import OrphanedClaims
 from podberth.engine.placement_conflicts import PlacementConflicts, PlacementObserver
 from podberth.engine.pod_groups.cycle import GroupCycles
@@ -141,6 +141,10 @@ class Engine:
             self._observers,
         )
         self._bindings_known_at: float | None = None
+
+    def observe(self, observer: Observer) -> None:
+        """Have one more observer hear of what happens."""
+        self._observers.register(observer)
 
     @property
     def in_flight(self) -> int:

@@ -81,6 +81,7 @@ def split(name: str) -> tuple[str, str]:
 NAMESPACED = frozenset((*CORE, *(called(group, kind) for group, kinds in _NAMESPACED.items() for kind in kinds)))
 CLUSTER_SCOPED = frozenset(called(group, kind) for group, kinds in _CLUSTER_SCOPED.items() for kind in kinds)
 _GROUPS = _NAMESPACED.keys() | _CLUSTER_SCOPED.keys()
+_ELSEWHERE = frozenset(split(name)[1] for name in CLUSTER_SCOPED)
 _BY_KIND = {split(name)[1]: name for name in sorted(NAMESPACED)}
 
 
@@ -94,8 +95,6 @@ def mistake(name: str) -> str | None:
     probably meant; None: it may have them.
     """
     group, kind = split(name)
-    if name in CLUSTER_SCOPED:
-        return "it is in no namespace"
     if name in NAMESPACED:
         return None
     first, _, rest = group.partition(".")
@@ -103,6 +102,8 @@ def mistake(name: str) -> str | None:
         return f"it names a version, which does not count: did you mean {kind}.{rest}?"
     if "." in group and group not in _GROUPS:
         return None
+    if kind in _ELSEWHERE:
+        return f"kind {kind} is in no namespace"
     meant = nearest(kind, list(_BY_KIND))
     hint = f"did you mean {_BY_KIND[meant]}?" if meant else "want a kind with its group, as Deployment.apps"
     return f"Kubernetes has no such kind: {hint}"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
-from podberth.model.mistakes import SHOWN, as_json
+from podberth.model.mistakes import as_json
 from podberth.model.selectors import Requirement, is_label_value
 from podberth.policy import keys
 from podberth.policy.kinds import CORE
@@ -30,7 +30,6 @@ from podberth.policy.spec import (
     Policy,
     Predicate,
     Rule,
-    cut,
 )
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
@@ -220,7 +219,7 @@ class _Reader:
         found = self._texts(item, path, MAX_WRITES, legal)
         for name in found:
             if keys.is_kubernetes_own(name, self._allowed):
-                where = f"{path}[{cut(name, SHOWN)}]"
+                where = f"{path}[{_key(name)}]"
                 self.problems.append(f"{where}: Forbidden: the prefix is reserved for Kubernetes itself")
         return found
 
@@ -230,8 +229,8 @@ class _Reader:
             self.problems.append(f"{path}: Too many: {len(found)}: must have at most {most} items")
         for name, text in found.items():
             if not legal.key(name):
-                self._invalid(f"{path}[{cut(name, SHOWN)}]", name, legal.wrong_key)
-            self._value(text, f"{path}[{cut(name, SHOWN)}]", legal)
+                self._invalid(f"{path}[{_key(name)}]", name, legal.wrong_key)
+            self._value(text, f"{path}[{_key(name)}]", legal)
         return found
 
     def _value(self, item: Any, path: str, legal: _Legal) -> str:
@@ -246,9 +245,9 @@ class _Reader:
             return {}
         for name in item:
             if not isinstance(name, str):
-                self._invalid(f"{path}[{cut(str(name), SHOWN)}]" if path else str(name), name, "want a text as key")
+                self._invalid(f"{path}[{_key(name)}]" if path else str(name), name, "want a text as key")
             elif known and name not in known:
-                where = f"{path}.{cut(name, SHOWN)}".lstrip(".")
+                where = f"{path}.{_key(name)}".lstrip(".")
                 self.problems.append(f"{where}: Unknown field: want {', '.join(known)}")
         return {name: value for name, value in item.items() if isinstance(name, str)}
 
@@ -280,6 +279,11 @@ class _Reader:
 
     def _unsupported(self, path: str, value: Any, options: Sequence[str]) -> None:
         self.problems.append(f"{path}: Unsupported value: {_shown(value)}: want {', '.join(options)}")
+
+
+def _key(name: Any) -> str:
+    """Return a key as a path shows it: short, on one line."""
+    return as_json(str(name))[1:-1]
 
 
 def _shown(value: Any) -> str:

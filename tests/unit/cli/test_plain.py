@@ -78,7 +78,7 @@ def test_a_scheduler_starts_without_what_it_does_not_need(tmp_path: Path) -> Non
     nor what reads options that are not plain. Of our own classes few are dataclasses.
     """
     heavy = ["aiohttp", "pydantic", "rich", "cryptography", "kubernetes", "kopf", "jinja2", "prometheus_client"]
-    heavy += ["podberth.cel.program", "typer", "http.client"]
+    heavy += ["podberth.cel.program", "typer", "http.client", "opentelemetry"]
     kubeconfig = tmp_path / "kubeconfig"
     context = {"name": "here", "context": {"cluster": "here", "user": "me"}}
     kubeconfig.write_text(

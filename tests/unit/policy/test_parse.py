@@ -113,6 +113,8 @@ def changed(where: tuple[str | int, ...], value: Any) -> Object:
             {"a": "1\x1f2"},
             'annotationSelector.matchLabels[a]: Invalid value: "1\\u001f2": want no control characters',
         ),
+        ((*ACTION, "updatedLabels"), {"\x1b[2J": "x"}, 'updatedLabels[\\u001b[2J]: Invalid value: "\\u001b[2J": not a'),
+        ((*ACTION, "\x9bA"), 1, "policyAction.\\u009bA: Unknown field: want reject, message"),
         ((*RULE, "name"), "Rule 1", 'spec.rules[0].name: Invalid value: "Rule 1": want lower-case letters'),
         (
             ("spec", "rules"),

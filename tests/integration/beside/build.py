@@ -1,0 +1,27 @@
+"""Build Kueue's manager, the descheduler, and a command that asks Karpenter's own code, each from its Go module, once.
+
+They have releases of client-go of their own, so they share little with the control plane.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.controlplane import golang
+from tests.controlplane.program import Program
+
+HERE = Path(__file__).parent
+_KUEUE = "sigs.k8s.io/kueue"
+
+KUEUE = Program("kueue", HERE / "kueue", (f"{_KUEUE}/cmd/kueue",), long="about 6 minutes on 2 cores")
+KARPENTER = Program("karpenter", HERE / "karpenter", sources=(HERE / "karpenter" / "main.go",))
+DESCHEDULER = Program(
+    "descheduler", HERE / "descheduler", ("sigs.k8s.io/descheduler/cmd/descheduler",), long="about 3 minutes on 2 cores"
+)
+
+
+def kueue_module() -> Path:
+    """Return the directory of Kueue's module, which has its manifests; raise UnreachableError or BuildError."""
+    [version] = re.findall(rf"^\s+{re.escape(_KUEUE)} (v\S+)", (HERE / "kueue" / "go.mod").read_text(), re.MULTILINE)
+    return golang.module(_KUEUE, version)
