@@ -7,9 +7,11 @@ fresh clone.
 from __future__ import annotations
 
 import argparse
+import compileall
 import gzip
 import hashlib
 import os
+import py_compile
 import re
 import sys
 import tarfile
@@ -91,6 +93,16 @@ def pack(folder: Path, target: Path) -> None:
             archive.add(one, one.name, filter=plain)
 
 
+def archive(folder: Path, target: Path) -> None:
+    """Pack what PyInstaller has made, when all of its modules are compiled: a start writes nothing.
+
+    Has to be run by the version of Python that is in the folder.
+    """
+    never_old = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    compileall.compile_dir(folder, quiet=1, force=True, stripdir=str(folder), invalidation_mode=never_old)
+    pack(folder, target)
+
+
 def manifest(archives: list[Path], of: str, home: str = HOME) -> str:
     """The krew manifest of these archives, berth-VERSION-OS-ARCH.tar.gz each, of one version.
 
@@ -126,7 +138,7 @@ def main(arguments: list[str]) -> int:
             system = os.uname()
             platform = f"{system.sysname.lower()}-{MACHINES[system.machine]}"
             made = DIST / f"berth-{version()}-{platform}.tar.gz"
-            pack(Path(given.of), made)
+            archive(Path(given.of), made)
         else:
             made = DIST / "berth.yaml"
             made.write_text(manifest(list(DIST.glob("berth-*.tar.gz")), version()))

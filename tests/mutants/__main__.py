@@ -30,7 +30,7 @@ ANSWERS = (
     *(f"tests/unit/{name}" for name in ("plugins", "framework", "explain", "engine/test_*.py")),
 )
 PACKAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "plugins": (("plugins", "explain/plugins", "explain/simulate/crowd.py"), ANSWERS),
+    "plugins": (("plugins", "explain/plugins"), ANSWERS),
     "policy": (("policy/*.py", "policy/native"), ("tests/unit/policy/test_*.py",)),
     "framework": (("framework",), ANSWERS),
     "queue": (("engine/queue", "engine/preemption.py"), ("tests/unit/engine/test_*.py",)),

@@ -34,12 +34,18 @@ OF_THEIR_OWN = {
 }
 """Fast tests that are a part each on this version, the longest first; the others together take longer than any."""
 BY_CHANCE = (
+    "cache/test_random_events.py::test_columns_hold_after_any_sequence_of_events",
+    "cache/test_indexes.py::test_terms",
     "engine/test_verified.py::test_decisions_on_what_is_kept_and_on_a_cluster_made_anew_agree",
+    "engine/test_no_fits.py::test_whoever_waits_on_would_be_told_the_same",
+    "engine/test_no_fits.py::test_whatever_happens_equal_pods_are_told_what_they_would_find",
+    "engine/test_devices_at_random.py::test_what_is_kept_is_right",
     "framework/test_quick_decisions.py::test_what_is_kept_agrees_with_a_cluster_made_anew",
     *(
         "plugins/test_kept_dry_runs.py::test_kept_trials_agree",
         "plugins/test_dry_runs.py::test_what_is_kept_is_what_would_be_found_anew",
         "plugins/test_yielding.py::test_the_same_nodes_as_one_by_one",
+        "plugins/test_pool_states.py::test_each_node_gets_what_its_own_search_finds",
     ),
     "policy/test_analysis_properties.py::test_two_passes",
     "policy/test_cost.py::test_nothing_found_by_climbing_costs_more",
@@ -48,8 +54,8 @@ BY_CHANCE = (
     "explain/objects/test_claim_templates.py::test_it_is_what_comes_true",
     "explain/simulate/test_claimed_room.py::test_it_is_what_one_after_the_other_finds",
     "explain/gangs/test_gangs.py::test_whatever_is_offered_starts_it",
-    "explain/simulate/test_crowd.py::test_crowds_with_terms_and_constraints",
     "explain/simulate/test_removable.py::test_what_is_said_is_what_a_drain_does",
+    "explain/shadow/test_shadow.py::test_each_answer_is_that_of_a_cluster_made_anew",
 )
 """The dearest of tests/unit that compare two answers of ours on generated cases.
 

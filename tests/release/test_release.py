@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import tarfile
@@ -36,17 +35,6 @@ A [page](docs/install.md#upgrade), [changes](#fixed), [elsewhere](https://exampl
 
 ## 1.0.0
 """
-
-
-@pytest.fixture(scope="module")
-def release() -> ModuleType:
-    """packaging/release.py, which is no package."""
-    spec = importlib.util.spec_from_file_location("release", ROOT / "packaging" / "release.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_notes(release: ModuleType) -> None:

@@ -47,8 +47,8 @@ from podberth.service.log import RateLimit
 
 log = structlog.get_logger("tracing")
 
-MOST_PODS = 4096
-"""The number of pods whose last attempt is remembered, as the parent of what is written for them."""
+MOST_KEPT = 4096
+"""The number of pods whose last attempt is remembered, and of objects to which their writes belong."""
 MOST_CALLS = 256
 """The number of calls of plugins in one attempt that have a span; preemption may make thousands."""
 CLOSE_SECONDS = 3.0
@@ -63,8 +63,8 @@ _QUIET = re.compile(r"/(?:leases|\w+reviews)(?:/|$)")
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-PodName = tuple[str, str]
-"""(namespace, name)."""
+Named = tuple[str, str, str]
+"""(plural of its kind, namespace, name)."""
 PluginCall = tuple[str, str, float, float]
 """(plugin, extension point, begin, seconds)."""
 
@@ -128,8 +128,9 @@ class Tracing(Observer):
         self._clock, self._wall = machine.monotonic, machine.wall
         self._open: OrderedDict[str, _Attempt] = OrderedDict()
         """UID → the attempt whose pod is in its binding cycle."""
-        self._parents: OrderedDict[PodName, _Attempt | Context] = OrderedDict()
-        """The parent of what is written for a pod: its last attempt, or the preemption that it is a victim of."""
+        self._parents: OrderedDict[Named, _Attempt | Context] = OrderedDict()
+        """The parent of what is written to an object: of a pod, its last attempt, or the preemption that it is a victim
+        of; of a claim or a volume, the attempt that has it written."""
         self._trace: Trace | None = None
         self._calls: list[PluginCall] = []
         """The calls of plugins in the attempt whose record is `_trace`."""
@@ -191,8 +192,11 @@ class Tracing(Observer):
         match answer:
             case Holds(seconds):
                 point, plugins = "Permit", list(seconds)
-            case Wait():
+            case Wait(writes=writes):
                 point = "PreBind"
+                for write in writes:
+                    kind, namespace, name = write.key
+                    _keep(self._parents, (f"{kind.lower()}s", namespace, name), attempt)
             case Call():
                 point = spelled(answer.point)
         self._next_phase(attempt, point, {"berth.plugins": plugins})
@@ -223,7 +227,7 @@ class Tracing(Observer):
 
     def preempted(self, pod: Pod, node: str, victims: tuple[Pod, ...], group: PodGroup | None, now: float) -> None:
         """Add whom a pod preempts to its last attempt; the deletions of the victims belong to that."""
-        parent = self.parent((pod.namespace, pod.name))
+        parent = self._parent(("pods", pod.namespace, pod.name))
         names = [victim.key for victim in victims[:MOST_NAMED]]
         about: dict[str, AttributeValue] = {"berth.victims": names, "berth.victims.count": len(victims)}
         if group is None:
@@ -231,13 +235,13 @@ class Tracing(Observer):
         span = self._tracer.start_span("Preempt", parent, attributes=about)
         span.end()
         for victim in victims:
-            _keep(self._parents, (victim.namespace, victim.name), set_span_in_context(span))
+            _keep(self._parents, ("pods", victim.namespace, victim.name), set_span_in_context(span))
 
     # -- what is written ---------------------------------------------------------------------------------------------
 
-    def parent(self, pod: PodName | None) -> Context:
-        """Return the parent of what is written for a pod: none, if the pod is not known."""
-        found = None if pod is None else self._parents.get(pod)
+    def _parent(self, named: Named) -> Context:
+        """Return the parent of what is written to an object; none, if no attempt is known that has it written."""
+        found = self._parents.get(named)
         if isinstance(found, _Attempt):
             return set_span_in_context(found.root if found.ended else self._phase_of(found))
         return Context() if found is None else found
@@ -257,13 +261,15 @@ class Tracing(Observer):
             span.end()
 
     def _write(self, verb: str, path: str, requests: int) -> Span:
-        found = _PATH.fullmatch(path)
-        what = path if found is None else "/".join(filter(None, (found["resource"], found["subresource"])))
-        of_pod = found is not None and found["resource"] == "pods" and found["name"] is not None
         about: dict[str, AttributeValue] = {"http.request.method": verb, "url.path": path}
         if requests > 1:
             about["berth.requests"] = requests
-        parent = self.parent((found["namespace"], found["name"]) if found is not None and of_pod else None)
+        what, parent = path, Context()
+        found = _PATH.fullmatch(path)
+        if found is not None:
+            resource, name = found["resource"], found["name"] or ""
+            what = "/".join(filter(None, (resource, found["subresource"])))
+            parent = self._parent((resource, found["namespace"] or "", name))
         return self._tracer.start_span(f"{verb} {what}", parent, kind=SpanKind.CLIENT, attributes=about)
 
     # -- spans -------------------------------------------------------------------------------------------------------
@@ -283,7 +289,7 @@ class Tracing(Observer):
         attempt = _Attempt(root, began, offset, trace)
         if trace is self._trace:
             attempt.calls = self._calls  # Reserve plugins are called later
-        _keep(self._parents, (pod.namespace, pod.name), attempt)
+        _keep(self._parents, ("pods", pod.namespace, pod.name), attempt)
         return attempt
 
     def _end_open(self, uid: str, result: str) -> None:
@@ -379,7 +385,7 @@ def _keep(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value) -> None:
     """Put a value behind all others; the oldest goes where there are too many."""
     kept[key] = value
     kept.move_to_end(key)
-    if len(kept) > MOST_PODS:
+    if len(kept) > MOST_KEPT:
         kept.popitem(last=False)
 
 

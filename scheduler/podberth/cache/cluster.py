@@ -5,7 +5,7 @@ cycle, since one thread both applies events and decides, the columns themselves 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from msgspec import Struct
@@ -175,20 +175,6 @@ class Cluster:
             self._take(old)
         self._place(pod, self.nodes.ensure_row(pod.node_name), assumed=False)
         return old
-
-    def put_equals(self, pods: Sequence[Pod], rows: Sequence[int]) -> None:
-        """Place new pods of one shape and with equal labels, without volumes, each on its row."""
-        placed, on_row, counts = self._placed, self._on_row, Counter(rows)
-        for row in counts:
-            on_row.setdefault(row, {})
-        for pod, row in zip(pods, rows, strict=True):
-            placed[pod.uid] = on_row[row][pod.uid] = Placement(pod, row, False)
-            if pod.scheduling_group is not None:
-                self.pod_groups.assign(pod)
-        if pods:
-            self.priorities.update(pod.priority for pod in pods)
-            self.nodes.charge_many(pods[0].shape, counts)
-            self.affinity.add_many(pods[0], counts)
 
     def drop_pod(self, uid: str) -> Placement | None:
         """Remove a placed pod."""

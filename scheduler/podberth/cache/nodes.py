@@ -414,22 +414,6 @@ class Nodes:
         self.log.touch(row)
         self.suppose(row, shape, sign)
 
-    def charge_many(self, shape: PodShape, times: Mapping[int, int]) -> None:
-        """Add pods of one shape: row → how many."""
-        for row, number in times.items():
-            self.log.touch(row)
-            for _ in range(number if shape.host_ports else 0):
-                self.ports.charge(row, shape.host_ports, 1)
-        counts = np.zeros(self._capacity, dtype=np.intp)
-        counts[list(times)] = list(times.values())
-        self.add(shape, counts)
-
-    def charge_all(self, shape: PodShape, times: int) -> None:
-        """Add so many pods of one shape, or take them back, on every row."""
-        for row in range(self.rows):
-            self.log.touch(row)
-        self.add(shape, np.full(self._capacity, times, dtype=np.intp))
-
     def suppose(self, row: int, shape: PodShape, sign: int) -> None:
         """Charge a pod in a dry run, which takes it back with the opposite sign: `log` does not show it."""
         indices, requested = self.resources, self.requested

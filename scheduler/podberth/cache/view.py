@@ -99,9 +99,9 @@ class SomeNodes(Nodes):
         rows, sizes = zip(*here, strict=True) if here else ((), ())
         return np.array(rows, dtype=np.intp), np.array(sizes, dtype=np.int64)
 
-    ensure_row = release_row = rename = offer = put = put_labels = charge = charge_many = charge_all = suppose = (
-        suppose_all
-    ) = add = sweep = _refuse
+    ensure_row = release_row = rename = offer = put = put_labels = charge = suppose = suppose_all = add = sweep = (
+        _refuse
+    )
 
     def label(self, key: str) -> Column[str]:
         return _SomeCodes(self._nodes.label(key), self._of)

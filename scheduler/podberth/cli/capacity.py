@@ -32,7 +32,7 @@ from podberth.explain.objects.manifest import Workload, groups_made, in_groups
 from podberth.explain.objects.world import World
 from podberth.explain.report.wording import some
 from podberth.explain.simulate.arrivals import Batch, quota_notes
-from podberth.explain.simulate.capacity import MOST, capacity
+from podberth.explain.simulate.capacity import capacity
 from podberth.framework.runtime import Framework
 from podberth.model.pod_group import POD_GROUP_KINDS
 
@@ -161,7 +161,7 @@ def _capacity(
         workload = _chosen(manifest.workloads(held), asked)
         batch = Batch(workload, there, namespace_of(asked, workload, namespace), usual, framework.profile.name)
         complain(list(note([batch.pod(0)], there)))
-        answer = capacity(there.cluster, framework, batch, most=MOST)
+        answer = capacity(there.cluster, framework, batch)
         answer.notes.extend(quota_notes([batch], there, answer.fits))
     as_asked(answer, output, lambda: report.capacity_page(answer), lambda: report.CapacityTable(answer, everything))
     return 0 if answer.fits >= at_least else FOUND

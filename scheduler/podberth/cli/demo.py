@@ -10,7 +10,6 @@ import typer
 
 from podberth.cli.errors import FOUND, InputError, complain
 from podberth.cli.inputs import STDIN
-from podberth.cli.options import Context
 
 app = typer.Typer(add_completion=False)
 PACE = 0.34
@@ -19,10 +18,6 @@ PACE = 0.34
 
 @app.command()
 def demo(
-    kubeconfig: Annotated[
-        str | None, typer.Option(help="Use this cluster, in a new namespace that is deleted at the end.")
-    ] = None,
-    context: Context = None,
     out: Annotated[Path, typer.Option(help="The file to write the page to.")] = Path("berth-demo.html"),
     page: Annotated[bool, typer.Option("--page/--no-page", help="Write an HTML page of the tour.")] = True,
     fast: Annotated[bool, typer.Option("--fast", help="Do not pause between the steps.")] = False,
@@ -32,36 +27,30 @@ def demo(
 ) -> None:
     """Watch the real scheduler place pods on a small cluster, with its reasons in numbers. It takes about 30 seconds.
 
-    Without --kubeconfig it starts an API server of its own and needs no cluster.
+    It starts an API server of its own and needs no cluster.
     """
-    if context is not None and kubeconfig is None:
-        raise InputError(f"--context {context}: goes with --kubeconfig")
     if page:
         _writable(out)
     from rich.console import Console
 
     from podberth.explain.report.pages import demo_page
-    from podberth.kube.kubeconfig import connect
     from podberth.kube.machine import loop_factory
     from podberth.service import log
     from podberth.testing.demo.play import LateError
     from podberth.testing.demo.recording import Recording, page_data
-    from podberth.testing.demo.run import Options, elsewhere, embedded
+    from podberth.testing.demo.run import Options, embedded
     from podberth.testing.demo.terminal import Terminal
 
     log.configure("error")
     console = Console(highlight=False, emoji=False)
     options = Options(pace=PACE if console.is_terminal and not fast else 0.0, seed=seed)
-    connection = connect(kubeconfig, context) if kubeconfig is not None else None
     terminal = Terminal(console)
 
     async def play() -> Recording:
         story = asyncio.current_task()
         assert story is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, story.cancel)
-        if connection is None:
-            return await embedded(terminal, options)
-        return await elsewhere(connection, terminal, options, terminal.say)
+        return await embedded(terminal, options)
 
     try:
         with terminal, asyncio.Runner(loop_factory=loop_factory()) as runner:

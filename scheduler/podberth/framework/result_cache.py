@@ -19,7 +19,7 @@ from podberth.cache.kept_results import KeptByRow, Recurring
 from podberth.cache.nodes import Nodes
 from podberth.cache.view import some_rows
 from podberth.framework.decision import every_row
-from podberth.framework.declaration import Foreign, declared
+from podberth.framework.declaration import declared
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
 
@@ -365,15 +365,6 @@ class EquivalenceClasses:
     def kept(self) -> KeptResults:
         """Return the numbers of kept classes, results and shapes."""
         return KeptResults(len(self._classes), len(self._static), len(self._on_node), len(self.by_shape))
-
-    @property
-    def asks_foreign(self) -> bool:
-        """Return whether a third-party plugin takes part: what it reads of a node's pods is not known."""
-        return any(isinstance(plugin, Foreign) for plugin in self._plugins)
-
-    def fresh_on_node(self, shape: PodShape) -> OnNodeResults:
-        """Return on-node results for a shape that are not kept anywhere else; nothing is computed yet."""
-        return self._new_on_node(self._skipped(shape))
 
     def of(self, pod: Pod, cluster: Cluster) -> EquivalenceClass:
         """Return the equivalence class of a pod, brought up to date. Raises PluginError."""

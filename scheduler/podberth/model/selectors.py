@@ -163,11 +163,6 @@ class Condition(Struct, frozen=True, gc=False):
             return False
         return (value in self.values) == (self.kind is Kind.IN)
 
-    @property
-    def holds_without(self) -> bool:
-        """Return whether the condition holds for things that have no label at all."""
-        return self.kind in WITHOUT
-
 
 def conditions_of(requirements: Sequence[Requirement]) -> tuple[Condition, ...] | None:
     """The requirements (In, NotIn, Exists, DoesNotExist), all of which must hold, by key; None: they never do."""

@@ -14,8 +14,10 @@ from tests.controlplane.program import Program
 HERE = Path(__file__).parent
 _KUEUE = "sigs.k8s.io/kueue"
 
-KUEUE = Program("kueue", HERE / "kueue", (f"{_KUEUE}/cmd/kueue",), long="about 6 minutes on 2 cores")
-KARPENTER = Program("karpenter", HERE / "karpenter", sources=(HERE / "karpenter" / "main.go",))
+KUEUE = Program("kueue", HERE / "kueue", (f"{_KUEUE}/cmd/kueue",), long="about 5 minutes on 2 cores")
+KARPENTER = Program(
+    "karpenter", HERE / "karpenter", sources=(HERE / "karpenter" / "main.go",), long="about 2 minutes on 2 cores"
+)
 DESCHEDULER = Program(
     "descheduler", HERE / "descheduler", ("sigs.k8s.io/descheduler/cmd/descheduler",), long="about 3 minutes on 2 cores"
 )

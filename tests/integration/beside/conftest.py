@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane import namespaces
-from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.cluster import POD_GROUPS, ControlPlane
 from tests.e2e.cluster import controller_manager
 from tests.integration.beside.manager import Queued, running
 
@@ -18,7 +18,7 @@ def queued(
     control_plane_binaries: Path, controllers: Path, kueue: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Queued]:
     """Kueue beside a Job controller."""
-    with ControlPlane(audit=True) as cluster:
+    with ControlPlane(audit=True, apiserver_args=POD_GROUPS) as cluster:
         jobs = controller_manager(cluster, "--controllers=job-controller")
         jobs.start()
         cluster.processes.append(jobs)

@@ -24,7 +24,7 @@ _WEBHOOKS = "kueue-webhook-service"
 _LEFT_OUT = ("Deployment", "APIService", "Service")
 """The manager is a process here; nobody asks for its queue's order; the webhooks' Service is another one."""
 START = 120.0
-READY_WITHIN = 10
+READY_WITHIN = 20
 """Seconds that Kueue gives a workload to be ready."""
 
 

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.controlplane.api import Api, Object
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
@@ -13,6 +15,7 @@ from tests.integration.berth import Harbour
 from tests.integration.beside.kubelet import kubelet
 from tests.integration.beside.manager import QUEUE, READY_WITHIN, Queued, make_queue, workload
 from tests.integration.objects import HOSTNAME, node, pod, pods_path
+from tests.integration.test_gangs import group, wait_said
 
 ADMISSION, TOPOLOGY = "kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"
 GROUP = "kueue.x-k8s.io/pod-group-name"
@@ -108,9 +111,9 @@ def test_a_group_goes_to_the_nodes_that_kueue_chose(
         wait_for("the group to run", lambda: len(placed(api, team)) == 4, PATIENCE, 0.2)
     if RECORD:
         queued.writes.record("topology", team, racks)
-    group = [one for one in api.list(path) if one["metadata"]["name"] != "plain"]
-    assert all(one["spec"]["nodeSelector"][HOSTNAME] == checks.node_of(one) for one in group)
-    assert {checks.node_of(one) for one in group} == {f"{team}-r2-1", f"{team}-r2-2"}
+    train = [one for one in api.list(path) if one["metadata"]["name"] != "plain"]
+    assert all(one["spec"]["nodeSelector"][HOSTNAME] == checks.node_of(one) for one in train)
+    assert {checks.node_of(one) for one in train} == {f"{team}-r2-1", f"{team}-r2-2"}
     assert checks.overfull(api) == []
     berth.end()
 
@@ -126,16 +129,8 @@ def test_a_job_that_does_not_become_ready_is_taken_back(
     api.create(path, pod("plain", berth.scheduler_name, cpu="1500m", nodeSelector={FLAVOR: team}))
     checks.wait_bound(api, team, 1)
     make_queue(api, team, f"jobs-{team}", "10", {FLAVOR: team})
-    jobs = f"/apis/batch/v1/namespaces/{team}/jobs"
-    template = pod("", berth.scheduler_name, cpu="1")
-    del template["metadata"]["name"]
-    template["spec"]["restartPolicy"] = "Never"
-    body: Object = {
-        "metadata": {"name": "train", "labels": {QUEUE: f"jobs-{team}"}},
-        "spec": {"parallelism": 2, "completions": 2, "template": template},
-    }
     with kubelet(api, team):
-        assert api.create(jobs, body)["spec"]["suspend"]
+        assert api.create(*job(team, f"jobs-{team}", berth.scheduler_name, cpu="1"))["spec"]["suspend"]
         [(waits, condition)] = wait_for("one pod to find no node", lambda: refused(api, team), PATIENCE, 0.2)
         assert condition["reason"] == "Unschedulable"
         assert len(placed(api, team)) == 2, "the plain pod and one of the Job's"
@@ -153,6 +148,47 @@ def test_a_job_that_does_not_become_ready_is_taken_back(
         wait_for("Kueue to see it", lambda: said(workload(api, team, "train"), ready)[0] == "True", PATIENCE, 0.2)
     assert checks.overfull(api) == []
     berth.end()
+
+
+@pytest.mark.parametrize("kind", ["pods", "job"])
+def test_what_is_a_gang_too_starts_together_or_not_at_all(
+    queued: Queued, team: str, harbour: Harbour, add_nodes: Callable[..., None], kind: str
+) -> None:
+    """Kueue has let two pods go, and there is room for one: none starts before there is room for both."""
+    api, path = queued.cluster.api, pods_path(team)
+    add_nodes(queued.cluster, [ready_node(f"{team}-1", cpu="3", labels={FLAVOR: team})])
+    berth = harbour.berth(queued.cluster)
+    api.create(path, pod("plain", berth.scheduler_name, cpu="1500m", nodeSelector={FLAVOR: team}))
+    checks.wait_bound(api, team, 1)
+    make_queue(api, team, f"gang-{team}", "10", {FLAVOR: team})
+    group(api, team, "train", 2)
+    member: Object = {"cpu": "1", "schedulingGroup": {"podGroupName": "train"}}
+    with kubelet(api, team):
+        if kind == "pods":
+            for i in range(2):
+                one = pod(f"train-{i}", berth.scheduler_name, labels={QUEUE: f"gang-{team}", GROUP: "train"}, **member)
+                one["metadata"]["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": "2"}
+                api.create(path, one)
+        else:
+            api.create(*job(team, f"gang-{team}", berth.scheduler_name, **member))
+        _, reason, message = wait_said(api, team, "train", "False")
+        assert (reason, message[:37]) == ("Unschedulable", "minCount (2) cannot be satisfied: 1 s")
+        assert set(placed(api, team)) == {"plain"}
+        api.delete(f"{path}/plain")
+        wait_for("both to run", lambda: len(placed(api, team)) == 2, PATIENCE, 0.2)
+    berth.end()
+
+
+def job(namespace: str, queue: str, scheduler: str, **how: Any) -> tuple[str, Object]:
+    """The path and body of a Job of two pods."""
+    template = pod("", scheduler, **how)
+    del template["metadata"]["name"]
+    template["spec"]["restartPolicy"] = "Never"
+    body: Object = {
+        "metadata": {"name": "train", "labels": {QUEUE: queue}},
+        "spec": {"parallelism": 2, "completions": 2, "template": template},
+    }
+    return f"/apis/batch/v1/namespaces/{namespace}/jobs", body
 
 
 def refused(api: Api, namespace: str) -> list[tuple[str, Object]]:

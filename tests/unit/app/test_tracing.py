@@ -41,11 +41,15 @@ from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from tests.builders import Object, configuration, node, pod, profile
 from tests.registered import registry
+from tests.storage import claim, storage_class, using, volume
 
 PATIENCE = 60.0
 SCRIPT = Path(sysconfig.get_path("scripts")) / "berth"
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
@@ -197,6 +201,7 @@ async def test_spans_of_attempts(tracing: Tracing, exporter: InMemorySpanExporte
     with capture_logs():
         async with ApiServer(fault=unlucky) as server, Client(Connection(host=server.url), qps=-1) as client:
             await create(client, NODES, node("n1", cpu="4"), node("n2", cpu="4"))
+            await create(client, NODES, node("small", cpu="1", labels={"host": "small"}))
             await create(client, PRIORITIES, {"metadata": {"name": "urgent"}, "value": 1000})
             async with running(server, tracing) as client:
                 await create(client, PODS, pod("web", "3"))
@@ -213,6 +218,14 @@ async def test_spans_of_attempts(tracing: Tracing, exporter: InMemorySpanExporte
                 await ended("one", "two")
                 await create(client, PODS, pod("unlucky", "10m"))
                 await ended("unlucky")
+                await create(client, CLASSES, storage_class())
+                await create(client, VOLUMES, volume("v", on=["host in small"]))
+                await client.patch(f"{VOLUMES}/v/status", b'{"status": {"phase": "Available"}}')
+                await create(client, CLAIMS, claim("data"))
+                await create(client, PODS, using(pod("stores", "10m"), "data"))
+                await written("PATCH persistentvolumes")
+                await client.delete(f"{PODS}/stores")
+                await ended("stores")
     traces = of_memory(exporter)
 
     (web,) = traces.attempts("web")
@@ -226,7 +239,7 @@ async def test_spans_of_attempts(tracing: Tracing, exporter: InMemorySpanExporte
     }
     assert web.about["k8s.node.name"] in ("n1", "n2")
     assert web.about["k8s.pod.uid"]
-    assert (web.about["berth.nodes.evaluated"], web.about["berth.nodes.feasible"]) == (2, 2)
+    assert (web.about["berth.nodes.evaluated"], web.about["berth.nodes.feasible"]) == (3, 2)
     assert traces.names(web) == ["PreFilter", "Filter", "Score", "Reserve", "Bind"]
     # What equal pods share is computed first of all.
     assert {"Filter NodeResourcesFit", "Score NodeResourcesFit"} <= {*traces.names(traces.child(web, "PreFilter"))}
@@ -240,7 +253,7 @@ async def test_spans_of_attempts(tracing: Tracing, exporter: InMemorySpanExporte
 
     huge = traces.attempts("huge")[0]
     assert (huge.about["berth.result"], huge.failed) == ("unschedulable", False)
-    assert huge.about["berth.message"].startswith("0/2 nodes are available: 2 Insufficient cpu.")
+    assert huge.about["berth.message"].startswith("0/3 nodes are available: 3 Insufficient cpu.")
     assert huge.about["berth.plugins"] == ("NodeResourcesFit",)
     assert traces.names(huge) == ["PreFilter", "Filter", "PostFilter", "PATCH pods/status"]
 
@@ -263,6 +276,13 @@ async def test_spans_of_attempts(tracing: Tracing, exporter: InMemorySpanExporte
     assert (refused.about["berth.result"], refused.failed) == ("error", True)
     (post,) = traces.below(traces.child(refused, "Bind"))
     assert (post.failed, post.about["http.response.status_code"]) == (True, 403)
+
+    stores = traces.attempts("stores")[0]
+    assert stores.about["berth.result"] in ("terminating", "deleted")
+    assert traces.names(stores)[-1] == "PreBind"
+    waiting = traces.child(stores, "PreBind")
+    assert waiting.about["berth.plugins"] == ("VolumeBinding",)
+    assert "PATCH persistentvolumes" in traces.names(waiting)
 
 
 class Collector:

@@ -73,8 +73,6 @@ CHANGES: dict[str, Callable[[Nodes], Any]] = {
     "put_labels": lambda nodes: nodes.put_labels(0, None),
     "offer": lambda nodes: nodes.offer("example.com/disk"),
     "charge": lambda nodes: nodes.charge(0, a_pod("p").shape, 1),
-    "charge_many": lambda nodes: nodes.charge_many(a_pod("p").shape, {0: 1}),
-    "charge_all": lambda nodes: nodes.charge_all(a_pod("p").shape, 1),
     "suppose": lambda nodes: nodes.suppose(0, a_pod("p").shape, 1),
     "suppose_all": lambda nodes: nodes.suppose_all([(0, a_pod("p").shape)], 1),
     "add": lambda nodes: nodes.add(a_pod("p").shape, np.ones(1, dtype=np.intp)),

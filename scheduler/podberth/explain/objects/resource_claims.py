@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from podberth.cache.cluster import Cluster
 from podberth.cache.devices import Devices
 from podberth.framework.binding import Create, Delete, Patch, Write, next_version
-from podberth.model.devices import FINALIZER, AllocatedDevice, Allocation, ClaimKey, ClaimSpec, ResourceClaim
+from podberth.model.devices import AllocatedDevice, ResourceClaim
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
 
@@ -199,26 +199,6 @@ def given(pod: Pod, devices: Devices) -> dict[str, tuple[AllocatedDevice, ...]]:
     if pod.shape.containers and (extended := devices.made_for(pod.name, pod.uid)) is not None:
         claims.append(extended)
     return {claim.name: claim.allocation.devices for claim in claims if claim.allocation is not None}
-
-
-def made(key: ClaimKey, spec: ClaimSpec, pod: Pod) -> ResourceClaim:
-    """Return the claim that is made for a pod's extended resources."""
-    namespace, name = key
-    uid, owner = f"new/{namespace}/{name}", (pod.name, pod.uid)
-    return ResourceClaim(namespace, name, uid, "1", False, pod.uid, owner, (), spec, None, (), (), {}, b"")
-
-
-def held(claim: ResourceClaim, allocation: Allocation, pod: Pod) -> ResourceClaim:
-    """Return the claim once it was given these devices for a pod."""
-    user = {"resource": "pods", "name": pod.name, "uid": pod.uid}
-    return replace(
-        claim,
-        resource_version=_later(claim),
-        finalizers=(FINALIZER,),
-        allocation=allocation,
-        reserved_for=(pod.uid,),
-        raw_reserved_for=(msgspec.json.encode(user),),
-    )
 
 
 def _without(claim: ResourceClaim, uid: str) -> ResourceClaim:

@@ -34,6 +34,10 @@ from podberth.model.taints import untolerated
 _WAITS = "WaitForFirstConsumer"
 _DIGITS = 12
 """The most digits at the end of a name that count as a pod's number."""
+_MOST, _MOST_UNEQUAL = 50_000, 20_000
+"""The largest numbers of pods of one workload that are decided: of equal ones, and of those with claims of their own,
+which take some ten times as long.
+"""
 
 Object = Mapping[str, Any]
 
@@ -54,8 +58,6 @@ class Batch:
         """UID of the pod that waits for all that were not made, as they are its equals."""
         self.preempted = 0
         """The number of pods that were removed for its pods."""
-        self.singly = 0
-        """The number of its pods that were decided one by one."""
         self.stopped = False
         """True if the rest of its pods is not tried."""
         self._world = world
@@ -111,6 +113,11 @@ class Batch:
                 self.notes.append(
                     f"{self.owner}: {len(nodes) - self.count:,} of {len(nodes):,} nodes have its pod already"
                 )
+
+    @property
+    def most(self) -> int:
+        """Return the largest number of its pods that are decided."""
+        return _MOST if self.equal else _MOST_UNEQUAL
 
     def stop(self, why: str) -> None:
         """Say that the rest of its pods is not tried."""

@@ -18,9 +18,8 @@ from podberth.explain.explanation import Limit
 from podberth.explain.rejections import against, kept_rows, put_there
 from podberth.explain.remedies import templates_of
 from podberth.explain.simulate.arrivals import Batch
-from podberth.explain.simulate.claimed_crowd import place_rest
 from podberth.explain.simulate.room import Room, claimed_room, room
-from podberth.explain.simulate.simulation import SINGLY, Simulation, UndecidedError
+from podberth.explain.simulate.simulation import Simulation, UndecidedError
 from podberth.explain.trial import applied
 from podberth.framework.decision import fit_error
 from podberth.framework.runtime import Framework
@@ -32,8 +31,6 @@ from podberth.model.storage import PersistentVolume, PersistentVolumeClaim
 from podberth.model.volumes import NO_VOLUMES
 
 API_VERSION, KIND = "podberth.dev/v1alpha1", "Capacity"
-MOST = 1_000_000
-"""The largest number of pods that are placed."""
 _KINDS = 12
 Counting = Callable[[Pod, Framework, Cluster], Room | None]
 
@@ -87,7 +84,7 @@ class Capacity(Struct, rename="camel", kw_only=True, frozen=True):
     claims: dict[str, str] = {}
 
 
-def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int = MOST) -> Capacity:
+def capacity(cluster: Cluster, framework: Framework, batch: Batch) -> Capacity:
     """Return how many more pods of a batch fit. The cluster may keep those that were placed.
 
     Raises PluginError, UndecidedError.
@@ -106,7 +103,7 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int 
         one_more = list(_by_sums(cluster, framework, pod, counted))
         exhausted = True
     else:
-        filling = Filling(cluster, framework, batch, most)
+        filling = Filling(cluster, framework, batch)
         counts, exhausted = filling.counts(), filling.exhausted
         decision = framework.find(filling.next(), cluster)
         message = fit_error(decision) if exhausted else None
@@ -165,14 +162,14 @@ def _kept_out(
 class Filling:
     """Fills a cluster with pods, one after the other, until one fits nowhere."""
 
-    def __init__(self, cluster: Cluster, framework: Framework, batch: Batch, most: int) -> None:
+    def __init__(self, cluster: Cluster, framework: Framework, batch: Batch) -> None:
         self._cluster = cluster
         self._framework = framework
         self._batch = batch
         self._simulation = Simulation({framework.profile.name: framework}, cluster)
         self.exhausted = False
         """True if no more fit; false when the search ended at a bound."""
-        self._placed = self._place(most)
+        self._placed = self._place()
 
     def counts(self) -> Ints:
         """Return int64[rows]: how many went where."""
@@ -186,7 +183,7 @@ class Filling:
         for node, number in makes(self._cluster):
             with applied(self._cluster, [AddNode(node.name)]):
                 known = set(self._simulation.bound) | set(self._simulation.preparing)
-                adds = len(self._place(MOST))
+                adds = len(self._place())
                 for uid in [*self._simulation.bound, *self._simulation.preparing]:
                     if uid not in known:
                         pod = (self._simulation.bound.get(uid) or self._simulation.preparing[uid])[0]
@@ -199,16 +196,12 @@ class Filling:
             self._simulation.put(thing)
         return replace(self._batch.pod(self._batch.made), preempts=False)
 
-    def _place(self, most: int) -> list[int]:
+    def _place(self) -> list[int]:
         simulation, batch = self._simulation, self._batch
         rows: list[int] = []
-        singly = SINGLY
-        by_claims = batch.differs_by_claims
-        while len(rows) < most and singly > 0:
-            claims_alike = by_claims and batch.alike(batch.made)
+        while len(rows) < batch.most:
             pod = self.next()
             batch.made += 1
-            singly -= 1
             simulation.put(pod)
             simulation.work()
             where = simulation.bound.get(pod.uid) or simulation.preparing.get(pod.uid)
@@ -219,18 +212,14 @@ class Filling:
                 self.exhausted = True
                 return rows
             rows.append(self._row(where[1]))
-            first = batch.made
-            end = first + most - len(rows)
-            singly -= place_rest(simulation, self._framework, batch, pod, end, singly, claims_alike=claims_alike)
-            by_claims = by_claims and not claims_alike
-            rows += [self._where(number) for number in range(first, batch.made)]
+            if batch.equal and pod.uid in simulation.bound:
+                first = batch.made
+                batch.made += simulation.repeat(pod, batch.equals(first + batch.most - len(rows)))
+                rows += [
+                    self._row(simulation.bound[f"new/{batch.key(number)}"][1]) for number in range(first, batch.made)
+                ]
         self.exhausted = False
         return rows
-
-    def _where(self, number: int) -> int:
-        """Return the row of a pod that was placed."""
-        uid, simulation = f"new/{self._batch.key(number)}", self._simulation
-        return self._row((simulation.bound.get(uid) or simulation.preparing[uid])[1])
 
     def _row(self, node: str) -> int:
         row = self._cluster.nodes.live_row(node)

@@ -15,7 +15,6 @@ from podberth.explain.objects.disruptions import UNGUARDED
 from podberth.explain.objects.resource_claims import given
 from podberth.explain.objects.world import World
 from podberth.explain.simulate.arrivals import Batch, quota_notes
-from podberth.explain.simulate.claimed_crowd import place_rest
 from podberth.explain.simulate.drain import Drain
 from podberth.explain.simulate.outcome import (
     LISTED,
@@ -29,7 +28,7 @@ from podberth.explain.simulate.outcome import (
     WorkloadOutcome,
     quality,
 )
-from podberth.explain.simulate.simulation import SINGLY, Simulation
+from podberth.explain.simulate.simulation import Simulation
 from podberth.framework.runtime import Framework
 from podberth.model.kinds import Modelled
 from podberth.model.pod import Pod
@@ -158,12 +157,10 @@ def _create(simulation: Simulation, framework: Framework, batches: Sequence[Batc
 def _create_batch(simulation: Simulation, framework: Framework, batch: Batch) -> None:
     """Create pods until one waits that stands for all that follow: they are its equals, and nothing changed."""
     batch.waits_as = None
-    by_claims = batch.differs_by_claims
     while batch.made < batch.count:
-        if batch.singly >= SINGLY:
-            batch.stop(f"stopped after deciding {batch.singly:,} pods one by one")
+        if batch.made >= batch.most:
+            batch.stop(f"stopped after deciding {batch.made:,} pods")
             return
-        batch.singly += 1
         number = batch.made
         alike = batch.alike(number)
         simulation.put_all(batch.objects(number))
@@ -173,9 +170,8 @@ def _create_batch(simulation: Simulation, framework: Framework, batch: Batch) ->
         simulation.put(pod)
         simulation.work()
         if pod.uid in simulation.bound or pod.uid in simulation.preparing:
-            left, claims_alike = SINGLY - batch.singly, by_claims and alike
-            batch.singly += place_rest(simulation, framework, batch, pod, batch.count, left, claims_alike=claims_alike)
-            by_claims = by_claims and not claims_alike  # what it has not placed now, it never will
+            if batch.equal and pod.uid in simulation.bound:
+                batch.made += simulation.repeat(pod, batch.equals(min(batch.count, batch.most)))
             continue
         batch.preempted += len(simulation.preempted) - victims
         if batch.preempted >= _PREEMPTIONS:

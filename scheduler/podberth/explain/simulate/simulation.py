@@ -3,8 +3,7 @@
 `podberth.explain.simulate.plan` asks it what would happen, `podberth.explain.simulate.trace` plays a trace through it.
 """
 
-from collections.abc import Container, Iterable, Mapping
-from itertools import chain, islice
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -23,7 +22,6 @@ from podberth.engine.instructions import (
 )
 from podberth.engine.stimuli import Bound, Cycle, Follows, Gone, PreBindWritten, Put, Stimulus, Tick
 from podberth.explain.objects.resource_claims import KIND, ClaimWrites, left_by
-from podberth.explain.simulate.crowd import Ahead, Ranking, ahead
 from podberth.framework.binding import Delete, Write, next_version
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
@@ -31,10 +29,6 @@ from podberth.model.kinds import Modelled
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey, PodGroup
 
-SINGLY = 20_000
-"""The largest number of pods of one workload that are decided one by one, where the effect of each on the next is not
-known.
-"""
 _PATIENCE = 60.0
 """Seconds of virtual time without a binding after which the simulation ends."""
 
@@ -69,8 +63,6 @@ class Simulation:
         """Pods that hold a node until their volumes are made, which nobody does here."""
         self.conditions: dict[GroupKey, str] = {}
         """Why pod groups do not start, as it was last said of them."""
-        self.singly = 0
-        """The number of pods that were decided one by one after their first equal."""
         self._newly: list[str] = []
         self._claim_writes = ClaimWrites()
 
@@ -124,79 +116,32 @@ class Simulation:
         for thing in things:
             self.put(thing)
 
-    def plain(self, pod: Pod, framework: Framework, besides: Container[str] = ()) -> bool:
-        """Return whether nothing has to be reserved, waited for or written to bind pods of this shape.
+    def repeat(self, pod: Pod, equals: Iterable[Pod]) -> int:
+        """Bind equals of a pod that was bound, until one fits nowhere or a plugin fails; return how many.
 
-        `besides`: by other plugins than these.
+        As `put` and `work` would, without the queue: nobody comes between pods that arrive together. None where more
+        has to be done for each than to decide it. Whoever waits for a pod to be placed is told of each.
         """
-        plugins = framework.profile.plugins
-        if any(plugins(point) for point in ("permit", "post_bind")) or len(plugins("bind")) > 1:
-            return False
-        binding = [(point, plugin) for point in ("reserve", "pre_bind") for plugin in plugins(point)]
-        return all(plugin.name in besides or point in plugin.skips(pod.shape) for point, plugin in binding)
-
-    def repeat(self, batch: Iterable[Pod], framework: Framework, most: int = SINGLY) -> int:
-        """Bind equals of a pod that was bound without further ado, until one fits nowhere; return how many.
-
-        As `put` and `work` would, without the queue: nobody comes between pods that arrive together. Whoever waits for
-        a pod to be placed is told of each. It ends when `most` of them were decided one by one.
-        """
-        pods = iter(batch)
-        first = next(pods, None)
-        if first is None:
+        framework, cluster, engine = self.framework(pod), self.cluster, self.engine
+        if not _only_decides(framework, pod):
             return 0
-        try:
-            found = ahead(first, self.cluster, framework)
-        except PluginError:
-            return 0  # the engine tells it of the next pod
-        if found is not None:
-            return self._in_one_go(chain([first], pods), found)
-        return self.one_by_one(islice(chain([first], pods), most), framework)
-
-    def one_by_one(self, pods: Iterable[Pod], framework: Framework) -> int:
-        """Place pods as `repeat` does, each decided by itself, until one fits nowhere or a plugin fails."""
-        cluster, engine = self.cluster, self.engine
         done = 0
-        for pod in pods:
+        for equal in equals:
             try:
-                decision = framework.decide_quickly(pod, cluster)
+                decision = framework.decide_quickly(equal, cluster)
             except PluginError:
                 break  # the engine tells it of the next pod
             if not len(decision.feasible):
                 break
             node = cluster.nodes.names[engine.choice.row(decision)] or ""
-            placed = replace(pod, node_name=node)
+            placed = replace(equal, node_name=node)
             if len(engine.queue):
                 self._tell(Put(placed))
             else:
                 cluster.put_pod(placed)
-            self.bound[pod.uid] = (placed, node)
+            self.bound[equal.uid] = (placed, node)
             done += 1
-        self.singly += done
         return done
-
-    def _in_one_go(self, pods: Iterable[Pod], ahead: Ahead) -> int:
-        """Place pods as `repeat` does, where the effect of each on those that follow is known."""
-        names, bound = self.cluster.nodes.names, self.bound
-        rows: list[int] = []
-        placed: list[Pod] = []
-        for pod, row in Ranking(ahead).places(pods, self.engine.choice.pick):
-            pod.node_name = names[row] or ""
-            rows.append(row)
-            placed.append(pod)
-            bound[pod.uid] = (pod, pod.node_name)
-        if not len(self.engine.queue):
-            self.cluster.put_equals(placed, rows)
-            return len(placed)
-        for pod in placed:
-            self._tell(Put(pod))
-        return len(placed)
-
-    def place(self, pod: Pod, node: str, *, prepares: bool) -> None:
-        """Place a pod that was decided elsewhere. `prepares`: it holds the node until its volumes are made."""
-        placed = replace(pod, node_name=node)
-        self.put(placed)
-        (self.preparing if prepares else self.bound)[pod.uid] = (placed, node)
 
     def work(self) -> None:
         """Schedule until no pod in the queue is active."""
@@ -277,3 +222,11 @@ class Simulation:
                 known = devices.claims.get(write.key[1:])
                 found += [Gone(*write.key, write.uid)] if known is not None else []
         return found
+
+
+def _only_decides(framework: Framework, pod: Pod) -> bool:
+    """Return whether nothing has to be reserved, waited for or written to bind pods of this shape."""
+    plugins = framework.profile.plugins
+    if any(plugins(point) for point in ("permit", "post_bind")) or len(plugins("bind")) > 1:
+        return False
+    return all(point in plugin.skips(pod.shape) for point in ("reserve", "pre_bind") for plugin in plugins(point))

@@ -1,11 +1,11 @@
 """The story itself, act by act. Each says what it wants of the cluster; what comes of it is the scheduler's doing."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from podberth.explain.changes import Request, Uncordon
+from podberth.explain.changes import Uncordon
 from podberth.explain.explanation import RejectedNode, Remedy
 from podberth.explain.report.group import headline, stop
 from podberth.kube.errors import ApiError
@@ -19,7 +19,10 @@ from podberth.testing.demo.cast import (
     GATE,
     GPU,
     HOSTNAME,
+    NAMESPACE,
+    PACKER,
     REPORT_CPU,
+    SCHEDULER,
     TRAINER_IMAGE,
     ZONE,
     Object,
@@ -37,28 +40,14 @@ GROUP, SIZE, FIT = "epoch", 8, 6
 _STEP = 50
 """Milli-cores between two amounts that the workers may ask for."""
 _LEAST, _MOST = 200, 4000
-_NOT_SERVED = (403, 404)
 OWNER = "owner"
 SHOWN_NODES = 14
 SHOWN_REMEDIES = 5
-MODEST = 10
-"""Milli-cores that the pod asks for in the end on a cluster that is not ours."""
-Wanted = TypeVar("Wanted", Uncordon, Request)
 
 
 async def gang(play: Play) -> None:
     """Close a node, so that six of eight workers fit; then open it again."""
-    if not play.setting.own_nodes:
-        await play.act(TITLE, "Left out on this cluster: a node would have to be closed for a while.")
-        return
-    if not await _served(play):
-        await play.act(TITLE, "Left out on this cluster: it serves no PodGroups (scheduling.k8s.io/v1beta1).")
-        return
-    found = _plan(play)
-    if found is None:
-        await play.act(TITLE, f"Left out: there is no room for just {FIT} of {SIZE} workers.")
-        return
-    node, cpu = found
+    node, cpu = _plan(play)
     await play.act(
         TITLE,
         f"{SIZE} workers of a training run are of use only together. Their PodGroup says so: minCount {SIZE}. One by "
@@ -84,22 +73,12 @@ async def gang(play: Play) -> None:
         "Any of these would start it; each was tried with the whole gang before it is offered:",
         *(f"  {play.shorten(remedy.text)}" for remedy in answer.remedies),
     ]
-    before = {name: play.witness.last(f"{play.setting.namespace}/{name}") for name in names}
+    before = {name: play.witness.last(f"{NAMESPACE}/{name}") for name in names}
     puts: dict[str, str | None] = dict.fromkeys(names, "")
     await play.show("pending", f"{GROUP} waits as a whole", lines, pod=names[FIT], puts=puts, beats=4.0)
     await play.uncordon(node, f" Now all {SIZE} fit, and are bound together.")
     for name in names:
         await play.show_outcome(name, after=before[name], beats=0.4)
-
-
-async def _served(play: Play) -> bool:
-    try:
-        await play.client.get(POD_GROUPS.path(play.setting.namespace))
-    except ApiError as error:
-        if error.status in _NOT_SERVED:
-            return False
-        raise
-    return True
 
 
 async def _create(play: Play, cpu: int) -> None:
@@ -110,19 +89,19 @@ async def _create(play: Play, cpu: int) -> None:
         "metadata": {"name": GROUP},
         "spec": {"schedulingPolicy": {"gang": {"minCount": SIZE}}},
     }
-    await play.client.create(POD_GROUPS.path(play.setting.namespace), msgspec.json.encode(group))
+    await play.client.create(POD_GROUPS.path(NAMESPACE), msgspec.json.encode(group))
     line = f"Each worker asks for {witness.cores(cpu)} cores."
     await play.show("change", f"The PodGroup {GROUP} and its {SIZE} workers are created", [line])
     for i in range(SIZE):
-        await play.create(_worker(play, f"{GROUP}-{i}", cpu))
+        await play.create(_worker(f"{GROUP}-{i}", cpu))
 
 
-def _worker(play: Play, name: str, cpu: int) -> Object:
+def _worker(name: str, cpu: int) -> Object:
     member = {"podGroupName": GROUP}
-    return pod(name, play.setting.scheduler, cpu=cpu, memory=16, schedulingGroup=member)
+    return pod(name, SCHEDULER, cpu=cpu, memory=16, schedulingGroup=member)
 
 
-def _plan(play: Play) -> tuple[str, int] | None:
+def _plan(play: Play) -> tuple[str, int]:
     """(node to close, milli-cores of a worker), so that six fit without the node, and all with it."""
     mirror = play.mirror
     open_nodes = sorted(
@@ -133,33 +112,29 @@ def _plan(play: Play) -> tuple[str, int] | None:
         takes = {name: max(left, 0) // cpu for name, left in free.items()}
         for name in sorted(takes, key=lambda name: (-takes[name], name)):
             if sum(takes.values()) - takes[name] == FIT and sum(takes.values()) >= SIZE:
-                return play.short(name), cpu
-    return None
+                return name, cpu
+    raise RuntimeError(f"there is no room for just {FIT} of {SIZE} workers")
 
 
 def _node(play: Play, name: str) -> Node:
-    return play.mirror.nodes[play.setting.full(name)]
+    return play.mirror.nodes[name]
 
 
 def _waits(play: Play, name: str) -> bool:
     """Return whether the API server says of a pod that it was tried in vain."""
-    found = play.mirror.pod(play.setting.namespace, name)
+    found = play.mirror.pod(NAMESPACE, name)
     return found is not None and found.condition is not None and found.condition[:2] == ("False", "Unschedulable")
 
 
 async def governed(play: Play) -> None:
     """Two policies, a pod for each."""
-    title = "Policies decide which objects may be created, and which scheduler gets a pod"
-    if not play.setting.own_server:
-        await play.act(title, "Left out on this cluster: its webhooks would be asked about everybody's objects.")
-        return
     await play.act(
-        title,
+        "Policies decide which objects may be created, and which scheduler gets a pod",
         "Berth's admission server is up, and the API server asks it about every create, over HTTPS. One policy wants "
         "an owner on every object; the other sends pods that ask for nothing to the profile that packs.",
     )
-    policies = [require_owner(), route_best_effort(play.setting.packer)]
-    async with Policed(play.client.connection, play.setting.namespace, policies):
+    policies = [require_owner(), route_best_effort(PACKER)]
+    async with Policed(play.client.connection, NAMESPACE, policies):
         names = [policy["metadata"]["name"] for policy in policies]
         lines = ["$ kubectl apply -f policies.yaml", *(f"metadatapolicy.podberth.dev/{name} created" for name in names)]
         await play.show("change", "Two policies are applied", lines)
@@ -171,7 +146,7 @@ async def _refused(play: Play, name: str) -> None:
     """A pod without an owner."""
     lines = [f"$ kubectl create -f {name}.yaml"]
     try:
-        await play.client.create(PODS.path(play.setting.namespace), msgspec.json.encode(_modest(name)))
+        await play.client.create(PODS.path(NAMESPACE), msgspec.json.encode(_modest(name)))
     except ApiError as error:
         lines.append(f"Error from server ({error.reason}): {error.message}")
         await play.show("rejected", f"{name} is refused: it has no owner label", lines, beats=2.0)
@@ -183,7 +158,7 @@ async def _routed(play: Play, name: str) -> None:
     """A pod that asks for nothing, not even for a scheduler."""
     sent = _modest(name, **{OWNER: "ann"})
     await play.create(sent)
-    path = PODS.path(play.setting.namespace, name)
+    path = PODS.path(NAMESPACE, name)
     stored = msgspec.json.decode(await play.client.get(path))
     notes = stored["metadata"]["annotations"]
     lines = [
@@ -240,50 +215,28 @@ def _modest(name: str, **labels: str) -> Object:
 async def free_by_uncordoning(play: Play, report: Object) -> None:
     """Open the node that `explain` says would do."""
     name = report["metadata"]["name"]
-    verdict, change = await _explained(play, report, Uncordon)
+    verdict, change = await _explained(play, report)
     if change is None:
-        await _stays(play, verdict)
-        return
-    await play.uncordon(play.short(change.node))
+        raise RuntimeError(f"pod {name} was to wait, until a node is opened")
+    await play.uncordon(change.node)
     await play.show_outcome(name, after=verdict)
 
 
-async def free_by_asking_less(play: Play, report: Callable[[int], Object]) -> None:
-    """Ask for more than any node has free; then, since the cluster is not ours to change, for less."""
-    nodes = play.mirror.nodes.values()
-    most = max(node.allocatable.get("cpu", 0) - play.mirror.used(node.name) for node in nodes)
-    asks = report((max(most, 0) // 1000 + 2) * 1000)
-    name = asks["metadata"]["name"]
-    verdict, change = await _explained(play, asks, Request)
-    if change is None:
-        await _stays(play, verdict)
-        return
-    modest = min(MODEST, change.requests.get("cpu", MODEST))
-    await play.delete_pod(name)
-    title = f"{name} is deleted and created again, asking for {witness.cores(modest)} cores"
-    line = "More would do, as you saw. But the room on your nodes is yours."
-    await play.show("change", title, [line], pod=name, puts={name: None})
-    await play.create(report(modest))
-    await play.show_outcome(name, after=verdict)
-
-
-async def _explained(play: Play, pod: Object, kind: type[Wanted]) -> tuple[SeenDecision, Wanted | None]:
-    """Create the pod, tell why it waits and what would free it; the first single change of this kind."""
+async def _explained(play: Play, pod: Object) -> tuple[SeenDecision, Uncordon | None]:
+    """Create the pod, tell why it waits and what would free it; the first node that only has to be opened."""
     name = pod["metadata"]["name"]
     [verdict] = await play.place(pod)
     if verdict.node is not None:
         return verdict, None
     explanation = play.explain(name)
-    nodes: list[tuple[str, str]] = [
-        (play.short(rejected.node), _in_the_way(play, rejected)) for rejected in explanation.rejected
-    ]
+    nodes: list[tuple[str, str]] = [(rejected.node, _in_the_way(play, rejected)) for rejected in explanation.rejected]
     remedies: list[tuple[str, str]] = [
         (play.shorten(remedy.text), _goes(play, remedy)) for remedy in explanation.remedies
     ]
-    offered: list[tuple[int, Wanted]] = [
+    offered: list[tuple[int, Uncordon]] = [
         (i, remedy.changes[0])
         for i, remedy in enumerate(explanation.remedies)
-        if len(remedy.changes) == 1 and isinstance(remedy.changes[0], kind)
+        if len(remedy.changes) == 1 and isinstance(remedy.changes[0], Uncordon)
     ]
     taken, change = offered[0] if offered else (None, None)
     await play.show(
@@ -297,19 +250,12 @@ async def _explained(play: Play, pod: Object, kind: type[Wanted]) -> tuple[SeenD
     return verdict, change
 
 
-async def _stays(play: Play, verdict: SeenDecision) -> None:
-    """The changes that the story may make here would not free the pod; or it found a node after all."""
-    if verdict.node is None:
-        name = verdict.pod.rpartition("/")[2]
-        await play.show("pending", f"{name} stays pending: the demo may not change any of these here", pod=name)
-
-
 def _in_the_way(play: Play, rejected: RejectedNode) -> str:
     return play.shorten("; ".join(finding.detail for finding in (*rejected.findings, *rejected.also)))
 
 
 def _goes(play: Play, remedy: Remedy) -> str:
-    return ", ".join(play.short(node) for node in remedy.nodes[:3]) + (", …" if len(remedy.nodes) > 3 else "")
+    return ", ".join(node for node in remedy.nodes[:3]) + (", …" if len(remedy.nodes) > 3 else "")
 
 
 def _node_lines(nodes: list[tuple[str, str]]) -> Iterable[str]:
@@ -331,7 +277,7 @@ def _remedy_lines(remedies: list[tuple[str, str]]) -> Iterable[str]:
 
 async def opening(play: Play) -> None:
     """Show the nodes and what is on them."""
-    mirror, setting = play.mirror, play.setting
+    mirror = play.mirror
     nodes = sorted(mirror.nodes.values(), key=lambda node: node.name)
     for node in nodes:
         play.node_card(node)
@@ -339,7 +285,7 @@ async def opening(play: Play) -> None:
     puts: dict[str, str | None] = {}
     for found in sorted(foreign, key=lambda pod: pod.key):
         play.card(found)
-        puts[play.label(found)] = play.short(found.node_name)
+        puts[play.label(found)] = found.node_name
     zones = sorted({node.labels.get(ZONE, "") for node in nodes} - {""})
     where = f" in zones {', '.join(zones)}" if len(zones) > 1 else ""
     await play.act(
@@ -350,88 +296,68 @@ async def opening(play: Play) -> None:
     total = sum(node.allocatable.get("cpu", 0) for node in nodes)
     used = sum(mirror.used(node.name) for node in nodes)
     lines = [f"{witness.cores(used)} of {witness.cores(total)} cores are asked for."]
-    tainted = [play.short(node.name) for node in nodes if node.taints]
-    cordoned = [play.short(node.name) for node in nodes if node.unschedulable]
+    tainted = [node.name for node in nodes if node.taints]
+    cordoned = [node.name for node in nodes if node.unschedulable]
     if tainted:
         lines.append(f"{_listed(tainted)} {_be(tainted)} tainted: only for pods that tolerate it.")
     if cordoned:
         lines.append(f"{_listed(cordoned)} {_be(cordoned)} cordoned: closed for maintenance.")
-    title = f"Berth watches for pods that name “{setting.scheduler}” as their scheduler"
+    title = f"Berth watches for pods that name “{SCHEDULER}” as their scheduler"
     await play.show("scene", title, lines, puts=puts, beats=2.0)
 
 
 async def database(play: Play) -> None:
     """Replicas that must not share a zone."""
-    zones = {node.labels[ZONE] for node in play.mirror.nodes.values() if ZONE in node.labels}
-    hosts = {node.labels[HOSTNAME] for node in play.mirror.nodes.values() if HOSTNAME in node.labels}
-    key, places = (ZONE, zones) if len(zones) > 1 else (HOSTNAME, hosts)
-    word = "zone" if key == ZONE else "node"
-    if len(places) < 2:
-        await _skipped(play, "A database that must spread", "this needs nodes in two zones, or two nodes")
-        return
-    count = min(3, len(places))
     await play.act(
         "A database that must spread",
-        f"{count} replicas, and no two may share a {word} (required anti-affinity): so one {word} may burn.",
+        "3 replicas, and no two may share a zone (required anti-affinity): so one zone may burn.",
     )
-    apart = affinity(without=[near("db", key)])
-    await play.place(*(_pod(play, f"db-{i}", 2000, 4096, affinity=apart) for i in range(count)))
+    apart = affinity(without=[near("db", ZONE)])
+    await play.place(*(_pod(f"db-{i}", 2000, 4096, affinity=apart) for i in range(3)))
 
 
 async def web(play: Play) -> None:
     """A web tier near its cache, but not in one heap."""
-    if any(HOSTNAME not in node.labels for node in play.mirror.nodes.values()):
-        await _skipped(play, "A web tier that wants its cache near", f"this needs the label {HOSTNAME} on each node")
-        return
-    zoned = play.setting.own_nodes
-    where = "must be in a zone with a cache, would like" if zoned else "would like"
     await play.act(
         "A web tier that wants its cache near",
-        f"Two caches on different nodes. Each web pod {where} a cache on its own node, and prefers nodes without "
-        "other web pods: three wishes at once.",
+        "Two caches on different nodes. Each web pod must be in a zone with a cache, would like a cache on its own "
+        "node, and prefers nodes without other web pods: three wishes at once.",
     )
     apart = affinity(without=[near("cache", HOSTNAME)])
-    await play.place(*(_pod(play, f"cache-{i}", 1000, 4096, affinity=apart) for i in range(2)))
+    await play.place(*(_pod(f"cache-{i}", 1000, 4096, affinity=apart) for i in range(2)))
     wishes = affinity(
-        with_apps=[near("cache", ZONE)] if zoned else [],
+        with_apps=[near("cache", ZONE)],
         rather_with=[(100, near("cache", HOSTNAME))],
         rather_without=[(40, near("web", HOSTNAME))],
     )
-    await play.place(*(_pod(play, f"web-{i}", 500, 512, affinity=wishes) for i in range(5)))
+    await play.place(*(_pod(f"web-{i}", 500, 512, affinity=wishes) for i in range(5)))
 
 
 async def batch(play: Play) -> None:
     """Another profile of the same scheduler packs."""
     await play.act(
         "Batch jobs that pack in",
-        f"The same scheduler has a second profile, “{play.setting.packer}”, that prefers the fullest node with room "
+        f"The same scheduler has a second profile, “{PACKER}”, that prefers the fullest node with room "
         "(MostAllocated): so big holes stay free for big pods.",
     )
-    jobs = [_pod(play, f"batch-{i}", 1000, 2048, packed=True) for i in range(6)]
+    jobs = [_pod(f"batch-{i}", 1000, 2048, packed=True) for i in range(6)]
     await play.place(*jobs, together=True)
 
 
 async def training(play: Play) -> None:
     """Claiming a device, tolerating a taint, and an image that is there already."""
-    title, setting = "A GPU job that claims its device", play.setting
-    if not setting.own_nodes:
-        await _skipped(play, title, "this would take somebody's real GPU")
-        return
-    if not play.has_devices:
-        await _skipped(play, title, "it serves no devices (resource.k8s.io/v1)")
-        return
     await play.act(
-        title,
+        "A GPU job that claims its device",
         "Two machines publish their GPUs in ResourceSlices. The job claims one with 40Gi or more, and tolerates the "
         "taint. Both machines have one that is free; one of them has its 6 GB image too.",
     )
     name, least = "train-0", "40Gi"
-    await play.create_claim(cast.claim(setting, f"{name}-gpu", cast.larger_than(least)))
-    lines = [f"1 of class {cast.class_name(setting)}, selected by {cast.larger_than(least)}"]
+    await play.create_claim(cast.claim(f"{name}-gpu", cast.larger_than(least)))
+    lines = [f"1 of class {cast.DEVICE_CLASS}, selected by {cast.larger_than(least)}"]
     await play.show("change", f"{name} has a ResourceClaim, {name}-gpu", lines)
     tolerations = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
-    await play.place(_pod(play, name, 4000, 16384, claim=f"{name}-gpu", image=TRAINER_IMAGE, tolerations=tolerations))
-    (device,) = await cast.given(play.client, setting, f"{name}-gpu")
+    await play.place(_pod(name, 4000, 16384, claim=f"{name}-gpu", image=TRAINER_IMAGE, tolerations=tolerations))
+    (device,) = await cast.given(play.client, f"{name}-gpu")
     model, memory = DEVICES[device.partition("/")[0]][device.partition("/")[2]]
     lines = ["Written to the claim before the pod was bound: status.allocation, and for whom it is reserved."]
     await play.show("change", f"{name}-gpu has {device}, an {model} with {memory}", lines)
@@ -444,8 +370,8 @@ async def gated(play: Play) -> None:
         "It has a scheduling gate: somebody must approve it first. Until then no node is looked at.",
     )
     name = "migrate-0"
-    await play.create(_pod(play, name, 500, 512, schedulingGates=[{"name": GATE}]))
-    key = f"{play.setting.namespace}/{name}"
+    await play.create(_pod(name, 500, 512, schedulingGates=[{"name": GATE}]))
+    key = f"{NAMESPACE}/{name}"
     await play.mirror.until(lambda: _gated(play, key), f"pod {name} to be reported as gated", PATIENCE)
     tries = sum(verdict.pod == key for verdict in play.witness.verdicts)
     lines = [f"Its condition is PodScheduled=False, reason SchedulingGated; decisions on it so far: {tries}."]
@@ -457,19 +383,11 @@ async def gated(play: Play) -> None:
 
 async def misfit(play: Play) -> None:
     """A pod that fits nowhere, why, what would free it, and that it does."""
-    if play.setting.own_nodes:
-        await play.act(
-            "One pod that does not fit",
-            "A report asks for 6 cores and a node with an SSD. From kube-scheduler you would get only the next line.",
-        )
-        report = _pod(play, "report-0", REPORT_CPU, 12288, nodeSelector={DISK: "ssd"})
-        await free_by_uncordoning(play, report)
-    else:
-        await play.act(
-            "One pod that does not fit",
-            "It asks for more than any node has free. From kube-scheduler you would get only the next line.",
-        )
-        await free_by_asking_less(play, lambda cpu: pod("report-0", play.setting.scheduler, cpu=cpu, memory=32))
+    await play.act(
+        "One pod that does not fit",
+        "A report asks for 6 cores and a node with an SSD. From kube-scheduler you would get only the next line.",
+    )
+    await free_by_uncordoning(play, _pod("report-0", REPORT_CPU, 12288, nodeSelector={DISK: "ssd"}))
 
 
 ACTS: tuple[Callable[[Play], Awaitable[None]], ...] = (
@@ -485,19 +403,13 @@ ACTS: tuple[Callable[[Play], Awaitable[None]], ...] = (
 )
 
 
-def _pod(play: Play, name: str, cpu: int, memory: int, *, packed: bool = False, **spec: Any) -> Object:
-    setting = play.setting
-    scheduler = setting.packer if packed else setting.scheduler
-    return pod(name, scheduler, cpu=max(cpu // setting.scale, 1), memory=max(memory // setting.scale, 1), **spec)
+def _pod(name: str, cpu: int, memory: int, *, packed: bool = False, **spec: Any) -> Object:
+    return pod(name, PACKER if packed else SCHEDULER, cpu=cpu, memory=memory, **spec)
 
 
 def _gated(play: Play, key: str) -> bool:
     found = play.mirror.pods.get(key)
     return found is not None and found.condition is not None and found.condition[1] == "SchedulingGated"
-
-
-async def _skipped(play: Play, title: str, reason: str) -> None:
-    await play.act(title, f"Left out on this cluster: {reason}.")
 
 
 def _be(names: list[str]) -> str:

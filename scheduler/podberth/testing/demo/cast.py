@@ -1,13 +1,11 @@
-"""The nodes, pods and GPUs of the tour as API objects, and the cluster that the tour uses."""
+"""The nodes, pods and GPUs of the tour as API objects."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from podberth.kube.client import Client
-from podberth.kube.errors import ApiError
 from podberth.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource
 
 ZONE = "topology.kubernetes.io/zone"
@@ -15,7 +13,7 @@ HOSTNAME = "kubernetes.io/hostname"
 GPU = "nvidia.com/gpu"
 APP = "app"
 PAUSE = "registry.k8s.io/pause:3.10"
-"""The image of the story's pods, where a kubelet starts them: it does nothing, and every cluster has it already."""
+"""The image of the story's pods."""
 GATE = "podberth.dev/demo-approval"
 
 Object = dict[str, Any]
@@ -31,9 +29,11 @@ DEVICES: Mapping[str, Mapping[str, tuple[str, str]]] = {
 HOLDER = ("notebook-0", "gpu-a", "gpu-0")
 """The pod that has a device already, its node, and the device."""
 DRIVER = "gpu.podberth.dev"
+DEVICE_CLASS = "gpu"
+NAMESPACE = "demo"
+SCHEDULER, PACKER = PROFILES = ("berth", "berth-packed")
+"""The profiles of the scheduler: one as it comes, one that packs."""
 _API_VERSION = "resource.k8s.io/v1"
-_NOT_SERVED = (403, 404)
-_LET_GO = msgspec.json.encode({"metadata": {"finalizers": None}})
 
 
 def namespace(name: str) -> Object:
@@ -84,35 +84,19 @@ def pod(
     image: str = PAUSE,
     **spec: Any,
 ) -> Object:
-    """Return a pod that asks for `cpu` milli-cores and `memory` Mi, and may use the devices of a claim.
-
-    It meets the strictest pod security level.
-    """
+    """Return a pod that asks for `cpu` milli-cores and `memory` Mi, and may use the devices of a claim."""
     requests = {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
     resources: Object = {"requests": requests}
     if claim is not None:
         resources["claims"] = [{"name": "gpu"}]
         spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": claim}]
-    container = {
-        "name": "main",
-        "image": image,
-        "resources": resources,
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "labels": {APP: name.rsplit("-", 1)[0]}},
         "spec": {
             "schedulerName": scheduler,
-            "terminationGracePeriodSeconds": 0,
-            "automountServiceAccountToken": False,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": 65535,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [container],
+            "containers": [{"name": "main", "image": image, "resources": resources}],
             **spec,
         },
     }
@@ -146,49 +130,11 @@ def affinity(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """The place of the story. `prefix` starts the names of its nodes; `scale` divides what its pods ask for.
-
-    `own_nodes`, `own_server`: nodes, or the API server itself, are there for the story only.
-    """
-
-    namespace: str
-    scheduler: str
-    prefix: str = ""
-    own_nodes: bool = True
-    own_server: bool = False
-    scale: int = 1
-
-    @property
-    def packer(self) -> str:
-        """Return the schedulerName of the second profile, which packs."""
-        return f"{self.scheduler}-packed"
-
-    @property
-    def profiles(self) -> tuple[str, str]:
-        """Return the schedulerNames of the two profiles."""
-        return self.scheduler, self.packer
-
-    @property
-    def shown_labels(self) -> Sequence[str]:
-        """Node labels that the picture names."""
-        return (DISK,) if self.own_nodes else ()
-
-    def full(self, node: str) -> str:
-        """Return a node's name in the API."""
-        return f"{self.prefix}{node}"
-
-    def short(self, node: str) -> str:
-        """Return a node's name in the story."""
-        return node.removeprefix(self.prefix)
-
-
-def nodes(setting: Setting) -> list[Object]:
+def nodes() -> list[Object]:
     """Nine workers of four sizes and two GPU machines in three zones."""
     ssd, hdd = {DISK: "ssd"}, {DISK: "hdd"}
     big = {TRAINER_IMAGE: 6 << 30}
-    rows = [
+    return [
         node("a1", "a", 8, 32, labels=ssd),
         node("a2", "a", 4, 16, labels=hdd),
         node("a3", "a", 4, 16, labels=hdd),
@@ -201,16 +147,10 @@ def nodes(setting: Setting) -> list[Object]:
         node("gpu-a", "a", 8, 64, labels=ssd, gpus=True),
         node("gpu-b", "b", 8, 64, labels=ssd, gpus=True, images=big),
     ]
-    for row in rows:
-        name = setting.full(row["metadata"]["name"])
-        row["metadata"]["name"] = row["metadata"]["labels"]["kubernetes.io/hostname"] = name
-    return rows
 
 
-def others(setting: Setting, *, devices: bool) -> list[Object]:
+def others() -> list[Object]:
     """Return pods that the default scheduler has placed already: they take room and are nobody's business.
-
-    `devices`: whether the cluster has some, one of which has a user.
 
     They leave less than REPORT_CPU on every open node with an SSD, so the report has to wait wherever the others go.
     """
@@ -233,26 +173,21 @@ def others(setting: Setting, *, devices: bool) -> list[Object]:
             DEFAULT_SCHEDULER,
             cpu=cpu,
             memory=memory,
-            claim=f"{name}-gpu" if name == HOLDER[0] and devices else None,
-            nodeName=setting.full(where),
+            claim=f"{name}-gpu" if name == HOLDER[0] else None,
+            nodeName=where,
             tolerations=[{"key": GPU, "operator": "Exists"}] if where in DEVICES else [],
         )
         for name, where, cpu, memory in rows
     ]
 
 
-def class_name(setting: Setting) -> str:
-    """Return the DeviceClass of the story's devices."""
-    return setting.full("gpu")
-
-
-def claim(setting: Setting, name: str, *selectors: str) -> Object:
+def claim(name: str, *selectors: str) -> Object:
     """Return a claim for one device that meets CEL expressions."""
-    asked: Object = {"deviceClassName": class_name(setting)}
+    asked: Object = {"deviceClassName": DEVICE_CLASS}
     if selectors:
         asked["selectors"] = [{"cel": {"expression": each}} for each in selectors]
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": asked}]}}
-    return _object(RESOURCE_CLAIMS, name, spec, namespace=setting.namespace)
+    return _object(RESOURCE_CLAIMS, name, spec, namespace=NAMESPACE)
 
 
 def larger_than(amount: str) -> str:
@@ -260,55 +195,29 @@ def larger_than(amount: str) -> str:
     return f'device.capacity["{DRIVER}"].memory.compareTo(quantity("{amount}")) >= 0'
 
 
-async def publish(client: Client, setting: Setting) -> bool:
-    """Create the class and the slices, and the claim of the pod that has a device already.
-
-    False where the API server does not serve devices, or does not let us create them.
-    """
+async def publish(client: Client) -> None:
+    """Create the class and the slices, and the claim of the pod that has a device already."""
     driver = {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]}
-    try:
-        await _create(client, DEVICE_CLASSES, _object(DEVICE_CLASSES, class_name(setting), driver))
-    except ApiError as error:
-        if error.status in _NOT_SERVED:
-            return False
-        raise
-    for each in _slices(setting):
+    await _create(client, DEVICE_CLASSES, _object(DEVICE_CLASSES, DEVICE_CLASS, driver))
+    for each in _slices():
         await _create(client, RESOURCE_SLICES, each)
     pod, node, device = HOLDER
-    await _create(client, RESOURCE_CLAIMS, claim(setting, f"{pod}-gpu"), setting.namespace)
-    result = {"request": "gpu", "driver": DRIVER, "pool": setting.full(node), "device": device}
+    await _create(client, RESOURCE_CLAIMS, claim(f"{pod}-gpu"), NAMESPACE)
+    result = {"request": "gpu", "driver": DRIVER, "pool": node, "device": device}
     status = {"status": {"allocation": {"devices": {"results": [result]}}}}
-    path = RESOURCE_CLAIMS.path(setting.namespace, f"{pod}-gpu", "status")
+    path = RESOURCE_CLAIMS.path(NAMESPACE, f"{pod}-gpu", "status")
     await client.patch(path, msgspec.json.encode(status))
-    return True
 
 
-async def given(client: Client, setting: Setting, name: str) -> list[str]:
+async def given(client: Client, name: str) -> list[str]:
     """Return the devices that a claim of ours has, as node/device."""
-    found = msgspec.json.decode(await client.get(RESOURCE_CLAIMS.path(setting.namespace, name)))
+    found = msgspec.json.decode(await client.get(RESOURCE_CLAIMS.path(NAMESPACE, name)))
     results = found["status"]["allocation"]["devices"]["results"]
-    return [f"{setting.short(each['pool'])}/{each['device']}" for each in results]
+    return [f"{each['pool']}/{each['device']}" for each in results]
 
 
-def left(setting: Setting) -> Iterator[tuple[str, str]]:
-    """(path, what it is) of everything that does not go with the namespace."""
-    for each in _slices(setting):
-        yield RESOURCE_SLICES.path(name=each["metadata"]["name"]), f"resourceslice {each['metadata']['name']}"
-    yield DEVICE_CLASSES.path(name=class_name(setting)), f"deviceclass {class_name(setting)}"
-
-
-async def let_claims_go(client: Client, setting: Setting) -> None:
-    """Delete the claims, and the finalizer that keeps them there: their pods are gone, and no driver holds anything."""
-    path = RESOURCE_CLAIMS.path(setting.namespace)
-    for item in msgspec.json.decode(await client.get(path))["items"]:
-        one = f"{path}/{item['metadata']['name']}"
-        await client.patch(one, _LET_GO)
-        await client.delete(one)
-
-
-def _slices(setting: Setting) -> Iterator[Object]:
-    for node, devices in DEVICES.items():
-        name = setting.full(node)
+def _slices() -> Iterator[Object]:
+    for name, devices in DEVICES.items():
         spec = {
             "driver": DRIVER,
             "nodeName": name,

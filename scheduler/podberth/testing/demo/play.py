@@ -10,7 +10,6 @@ import msgspec
 from podberth.explain.explanation import Explanation
 from podberth.explain.gangs.answer import GroupExplanation
 from podberth.kube.client import Client
-from podberth.kube.errors import ApiError
 from podberth.kube.objects import Change, Deleted
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import NODES, PODS, RESOURCE_CLAIMS
@@ -18,7 +17,7 @@ from podberth.model.kinds import Decoder
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.testing.demo import witness
-from podberth.testing.demo.cast import DEVICES, ZONE, Object, Setting
+from podberth.testing.demo.cast import DEVICES, DISK, NAMESPACE, PROFILES, ZONE, Object
 from podberth.testing.demo.recording import Act, NodeCard, PodCard, Recording, Step
 from podberth.testing.demo.witness import SeenDecision, Witness
 
@@ -127,20 +126,15 @@ class Play:
         client: Client,
         mirror: Mirror,
         witness: Witness,
-        setting: Setting,
         audience: Audience,
         explain: Callable[[Pod], Explanation],
         explain_group: Callable[[str], GroupExplanation],
         *,
         pace: float,
-        has_devices: bool = False,
     ) -> None:
-        self.has_devices = has_devices
-        """True if the cluster serves devices, and the story's are published."""
         self.client = client
         self.mirror = mirror
         self.witness = witness
-        self.setting = setting
         self.recording = Recording()
         self.created: dict[str, float] = {}
         self._audience = audience
@@ -186,25 +180,16 @@ class Play:
         return verdicts
 
     async def create(self, pod: Object) -> None:
-        """Create one pod. A new namespace may lack its service account for a moment; that is waited out."""
+        """Create one pod."""
         name = pod["metadata"]["name"]
-        path = PODS.path(self.setting.namespace)
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                try:
-                    self.created[f"{self.setting.namespace}/{name}"] = asyncio.get_running_loop().time()
-                    await self.client.create(path, msgspec.json.encode(pod))
-                    break
-                except ApiError as error:
-                    if error.status != 403 or "serviceaccount" not in error.message:
-                        raise
-                await asyncio.sleep(0.1)
+        self.created[f"{NAMESPACE}/{name}"] = asyncio.get_running_loop().time()
+        await self.client.create(PODS.path(NAMESPACE), msgspec.json.encode(pod))
         await self.mirror.until(lambda: self._pod(name) is not None, f"pod {name} to show up", PATIENCE)
         self.card(self._there(name))
 
     async def create_claim(self, claim: Object) -> None:
         """Create a ResourceClaim."""
-        await self.client.create(RESOURCE_CLAIMS.path(self.setting.namespace), msgspec.json.encode(claim))
+        await self.client.create(RESOURCE_CLAIMS.path(NAMESPACE), msgspec.json.encode(claim))
 
     async def show_outcome(self, name: str, *, after: SeenDecision | None = None, beats: float = 1.0) -> SeenDecision:
         """Wait until a pod is bound or has found no node, and show it.
@@ -230,7 +215,7 @@ class Play:
 
     async def outcome(self, name: str, *, after: SeenDecision | None = None) -> SeenDecision:
         """Wait for the decision on a pod, and when it is a node, for the API server to say the same."""
-        key = f"{self.setting.namespace}/{name}"
+        key = f"{NAMESPACE}/{name}"
 
         def settled() -> bool:
             verdict, pod = self.witness.last(key), self._pod(name)
@@ -238,7 +223,7 @@ class Play:
                 return False
             if verdict.node is None:
                 return after is None and not pod.node_name
-            return self.short(pod.node_name) == verdict.node
+            return pod.node_name == verdict.node
 
         try:
             await self.mirror.until(settled, f"a decision on pod {name}", PATIENCE)
@@ -251,22 +236,17 @@ class Play:
 
     async def patch_pod(self, name: str, patch: Object) -> None:
         """Merge-patch a pod."""
-        await self.client.patch(PODS.path(self.setting.namespace, name), msgspec.json.encode(patch))
+        await self.client.patch(PODS.path(NAMESPACE, name), msgspec.json.encode(patch))
 
     async def patch_node(self, name: str, patch: Object) -> None:
-        """Merge-patch a node (by its short name)."""
-        await self.client.patch(NODES.path(name=self.setting.full(name)), msgspec.json.encode(patch))
+        """Merge-patch a node."""
+        await self.client.patch(NODES.path(name=name), msgspec.json.encode(patch))
 
     async def uncordon(self, name: str, more: str = "") -> None:
-        """Open a node (by its short name) again, and show it. `more`: what else is to be said."""
+        """Open a node again, and show it. `more`: what else is to be said."""
         await self.patch_node(name, {"spec": {"unschedulable": False}})
         title, line = f"The maintenance of {name} is over: uncordon {name}", f"PATCH spec.unschedulable: false.{more}"
         await self.show("change", title, [line], node=name, cordons={name: False})
-
-    async def delete_pod(self, name: str) -> None:
-        """Delete a pod of ours and wait until it is gone."""
-        await self.client.delete(PODS.path(self.setting.namespace, name))
-        await self.mirror.until(lambda: self._pod(name) is None, f"pod {name} to be gone", PATIENCE)
 
     # --- cards ----------------------------------------------------------------------------------------------------
 
@@ -275,18 +255,13 @@ class Play:
         return self._explain(self._there(name))
 
     def shorten(self, text: str) -> str:
-        """Return a text with the story's short names."""
-        text = text.replace(f"{self.setting.namespace}/", "")
-        return text.replace(self.setting.prefix, "") if self.setting.prefix else text
-
-    def short(self, node: str) -> str:
-        """Return a node's name without the prefix that the story gave it."""
-        return self.setting.short(node)
+        """Return a text without the name of the story's namespace."""
+        return text.replace(f"{NAMESPACE}/", "")
 
     def card(self, pod: Pod) -> PodCard:
         """Return the picture's view of a pod, kept in the recording."""
         requests = pod.shape.requests
-        mine = pod.scheduler_name in self.setting.profiles
+        mine = pod.scheduler_name in PROFILES
         name = self.label(pod)
         card = PodCard(
             name,
@@ -301,26 +276,26 @@ class Play:
 
     def label(self, pod: Pod) -> str:
         """Return a pod's name, with its namespace when that is not the story's."""
-        return pod.name if pod.namespace == self.setting.namespace else pod.key
+        return pod.name if pod.namespace == NAMESPACE else pod.key
 
     def node_card(self, node: Node) -> NodeCard:
         """Return the picture's view of a node, kept in the recording."""
         allocatable = node.allocatable
         card = NodeCard(
-            self.short(node.name),
+            node.name,
             node.labels.get(ZONE, ""),
             allocatable.get("cpu", 0),
             allocatable.get("memory", 0),
-            len(DEVICES.get(self.short(node.name), ())) if self.setting.own_nodes else 0,
+            len(DEVICES.get(node.name, ())),
             [f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}" for taint in node.taints],
             node.unschedulable,
-            {key: value for key, value in node.labels.items() if key in self.setting.shown_labels},
+            {key: value for key, value in node.labels.items() if key == DISK},
         )
         self.recording.nodes[card.name] = card
         return card
 
     def _pod(self, name: str) -> Pod | None:
-        return self.mirror.pod(self.setting.namespace, name)
+        return self.mirror.pod(NAMESPACE, name)
 
     def _there(self, name: str) -> Pod:
-        return self.mirror.pods[f"{self.setting.namespace}/{name}"]
+        return self.mirror.pods[f"{NAMESPACE}/{name}"]

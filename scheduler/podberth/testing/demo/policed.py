@@ -1,7 +1,6 @@
 """MetadataPolicies for one act: the admission server of `berth admission` in this process, and policies it enforces.
 
-It registers its webhooks with the API server, which then asks it over HTTPS about every create, as in a cluster. That
-is why this is for an API server of our own only: on somebody's cluster the webhooks would be everybody's.
+It registers its webhooks with the API server, which then asks it over HTTPS about every create, as in a cluster.
 """
 
 import asyncio

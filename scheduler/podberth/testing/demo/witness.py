@@ -149,13 +149,12 @@ class Watched(Framework):
 
 
 class Witness:
-    """Keeps what the scheduler decided. `told` is called after each decision; `short` gives a node's name to show."""
+    """Keeps what the scheduler decided. `told` is called after each decision."""
 
-    def __init__(self, told: Callable[[], None], short: Callable[[str], str]) -> None:
+    def __init__(self, told: Callable[[], None]) -> None:
         self.verdicts: list[SeenDecision] = []
         self.errors: list[str] = []
         self._told = told
-        self._short = short
         self._read: dict[str, SeenDecision] = {}
         """The latest decision on each pod. A whole gang is decided on before any of its pods is bound or has failed."""
 
@@ -171,7 +170,7 @@ class Witness:
                 if verdict is None:
                     raise RuntimeError(f"an instruction for {instruction.pod.key} without a decision on it")
                 if isinstance(instruction, Bind):
-                    _chosen(verdict, self._short(instruction.node))
+                    _chosen(verdict, instruction.node)
                 else:
                     verdict.message = instruction.message
                 verdict.attempts = instruction.attempts
@@ -189,7 +188,7 @@ class Witness:
     ) -> None:
         if sorted(quick.best().tolist()) != sorted(decision.best().tolist()):
             raise RuntimeError(f"{decision.pod.key}: the quick and the plain decision differ")
-        names = [self._short(name or "") for name in cluster.nodes.names]
+        names = [name or "" for name in cluster.nodes.names]
         totals: Any = decision.totals if decision.totals is not None else [0] * len(decision.feasible)
         self._read[decision.pod.key] = SeenDecision(
             pod=decision.pod.key,

@@ -1,3 +1,4 @@
+// The descheduler, for tests beside it: no source of its is kept here.
 module descheduler
 
 go 1.26.0
@@ -115,4 +116,5 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
+// As in its own go.mod, whose replacements count for it alone: the release that it names is not there.
 replace k8s.io/kube-openapi => k8s.io/kube-openapi v0.0.0-20260512234627-ef417d054102

@@ -149,26 +149,6 @@ def test_they_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked(templated(pod("t", "1"), "t"), *crowd(3), *others).fits == 12
 
 
-def test_pods_of_network_pools_are_placed_without_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for the first, and the one that fits nowhere; of 40 as of 10."""
-    cycles: list[int] = []
-    work = Simulation.work
-
-    def counted(self: Simulation) -> None:
-        cycles[-1] += self.engine.has_work
-        work(self)
-
-    monkeypatch.setattr(Simulation, "work", counted)
-    for number in (10, 40):
-        cycles.append(0)
-        devices = [device(f"d{i}") for i in range(number)]
-        there = [*CLASSES, claim_template(), node("a", "99"), node("b", "99")]
-        assert (
-            asked(templated(pod("t", "1"), "t"), *there, resource_slice("net", *devices, allNodes=True)).fits == number
-        )
-    assert cycles[0] == cycles[1] <= 4
-
-
 @pytest.mark.parametrize("why", ["a device for all", "a claim of its own name", "a claim that is there"])
 def test_what_is_not_counted(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a pod may take something away from one on another node, or finds something that its equals don't."""

@@ -217,22 +217,23 @@ def test_claims_of_a_class_that_makes_volumes(mode: str, waits: bool) -> None:
 
 
 def test_what_is_decided_one_by_one_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pods that take volumes from each other: so many are tried, and the answer says that the rest was not."""
-    monkeypatch.setattr("podberth.explain.simulate.plan.SINGLY", 3)
+    """So many are tried, and the answer says that the rest was not."""
+    monkeypatch.setattr("podberth.explain.simulate.arrivals._MOST", 4)
+    monkeypatch.setattr("podberth.explain.simulate.arrivals._MOST_UNEQUAL", 3)
     free = [volume(f"free-{i}", "100Gi", storage_class="gone") for i in range(2)]
     there = [LARGE, storage_class(volumeBindingMode="WaitForFirstConsumer"), *free]
     found = outcome(there, [workload("StatefulSet", pod("t"), replicas=9, volumeClaimTemplates=[CLAIM])])
     assert [(each.placed, each.waiting) for each in found.workloads] == [(3, 6)]
     assert [(each.pod, each.pods, each.message) for each in found.waiting] == [("default/w-3", 6, "was not tried")]
-    assert found.notes[-1] == (
-        "StatefulSet default/w: stopped after deciding 3 pods one by one; the other 6 were not tried"
-    )
+    assert found.notes[-1] == ("StatefulSet default/w: stopped after deciding 3 pods; the other 6 were not tried")
     assert found.good is False
+    found = outcome([LARGE], [workload("Deployment", pod("t"), replicas=9)])
+    assert [(each.placed, each.waiting) for each in found.workloads] == [(4, 5)]
+    assert found.notes[-1] == "Deployment default/w: stopped after deciding 4 pods; the other 5 were not tried"
 
 
-def test_a_crowd_is_counted_beside_pods_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod that waits before does not have the pods of a crowd decided one by one; it hears of each."""
-    monkeypatch.setattr("podberth.explain.simulate.plan.SINGLY", 2)
+def test_a_pod_that_waits_hears_of_each() -> None:
+    """One of the equal pods lets it go where it is."""
     waits = pod("follower", near=["app=w per host"])
     made = pod("t", apart=["app=w per host"], labels={"app": "w"})
     there = [node(f"n{i}", cpu="1") for i in range(9)]

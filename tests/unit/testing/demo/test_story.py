@@ -3,7 +3,7 @@
 import pytest
 
 from podberth.testing.demo.acts import ACTS
-from podberth.testing.demo.cast import Setting, others
+from podberth.testing.demo.cast import others
 from podberth.testing.demo.recording import Act
 from tests.unit.testing.demo.conftest import Told
 
@@ -82,7 +82,7 @@ def test_policies_refuse_and_route(told: Told) -> None:
 def test_pods_of_others_stay_where_they_were(told: Told) -> None:
     """Their node at the end is the one they came with."""
     where = final(told)
-    for pod in others(Setting("demo", "berth"), devices=True):
+    for pod in others():
         assert where[pod["metadata"]["name"]] == pod["spec"]["nodeName"]
         assert not told.recording.pods[pod["metadata"]["name"]].mine
 
