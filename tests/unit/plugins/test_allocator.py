@@ -17,6 +17,7 @@ from podberth.plugins.dynamic_resources.allocation import allocation_of, written
 from podberth.plugins.dynamic_resources.evaluating import _view
 from podberth.plugins.dynamic_resources.pools import pools_of
 from podberth.plugins.dynamic_resources.requested import AllocationError, wanted
+from podberth.plugins.dynamic_resources.results import IdlePools
 from podberth.plugins.dynamic_resources.search import Search
 from podberth.plugins.dynamic_resources.selecting import Programs
 from tests.builders import Object, node
@@ -488,6 +489,19 @@ def test_steps_of_an_expression() -> None:
     evaluated = program.evaluate(_view(entry.device.traits), 1_000).steps
     assert first > again == 10 + evaluated
     assert eight == nine == again + 2
+
+
+def test_steps_of_finding_out_that_a_pool_is_of_no_use() -> None:
+    """One for a look at each device, once for all nodes and pods that ask for the same."""
+    there = Case(
+        resource_slice("all", *(device(name) for name in "abc"), allNodes=True), claim("c", request("r", "nic"))
+    )
+    (pool,) = pools_of(there.node, there.devices)
+    wants = [wanted(str(one), one.spec, there.devices.classes) for one in there.claims]
+    idle, steps = IdlePools(Programs().selects), capped()
+    for _ in range(2):
+        assert idle.is_idle(pool, wants, steps)
+        assert steps.taken == 3
 
 
 def test_a_search_ends_at_its_cap() -> None:

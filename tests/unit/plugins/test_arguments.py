@@ -3,6 +3,7 @@
 import pytest
 
 from podberth.framework.config import convert
+from podberth.plugins.dynamic_resources.plugin import DynamicResourcesArgs
 from podberth.plugins.registry import IN_TREE
 from tests.builders import Object
 
@@ -68,3 +69,11 @@ def test_bounds(name: str, given: Object, wrong: list[str]) -> None:
     args = IN_TREE[name].Args
     found = IN_TREE[name].check(convert(given, args, "args"), "args")
     assert [error.removeprefix("args.").split(": ")[0] for error in found] == wrong
+
+
+@pytest.mark.parametrize(("given", "shown"), [(None, ("10s", "10m0s")), ("30s", ("30s", "30s"))])
+def test_times_of_devices(given: str | None, shown: tuple[str, str]) -> None:
+    """kube-scheduler's own where none are given."""
+    args = DynamicResourcesArgs(given, given).defaulted()
+    assert (args.filter_timeout, args.binding_timeout) == shown
+    assert args.binding_seconds == (600.0 if given is None else 30.0)

@@ -12,9 +12,13 @@ from podberth.cache.cluster import Cluster
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.namespaced import SelectingObject
+from podberth.model.pod import Pod
+from podberth.model.selectors import LabelSelector
+from podberth.plugins.default_preemption import victims
 from podberth.plugins.default_preemption.victims import Budgets
 from tests.builders import pod
 from tests.unit.plugins.small import a_pod, cluster
+from tests.unit.work import calls
 
 from .preempting import a_budget
 
@@ -60,6 +64,33 @@ def test_they_are_those_whose_selectors_match(labels: list[dict[str, str]], step
             for one in pods:
                 expected = any(budget.selector.matches(one.labels) for budget in exhausted) and bool(one.labels)
                 assert (budgets.overdrawing([one], there) or [False]) == [expected]
+
+
+def test_what_budgets_select_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each set of labels counts one, and one for each budget that selects it; beyond ten, all are forgotten."""
+    monkeypatch.setattr(victims, "_REMEMBERED", 10)
+    there, budgets = cluster(), Budgets()
+    there.put_selecting(a_budget("b", 1, {"matchExpressions": [{"key": "app", "operator": "Exists"}]}))
+    budgets.follow(there)
+    asked = calls(monkeypatch, (LabelSelector, "matches"))
+    selected, others = ([a_pod(pod(f"p{i}", labels={key: str(i)})) for i in range(13)] for key in ("app", "other"))
+
+    def asks(*pods: Pod) -> int:
+        """How often a selector is asked about these."""
+        before = asked["matches"]
+        for one in pods:
+            budgets.overdrawing([one], there)
+        return asked["matches"] - before
+
+    assert asks(*selected[:5]) == 5
+    assert asks(*selected[:5]) == 0, "that makes ten"
+    assert asks(selected[5]) == 1
+    assert asks(*selected[5:10]) == 4, "the sixth is remembered, and the first of the next ten"
+    assert asks(selected[5], selected[10]) == 1
+    assert asks(selected[10], selected[9]) == 1, "the eleventh was too much"
+    assert asks(*others[:6]) == 6
+    assert asks(others[0]) == 0
+    assert asks(others[6], others[7], selected[9]) == 3
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="the collector looks through all dicts from Python 3.14 on")

@@ -147,3 +147,10 @@ def test_what_is_taken_is_written_as_it_was_asked_for(written: str, shown: str) 
     found = taken({"memory": parse_quantity(written)}, of, thousandths=False)
     assert found is not None
     assert str(found["memory"]) == shown
+
+
+@pytest.mark.parametrize(("asked", "want"), [("1", "1"), ("2", "4"), ("4", "4"), ("4500m", "7"), ("8", NONE)])
+def test_whole_numbers(asked: str, want: str) -> None:
+    """Without thousandths, steps of three from one on are counted in whole numbers, rounded up: 1, 4 and 7."""
+    found = taken({"memory": parse_quantity(asked)}, {"memory": capacity("9", "1", ("1", "9", "3"))}, thousandths=False)
+    assert (NONE if found is None else found["memory"].nano) == (NONE if want == NONE else parse_quantity(want).nano)

@@ -239,6 +239,21 @@ def _with_small_pods(cluster: Cluster) -> Cluster:
     return cluster
 
 
+def _with_disk(name: str, priority: int) -> Pod:
+    made = pod(name, cpu="1")
+    made["spec"] |= {"priority": priority, "volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "d"}}]}
+    return decoder.pod(msgspec.json.encode(made))
+
+
+def _with_a_disk_in_use() -> Cluster:
+    """A node with room for all."""
+    cluster = Cluster()
+    cluster.put_node(a_node(0, 4))
+    for placed in (_with_disk("h", 0), a_pod("small", 1, 1)):
+        cluster.put_pod(msgspec.structs.replace(placed, node_name="n0"))
+    return cluster
+
+
 @pytest.mark.parametrize(
     ("id", "cluster", "preemptor", "asks", "steps"),
     [
@@ -274,6 +289,16 @@ def _with_small_pods(cluster: Cluster) -> Cluster:
             False,
             16 + 16 + 4 * 4 + 40,
         ),
+        # No node has room enough, so the filters need not be asked before.
+        (
+            "and why, asking the filters",
+            lambda: _with_small_pods(_full(3, 5)),
+            lambda: a_pod("q", 2, 4),
+            True,
+            16 + 16 + 4 * 4 + 40,
+        ),
+        # One pod has the disk: first without both, then with the one beside it, then with that too, which has to go.
+        ("a disk", _with_a_disk_in_use, lambda: _with_disk("q", 2), False, 4 + 2 + 4 * 2 + 3 * 40),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -307,6 +332,102 @@ def test_budgets_of_few_namespaces_have_their_rows_tried_again(nodes: int, again
         crowd.cluster.put_selecting(msgspec.structs.replace(a_budget("b", 1, {}), namespace=f"elsewhere{i}"))
     answer(framework, a_pod("q1", 2, 4), crowd.cluster)
     assert known.tried == NODES + again
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["by sums", "filters are asked"])
+def test_room_that_is_kept_for_a_more_important_pod_is_not_there(asks: bool) -> None:
+    """So both victims have to go, where one of them would do without the pod that is nominated."""
+    crowd, framework = Crowd([(0, 2, 0)] * 2 * NODES), a_framework()
+    for row in range(1, NODES):
+        crowd.change("node", row, 4, True)
+    if asks:
+        _unsure(framework)
+    assert len(answer(framework, a_pod("q0", 2, 2), crowd.cluster)[1]) == 1
+    crowd.change("nominate", 0, 3, 2)
+    assert len(answer(framework, a_pod("q1", 2, 2), crowd.cluster)[1]) == 2
+
+
+def test_who_has_to_go_after_all_makes_room_for_the_next_one() -> None:
+    """The pod that has the disk fits beside the preemptor by its amounts, and has to go; the other one stays."""
+    cluster = Cluster()
+    cluster.put_node(a_node(0, 4))
+    for placed in (_with_disk("h", 1), a_pod("low", 0, 2)):
+        cluster.put_pod(msgspec.structs.replace(placed, node_name="n0"))
+    asks = _with_disk("q", 2)
+    assert answer(a_framework(), asks, cluster)[:2] == ("n0", {"default/h"})
+    assert validate(cluster) == []
+
+
+@pytest.mark.parametrize(
+    ("priority", "more", "may"),
+    [
+        (1, {"terminating": True, "preempted": True}, False),
+        (2, {"terminating": True, "preempted": True}, True),
+        (1, {"terminating": True}, True),
+        (1, {"preempted": True}, True),
+    ],
+    ids=["its victim is leaving", "of equal priority", "on its way out for another reason", "not leaving yet"],
+)
+def test_a_pod_whose_victim_is_leaving_its_node_waits(priority: int, more: dict[str, bool], may: bool) -> None:
+    """PodEligibleToPreemptOthers: of lower priority, terminating, and by preemption."""
+    cluster, preemptor = Cluster(), msgspec.structs.replace(a_pod("q", 2, 4), nominated_node_name="n0")
+    for i in range(2):
+        cluster.put_node(a_node(i, 4))
+        cluster.put_pod(msgspec.structs.replace(a_pod(f"v{i}", 1, 4), node_name=f"n{i}"))
+    cluster.put_pod(msgspec.structs.replace(a_pod("leaves", priority, 0), node_name="n0", **more))
+    node, _, text = answer(a_framework(), preemptor, cluster)
+    refused = "preemption: not eligible due to a terminating pod on the nominated node."
+    assert (text == refused) is not may
+    assert (node == "n0") is may
+
+
+def test_no_victim_is_looked_for_where_no_victim_would_help() -> None:
+    """On a cordoned node, for example."""
+    cluster = Cluster()
+    for i, priority in enumerate((0, 5)):
+        cluster.put_node(a_node(i, 4, cordoned=not i))
+        cluster.put_pod(msgspec.structs.replace(a_pod(f"v{i}", priority, 4), node_name=f"n{i}"))
+    text = "0/2 nodes are available: 1 No preemption victims found for incoming pod, "
+    node, _, said = answer(a_framework(), a_pod("q", 2, 4), cluster)
+    assert (node, said) == ("", f"preemption: {text}1 Preemption is not helpful for scheduling.")
+
+
+def test_places_by_name_are_kept_until_nodes_change() -> None:
+    cluster, runs = Cluster(), dry_run.DryRuns()
+    for i in (1, 0):
+        cluster.put_node(a_node(i, 4))
+    ranks = runs.name_ranks(cluster.nodes)
+    assert ranks.tolist() == [1, 0]
+    assert runs.name_ranks(cluster.nodes) is ranks
+    cluster.put_node(a_node(2, 4))
+    assert runs.name_ranks(cluster.nodes).tolist() == [1, 0, 2]
+
+
+def test_who_stays_on_the_only_node_and_repels_the_pod_is_seen() -> None:
+    """Filters that look elsewhere have their say where few nodes are tried, too."""
+    cluster = Cluster()
+    cluster.put_node(a_node(0, 4))
+    for placed in (a_pod("stays", 5, 0, app=1), a_pod("low", 0, 4)):
+        cluster.put_pod(msgspec.structs.replace(placed, node_name="n0"))
+    assert answer(a_framework(), _with_terms("q", 4), cluster)[0] == ""
+
+
+@pytest.mark.parametrize("leaving", [False, True])
+def test_a_budget_has_the_nodes_of_its_pods_tried_again(leaving: bool) -> None:
+    """Also where there is one such pod, and where that is on its way out."""
+    cluster, framework = Cluster(), a_framework()
+    for i in range(2):
+        cluster.put_node(a_node(i, 4))
+        placed = msgspec.structs.replace(a_pod(f"p{i}", 3, 4, app=1 - i), node_name=f"n{i}", terminating=leaving)
+        cluster.put_pod(placed)
+    assert answer(framework, a_pod("q0", 5, 4), cluster)[0] == "n0"
+    cluster.put_selecting(a_budget("b", 0, {"matchLabels": {"app": "a1"}}))
+    preemptor = a_pod("q1", 5, 4)
+    decision = framework.decide(preemptor, cluster)
+    result = framework.post_filter_result(preemptor, cluster, decision)
+    assert result.node == "n1"
+    offered = {name: (len(victims), overdrawn) for name, (victims, overdrawn) in result.candidates.items()}
+    assert offered == {"n0": (1, 1), "n1": (1, 0)}
 
 
 @pytest.mark.parametrize("what", ["budgets", "pods", "nodes"])

@@ -14,6 +14,7 @@ from podberth.cache.validate import validate
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
 from podberth.model.pod_group import PodGroup
+from podberth.plugins.default_preemption.victims import Ranking, rank_of
 from tests.builders import node, pod
 from tests.unit.plugins.preempting import a_budget, a_framework, answer, decoder
 
@@ -117,6 +118,79 @@ def test_a_row_costs_the_same_however_large_its_group_is(asks: bool) -> None:
         made.append(calls.number)
     a_pod_more = (made[1] - made[0]) / 400
     assert a_pod_more < ROWS
+
+
+def test_who_is_the_most_important_goes_by_pods_on_other_rows() -> None:
+    """Of two groups of one priority, the one with more pods: what changes elsewhere changes the order here."""
+    cluster, ranking = Cluster(), Ranking()
+    for name in ("a", "b"):
+        cluster.pod_groups.put(_group(name))
+    for i in range(2):
+        cluster.put_node(decoder.node(msgspec.json.encode(node(f"n{i}", cpu="4", pods="9"))))
+
+    def member(name: str, group: str, on: str) -> Pod:
+        return _pod(name, 1, 0, on, schedulingGroup={"podGroupName": group})
+
+    def order() -> list[str]:
+        ranking.follow(cluster)
+        return [one.pod.name for one in ranking.below(0, 1, cluster)]
+
+    for placed in (member("b0", "b", "n0"), member("a0", "a", "n0"), member("a1", "a", "n1")):
+        cluster.put_pod(placed)
+    assert order() == ["a0", "b0"]
+    for i in (1, 2):
+        cluster.put_pod(member(f"b{i}", "b", "n1"))
+    assert order() == ["b0", "a0"]
+    ranked = ranking.below(0, 1, cluster)
+    assert [one.pod.name for one in ranked] == order()
+
+
+@pytest.mark.parametrize(("first", "last"), [("single", "whole"), ("whole", "single")])
+def test_a_group_of_one_pod_is_as_important_as_a_pod_of_a_group(first: str, last: str) -> None:
+    """Both are one pod: who runs longer comes first."""
+    cluster, ranking = Cluster(), Ranking()
+    apart = msgspec.structs.replace(_group("single"), disruption_mode="single")
+    for group in (_group("whole"), apart):
+        cluster.pod_groups.put(group)
+    cluster.put_node(decoder.node(msgspec.json.encode(node("n0", cpu="4", pods="9"))))
+    for second, name in ((1, first), (2, last)):
+        placed = _pod(name, 1, 0, "n0", schedulingGroup={"podGroupName": name})
+        cluster.put_pod(msgspec.structs.replace(placed, started=f"2026-01-01T00:00:0{second}Z"))
+    ranking.follow(cluster)
+    assert [one.pod.name for one in ranking.below(0, 1, cluster)] == [first, last]
+
+
+@pytest.mark.parametrize(("spec", "rank"), [({}, 0), ({"schedulingGroup": {"podGroupName": "a"}}, 1)])
+def test_pods_of_groups_rank_before_others(spec: dict[str, Any], rank: int) -> None:
+    """victimRank; groups of other APIs are none to kube-scheduler."""
+    assert rank_of(_pod("p", 1, 0, **spec)) == rank
+    labelled = _pod("p", 1, 0, labels={"scheduling.x-k8s.io/pod-group": "a"})
+    assert rank_of(labelled) == 0
+
+
+ALONE, TOGETHER = ROWS - 3, 3
+"""Nodes with one victim, and those with a pod of the group beside it: twelve for each of two that may be a group."""
+
+
+@pytest.mark.parametrize(
+    ("id", "budgets", "asks", "steps"),
+    [
+        ("by sums", (), False, ALONE * (4 + 1) + TOGETHER * (4 + 2 * 12)),
+        # Four for each pod that is lifted, and 40 for each time that the filters are asked: nobody may stay.
+        ("asking", (), True, ALONE * (4 + 1 + 4) + 40 + TOGETHER * (4 + 2 * 12 + 2 * 4 + 40)),
+        # Two for the budget, two for each of two sets of labels, and one for each pod: on each node of the group, all
+        # three of its pods and the one beside.
+        ("a budget", (1,), False, ALONE * (4 + 1) + TOGETHER * (4 + 2 * 12) + 2 + 2 * 2 + ALONE + TOGETHER * (3 + 1)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_steps_of_a_search(id: str, budgets: tuple[int, ...], asks: bool, steps: int) -> None:
+    """About a microsecond each."""
+    cluster, framework, preemptor = _cluster(3, *budgets), _framework(asks=asks), _preemptor()
+    decision = framework.decide(preemptor, cluster)
+    before = cluster.search_steps.taken
+    framework.post_filter_result(preemptor, cluster, decision)
+    assert cluster.search_steps.taken - before == steps
 
 
 def _keeps_away(part: str = "large") -> Pod:

@@ -55,6 +55,14 @@ def test_impossible_class() -> None:
     assert only(policy("p", rule(annotations=pods_only, reject=True))).kind == "dead-rule"
 
 
+def test_a_write_that_repeats_the_one_before_it_is_dead() -> None:
+    """Whatever was written before that: the last of the earlier writes counts, and it gives the same value."""
+    first, again = rule(set_labels={"k": "x"}), rule(has(a="1"), set_labels={"k": "v"})
+    for key, dead in (("a", ["p/rules[2]"]), ("b", [])):
+        found = findings(policy("p", first, rule(needs(key, "Exists"), set_labels={"k": "v"}), again))
+        assert [name for one in found if one.kind == "dead-rule" for name in one.rules] == dead
+
+
 def test_covered_by_several() -> None:
     """A reject that only several others together cover is dead; of two equal ones, one is."""
     documents = [

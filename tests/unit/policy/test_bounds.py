@@ -39,6 +39,13 @@ def test_price_of_long_texts() -> None:
     assert price(long).units == 4 + 1 + 2 + 1 + 1 + 4
 
 
+def test_names_and_kinds_count_as_texts() -> None:
+    """Three characters of a kind, ten of a name and 243 of a message are a unit; with one more, there are two."""
+    for more in (0, 1):
+        made = rule(reject=True, message="m" * (243 + more), name="r" * 10, kinds=["Pod"])
+        assert price(parse(policy("p", made))).units == 4 + 1 + 1 + 1 + more
+
+
 def test_kinds() -> None:
     """What rejects comes before what writes, mode warn, mode observe."""
     rejects, writes = rule(reject=True), rule(set_labels={"a": "b"})

@@ -17,6 +17,7 @@ from podberth.policy.evaluate import (
     conflict_told,
     denial,
     evaluate,
+    lost_told,
     skipped_told,
 )
 from podberth.policy.impact import SAMPLES, impact, owner
@@ -71,6 +72,7 @@ def test_a_warning_of_a_conflict(more: int, key: str, loses: str, wins: str, pol
         f'annotation {key}: {place} writes "{loses}", {place} writes "{wins}" and wins'
     )
     assert skipped_told(one.writes[0], "why") == f"annotation {key} not written for {place}: why"
+    assert lost_told(other.writes[0]).startswith(f'label {key}: {place} writes "{wins}", and the object')
 
 
 def test_as_many_reasons_as_a_denial_has_room_for() -> None:

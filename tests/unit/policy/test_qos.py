@@ -36,6 +36,15 @@ def test_function_itself() -> None:
         assert compute(level, containers) == case["computed"], case
 
 
+@pytest.mark.parametrize(
+    ("asked", "found"), [(1, "Guaranteed"), ("1", "Guaranteed"), (-1, "Burstable"), ("-1", "Burstable")]
+)
+def test_less_than_nothing_is_not_as_much_as_more(asked: int | str, found: str) -> None:
+    """resourceQOS compares amounts as they are; a webhook sees pods before the API server refuses them."""
+    resources = {"requests": {"cpu": asked, "memory": "1Gi"}, "limits": {"cpu": 1, "memory": "1Gi"}}
+    assert qos_class({"spec": {"containers": [{"resources": resources}]}}) == found
+
+
 def test_cases_are_telling() -> None:
     """The data has every class often enough, sidecars, pod-level resources, and cases that defaulting decides."""
     classes = Counter(case["stored"] for case in CASES)

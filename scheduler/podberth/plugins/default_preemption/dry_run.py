@@ -387,7 +387,6 @@ class DryRun:
         victims = np.flatnonzero(going)
         owners = np.repeat(np.arange(len(rows)), counts)[victims]
         helped, first = np.unique(owners, return_index=True)
-        fits[helped] = False
         results.note(rows[fits], SPARED)
         if len(helped):
             violations = np.bincount(owners, weights=violating[victims], minlength=len(rows))[helped].astype(np.int64)
