@@ -20,7 +20,7 @@ from podberth.policy.operator.settings import Settings
 POLICIES = METADATA_POLICIES.group, METADATA_POLICIES.version, METADATA_POLICIES.plural
 OURS = SETS.version, SETS.plural
 REGISTRY = kopf.get_default_registry()
-WORKERS = 256
+WORKERS = 64
 """Objects of a kind that kopf handles at once. Each takes 30 KB while it is handled."""
 RETRY_SECONDS = 60.0
 """After a fault that nobody foresaw."""
