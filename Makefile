@@ -161,7 +161,7 @@ image: ## Build the image with buildx: make image IMAGE=name:tag [PUSH=1] [PYTHO
 	@mkdir -p dist && docker buildx build --platform $(PLATFORMS) --sbom=true --provenance=mode=max --metadata-file dist/image.json \
 		$(if $(PUSH),--push) $(if $(PYTHON_IMAGE),--build-arg PYTHON_IMAGE=$(PYTHON_IMAGE)) \
 		--build-arg VERSION=$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' scheduler/podberth/__init__.py) \
-		--build-arg REVISION=$$(git rev-parse HEAD) -t $(or $(IMAGE),podberth) .
+		--build-arg REVISION=$$(git rev-parse HEAD) -t $(or $(IMAGE),berth) .
 
 image-digest: ## What the base image's tag means now, to be pinned in the Dockerfile
 	@tag=$$(sed -n 's/^ARG PYTHON_IMAGE=//p' Dockerfile) && echo "$${tag%@*}@$$(docker buildx imagetools inspect "$${tag%@*}" --format '{{.Manifest.Digest}}')"

@@ -132,3 +132,5 @@ def test_one_home(release: ModuleType) -> None:
     texts = [*(ROOT / ".github").rglob("*.y*ml"), *(ROOT / "docs").glob("*.md"), CHART / "README.md"]
     named = {found for file in texts for found in re.findall(r"github\.com/podberth/[\w-]+", file.read_text())}
     assert named == {f"github.com/{owner}"}
+    built = (file.read_text() for file in (ROOT / "README.md", ROOT / "docs" / "install.md"))
+    assert {found for text in built for found in re.findall(r"REGISTRY/([\w-]+)", text)} == {owner.split("/")[1]}

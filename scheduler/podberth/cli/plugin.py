@@ -13,6 +13,7 @@ import typer
 
 from podberth import kit
 from podberth.cli.errors import InputError
+from podberth.model.mistakes import as_json
 from podberth.plugins.registry import registry
 
 FILES = {
@@ -75,7 +76,7 @@ def _module(name: str) -> str:
 def _refuse(name: str, module: str) -> None:
     """Raise InputError if a plugin can't have this name."""
     if not _NAME.fullmatch(name) or iskeyword(name):
-        raise InputError(f'NAME: "{name}": expected letters and digits, first a capital, such as NoMaintenance')
+        raise InputError(f"NAME: {as_json(name)}: expected letters and digits, first a capital, such as NoMaintenance")
     if name in registry():
         raise InputError(f'NAME: "{name}": expected a new name, and there is a plugin with this one')
     if name in kit.__all__:

@@ -1,5 +1,6 @@
 """A plugin of another package: pip install, name it in the configuration, done. And packages that are broken."""
 
+import json
 import os
 import subprocess
 import sys
@@ -74,6 +75,7 @@ def test_the_example_is_like_it() -> None:
     ("name", "says"),
     [
         ("no-maintenance", "expected letters and digits, first a capital, such as NoMaintenance"),
+        ("No\nMaintenance", "expected letters and digits, first a capital, such as NoMaintenance"),
         ("None", "expected letters and digits, first a capital, such as NoMaintenance"),
         ("NodeName", "expected a new name, and there is a plugin with this one"),
         ("Plugin", "expected a new name, and podberth.kit has this one"),
@@ -85,7 +87,7 @@ def test_names_that_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[st
     """One line says why, and nothing is written."""
     with chdir(tmp_path):
         assert run(["plugin", "new", name]) == 2
-    assert capsys.readouterr() == ("", f'berth: NAME: "{name}": {says}\n')
+    assert capsys.readouterr() == ("", f"berth: NAME: {json.dumps(name)}: {says}\n")
     assert not list(tmp_path.iterdir())
 
 
