@@ -1,4 +1,4 @@
-"""What GitHub is given: workflows, forms and Renovate's configuration are valid, and name what there is."""
+"""Workflows, forms and Renovate's configuration are valid, and name what there is."""
 
 from __future__ import annotations
 
