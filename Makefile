@@ -167,4 +167,4 @@ image-digest: ## What the base image's tag means now, to be pinned in the Docker
 	@tag=$$(sed -n 's/^ARG PYTHON_IMAGE=//p' Dockerfile) && echo "$${tag%@*}@$$(docker buildx imagetools inspect "$${tag%@*}" --format '{{.Manifest.Digest}}')"
 
 clean: ## Remove what the targets made
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build/storm dist berth-demo.html
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist berth-demo.html

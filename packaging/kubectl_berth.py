@@ -1,4 +1,4 @@
-"""What the archive of the kubectl plugin starts. PyInstaller makes a program of it (kubectl-berth.spec)."""
+"""The program that the archive of the kubectl plugin starts; PyInstaller builds it (kubectl-berth.spec)."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What a release has besides packages, image and chart: notes, archives of the kubectl plugin, a krew manifest.
+"""Make what a release has besides packages, image and chart: notes, archives of the kubectl plugin, a krew manifest.
 
 `make release-notes TAG=v0.1.0`, `make archive` and `make krew` run it. Standard library only, so that it works in a
 fresh clone.
@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
 HOME = "https://github.com/podberth/berth"
-"""Where the project is; a test holds all other places to it."""
+"""The address of the project; a test holds all other places to it."""
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 KREW = """\
 apiVersion: krew.googlecontainertools.github.com/v1alpha2

@@ -1,4 +1,4 @@
-"""What mkdocs does not do by itself: pages from outside docs/, links that leave docs/, and pages of the Python API.
+"""Hooks of mkdocs: they add pages from outside docs/ and of the Python API, and mend links that leave docs/.
 
 The pages in docs/ are written for GitHub, where each link is a path from its file.
 """
@@ -95,7 +95,7 @@ def _link(found: re.Match[str], source: Path, place: str) -> str:
     if not path or re.match(r"\w+:", path):
         return found[0]
     target = (source.parent / path).resolve()
-    if target.is_symlink() or not target.exists():
+    if not target.exists():
         return found[0]
     there = PLACES.get(target)
     if there is None and target.is_relative_to(DOCS) and target.suffix in SHIPPED:

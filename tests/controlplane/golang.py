@@ -13,7 +13,6 @@ from pathlib import Path
 
 from tests.controlplane.once import BuildError, UnreachableError, cache, once
 
-WANTED = re.findall(r"^go (\S+)$", (Path(__file__).parent / "go.mod").read_text(), re.MULTILINE)[0]
 # What the tools say when a network, and not the build, is at fault.
 NETWORK_FAULTS = re.compile(
     r"dial tcp|no such host|i/o timeout|timeout awaiting|TLS handshake|connection (?:refused|reset|broken|timed out)"
@@ -36,7 +35,7 @@ def environment() -> dict[str, str]:
 
 
 def find() -> Path:
-    """The path of a go command of at least the version that the control plane wants."""
+    """The path of a go command of at least the version that each module of the tests wants."""
     on_path = shutil.which("go")
     if on_path is not None and _version(Path(on_path)) >= _numbers(WANTED):
         return Path(on_path)
@@ -83,3 +82,8 @@ def _numbers(version: str) -> tuple[int, ...]:
     """1.26.0 as (1, 26, 0); what follows the numbers (`rc1`, ` X:…`) does not count."""
     found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
     return tuple(int(number or 0) for number in found.groups()) if found else ()
+
+
+_MODULES = Path(__file__).parents[1].rglob("go.mod")
+# The tools fetch no newer Go by themselves (GOTOOLCHAIN), so the one that is found has to do for all.
+WANTED = max((re.findall(r"^go (\S+)$", file.read_text(), re.MULTILINE)[0] for file in _MODULES), key=_numbers)

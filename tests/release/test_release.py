@@ -129,6 +129,12 @@ def test_one_home(release: ModuleType) -> None:
     install = (ROOT / "docs" / "install.md").read_text()
     (signer,) = re.findall(rf"{release.HOME}/(\S+)@refs/tags/v{podberth.__version__}", install)
     assert (ROOT / signer).is_file()
-    texts = [*(ROOT / ".github").rglob("*.y*ml"), *(ROOT / "docs").glob("*.md"), CHART / "README.md"]
+    texts = [
+        *(ROOT / ".github").rglob("*.y*ml"),
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").glob("*.md"),
+        CHART / "README.md",
+    ]
+    texts += [ROOT / "site" / name for name in ("hooks.py", "mkdocs.yml")]
     named = {found for file in texts for found in re.findall(r"github\.com/podberth/[\w-]+", file.read_text())}
     assert named == {f"github.com/{owner}"}

@@ -1,4 +1,4 @@
-"""What GitHub is given: workflows, forms and Renovate's configuration are valid, and name what there is."""
+"""Workflows, forms and Renovate's configuration are valid, and name what there is."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_jobs_do_what_people_do() -> None:
             for line in re.findall(r"\bmake ((?:[a-z-]+ ?)+)", step.get("run", "")):
                 made |= set(line.split())
     assert made <= wanted
-    assert {"check", "test", "image", "packages", "archive", "krew", "release-notes"} <= made
+    assert {"check", "test", "image", "packages", "archive", "krew", "release-notes", "site"} <= made
 
 
 def test_nothing_is_published_untested() -> None:
@@ -121,7 +121,7 @@ def test_nothing_is_published_untested() -> None:
         if {"packages", "contents"} & {scope for scope, right in job.get("permissions", {}).items() if right == "write"}
         or "environment" in job
     }
-    assert writes == {"image", "chart", "pypi", "publish"}
+    assert writes == {"image", "chart", "pypi", "publish", "site"}
     assert all("test" in before(name) for name in writes)
 
 

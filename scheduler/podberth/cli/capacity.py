@@ -156,7 +156,7 @@ def _capacity(
                 lambda: report.gang_capacity_page(gangs),
                 lambda: report.GangCapacityTable(gangs, everything),
             )
-            return 0 if gangs.gangs >= at_least else FOUND
+            return _judged(at_least, gangs.gangs, gangs.exhausted)
         there.add_what_pods_are_made_with(held)
         workload = _chosen(manifest.workloads(held), asked)
         batch = Batch(workload, there, namespace_of(asked, workload, namespace), usual, framework.profile.name)
@@ -164,7 +164,14 @@ def _capacity(
         answer = capacity(there.cluster, framework, batch)
         answer.notes.extend(quota_notes([batch], there, answer.fits))
     as_asked(answer, output, lambda: report.capacity_page(answer), lambda: report.CapacityTable(answer, everything))
-    return 0 if answer.fits >= at_least else FOUND
+    return _judged(at_least, answer.fits, answer.exhausted)
+
+
+def _judged(at_least: int, fits: int, exhausted: bool) -> int:
+    """Return the exit code, and say where it is not known that so many do not fit."""
+    if fits < at_least and not exhausted:
+        complain([f"--at-least {at_least}: not known: the search ended at {fits}, and more may fit"])
+    return 0 if fits >= at_least else FOUND
 
 
 def _chosen(found: list[Workload], asked: PodName | Owner | Group | None) -> Workload:

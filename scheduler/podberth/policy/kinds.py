@@ -6,7 +6,6 @@ here in one of these, or in another of these groups, is a mistake. Kinds of othe
 """
 
 import re
-from collections.abc import Collection, Iterable
 
 from podberth.model.mistakes import nearest
 
@@ -107,8 +106,3 @@ def mistake(name: str) -> str | None:
     meant = nearest(kind, list(_BY_KIND))
     hint = f"did you mean {_BY_KIND[meant]}?" if meant else "want a kind with its group, as Deployment.apps"
     return f"Kubernetes has no such kind: {hint}"
-
-
-def not_served(names: Iterable[str], served: Collection[str]) -> list[str]:
-    """Return those of these kinds that are not among the kinds of a cluster's namespaces, as its discovery has them."""
-    return [name for name in names if name not in served]

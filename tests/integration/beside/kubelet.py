@@ -23,8 +23,11 @@ def kubelet(api: Api, namespace: str) -> Iterator[None]:
                 for pod in api.list(pods_path(namespace)):
                     if not checks.node_of(pod) or pod["status"].get("phase") != "Pending":
                         continue
-                    with contextlib.suppress(ApiError):  # it may be gone
+                    try:
                         evictor.runs(api, namespace, pod["metadata"]["name"])
+                    except ApiError as error:
+                        if error.status not in (404, 409):  # it may be gone, and has its turn again
+                            raise
         except BaseException as error:  # noqa: BLE001
             failed.append(error)
 
@@ -35,4 +38,5 @@ def kubelet(api: Api, namespace: str) -> Iterator[None]:
     finally:
         stopping.set()
         thread.join()
-    assert not failed, failed
+        if failed:  # also where the block gave up because of it
+            raise failed[0]

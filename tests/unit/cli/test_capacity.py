@@ -41,6 +41,19 @@ def test_exit_code(berth: Berth, file: str, least: str, code: int) -> None:
     assert berth("capacity", "-f", file, "--cluster", "cluster.json", "--at-least", least).code == code
 
 
+def test_more_than_are_tried(berth: Berth, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the search ends at its bound it is not said that so many do not fit."""
+    monkeypatch.setattr("podberth.explain.simulate.arrivals._MOST", 2)
+    made = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+    made["metadata"]["labels"] = {"app": "w"}
+    selector = {"matchLabels": {"app": "w"}}
+    apart = {"maxSkew": 3, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
+    made["spec"]["topologySpreadConstraints"] = [apart | {"labelSelector": selector}]
+    Path(file).write_text(yaml.safe_dump(made), encoding="utf-8")
+    found = berth("capacity", "-f", file, "--cluster", "cluster.json", "--at-least", "4")
+    assert (found.code, found.err) == (1, "berth: --at-least 4: not known: the search ended at 2, and more may fit\n")
+
+
 def test_fewer_than_none(berth: Berth, file: str) -> None:
     """The value, and what was expected, in the words of all commands."""
     found = berth("capacity", "-f", file, "--cluster", "cluster.json", "--at-least", "-3")

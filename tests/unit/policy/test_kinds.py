@@ -30,8 +30,3 @@ from podberth.policy import kinds
 def test_mistakes(kind: str, said: str | None) -> None:
     """What no API server can have is told; of other groups only a cluster knows."""
     assert kinds.mistake(kind) == said
-
-
-def test_not_served() -> None:
-    """A cluster's discovery knows the rest."""
-    assert kinds.not_served(["Pod", "Queue.example.com"], {"Pod", "Deployment.apps"}) == ["Queue.example.com"]

@@ -1,4 +1,4 @@
-"""What kopf does not do, or not so that it fits, and what the operator does instead.
+"""The limits of kopf, and what the operator does instead.
 
 - *A timer or a daemon puts a finalizer on its object* (`requires_finalizer=True` in kopf/on.py), and an object with a
   finalizer can't be deleted while no operator runs. So audits have a clock of their own (`audit`).
@@ -38,13 +38,14 @@ import kopf
 import msgspec
 import structlog
 
-from podberth.kube.client import Client, list_items
+from podberth.kube.client import Client, list_items, read_answer
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, ConfigError, Unreachable
 from podberth.kube.lease import LeaseLostError
 from podberth.kube.objects import MALFORMED, Version, list_page, older, read_version
 from podberth.kube.resources import METADATA_POLICIES, Resource
 from podberth.policy.operator.enforcement import SETS
+from podberth.policy.operator.listing import is_served
 
 STREAM_SECONDS = 55
 """A watch lasts so long: each new one that is answered proves the path, the credentials and kopf's own loop."""
@@ -217,16 +218,15 @@ class Session:
             self.relisted.set()
 
 
-class _Named(msgspec.Struct):
-    name: str = ""
+class _Group(msgspec.Struct):
+    name: str
 
 
 class _Groups(msgspec.Struct):
-    groups: list[_Named] = []
+    groups: list[_Group]
 
 
-class _Resources(msgspec.Struct):
-    resources: list[_Named] = []
+_groups = msgspec.json.Decoder(_Groups).decode
 
 
 async def until_served(client: Client, pulse: Pulse) -> None:
@@ -238,7 +238,7 @@ async def until_served(client: Client, pulse: Pulse) -> None:
                 break
             pulse.missing()
             told = "the CRD of MetadataPolicies is not there, waiting for it"
-        except (ApiError, Unreachable, *MALFORMED) as error:
+        except (ApiError, Unreachable) as error:
             told = f"the API server does not say which kinds it has, trying again: {error}"
         if told != said:
             log.warning(told[:300])
@@ -250,17 +250,10 @@ async def until_served(client: Client, pulse: Pulse) -> None:
 
 
 async def _served(client: Client) -> bool:
-    kind = METADATA_POLICIES
-    groups = msgspec.json.decode(await client.get("/apis", tries=1), type=_Groups).groups
-    if all(one.name != kind.group for one in groups):
-        return False
-    try:
-        listed = msgspec.json.decode(await client.get(f"/apis/{kind.group}/{kind.version}", tries=1), type=_Resources)
-    except ApiError as error:
-        if error.status == 404:
-            return False
-        raise
-    return any(one.name == kind.plural for one in listed.resources)
+    found = read_answer(await client.get("/apis", tries=1), _groups)
+    return any(one.name == METADATA_POLICIES.group for one in found.groups) and await is_served(
+        client, METADATA_POLICIES
+    )
 
 
 class Item(Protocol):
@@ -400,9 +393,9 @@ class Missed:
             raise LeaseLostError("kopf's watch of MetadataPolicies is silent, though the API server answers")
 
     async def _compare(self) -> None:
-        gone = [await index.compare(self._client, self._watched) for index in self._indices]
-        if any(gone):
-            self._lost()
+        for index in self._indices:
+            if await index.compare(self._client, self._watched):
+                self._lost()  # now: the next list may fail, and a second comparison of this index finds nothing
         self._hear()
 
 

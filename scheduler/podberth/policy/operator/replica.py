@@ -273,8 +273,8 @@ async def operate(connection: Connection, settings: Settings, listen: Address | 
     """
     give_memory_back(LARGE_BYTES)
     # Each event leaves circles in kopf that hold the object: they are looked for often, and not in what was imported.
-    gc.freeze()
     gc.collect()
+    gc.freeze()
     gc.set_threshold(*COLLECT)
     async with (
         Client(connection, qps=WRITES_QPS, burst=WRITES_BURST) as client,

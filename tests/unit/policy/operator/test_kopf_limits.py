@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 import kopf
@@ -11,7 +13,15 @@ import pytest
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.policy.operator import kopf_limits
-from podberth.policy.operator.kopf_limits import DEAD_SECONDS, STALE_SECONDS, Essence, Pulse, until_served
+from podberth.policy.operator.kopf_limits import (
+    DEAD_SECONDS,
+    STALE_SECONDS,
+    Essence,
+    Missed,
+    Pulse,
+    Session,
+    until_served,
+)
 from tests.unit.policy.operator.conftest import Clock
 
 
@@ -120,7 +130,7 @@ async def test_kopf_begins_when_discovery_has_the_kind(
     left = [*early, *early, LISTED, {"resources": [{"name": "metadatapolicies"}]}]
 
     class Discovery:
-        async def get(self, _path: str, *, tries: int) -> bytes:
+        async def get(self, _path: str, *, tries: int = 0) -> bytes:
             answer = left.pop(0)
             if isinstance(answer, Exception):
                 raise answer
@@ -131,6 +141,36 @@ async def test_kopf_begins_when_discovery_has_the_kind(
     assert not left
     assert not pulse.absent
     assert capsys.readouterr().out.count(told) == 1
+
+
+async def test_what_is_gone_is_told_though_the_next_list_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison that is done again finds nothing any more in the index that the first one has mended."""
+    monkeypatch.setattr(kopf_limits, "AGAIN_SECONDS", 0)
+
+    class Answers:
+        def __init__(self, *answers: bool | Exception) -> None:
+            self.left = list(answers)
+
+        async def compare(self, *_: Any) -> bool:
+            answer = self.left.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        async def get(self, *_: Any, **__: Any) -> bytes:
+            return b'{"metadata": {"resourceVersion": "1"}}'
+
+    lost: list[None] = []
+    session = SimpleNamespace(relisted=asyncio.Event())
+    session.relisted.set()
+    indices: Any = Answers(True, False), Answers(Unreachable("gone"), False)
+    missed = Missed(
+        cast("Client", Answers()), cast("Session", session), Pulse(["a"]), (), indices, lambda: lost.append(None)
+    )
+    run = asyncio.create_task(missed.run())
+    await missed.complete.wait()
+    run.cancel()
+    assert lost == [None]
 
 
 def body_of(generation: int = 1, **more: Any) -> kopf.Body:
