@@ -52,7 +52,7 @@ e2e-programs: $(STAMP) controlplane ## Build Kubernetes' end-to-end tests, contr
 e2e: $(STAMP) e2e-programs ## Kubernetes' own end-to-end tests, with kube-scheduler and with Berth: make e2e SUITE=predicates,dra ALONE=1 RECORD=1
 	@$(BIN)/python -m tests.e2e $(if $(SUITE),--suites $(SUITE)) $(if $(ALONE),--berth-alone) $(if $(RECORD),--record)
 
-beside: $(STAMP) e2e-programs ## Berth beside Kueue, Karpenter's code and the descheduler, built from their Go modules, once: make beside RECORD=1
+beside: $(STAMP) e2e-programs ## Berth beside Kueue, Karpenter's code, the descheduler and an OpenTelemetry Collector, built from their Go modules, once: make beside RECORD=1
 	@BERTH_RECORD_KUEUE=$(RECORD) $(BIN)/pytest -q tests/integration/beside
 
 evictor-scale: $(STAMP) controlplane ## The evictor at its goal: 2,000 nodes, 20,000 pods, a real API server (some minutes)

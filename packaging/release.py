@@ -96,10 +96,14 @@ def pack(folder: Path, target: Path) -> None:
 def archive(folder: Path, target: Path) -> None:
     """Pack what PyInstaller has made, when all of its modules are compiled: a start writes nothing.
 
-    Has to be run by the version of Python that is in the folder.
+    Has to be run by the version of Python that is in the folder. Raise ValueError where there is none, or a module that
+    can't be compiled.
     """
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: is no folder: `make archive` makes one by PyInstaller first")
     never_old = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    compileall.compile_dir(folder, quiet=1, force=True, stripdir=str(folder), invalidation_mode=never_old)
+    if not compileall.compile_dir(folder, quiet=1, force=True, stripdir=str(folder), invalidation_mode=never_old):
+        raise ValueError(f"{folder}: some of its modules can't be compiled")
     pack(folder, target)
 
 
@@ -127,6 +131,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("part", choices=("notes", "archive", "krew"))
     parser.add_argument("of", nargs="?", help="notes: the tag; archive: the folder")
     given = parser.parse_args(arguments)
+    if given.of is None and given.part != "krew":
+        parser.error(f"{given.part}: want {'a tag' if given.part == 'notes' else 'a folder'}")
     DIST.mkdir(exist_ok=True)
     try:
         if given.part == "notes":
@@ -136,6 +142,8 @@ def main(arguments: list[str]) -> int:
             made.write_text(notes((ROOT / "CHANGELOG.md").read_text(), given.of))
         elif given.part == "archive":
             system = os.uname()
+            if system.machine not in MACHINES:
+                raise ValueError(f"machine {system.machine}: want one of {', '.join(MACHINES)}")
             platform = f"{system.sysname.lower()}-{MACHINES[system.machine]}"
             made = DIST / f"berth-{version()}-{platform}.tar.gz"
             archive(Path(given.of), made)

@@ -65,7 +65,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         makers |= {"chromium": installed_chromium, "axe": installed_axe}
         makers |= {"garbage_collector": build.GARBAGE_COLLECTOR.command, "end_to_end_tests": end_to_end.built}
         makers |= {"controllers": end_to_end.COMMANDS.built}
-        makers |= {program.name: program.command for program in (beside.KUEUE, beside.KARPENTER, beside.DESCHEDULER)}
+        others = (beside.KUEUE, beside.KARPENTER, beside.DESCHEDULER, beside.COLLECTOR)
+        makers |= {program.name: program.command for program in others}
         wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
         session.config.stash[COMMANDS] = {name: _built(make) for name, make in makers.items() if name in wanted}
 
@@ -146,8 +147,8 @@ controllers = _command("controllers")
 """The directory of kube-controller-manager and kwok."""
 end_to_end_tests = _command("end_to_end_tests")
 """Kubernetes' own, for ginkgo."""
-kueue, karpenter, descheduler = map(_command, ("kueue", "karpenter", "descheduler"))
-"""Programs that work beside Berth; the second one only asks Karpenter's own code."""
+kueue, karpenter, descheduler, collector = map(_command, ("kueue", "karpenter", "descheduler", "collector"))
+"""Programs that work beside Berth; the second one only asks Karpenter's own code, the last one is OpenTelemetry's."""
 
 
 @pytest.fixture(scope="session")

@@ -60,6 +60,18 @@ def test_the_tag_is_the_version(release: ModuleType, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == f"tag v9.9.9: want v{podberth.__version__}, the version of the package\n"
 
 
+def test_no_archive(release: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder that is missing, and a module that can't be compiled, are said in one line."""
+    assert release.main(["archive", str(tmp_path / "none")]) == 2
+    assert "is no folder" in capsys.readouterr().err
+    (tmp_path / "broken.py").write_text("def")
+    with pytest.raises(ValueError, match="can't be compiled"):
+        release.archive(tmp_path, tmp_path / "made.tar.gz")
+    with pytest.raises(SystemExit):
+        release.main(["archive"])
+    assert "archive: want a folder" in capsys.readouterr().err
+
+
 def test_archives_are_reproducible(release: ModuleType, tmp_path: Path) -> None:
     """Equal files make equal archives, whoever made them when; modes are kept, and a link is a file."""
     made = []

@@ -69,7 +69,7 @@ class RowCounts:
         """Counts every change ever."""
         self._changes: list[Change] = []
         self._before: list[int] = []
-        """For each remembered change, the version of the same thing's change before."""
+        """The version of the same thing's change before, of each remembered change."""
         self._latest: dict[int, int] = {}
         """Thing → version of its latest remembered change."""
         self._base = 0

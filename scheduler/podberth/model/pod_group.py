@@ -82,7 +82,7 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
     conditions: tuple[GroupCondition, ...] = ()
     """The conditions of its status that are named in `CONDITIONS`."""
     min_resources: Mapping[str, int] | None = None
-    """What has to be free for all its pods together, in the units of a pod's requests (scheduler-plugins only)."""
+    """The room that all its pods need together, in the units of a pod's requests (scheduler-plugins only)."""
     timeout: int | None = None
     """Seconds for which its pods wait on Permit (scheduler-plugins only)."""
     phase: str = ""

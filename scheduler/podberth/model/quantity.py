@@ -146,7 +146,7 @@ class Quantity(Struct, gc=False, frozen=True):
     nano: int
     notation: str
     text: str = ""
-    """As it was written, where apimachinery shows it so though its canonical form is another: `2e0`, `+5`, `1.500`."""
+    """The text as written, where apimachinery shows it so though the canonical form is another: `2e0`, `1.500`."""
 
     @property
     def whole(self) -> int:

@@ -169,7 +169,7 @@ class StorageClass(Struct, gc=False):
     topologies: TopologyTerms | None
     """Topologies in which volumes may be provisioned; None: all. Terms that are empty or don't parse match no node."""
     default: bool = False
-    """For claims that name no class."""
+    """Claims that name no class get this one."""
 
     namespace: ClassVar[str] = ""
     """Empty: classes are cluster-scoped."""

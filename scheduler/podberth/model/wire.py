@@ -357,7 +357,7 @@ node_decoder: msgspec.json.Decoder[Node] = msgspec.json.Decoder(Node)
 namespace_decoder: msgspec.json.Decoder[Namespace] = msgspec.json.Decoder(Namespace)
 selecting_decoder: msgspec.json.Decoder[PodSelecting] = msgspec.json.Decoder(PodSelecting)
 texts_decoder: msgspec.json.Decoder[dict[str, str]] = msgspec.json.Decoder(dict[str, str])
-"""For labels and for annotations."""
+"""The type of labels and of annotations."""
 
 
 def present(raw: Raw) -> bytes:

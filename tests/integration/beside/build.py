@@ -1,6 +1,7 @@
-"""Build Kueue's manager, the descheduler, and a command that asks Karpenter's own code, each from its Go module, once.
+"""Build what tests run beside Berth, each from its Go modules, once.
 
-They have releases of client-go of their own, so they share little with the control plane.
+That is Kueue's manager, the descheduler, a command that asks Karpenter's own code, and an OpenTelemetry Collector.
+They want other releases of what they share with the control plane, so they share little with it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ KARPENTER = Program(
 )
 DESCHEDULER = Program(
     "descheduler", HERE / "descheduler", ("sigs.k8s.io/descheduler/cmd/descheduler",), long="about 3 minutes on 2 cores"
+)
+COLLECTOR = Program(
+    "collector", HERE / "collector", sources=(HERE / "collector" / "main.go",), long="about 2 minutes on 2 cores"
 )
 
 

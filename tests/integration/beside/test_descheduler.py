@@ -177,7 +177,6 @@ def test_two_evictors_evict_each_pod_once(
     granted = evictions(audited, space)
     assert {name for _, name in granted} == first
     assert granted.total() == PODS, granted
-    print(f"by whom: {Counter(who for who, _ in granted.elements())}")
     own.end()
     berth.end()
 

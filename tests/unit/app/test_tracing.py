@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 import sys
-import sysconfig
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+import yaml
 from aiohttp import web
-from msgspec import Struct
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import DEFAULT_ENDPOINT
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -39,14 +36,11 @@ from podberth.framework.interface import Plugin
 from podberth.framework.profiles import build
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
-from tests.builders import Object, configuration, node, pod, profile
+from tests.builders import configuration, node, pod, profile
 from tests.registered import registry
 from tests.storage import claim, storage_class, using, volume
+from tests.traces import NODES, PATIENCE, PODS, Seen, Traces, create, one_pod, until
 
-PATIENCE = 60.0
-SCRIPT = Path(sysconfig.get_path("scripts")) / "berth"
-NODES = "/api/v1/nodes"
-PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
@@ -63,42 +57,6 @@ class Pairs(Plugin):
         for other in others:
             other.allow(self.name)
         return None if others else Hold(600.0)
-
-
-class Seen(Struct):
-    """A span, wherever it comes from."""
-
-    id: int
-    parent: int
-    name: str
-    about: dict[str, Any]
-    begin: int
-    end: int
-    failed: bool
-
-
-class Traces:
-    """Spans as trees."""
-
-    def __init__(self, spans: Iterable[Seen]) -> None:
-        self.spans = sorted(spans, key=lambda span: (span.begin, span.end))
-
-    def attempts(self, name: str) -> list[Seen]:
-        """Return the roots of a pod's attempts."""
-        return [span for span in self.spans if span.name == "Schedule" and span.about["k8s.pod.name"] == name]
-
-    def below(self, span: Seen) -> list[Seen]:
-        """Return the children of a span, in the order of their begin."""
-        return [child for child in self.spans if child.parent == span.id]
-
-    def names(self, span: Seen) -> list[str]:
-        """Return the names of a span's children."""
-        return [child.name for child in self.below(span)]
-
-    def child(self, span: Seen, name: str) -> Seen:
-        """Return the one child with this name."""
-        (found,) = [child for child in self.below(span) if child.name == name]
-        return found
 
 
 def of_memory(exporter: InMemorySpanExporter) -> Traces:
@@ -131,14 +89,6 @@ def tracing(exporter: InMemorySpanExporter) -> Iterator[Tracing]:
     made.close()
 
 
-async def create(client: Client, path: str, *bodies: Object) -> None:
-    """Create these objects; nodes lose the taint that a server gives to each new one."""
-    for body in bodies:
-        await client.create(path, msgspec.json.encode(body))
-        if path == NODES:
-            await client.patch(f"{path}/{body['metadata']['name']}", b'{"spec": {"taints": null}}')
-
-
 @asynccontextmanager
 async def running(server: ApiServer, tracing: Tracing) -> AsyncIterator[Client]:
     """A scheduler whose attempts are traced; a client of somebody else."""
@@ -156,18 +106,6 @@ async def running(server: ApiServer, tracing: Tracing) -> AsyncIterator[Client]:
         finally:
             scheduler.stop()
             await schedules
-
-
-async def until(found: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Wait until something is there."""
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                if await found():
-                    return
-                await asyncio.sleep(0.005)
-    except TimeoutError:
-        raise AssertionError(f"waited for {what}") from None
 
 
 async def bound(client: Client) -> int:
@@ -312,36 +250,10 @@ async def test_sent_by_a_process(tmp_path: Path) -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     where = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    async with ApiServer() as server, Client(Connection(host=server.url), qps=-1) as client:
-        await create(client, NODES, node("n1"))
-        kubeconfig = tmp_path / "kubeconfig"
-        named = {"name": "c", "cluster": {"server": server.url}}
-        context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
-        users = [{"name": "u", "user": {"token": "t"}}]
-        config = {"clusters": [named], "contexts": [context], "users": users, "current-context": "c"}
-        kubeconfig.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **config}))
-        settings = tmp_path / "config.yaml"
-        settings.write_text(json.dumps(configuration(profile(), leaderElection={"leaderElect": False})))
-        berth = await asyncio.create_subprocess_exec(
-            *(str(SCRIPT), "run", "--tracing", "--secure-port=0"),
-            *(f"--kubeconfig={kubeconfig}", f"--config={settings}"),
-            env={**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": where, "OTEL_RESOURCE_ATTRIBUTES": "site=harbour"},
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            await create(client, PODS, pod("web"))
-
-            async def found() -> bool:
-                return b'"Scheduled"' in await client.get("/apis/events.k8s.io/v1/namespaces/default/events")
-
-            await until(found, "the event")
-            berth.send_signal(signal.SIGTERM)
-            _, said = await asyncio.wait_for(berth.communicate(), PATIENCE)
-        finally:
-            if berth.returncode is None:
-                berth.kill()
-            await runner.cleanup()
-    assert berth.returncode == 0, said.decode()
+    try:
+        await one_pod(tmp_path, where, OTEL_RESOURCE_ATTRIBUTES="site=harbour")
+    finally:
+        await runner.cleanup()
     traces = Traces(collector.spans)
     (web_pod,) = traces.attempts("web")
     assert web_pod.about["berth.result"] == "scheduled"
@@ -353,6 +265,15 @@ async def test_sent_by_a_process(tmp_path: Path) -> None:
         "service.version": __version__,
         "site": "harbour",
     }
+
+
+def test_example_of_a_collector() -> None:
+    """It listens where Berth sends to by default, and each part that is set up is in the pipeline."""
+    given = yaml.safe_load((Path(__file__).parents[3] / "examples/tracing/collector.yaml").read_text())
+    assert f"http://{given['receivers']['otlp']['protocols']['http']['endpoint']}/" == DEFAULT_ENDPOINT
+    ((kind, pipeline),) = given["service"]["pipelines"].items()
+    assert kind == "traces"
+    assert pipeline == {part: list(given[part]) for part in ("receivers", "processors", "exporters")}
 
 
 async def test_nobody_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ class Enforced(msgspec.Struct, frozen=True):
     ways: Mapping[str, Enforcement]
     again: float = 0.0
     pending: bool = False
-    """What was written is not seen to be in force yet: that is told in a moment."""
+    """Nobody has seen in force yet what was written: that is told in a moment."""
 
 
 class _Written(msgspec.Struct, frozen=True):
@@ -128,7 +128,7 @@ _listed = msgspec.json.Decoder(_Listed).decode
 
 
 def kept(document: Mapping[str, Any]) -> Kept:
-    """What the index keeps of a set."""
+    """Return the part of a set that the index keeps."""
     meta = document["metadata"]
     return Kept(meta["uid"], read_version(meta["resourceVersion"]), _digest(document))
 
@@ -174,7 +174,7 @@ class Enforcer:
         """When an admission policy or a binding was written last."""
         self._proving = asyncio.Lock()
         self._objects = 0
-        """So many admission policies and bindings there have to be."""
+        """The number of admission policies and bindings that there have to be."""
         self._refused = ""
         """Why admission policies can't be written, until another replica leads."""
         self._said = ""

@@ -269,7 +269,7 @@ Held = TypeVar("Held", bound=Item)
 
 
 class Index(Generic[Held]):
-    """What there is of a kind, by namespace. `read` makes of an object what is kept of it."""
+    """Holds all objects of a kind, by namespace. `read` returns the part of an object that is kept."""
 
     def __init__(self, kind: Resource, read: Callable[[Mapping[str, Any]], Held], selector: str = "") -> None:
         self.kind = kind

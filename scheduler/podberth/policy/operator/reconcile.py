@@ -69,7 +69,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def entry(document: Mapping[str, Any]) -> Entry:
-    """What the index keeps of a policy, whatever an older CRD may have let in."""
+    """Return the part of a policy that the index keeps, whatever an older CRD may have let in."""
     spec = msgspec.json.encode(document.get("spec"))
     meta = {field: value for field, value in document["metadata"].items() if field != "managedFields"}
     kept = {**document, "metadata": meta}
