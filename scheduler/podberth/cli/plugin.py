@@ -24,6 +24,7 @@ FILES = {
     "tests/test_$module.py": "test.txt",
 }
 """Each file of such a package, and its template. A linter would refuse some of these before the names are in them."""
+TAKEN = {"tests", "conftest", "setup"}
 _NAME = re.compile("[A-Z][A-Za-z0-9]*")
 _WORD = re.compile("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 """Between two words of a name: NoMaintenance, HTTPCheck."""
@@ -81,5 +82,7 @@ def _refuse(name: str, module: str) -> None:
         raise InputError(f'NAME: "{name}": expected a new name, and there is a plugin with this one')
     if name in kit.__all__:
         raise InputError(f'NAME: "{name}": expected a new name, and podberth.kit has this one')
+    if module in TAKEN:
+        raise InputError(f'NAME: "{name}": expected another name, as the package has a file or a folder of this one')
     if iskeyword(module) or find_spec(module) is not None:
         raise InputError(f'NAME: "{name}": expected a name whose module is new, and Python has a module "{module}"')

@@ -79,6 +79,8 @@ def test_the_example_is_like_it() -> None:
         ("None", "expected letters and digits, first a capital, such as NoMaintenance"),
         ("NodeName", "expected a new name, and there is a plugin with this one"),
         ("Plugin", "expected a new name, and podberth.kit has this one"),
+        ("Tests", "the package has a file or a folder of this one"),
+        ("Conftest", "the package has a file or a folder of this one"),
         ("Json", 'expected a name whose module is new, and Python has a module "json"'),
         ("Import", 'expected a name whose module is new, and Python has a module "import"'),
     ],
