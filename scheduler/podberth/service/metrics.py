@@ -209,6 +209,7 @@ BUILD = Family(
     "berth_build_info", "gauge", "Always 1. The labels have the versions of Berth and Python.", ("version", "python")
 )
 LOST_LINES = Family("berth_log_lines_dropped_total", "counter", "Log lines that could not be written.")
+PROCESS = (BUILD, LOST_LINES)
 
 
 def of_process() -> list[Instrument]:

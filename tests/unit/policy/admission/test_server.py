@@ -51,6 +51,7 @@ class Site:
     def session(self, bundle: bytes | None = None, **more: Any) -> aiohttp.ClientSession:
         """A client; one that trusts the first certificate unless told otherwise."""
         context = ssl.create_default_context(cadata=(bundle or self.material.bundle).decode())
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as Go does
         return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context, **more))
 
 
