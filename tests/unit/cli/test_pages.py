@@ -5,7 +5,9 @@ import shlex
 from pathlib import Path
 
 import pytest
+import typer
 
+from podberth.cli.commands import imported
 from tests.unit.cli.conftest import Berth
 
 ROOT = Path(__file__).parents[3]
@@ -14,6 +16,8 @@ PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md",
 PAGES += sorted(DOCS.rglob("*.md")) + sorted((ROOT / "examples").rglob("*.md"))
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SHOWN = re.compile(r"^(?:\$ )?(?:\.venv/bin/|kubectl )?(berth|make) (.*)$", re.MULTILINE)
 START = re.search(r"cd (examples/\w+)\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
 
 
@@ -56,6 +60,24 @@ def test_pages_stay_few_and_short() -> None:
     assert len(pages) <= 20
     assert len(decisions) - 1 <= 40
     assert words <= 60_000
+
+
+@pytest.mark.parametrize("page", [*PAGES[:3], *DOCS.glob("*.md")], ids=lambda page: page.name)
+def test_commands_exist(page: Path) -> None:
+    """Each command that a page shows is one, with options that it has, and each target is in the Makefile."""
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for block in FENCE.findall(page.read_text(encoding="utf-8")):
+        for program, line in SHOWN.findall(block.replace("\\\n", " ")):
+            words = shlex.split(re.split(r"\s[|>]\s?", line)[0], comments=True)
+            if program == "make":
+                assert {word for word in words if "=" not in word} <= targets, line
+                continue
+            command, words = typer.main.get_command(imported(words[0])), words[1:]
+            while groups := getattr(command, "commands", {}):
+                command, words = groups[words[0]], words[1:]
+            options = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+            given = {word.partition("=")[0] for word in words if word.startswith("-") and word != "-"}
+            assert given <= options, line
 
 
 @pytest.mark.parametrize("command", re.findall(r"^berth (.*?) *(?:#.*)?$", START[2] if START else "", re.MULTILINE))
