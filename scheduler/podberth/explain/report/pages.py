@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from podberth.explain.explanation import Explanation, FeasibleNode
@@ -22,11 +22,16 @@ from podberth.explain.simulate.removable import Removals
 _JOINT = re.compile(r"(?<=\w-)(?=\d)|(?<=\w[=:])(?=\w)")
 
 
-def render(template: str, **values: Any) -> str:
-    """Return one of this folder's templates with these values: a page that needs no other file and no network."""
-    environment = Environment(
-        loader=PackageLoader("podberth.explain.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
+_HERE = "podberth.explain.report"
+
+
+def render(template: str, *, package: str = _HERE, **values: Any) -> str:
+    """Return a template with these values: a page that needs no other file and no network.
+
+    `package`: the one that has it among its templates; those of this one can be extended there.
+    """
+    loader = ChoiceLoader([PackageLoader(each) for each in dict.fromkeys((package, _HERE))])
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.filters["thousands"] = "{:,}".format
     environment.filters["breakable"] = breakable
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}  # the keys keep their order, too
