@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from typing import Any
@@ -13,7 +14,7 @@ from podberth.policy import analyse as analysing
 from podberth.policy.analyse import FINDING, MOST_PASSES, Finding, analyse, left_out, passes
 from podberth.policy.options import selector
 from podberth.policy.questions import Questions
-from podberth.policy.space import AXIS, weigh
+from podberth.policy.space import AXIS, Among, weigh
 from tests.unit.policy.build import NAME, QOS, Object, has, needs, policies, policy, rule
 
 
@@ -393,6 +394,34 @@ def test_an_example_that_is_no_pod_has_no_class() -> None:
         "kind": "Secret",
         "metadata": {"name": "example", "namespace": "default"},
     }
+
+
+def test_values_that_two_criteria_take() -> None:
+    """Some values, or all but some, with and without an absent key."""
+    values: list[str | None] = ["a", "b", None]
+    some = [frozenset(chosen) for number in range(4) for chosen in itertools.combinations(values, number)]
+    for one, other in itertools.product([Among(each, but) for each in some for but in (False, True)], repeat=2):
+        both = one.also(other)
+        assert [both.holds(value) for value in [*values, "c"]] == [
+            one.holds(value) and other.holds(value) for value in [*values, "c"]
+        ]
+        assert both.empty == (not any(both.holds(value) for value in [*values, "c"]))
+
+
+def test_a_value_that_only_some_rules_list() -> None:
+    """The larger list rejects more."""
+    small, large = rule(needs("a", "In", "v"), reject=True), rule(needs("a", "In", "v", "w"), reject=True)
+    for documents, dead in (((small, large), "p/rules[0]"), ((large, small), "p/rules[1]")):
+        assert only(policy("p", *documents)).rules == (dead,)
+
+
+def test_a_value_that_no_rule_lists() -> None:
+    """Whatever they list."""
+    listed = ["other", *(f"other-{i}" for i in range(1, 5))]
+    criteria = [{"key": "a", "operator": "Exists"}, {"key": "a", "operator": "NotIn", "values": listed}]
+    route = rule({"matchExpressions": criteria}, set_annotations={NAME: "gone"})
+    example = only(policy("p", route), live_schedulers=frozenset()).example or {}
+    assert example["metadata"]["labels"] == {"a": "other-5"}
 
 
 def test_values_have_a_weight() -> None:
