@@ -315,7 +315,9 @@ def test_an_equal_preemptor_is_not_told_again_why_nothing_helps(monkeypatch: pyt
     """What stays in its way on an emptied node is remembered, until the node changes."""
     there, framework = _with_small_pods(_full(3, 5)), a_framework()
     said = answer(framework, a_pod("q", 2, 4), there)
+    made = calls(monkeypatch, (FilterPlugins, "spare"))
     assert _steps(framework, a_pod("r", 2, 4), there) == 0
+    assert made["spare"] == 0
     assert answer(framework, a_pod("r", 2, 4), there) == said
     there.put_pod(msgspec.structs.replace(a_pod("small3", 0, 0), node_name="n1"))
     assert _steps(framework, a_pod("s", 2, 4), there) == 2 * (4 + 2) + 4 * 2 + 40
@@ -345,6 +347,19 @@ def test_room_that_is_kept_for_a_more_important_pod_is_not_there(asks: bool) -> 
     assert len(answer(framework, a_pod("q0", 2, 2), crowd.cluster)[1]) == 1
     crowd.change("nominate", 0, 3, 2)
     assert len(answer(framework, a_pod("q1", 2, 2), crowd.cluster)[1]) == 2
+
+
+@pytest.mark.parametrize(("nodes", "asks"), [(1, False), (1, True), (3, False)])
+def test_whom_a_budget_protects_is_spared_first(nodes: int, asks: bool) -> None:
+    """SelectVictimsOnNode: so the more important pod goes, however many nodes are tried at a time."""
+    cluster, framework = Cluster(), a_framework()
+    for i in range(nodes):
+        cluster.put_node(a_node(i, 4))
+        for name, priority, app in ((f"free{i}", 1, 0), (f"protected{i}", 0, 1)):
+            cluster.put_pod(msgspec.structs.replace(a_pod(name, priority, 2, app), node_name=f"n{i}"))
+    cluster.put_selecting(a_budget("b", 0, {"matchLabels": {"app": "a1"}}))
+    found = answer(_unsure(framework) if asks else framework, a_pod("q", 5, 2), cluster)
+    assert found[:2] == ("n0", {"default/free0"})
 
 
 def test_who_has_to_go_after_all_makes_room_for_the_next_one() -> None:

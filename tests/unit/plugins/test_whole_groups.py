@@ -266,12 +266,14 @@ def _two_groups(pods: int) -> Cluster:
 
 def test_a_group_whose_budget_is_overdrawn_is_spared() -> None:
     """Of two groups that are alike, the one goes of which fewer pods overdraw a budget (pickOneNodeForPreemption)."""
-    for allowed, chosen in (((1, 1), "n0"), ((1, 2), "n1"), ((2, 1), "n0"), ((0, 1), "n1")):
-        cluster = _two_groups(pods=2)
+    for allowed, chosen in (((1, 1), "n0"), ((1, 2), "n1"), ((2, 1), "n0"), ((0, 1), "n1"), ((), "n0")):
+        cluster, framework, preemptor = _two_groups(pods=2), a_framework(), _preemptor()
         for i, number in enumerate(allowed):
             cluster.put_selecting(a_budget(f"b{i}", number, {"matchLabels": {"group": f"g{i}"}}))
-        node, victims, _ = answer(a_framework(), _preemptor(), cluster)
-        assert (node, len(victims)) == (chosen, 2), allowed
+        result = framework.post_filter_result(preemptor, cluster, framework.decide(preemptor, cluster))
+        assert (result.node, len(result.victims)) == (chosen, 2), allowed
+        offered = {name: (len(victims), overdrawn) for name, (victims, overdrawn) in result.candidates.items()}
+        assert offered == {f"n{i}": (2, 2 - number) for i, number in enumerate(allowed or (2, 2))}
 
 
 def test_where_groups_are_the_least_important_pod_of_a_node_counts() -> None:
