@@ -79,14 +79,27 @@ def test_rows_that_are_tried_again_have_no_reason_any_more() -> None:
     assert results.unexplained(every).tolist() == [0]
 
 
-@pytest.mark.parametrize(("enough", "node"), [(1, "n0"), (2, "n1")])
-def test_enough_nodes_end_the_search(enough: int, node: str) -> None:
+@pytest.mark.parametrize(
+    ("percent", "enough", "node"),
+    [
+        (0, 1, "n0"),
+        (0, 2, "n1"),
+        (34, 0, "n0"),
+        (66, 0, "n0"),
+        (67, 0, "n1"),
+        (67, 1, "n1"),
+        (34, 2, "n1"),
+        (100, 0, "n2"),
+    ],
+)
+def test_enough_nodes_end_the_search(percent: int, enough: int, node: str) -> None:
     """Where nodes are tried one by one: n1 has the less important victim, but need not be looked at any more.
 
     They are, since the pod has terms, and another one is nominated for each of them.
-    As minCandidateNodesAbsolute says, by GetOffsetAndNumCandidates of kube-scheduler.
+    As many as minCandidateNodesAbsolute says, or minCandidateNodesPercentage of the three nodes, whichever are more
+    (GetOffsetAndNumCandidates of kube-scheduler).
     """
-    args = {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": enough}
+    args = {"minCandidateNodesPercentage": percent, "minCandidateNodesAbsolute": enough}
     framework = build(decode(configuration(profile(DefaultPreemption=args))), registry())["berth"]
     cluster = Cluster()
     for row in range(3):

@@ -239,6 +239,19 @@ def _with_small_pods(cluster: Cluster) -> Cluster:
     return cluster
 
 
+def _repelling() -> Cluster:
+    """Nodes with a pod that stays, and repels the preemptor."""
+    cluster = _full(3, 0)
+    for i in range(3):
+        cluster.put_pod(msgspec.structs.replace(a_pod(f"stays{i}", 5, 0, app=1), node_name=f"n{i}"))
+    return cluster
+
+
+def _one_kept_for_another(cluster: Cluster) -> Cluster:
+    cluster.nominations.put(a_pod("w", 3, 0), "n1")
+    return cluster
+
+
 def _with_disk(name: str, priority: int) -> Pod:
     made = pod(name, cpu="1")
     made["spec"] |= {"priority": priority, "volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "d"}}]}
@@ -281,6 +294,16 @@ def _with_a_disk_in_use() -> Cluster:
         ),
         # Each node for itself; a pod that is lifted from all counts takes 20. Of n0, the filters are asked twice.
         ("apart", lambda: _kept_for_others(_full(3, 0)), lambda: _with_terms("q", 4), False, 16 + 20 * 4 + 40 * 4),
+        # n1 for itself, and last: four steps, one for its victim, which is lifted from all counts, and the filters.
+        (
+            "one apart",
+            lambda: _one_kept_for_another(_full(3, 0)),
+            lambda: _with_terms("q", 4),
+            False,
+            (4 * 2 + 3) + (4 + 1 + 20 + 40),
+        ),
+        # Filters that look elsewhere tell why nothing helps when the victims are gone, and are not asked again.
+        ("told at once", _repelling, lambda: _with_terms("q", 4), False, 4 * 3 + 4),
         # Nothing helps; then the filters are asked once, about all nodes, without those who could leave.
         (
             "and why",

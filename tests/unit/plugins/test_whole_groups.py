@@ -193,6 +193,19 @@ def test_steps_of_a_search(id: str, budgets: tuple[int, ...], asks: bool, steps:
     assert cluster.search_steps.taken - before == steps
 
 
+def test_steps_of_a_search_in_vain() -> None:
+    """Each row is tried by its amounts; then the filters are asked once, and once for each row with a group's pods."""
+    cluster, framework, preemptor = _cluster(3), a_framework(), _preemptor()
+    for i in range(ROWS):
+        cluster.put_pod(_pod(f"stays{i}", 1, 9, f"n{i}"))
+    decision = framework.decide(preemptor, cluster)
+    before = cluster.search_steps.taken
+    assert not framework.post_filter_result(preemptor, cluster, decision).node
+    tried = ALONE * (4 + 1) + TOGETHER * (4 + 2 * 12)
+    asked = ALONE * 4 + 40 + TOGETHER * (2 * 4 + 40)
+    assert cluster.search_steps.taken - before == 2 * tried + asked
+
+
 def _keeps_away(part: str = "large") -> Pod:
     """A preemptor that may be in no zone with such pods: what is elsewhere counts."""
     term = {"labelSelector": {"matchLabels": {"part": part}}, "topologyKey": "zone"}
