@@ -511,7 +511,7 @@ async def test_admission_policies_that_can_not_all_be_written_go(cluster: Cluste
     cluster.refused[mutating] = status
     cluster.webhook_answers = True
     release = await started(cluster, "team")
-    assert len(cluster.wrote) == 16
+    assert len(cluster.wrote) == 12
     assert not cluster.natively
     found = (await release.ways("team", FORBID))["forbid"]
     assert (found.way, found.reason) == ("Webhook", "KindsMissing")
