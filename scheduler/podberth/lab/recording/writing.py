@@ -310,6 +310,8 @@ class Writing:
         """Write nothing any more, and say why."""
         if self.ended is None:
             self.ended = why
+            if self._tables.entries:
+                self.log.put(To.LOG, self._tables.taken())
             self._pods, self._objects, self._forms, self._known = {}, {}, {}, None
             self._tables = _Tables(self._now)
             self._tell(why)
@@ -319,9 +321,9 @@ class Writing:
         if self.ended is None:
             self._known = None  # the segment before it is kept instead
             self.flush()
-            self.log.close()
-            if self.log.error is not None:
-                self.end(self.log.error)
+        self.log.close()
+        if self.ended is None and self.log.error is not None:
+            self.end(self.log.error)
         self.ended = self.ended or "closed"
 
     def _next_segment(self) -> None:
