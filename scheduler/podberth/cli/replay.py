@@ -10,7 +10,8 @@ import typer
 
 from podberth.cli import recordings
 from podberth.cli.errors import FOUND, InputError, complain
-from podberth.cli.output import Output, as_data, private
+from podberth.cli.options import PageForm
+from podberth.cli.output import PageOutput, as_data, private
 from podberth.explain.explanation import API_VERSION
 from podberth.explain.objects.world import DUMP
 from podberth.explain.report.wording import count, printable
@@ -61,7 +62,7 @@ def replay(
             "--mask", metavar="OUT", help="Write the recording to another directory, with masks as of berth dump."
         ),
     ] = None,
-    output: Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")] = Output.TABLE,
+    output: PageForm = PageOutput.TABLE,
 ) -> int:
     """Show what is in a recording; verify it, or ask about any second of it.
 
@@ -103,10 +104,10 @@ def replay(
             said = f"placed on {event.what[1]}" if event.kind.name == "PLACED" else f"failed: {event.what[2]}"
             when = summary.stamp(moment.head.began + event.at - moment.head.at)
             complain([printable(f"{pod.namespace}/{pod.name} at {when}: {said}")])
-            return _ask(["explain", f"{pod.namespace}/{pod.name}", "-o", output.value], state, moment)
+            return _ask(["explain", f"{pod.namespace}/{pod.name}"], state, moment, output)
         if not command:
             raise InputError(f"--at: expected a command after it: {', '.join(_COMMANDS)}; or --dump FILE")
-        return _ask(command, moment.state(), moment)
+        return _ask(command, moment.state(), moment, output)
 
 
 def _dump(state: "State") -> bytes:
@@ -114,21 +115,21 @@ def _dump(state: "State") -> bytes:
     return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": [kinds, *state.documents()]})
 
 
-def _ask(command: list[str], state: "State", moment: "Moment") -> int:
+def _ask(command: list[str], state: "State", moment: "Moment", output: PageOutput) -> int:
     """Run another command on a state, by the configuration of the recording unless it names one."""
     from podberth.cli.main import run
 
     with tempfile.TemporaryDirectory() as directory:
         cluster, config = Path(directory) / "cluster.json", Path(directory) / "configuration.json"
         cluster.write_bytes(_dump(state))
-        given = ["--cluster", str(cluster)]
+        given = ["--cluster", str(cluster), "-o", output.value]
         if moment.head.configuration and not any(word.startswith("--config") for word in command):
             config.write_bytes(msgspec.json.encode(moment.head.configuration))
             given += ["--config", str(config)]
         return run([*command, *given])
 
 
-def _verify(recording: Any, output: Output) -> int:
+def _verify(recording: Any, output: PageOutput) -> int:
     from podberth.lab.recording.verify import by_engine, one_by_one
 
     found: list[Verified] = []
@@ -138,7 +139,7 @@ def _verify(recording: Any, output: Output) -> int:
             raise InputError(f"{recording.directory}: was recorded of {head.of}: berth shadow --from compares with it")
         events = recording.events(process)
         found.append(by_engine(events, masked=head.masked) if head.fresh else one_by_one(events))
-    if output is not Output.TABLE:
+    if output is not PageOutput.TABLE:
         as_data({"processes": [msgspec.to_builtins(each) for each in found]}, output)
     else:
         sys.stdout.writelines(f"{line}\n" for each in found for line in _said(each))
@@ -158,8 +159,8 @@ def _said(found: "Verified") -> list[str]:
     ]
 
 
-def _print(found: "Contents", output: Output) -> None:
-    if output is not Output.TABLE:
+def _print(found: "Contents", output: PageOutput) -> None:
+    if output is not PageOutput.TABLE:
         as_data(found, output)
         return
     print(f"{found.directory}: recorded by {count(len(found.processes), 'run')}{', masked' * found.masked}")

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from podberth import __version__
+from podberth.app.metrics import RECORDED_BYTES, RECORDS
 from podberth.app.scheduler import LET_GO_BESIDE, Handle, Scheduler
 from podberth.engine.instructions import Bind, BoundByPlugin, Failed, Instruction, Preempt
 from podberth.engine.stimuli import Bound, Cycle, Gone, Put, Stimulus, Tick
@@ -26,19 +27,12 @@ from podberth.lab.recording.entries import ADDED, Head, Kind
 from podberth.lab.recording.log import Limits, Log
 from podberth.lab.recording.writing import Writing
 from podberth.model.kinds import Modelled
-from podberth.service.metrics import Asked, Family
+from podberth.service.metrics import Asked
 
 log = structlog.get_logger("recording")
 
 _EPOCH = 0.001
 """Seconds by which the calendar may be off."""
-
-GOES_ON = Family(
-    "berth_recording",
-    "gauge",
-    "1 while berth run --record records, 0 once the recording has ended because of the disk or a fault.",
-)
-BYTES = Family("berth_recording_bytes_total", "counter", "Bytes that berth run --record has written.")
 
 
 def kept(config: SchedulerConfiguration) -> dict[str, Any]:
@@ -101,8 +95,8 @@ class Recorder:
             ended=self._ended,
         )
         scheduler.instruments += [
-            Asked(GOES_ON, lambda: {(): float(writing.ended is None)}),
-            Asked(BYTES, lambda: {(): float(self._log.written)}),
+            Asked(RECORDS, lambda: {(): float(writing.ended is None)}),
+            Asked(RECORDED_BYTES, lambda: {(): float(self._log.written)}),
         ]
         log.info("records", directory=str(self._directory))
         engine = scheduler.engine
@@ -206,8 +200,8 @@ def facts(instructions: list[Instruction], writing: Writing) -> None:
             writing.add((Kind.PLACED, writing.pod(one.pod.uid), node))
         elif kind is Failed:
             assert isinstance(one, Failed)
-            reason, message = writing.name(one.reason), writing.message(one.message)
-            writing.add((Kind.FAILED, writing.pod(one.pod.uid), reason, message))
+            message = writing.message(one.message)
+            writing.add((Kind.FAILED, writing.pod(one.pod.uid), one.reason, message))
         elif kind is Preempt:
             assert isinstance(one, Preempt)
             node = writing.name(one.node)

@@ -104,7 +104,7 @@ async def test_old_segments_go(tmp_path: Path) -> None:
     assert held[0].number > 1
     (found,) = verified(tmp_path)
     assert not found.whole
-    assert found.placed > 20
+    assert found.placed > 10
     assert found.differ == 0
     state = {}
     for event in events(tmp_path):
