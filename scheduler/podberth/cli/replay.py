@@ -56,12 +56,13 @@ def replay(
     dump: Annotated[
         str | None, typer.Option("--dump", metavar="FILE", help="Write the cluster at --at, or the end, as a dump.")
     ] = None,
-    mask: Annotated[
-        str | None,
-        typer.Option(
-            "--mask", metavar="OUT", help="Write the recording to another directory, with masks as of berth dump."
-        ),
+    copy: Annotated[
+        str | None, typer.Option("--copy", metavar="OUT", help="Write the recording to another directory.")
     ] = None,
+    mask: Annotated[
+        bool,
+        typer.Option("--mask", help="With --copy: replace names, values of labels and images, as berth dump does."),
+    ] = False,
     output: PageForm = PageOutput.TABLE,
 ) -> int:
     """Show what is in a recording; verify it, or ask about any second of it.
@@ -74,6 +75,8 @@ def replay(
     ]
     if len(asked) > 1:
         raise InputError(f"{asked[0]} and {asked[1]}: expected one of them")
+    if mask and copy is None:
+        raise InputError("--mask: expected only together with --copy")
     if command and (at is None or asked or command[0] not in _COMMANDS):
         known = ", ".join(_COMMANDS)
         raise InputError(f"{command[0]}: expected one of {known} after --at TIME, and neither --verify nor --why")
@@ -84,11 +87,11 @@ def replay(
         recording = Recording(directory)
         if verify:
             return _verify(recording, output)
-        if mask is not None:
-            from podberth.lab.recording.masking import write_masked
+        if copy is not None:
+            from podberth.lab.recording.copying import write_copy
 
-            entries = write_masked(recording, recordings.to_write(mask))
-            complain([f"{mask}: {entries:,} entries"])
+            entries = write_copy(recording, recordings.to_write(copy), mask=mask)
+            complain([f"{copy}: {entries:,} entries"])
             return 0
         if at is None and why is None and dump is None:
             _print(summary.contents(recording), output)

@@ -1,4 +1,4 @@
-"""Writes a recording a second time, with the masks of `berth dump` in place of names.
+"""Writes a recording a second time, if asked to with the masks of `berth dump` in place of names.
 
 Masks sort as the words do, and so all words have to be known: a recording is masked when it is read. Messages are left
 out; placements are the same, so a masked recording can be verified by them.
@@ -19,9 +19,13 @@ _UNTOLD = "a message that is masked"
 _SAME = frozenset(("CSIDriver", "DeviceClass"))
 
 
-def write_masked(recording: Recording, to: Path) -> int:
+def write_copy(recording: Recording, to: Path, *, mask: bool) -> int:
     """Write all that can be read to another directory; return the number of entries. Raises LogError, OSError."""
-    masks = Masks(each for frames in _files(recording) for frame in frames for each in _named(decoder.decode(frame)))
+    masks = None
+    if mask:
+        masks = Masks(
+            each for frames in _files(recording) for frame in frames for each in _named(decoder.decode(frame))
+        )
     log = Log(to, Limits(size=1 << 62, age=1e12), patience=3600.0)
     written = 0
     for number, segment in enumerate(recording.segments):
@@ -64,7 +68,9 @@ def _named(entries: list[list[Any]]) -> Iterator[dict[str, Any]]:
                 yield {"name": entry[6]}
 
 
-def _masked(entry: list[Any], masks: Masks) -> list[Any]:
+def _masked(entry: list[Any], masks: Masks | None) -> list[Any]:
+    if masks is None:
+        return entry
     kind = Kind(entry[0])
     match kind:
         case Kind.HEAD:
