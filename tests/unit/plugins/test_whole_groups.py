@@ -145,6 +145,45 @@ def test_who_is_the_most_important_goes_by_pods_on_other_rows() -> None:
     assert [one.pod.name for one in ranked] == order()
 
 
+def test_a_group_becomes_more_important_by_pods_on_other_rows() -> None:
+    """Than a pod of a group whose pods go one by one."""
+    cluster, ranking = Cluster(), Ranking()
+    cluster.pod_groups.put(_group("whole"))
+    for i in range(2):
+        cluster.put_node(decoder.node(msgspec.json.encode(node(f"n{i}", cpu="4", pods="9"))))
+    for second, (name, group) in enumerate((("other", "none"), ("w0", "whole")), 1):
+        placed = _pod(name, 1, 0, "n0", schedulingGroup={"podGroupName": group})
+        cluster.put_pod(msgspec.structs.replace(placed, started=f"2026-01-01T00:00:0{second}Z"))
+    for order in (["other", "w0"], ["w0", "other"]):
+        ranking.follow(cluster)
+        assert [one.pod.name for one in ranking.below(0, 1, cluster)] == order
+        cluster.put_pod(_pod("w1", 1, 0, "n1", schedulingGroup={"podGroupName": "whole"}))
+
+
+def test_pods_of_groups_come_before_others() -> None:
+    """Whoever runs longer."""
+    cluster, ranking = Cluster(), Ranking()
+    cluster.put_node(decoder.node(msgspec.json.encode(node("n0", cpu="4", pods="9"))))
+    for second, name, spec in ((9, "of-group", {"schedulingGroup": {"podGroupName": "g"}}), (1, "pod", {})):
+        placed = _pod(name, 1, 0, "n0", **spec)
+        cluster.put_pod(msgspec.structs.replace(placed, started=f"2026-01-01T00:00:0{second}Z"))
+    ranking.follow(cluster)
+    assert [one.pod.name for one in ranking.below(0, 1, cluster)] == ["of-group", "pod"]
+
+
+@pytest.mark.parametrize("mode", ["all", "single"])
+def test_a_priority_of_a_group_that_changes(mode: str) -> None:
+    """What was found on the rows of its pods is found anew."""
+    cluster, framework = _two_groups(pods=1), a_framework()
+
+    def put(name: str, priority: int) -> None:
+        cluster.pod_groups.put(msgspec.structs.replace(_group(name), priority=priority, disruption_mode=mode))
+
+    for name, priority, chosen in (("g0", 0, "n0"), ("g1", 0, "n0"), ("g0", 9, "n1"), ("g1", 9, "")):
+        put(name, priority)
+        assert answer(framework, _preemptor(), cluster)[0] == chosen
+
+
 @pytest.mark.parametrize(("first", "last"), [("single", "whole"), ("whole", "single")])
 def test_a_group_of_one_pod_is_as_important_as_a_pod_of_a_group(first: str, last: str) -> None:
     """Both are one pod: who runs longer comes first."""
@@ -153,7 +192,7 @@ def test_a_group_of_one_pod_is_as_important_as_a_pod_of_a_group(first: str, last
     for group in (_group("whole"), apart):
         cluster.pod_groups.put(group)
     cluster.put_node(decoder.node(msgspec.json.encode(node("n0", cpu="4", pods="9"))))
-    for second, name in ((1, first), (2, last)):
+    for second, name in ((2, last), (1, first)):
         placed = _pod(name, 1, 0, "n0", schedulingGroup={"podGroupName": name})
         cluster.put_pod(msgspec.structs.replace(placed, started=f"2026-01-01T00:00:0{second}Z"))
     ranking.follow(cluster)
