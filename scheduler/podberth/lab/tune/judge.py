@@ -33,7 +33,7 @@ class Judged(msgspec.Struct, rename="camel", frozen=True):
     training: dict[str, Figure]
     held_out: dict[str, Figure]
     periods: dict[str, dict[str, float]]
-    """Period → goal → mean over the seeds."""
+    """Period → goal → mean over the seeds; of a training period, with the seed of the search."""
     better: dict[str, Figure]
     """Goal → by how much it is better than the base on held-out periods, in pairs."""
     wins: dict[str, int]
@@ -41,7 +41,7 @@ class Judged(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Judge:
-    """Runs configurations on all periods with all seeds."""
+    """Runs configurations on held-out periods with all seeds, and on training periods, as the search did, with one."""
 
     def __init__(self, course: Course, seeds: Sequence[int]) -> None:
         self._course, self._seeds = course, tuple(seeds)
@@ -53,12 +53,11 @@ class Judge:
 
     def judged(self, configurations: Mapping[str, bytes], workers: Workers, progress: Progress) -> list[Judged]:
         """Return the figures of configurations by name; the first one is the base."""
-        periods, seeds = range(len(self._course.periods)), range(len(self._seeds))
         handles = {
-            (name, period, seed): workers.submit(Task(raw, period, self._seeds[seed]))
+            (name, i, seed): workers.submit(Task(raw, i, self._seeds[seed]))
             for name, raw in configurations.items()
-            for period in periods
-            for seed in seeds
+            for i, period in enumerate(self._course.periods)
+            for seed in range(len(self._seeds) if period.held_out else 1)
         }
         values: dict[tuple[str, int, int], dict[str, float]] = {}
         for done, (key, handle) in enumerate(handles.items()):
@@ -68,9 +67,10 @@ class Judge:
         return [self._of(name, base, values) for name in configurations]
 
     def _of(self, name: str, base: str, values: Mapping[tuple[str, int, int], Mapping[str, float]]) -> Judged:
-        periods, seeds = self._course.periods, range(len(self._seeds))
+        periods = self._course.periods
         training = [i for i, period in enumerate(periods) if not period.held_out]
         held_out = [i for i, period in enumerate(periods) if period.held_out]
+        seeds = range(len(self._seeds))
 
         def over(goal: Goal, chosen: Sequence[int], against: str = "") -> Figure:
             means = [
@@ -81,7 +81,7 @@ class Judge:
                     for i in chosen
                 )
                 / len(chosen)
-                for seed in seeds
+                for seed in (seeds if chosen is held_out else (0,))
             ]
             return figure(means)
 
@@ -91,8 +91,9 @@ class Judge:
             held_out={str(goal): over(goal, held_out) for goal in self._course.goals},
             periods={
                 period.name: {
-                    str(goal): sum(values[name, i, seed][str(goal)] for seed in seeds) / len(seeds)
+                    str(goal): sum(found) / len(found)
                     for goal in self._course.goals
+                    for found in [[values[name, i, seed][str(goal)] for seed in (seeds if period.held_out else (0,))]]
                 }
                 for i, period in enumerate(periods)
             },

@@ -38,7 +38,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     trials: int = 200
     seed: int = 0
     seeds: int = 5
-    shown: int = 6
+    shown: int = 4
     """The number of trials of the front that are judged, the winner among them."""
 
 
