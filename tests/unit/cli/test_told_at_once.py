@@ -308,16 +308,3 @@ def test_all_tests_of_policies(berth: Berth) -> None:
     assert (found.code, found.out) == (2, "")
     starts = ("{0}: policies[0]: ", "tests/gone.yaml: no such file", "{0}: cases[0].", "{0}: cases[1].")
     _told(found.err, *dict.fromkeys(start.format(f"tests/{name}.yaml") for name in "ab" for start in starts))
-
-
-def test_a_broken_item_of_json_hides_no_fault_of_another(berth: Berth) -> None:
-    """Of a file of pods, and of a dump."""
-    items = [POD, node("n"), changed(POD, "spec.priority", "high")]
-    text = json.dumps({"kind": "List", "items": items}, indent=4).replace('"n"', '"n', 1)
-    Path("made.json").write_text(text)
-    found = berth("simulate", "-f", "made.json", "--cluster", "cluster.json")
-    assert found.code == 2
-    _told(found.err, "made.json: items[1]: line ", 'made.json: items[2]: Pod p: spec.priority: "high"')
-    found = berth("explain", "p", "--cluster", "made.json")
-    assert found.code == 2
-    _told(found.err, "made.json: items[1]: line ", "made.json: Pod default/p (items[2]): spec.priority")

@@ -43,10 +43,17 @@ def schemas() -> Schemas:
 
 
 class Misfit(NamedTuple):
-    """A place where a value does not fit its type, and the complaint about it."""
+    """A place where a value does not fit its type, and the complaint about it. `unknown`: there is no such field."""
 
     path: str
     text: str
+    unknown: bool = False
+
+
+def type_of(kind: str) -> str:
+    """Return the type of a kind in the version that is read; empty for one that is not known."""
+    known = schemas().kinds
+    return next((f"&{known[each]}" for each in known if each.partition(" ")[2] == kind), "")
 
 
 def fitting(value: Any, wanted: str, found: list[Misfit], path: str = "", *, strict: bool = True) -> Any:
@@ -70,9 +77,12 @@ def fitting(value: Any, wanted: str, found: list[Misfit], path: str = "", *, str
         case "{":
             if not isinstance(value, dict):
                 return _misfit(found, path, said(path, value, "expected a mapping"))
-            kept = {
-                key: fitting(each, wanted[1:-1], found, f"{path}[{key}]", strict=strict) for key, each in value.items()
-            }
+            kept = {}
+            for key, each in value.items():
+                here = f"{path}[{key}]"
+                if each is None and not strict:
+                    _misfit(found, here, said(here, None, "expected a value"))
+                kept[key] = fitting(each, wanted[1:-1], found, here, strict=strict)
             return {key: each for key, each in kept.items() if each is not None}
         case "=":
             allowed = wanted[1:].split("|")
@@ -118,7 +128,8 @@ def _fields(value: Any, kind: Type, found: list[Misfit], path: str, strict: bool
     for name, each in value.items():
         wanted = kind.fields.get(name)
         if wanted is None:
-            _misfit(found, f"{below}{name}", f"{below}{name}: unknown field{meant(name, kind.fields)}")
+            text = f"{below}{name}: unknown field{meant(name, kind.fields)}"
+            found.append(Misfit(f"{below}{name}", text, unknown=True))
             continue
         fits = fitting(each, wanted, found, f"{below}{name}", strict=strict and name != _LOOSE)
         if fits is not None:

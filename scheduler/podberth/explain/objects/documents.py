@@ -1,25 +1,19 @@
 """Reads API objects out of the text that kubectl prints: JSON or YAML, one object, a List, or several documents.
 
-A JSON text that can't be read as a whole is taken apart (`outlines`), so that each object is read by itself. A field
-of the wrong type is complained of as `field.path: value: what was expected` (`complaint`).
+Of several YAML documents each is read by itself, so that a broken one hides no fault of another.
 """
 
 import codecs
 import json
 import re
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from itertools import islice
-from operator import itemgetter
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 import yaml
 
 from podberth.explain.objects.versions import called, upgraded
-from podberth.model import wire
-from podberth.model.mistakes import as_json, in_words, kind_of, misfit
+from podberth.model.mistakes import kind_of, misfit
 
 # --- YAML -------------------------------------------------------------------------------------------------------------
 
@@ -195,267 +189,6 @@ def lowered(error: BaseException) -> str:
     return f"{text[:1].lower()}{text[1:]}"
 
 
-# --- what is wrong with an object that does not decode ----------------------------------------------------------------
-
-_TEXT = re.compile(r"(?P<what>.*?)(?: - at `(?P<key>key in )?\$(?P<path>[^`]*)`)?$", re.S)
-_AMOUNT = re.compile(r"`(?=[^`]*\bstr\b)(?=[^`]*\bint\b)(?=[^`]*\bfloat\b)[^`]*`")
-"""The decoder's name of the type of a quantity."""
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
-_SHOWN = 60
-
-_CONTAINER: dict[str, Any] = {"resources": wire.ResourceRequirements, "ports": list[wire.ContainerPort]}
-_REPORT: dict[str, Any] = {"allocatedResources": wire.Amounts, "resources": wire.ResourceRequirements}
-_RAW: dict[str, dict[str, Any]] = {
-    "Pod": {
-        "metadata.labels": dict[str, str],
-        "spec.nodeSelector": dict[str, str],
-        "spec.affinity": wire.Affinity,
-        "spec.tolerations": list[wire.Toleration],
-        "spec.overhead": wire.Amounts,
-        "spec.resources": wire.ResourceRequirements,
-        "spec.containers[]": _CONTAINER,
-        "spec.initContainers[]": _CONTAINER,
-        "status.containerStatuses[]": _REPORT,
-        "status.initContainerStatuses[]": _REPORT,
-        "status.allocatedResources": wire.Amounts,
-        "status.resources": wire.ResourceRequirements,
-    },
-    "Node": {
-        "metadata.labels": dict[str, str],
-        "spec.taints": list[wire.Taint],
-        "status.allocatable": wire.Amounts,
-        "status.images": list[wire.ContainerImage],
-    },
-    "Namespace": {"metadata.labels": dict[str, str]},
-    "Service": {"spec.selector": dict[str, str]},
-    "ReplicationController": {"spec.selector": dict[str, str]},
-    "ReplicaSet": {"spec.selector": wire.LabelSelector},
-    "StatefulSet": {"spec.selector": wire.LabelSelector},
-    "PodDisruptionBudget": {"spec.selector": wire.LabelSelector},
-}
-"""Kind → path of a part that stays raw → its type; a path with `[]` gives the parts of each element of a list."""
-
-
-def complaint(kind: str, raw: bytes | msgspec.Raw, error: Exception) -> str:
-    """Return one line for an object that did not decode."""
-    text = misfit(error) if isinstance(error, RecursionError) else str(error)
-    try:
-        document = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return _one_line(text)
-    for path, value, wanted in _raw_parts(kind, document):
-        try:
-            msgspec.json.decode(msgspec.json.encode(value), type=wanted)
-        except msgspec.ValidationError as found:
-            return _said(document, str(found), path)
-    return _said(document, text, "")
-
-
-def _raw_parts(kind: str, document: Any) -> Iterator[tuple[str, Any, Any]]:
-    for path, wanted in _RAW.get(kind, {}).items():
-        value = _at(document, "." + path.removesuffix("[]"))
-        if value is None:
-            continue
-        if not path.endswith("[]"):
-            yield path, value, wanted
-        elif isinstance(value, list):
-            for i, element in enumerate(value):
-                for name, part in wanted.items():
-                    if isinstance(element, dict) and element.get(name) is not None:
-                        yield f"{path[:-2]}[{i}].{name}", element[name], part
-
-
-def _said(document: Any, text: str, prefix: str) -> str:
-    match = _TEXT.match(text)
-    if match is None:
-        return _one_line(text)
-    path = (f".{prefix}" if prefix else "") + (match["path"] or "")
-    if path.endswith("[...]") and not match["key"]:
-        path = _which(document, path.removesuffix("[...]"), text)
-    value = _at(document, path)
-    what = in_words(_AMOUNT.sub("a quantity such as 500m or 2Gi", match["what"])).partition(", got ")[0]
-    where = path.removeprefix(".") or "object"
-    shown = f"{as_json(value, _SHOWN)}: " if path and value is not None else ""
-    return _one_line(f"{where}: {shown}{what.removeprefix(shown)}")
-
-
-def _which(document: Any, path: str, text: str) -> str:
-    """Return the first entry of a mapping that is of the type that was found instead."""
-    mapping = _at(document, path)
-    got = re.search(r"got `(\w+)`", text)
-    if isinstance(mapping, dict) and got is not None:
-        for key, value in mapping.items():
-            if _type_of(value) == got[1]:
-                return f"{path}[{key}]"
-    return path
-
-
-def _at(document: Any, path: str) -> Any:
-    """Return the value at a path of the form `.a.b[0][key]`, None where there is none."""
-    value = document
-    while path:
-        step = _STEP.match(path)
-        if step is None:
-            key = path[1:-1]
-            return value.get(key) if isinstance(value, dict) else None
-        path = path[step.end() :]
-        if step[1] is not None and isinstance(value, dict):
-            value = value.get(step[1])
-        elif step[2] is not None and isinstance(value, list) and int(step[2]) < len(value):
-            value = value[int(step[2])]
-        else:
-            return None
-    return value
-
-
-def _type_of(value: Any) -> str:
-    names = {str: "str", bool: "bool", int: "int", float: "float", list: "array", dict: "object", type(None): "null"}
-    return names.get(type(value), "")
-
-
-def _one_line(text: str) -> str:
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
-
-
-# --- JSON that can't be read as a whole -------------------------------------------------------------------------------
-
-_TOKEN = re.compile(rb'\n[ \t]*+|"(?:[^"\\\n]|\\[^\n])*+"?|[\[\]{}]')
-_NEXT_LINE = re.compile(rb"[ \t\r]*+\n([ \t]*+)")
-_OPENS = {b"}": b"{", b"]": b"["}
-_ITEM = 2
-"""The bracket level of the `items` of an object."""
-_LOOKED_AT = 100
-"""Open brackets among which the one that is closed is looked for."""
-
-
-class Span(NamedTuple):
-    """The place of an object, and the beginning of what stands before it; None: it is right behind another that does
-    not end."""
-
-    before: int | None
-    start: int
-    stop: int
-
-
-class Outline(NamedTuple):
-    """An object that stands by itself: its items, and where these begin and end; None: it is no list."""
-
-    span: Span
-    items: list[Span]
-    inside: tuple[int, int] | None
-
-
-class _Open(NamedTuple):
-    bracket: bytes
-    indent: int
-    begins: bool
-    """True if it is the first of its line."""
-    inner: int | None
-    """The indent of the next line; None: it has more on its own."""
-
-
-class _Bracket(NamedTuple):
-    at: int
-    opens: bool
-    level: int
-    of_items: bool
-
-
-def outlines(text: bytes) -> list[Outline]:
-    """Return the objects of a text that stand one after the other."""
-    brackets = list(_brackets(text))
-    return [Outline(span, *_items(brackets, span)) for span in _spans(brackets, 0, 0, len(text))]
-
-
-def _items(brackets: Sequence[_Bracket], outer: Span) -> tuple[list[Span], tuple[int, int] | None]:
-    within = _between(brackets, outer.start, outer.stop)
-    for i, one in enumerate(within):
-        if one.of_items:
-            stop = next((after.at for after in within[i + 1 :] if after.level < _ITEM), outer.stop)
-            return _spans(within, _ITEM, one.at + 1, stop), (one.at + 1, stop)
-    return [], None
-
-
-def _spans(brackets: Sequence[_Bracket], level: int, begin: int, end: int) -> list[Span]:
-    found: list[Span] = []
-    start: int | None = None
-    before: int | None = begin
-    for one in _between(brackets, begin, end):
-        if one.level != level:
-            continue
-        if start is not None:
-            found.append(Span(before, start, one.at if one.opens else one.at + 1))
-            before = None if one.opens else one.at + 1
-        start = one.at if one.opens else None
-    return found if start is None else [*found, Span(before, start, end)]
-
-
-def _between(brackets: Sequence[_Bracket], begin: int, end: int) -> Sequence[_Bracket]:
-    at = itemgetter(0)
-    return brackets[bisect_left(brackets, begin, key=at) : bisect_left(brackets, end, key=at)]
-
-
-def _brackets(text: bytes) -> Iterator[_Bracket]:
-    """Yield the brackets of objects, of `items`, and of what is in those; a pair has one level."""
-    stack: list[_Open] = []
-    after_items = False
-    indent, line = 0, len(text) - len(text.lstrip())
-    for token in _TOKEN.finditer(text):
-        said, at = token[0], token.start()
-        if said[:1] == b"\n":
-            indent, line = len(said) - 1, token.end()
-            continue
-        of_items, after_items = after_items and said == b"[", said == b'"items"' and len(stack) == 1
-        if said[:1] == b'"':
-            continue
-        begins = at == line
-        if said in _OPENS:
-            level = _closed(stack, _OPENS[said], indent if begins else None)
-            if level is None:
-                continue
-            del stack[level:]
-        else:
-            if begins and said == b"{":
-                del stack[_ended(stack, indent) :]
-            level = len(stack)
-            stack.append(_Open(said, indent, begins, _inner(text, token.end())))
-        if level <= _ITEM:
-            yield _Bracket(at, said not in _OPENS, level, of_items and level == 1)
-
-
-def _closed(stack: Sequence[_Open], bracket: bytes, indent: int | None) -> int | None:
-    """Return the open bracket that a closing one belongs to; None: none."""
-    top = len(stack) - 1
-    innermost: int | None = None
-    for level in range(top, max(top - _LOOKED_AT, -1), -1):
-        one = stack[level]
-        if one.bracket == bracket:
-            if indent is not None and one.indent == indent:
-                return level
-            innermost = level if innermost is None else innermost
-            if indent is None:
-                break
-    if innermost is None or innermost == top or (bracket == b"[" and stack[innermost].inner is None):
-        return innermost
-    return None
-
-
-def _ended(stack: Sequence[_Open], indent: int) -> int:
-    """Return the number of brackets that are still open where an object begins a line."""
-    for level in (0, _ITEM):
-        if level < len(stack):
-            one = stack[level]
-            deeper = one.inner is None or one.inner > indent
-            if one.bracket == b"{" and one.begins and deeper and one.indent == indent:
-                return level
-    return len(stack)
-
-
-def _inner(text: bytes, end: int) -> int | None:
-    found = _NEXT_LINE.match(text, end)
-    return None if found is None else len(found[1])
-
-
 # --- documents --------------------------------------------------------------------------------------------------------
 
 _READABLE = "expected API objects as `kubectl get nodes,pods,namespaces -A -o yaml` prints them"
@@ -504,8 +237,6 @@ _LOGS = re.compile(
 """The logs that `kubectl cluster-info dump` prints after its lists."""
 _QUOTED = re.compile(rb"\s*\{\s*\"")
 """The beginning of JSON, which YAML written by people does not have."""
-_LINE_END = re.compile(rb"\n")
-_VISIBLE = re.compile(rb"[^\n]")
 _array = msgspec.json.Decoder(list[msgspec.Raw])
 _envelope = msgspec.json.Decoder(_Envelope)
 _trailing = re.compile(r"trailing characters \(byte (\d+)\)")
@@ -548,8 +279,7 @@ def readable(text: bytes) -> tuple[list[Document], list[str]]:
             most = f"{_MOST_YAML >> 20} MB and {_MOST_LINES:,} lines"
             raise ObjectError(f"expected at most {most} of YAML: what `kubectl get -o json` prints may be larger")
         if _looks_like_json(text) and (wrong := _not_utf8(text)):
-            faults.append(wrong)
-            text = text.decode(errors="replace").encode()
+            raise ObjectError(wrong)
         for each in _read(text):
             if len(found) + len(faults) >= _MOST:
                 raise ObjectError(f"expected at most {_MOST:,} objects")
@@ -611,21 +341,22 @@ def _not_utf8(text: bytes) -> str:
 
 def _read(text: bytes) -> Iterator[Document | Fault]:
     if _looks_like_json(text):
+        some = False
         try:
-            yield from list(islice(_read_json(memoryview(text)), _MOST + 1))
+            for each in _read_json(memoryview(text)):
+                some = True
+                yield each
             return
         except msgspec.DecodeError as error:
             # What opens with a brace may still be YAML's flow style, but nobody prints a big dump that way.
-            whole = Fault(_json_problem(text, error))
-            if isinstance(error, msgspec.ValidationError) or len(text) > _SMALL or text.lstrip()[:2] == b'{"':
-                yield from _one_by_one(text, whole)
-                return
+            problem = _json_problem(text, error)
+            if some or isinstance(error, msgspec.ValidationError) or len(text) > _SMALL or text.lstrip()[:2] == b'{"':
+                raise ObjectError(problem) from None
         except RecursionError:
             raise ObjectError("is nested too deep") from None
     documents = yaml_parts(text)
     if _QUOTED.match(text) and len(documents) == 1 and isinstance(documents[0], Fault):
-        yield from _one_by_one(text, whole)
-        return
+        raise ObjectError(problem)
     for number, document in enumerate(documents, start=1):
         place = f"document {number}" if len(documents) > 1 else ""
         if isinstance(document, Fault):
@@ -678,71 +409,6 @@ def _read_json(text: memoryview) -> Iterator[Document | Fault]:
         start = stop
 
 
-def _one_by_one(text: bytes, whole: Fault) -> Iterator[Document | Fault]:
-    """Yield the objects of a JSON text that can't be read as a whole. `whole`: why, in case each of them can."""
-    found: list[Document | Fault] = []
-    documents = outlines(text)
-    end: int | None = 0
-    for number, (span, items, inside) in enumerate(documents, start=1):
-        place = f"document {number}" if len(documents) > 1 else ""
-        stray = _stray(text, place, span.before, span.start)
-        piece = _listed(text, place, span, items, *inside) if inside else _piece(text, place, span.start, span.stop)
-        found += _after(stray, piece)
-        end = span.stop
-    found += _stray(text, "", end, len(text))
-    yield from found if any(isinstance(each, Fault) for each in found) else [*found, whole]
-
-
-def _listed(text: bytes, place: str, outer: Span, items: list[Span], begin: int, stop: int) -> list[Document | Fault]:
-    """Return the items of a list, which stand between `begin` and `stop`, and what is wrong with it."""
-    blank = _VISIBLE.sub(b" ", text[begin:stop])
-    around = text[outer.start : begin] + blank + text[stop : outer.stop]
-    implied, wrong = "", list[Fault]()
-    try:
-        implied = _envelope.decode(around).kind.removesuffix("List")
-    except (msgspec.DecodeError, RecursionError) as error:
-        wrong = [Fault(located(place, _json_problem(text, error, outer.start)))]
-    found: list[Document | Fault] = []
-    number, end = -1, begin
-    for item in items:
-        here = located(place, f"items[{number + 1}]")
-        stray = _stray(text, here, item.before, item.start, comma=number >= 0)
-        found += _after(stray, _piece(text, here, item.start, item.stop, implied))
-        number += 1
-        end = item.stop
-    found += _stray(text, place, end, stop)
-    # A list that does not end is what comes of a bracket that is missing in one of its items.
-    return found if wrong and any(isinstance(each, Fault) for each in found) else [*found, *wrong]
-
-
-def _piece(text: bytes, place: str, begin: int, stop: int, implied: str = "") -> list[Document | Fault]:
-    """Return the document, or the fault, that one object of a JSON text is."""
-    try:
-        return list(_flat(text[begin:stop], place, implied=implied))
-    except (msgspec.DecodeError, RecursionError) as error:
-        return [Fault(located(place, _json_problem(text, error, begin)))]
-
-
-def _after(stray: list[Fault], piece: list[Document | Fault]) -> list[Document | Fault]:
-    """Return the results of `stray` and `piece`. After an extra closing bracket only objects count: other text may be
-    part of one.
-    """
-    return [*stray, *(each for each in piece if not stray or isinstance(each, Document))]
-
-
-def _stray(text: bytes, place: str, begin: int | None, end: int, *, comma: bool = False) -> list[Fault]:
-    """Return the complaint about text between two objects, or before the first or after the last."""
-    if begin is None:
-        return []
-    between = text[begin:end].lstrip()
-    if comma and not between.startswith(b","):
-        said = "expected a comma between objects"
-    else:
-        between = between[comma:].lstrip()
-        said = "expected an API object" if between else ""
-    return [Fault(located(place, f"{_position(text, end - len(between))}: not JSON: {said}"))] if said else []
-
-
 def _shifted(error: msgspec.DecodeError, start: int) -> msgspec.DecodeError:
     return type(error)(_byte.sub(lambda found: f" (byte {start + int(found[1])})", str(error)))
 
@@ -788,32 +454,22 @@ def _looks_like_json(text: bytes) -> bool:
     return text.lstrip()[:1] in (b"{", b"[")
 
 
-def _json_problem(text: bytes, error: msgspec.DecodeError | RecursionError, begin: int = 0) -> str:
-    """Return the reason for which a text is no list of objects, or what of it begins there."""
-    if isinstance(error, RecursionError):
-        return "is nested too deep"
+def _json_problem(text: bytes, error: msgspec.DecodeError) -> str:
+    """Return the reason for which a text is no list of objects."""
     if isinstance(error, msgspec.ValidationError):
-        said = "got a list" if text[begin:].lstrip()[:1] == b"[" else lowered(error).replace("`", "")
+        said = "got a list" if text.lstrip()[:1] == b"[" else lowered(error).replace("`", "")
         return f"{_READABLE}, {said}"
     found = _byte.search(str(error))
     said = _byte.sub("", str(error)).removeprefix("JSON is malformed: ")
     if found is None:
-        said = f"not JSON: {said[:1].lower()}{said[1:]}"
-        return f"{_position(text, begin)}: {said}: what begins here does not end" if begin else said
-    return f"{_position(text, begin + int(found[1]))}: not JSON: {said}"
+        return f"not JSON: {said[:1].lower()}{said[1:]}"
+    return f"{_position(text, int(found[1]))}: not JSON: {said}"
 
 
 def _position(text: bytes, at: int) -> str:
     """Return the line and column of a byte."""
-    ends = _line_ends(text)
-    line = bisect_left(ends, at)
-    return f"line {line + 1}, column {at - (ends[line - 1] if line else -1)}"
-
-
-@lru_cache(maxsize=1)
-def _line_ends(text: bytes) -> list[int]:
-    """Return the positions at which lines end. They are kept, as one text may have thousands of faults."""
-    return [found.start() for found in _LINE_END.finditer(text)]
+    line, begin = text.count(b"\n", 0, at) + 1, text.rfind(b"\n", 0, at)
+    return f"line {line}, column {at - begin}"
 
 
 def located(*parts: str) -> str:

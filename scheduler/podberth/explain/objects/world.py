@@ -13,13 +13,15 @@ from msgspec.structs import replace
 from podberth.apiserver.rules import defaults
 from podberth.apiserver.rules.status import StatusError
 from podberth.cache.cluster import Cluster
+from podberth.explain.judging.schema import Misfit, fitting, type_of
 from podberth.explain.objects import admission, resource_claims
 from podberth.explain.objects.admission import Admission
-from podberth.explain.objects.documents import Document, ObjectError, complaint, plain
+from podberth.explain.objects.documents import Document, ObjectError, plain
 from podberth.explain.objects.versions import called
 from podberth.model import wire
 from podberth.model.devices import DEVICE_KINDS, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from podberth.model.kinds import KINDS, SELECTING, Decoder, Modelled
+from podberth.model.mistakes import misfit
 from podberth.model.namespaced import Namespace, SelectingObject
 from podberth.model.node import Node
 from podberth.model.pod import Pod
@@ -162,11 +164,9 @@ class World:
         elif kind == resource_claims.TEMPLATE_KIND:
             self._add_claim_template(document)
         elif kind in KINDS:
-            thing = self.decode_raw(kind, _as_read(kind, raw), place)
+            thing = self.as_shown(kind, raw, place)
             if kind == "StorageClass" and _is_default(raw):
                 self.default_class = thing.name
-            if not thing.namespace and kind in _NAMESPACED:
-                thing = self.decode_raw(kind, _in_default_namespace(_as_read(kind, raw)), place)
             self._refuse_twin(kind, thing, _spot(source, place))
             if isinstance(thing, Pod) and not thing.node_name:
                 self._raw[thing.key] = raw
@@ -212,6 +212,17 @@ class World:
         thing: Modelled = self._decoded(kind, raw, self.decoder.of_kind(kind), place)
         if not thing.name:
             raise ObjectError(f"{_named(kind, thing.namespace, '?', place)}: metadata.name: Required value")
+        return thing
+
+    def as_shown(self, kind: str, raw: bytes | msgspec.Raw, place: str = "") -> Modelled:
+        """Decode an object of one of `KINDS` as the API server would show it: with defaults, and in a namespace.
+
+        Raises ObjectError naming the object and the field.
+        """
+        shown = _as_read(kind, raw)
+        thing = self.decode_raw(kind, shown, place)
+        if not thing.namespace and kind in _NAMESPACED:
+            thing = self.decode_raw(kind, _in_default_namespace(shown), place)
         return thing
 
     def add(self, thing: Modelled) -> None:
@@ -320,7 +331,7 @@ class World:
                 namespace, name = metadata.get("namespace", ""), metadata.get("name", "?")
             except _MALFORMED:
                 namespace, name = "", "?"
-            raise ObjectError(f"{_named(kind, namespace, name, place)}: {complaint(kind, raw, error)}") from None
+            raise ObjectError(f"{_named(kind, namespace, name, place)}: {_complaint(kind, raw, error)}") from None
 
     def _refuse_twin(self, kind: str, thing: Modelled, spot: str, *, applied: bool = False) -> None:
         """`applied`: it changes what is in the cluster, if it is there."""
@@ -342,6 +353,16 @@ class _Named(Struct):
     """The few fields that identify an object which could not be read."""
 
     metadata: dict[str, Any] = {}
+
+
+def _complaint(kind: str, raw: bytes | msgspec.Raw, error: Exception) -> str:
+    """Return what is wrong with an object that does not decode: by the API's types, else in the decoder's words."""
+    misfits: list[Misfit] = []
+    wanted = type_of(kind)
+    if wanted and not isinstance(error, RecursionError):
+        with suppress(*_MALFORMED):
+            fitting(msgspec.json.decode(raw), wanted, misfits, strict=False)
+    return next((each.text for each in misfits if not each.unknown), "") or misfit(error)
 
 
 def _selectors(shape: PodShape) -> Iterator[LabelSelector]:

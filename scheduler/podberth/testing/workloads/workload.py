@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from podberth.explain.objects.documents import ObjectError, complaint, parse
-from podberth.model.mistakes import as_json
+from podberth.explain.objects.documents import ObjectError, parse
+from podberth.model.mistakes import as_json, misfit
 from podberth.testing.workloads import objects
 from podberth.testing.workloads.objects import KINDS
 
@@ -244,7 +244,7 @@ def read(text: bytes) -> Workload:
     try:
         found = msgspec.json.decode(raw, type=Workload)
     except msgspec.ValidationError as error:
-        raise WorkloadError(complaint("Workload", raw, error)) from None
+        raise WorkloadError(misfit(error)) from None
     problems = list(_problems(found))
     if problems:
         raise WorkloadError("\n".join(problems))

@@ -1,7 +1,6 @@
 """Dumps in every form that kubectl and people produce, and what is said of those that are none."""
 
 import json
-import re
 
 import pytest
 
@@ -150,94 +149,20 @@ def test_a_broken_document_hides_no_other() -> None:
     assert faults[1].endswith("got a list")
 
 
-def _items(text: str) -> list[str]:
-    return [json.loads(bytes(one.raw))["metadata"]["name"] for one in readable(text.encode())[0]]
-
-
-def _pods(indent: int | None) -> str:
-    """A list of a, b, c and d, as kubectl prints it, or in one line."""
-    pods = [{"kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [{"name": "x"}]}} for name in "abcd"]
-    return json.dumps({"kind": "List", "items": pods, "metadata": {}}, indent=indent)
-
-
-@pytest.mark.parametrize(
-    ("broken", "said"),
-    [
-        pytest.param('"b', "line 20, column 19: not JSON: invalid character", id="a quote"),
-        pytest.param('"b",,', "line 20, column 21: not JSON: expected '\"'", id="a comma"),
-        pytest.param('"b"]', "line 20, column 20: not JSON: expected ',' or '}'", id="a bracket too many"),
-        pytest.param('"b", "x": {', "line 17, column 5: not JSON: input data was truncated", id="a brace"),
-        pytest.param('"b", "x": [', "line 21, column 7: not JSON: invalid character", id="a bracket"),
-    ],
-)
-def test_a_broken_item_hides_no_other(broken: str, said: str) -> None:
-    """Of JSON as kubectl prints it: a second one is told too, and the others are there."""
-    text = _pods(2).replace('"b"', broken).replace('"d"', '"d\\x"')
-    found, faults = readable(text.encode())
-    assert [one.place for one in found] == ["items[0]", "items[2]"]
-    told = [f"items[1]: {said}", "items[3]: line 46, column 20: not JSON: invalid escaped character"]
-    assert [fault[: len(wanted)] for fault, wanted in zip(faults, told, strict=True)] == told
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "names", "said"),
-    [
-        pytest.param('"b"', "b", "acd", ["items[1]: not JSON: invalid character"], id="a value"),
-        pytest.param(
-            "}, {",
-            "} {",
-            "abcd",
-            [f"items[{i}]: not JSON: expected a comma between objects" for i in (1, 2, 3)],
-            id=",",
-        ),
-        pytest.param('}], "m', '},], "m', "abcd", ["not JSON: expected an API object"], id="a comma at the end"),
-    ],
-)
-def test_a_broken_list_in_one_line(old: str, new: str, names: str, said: list[str]) -> None:
-    """Brackets say where its items are; the place is that of the fault."""
-    good = _pods(None)
-    assert "".join(_items(good.replace(old, new))) == names
-    faults = readable(good.replace(old, new).encode())[1]
-    assert [re.sub(r"line 1, column \d+: ", "", fault) for fault in faults] == said
-    column = int(re.findall(r"column (\d+)", faults[0])[0])
-    assert 0 <= column - 1 - good.index(old) <= len(new)
-
-
-def test_lines_of_json() -> None:
-    """An object without an end ends with its line, if the next one begins there."""
-    good = [json.dumps({"kind": "Pod", "metadata": {"name": name}}) for name in "abcd"]
-    text = "\n".join([good[0], good[1][:-1], good[2], good[3].replace("Pod", 'P"d')])
-    assert _items(text) == ["a", "c"]
-    assert [line.partition(": not JSON")[0] for line in readable(text.encode())[1]] == [
-        "document 2: line 2, column 1",
-        "document 4: line 4, column 13",
-    ]
-
-
-def test_an_object_without_kind_hides_no_other() -> None:
-    """Nor one whose kind is no text."""
-    found, faults = readable(f'{{"kind": 5}}{{"a": 1}}{POD}'.encode())
-    assert [one.place for one in found] == ["document 3"]
-    assert [line.partition(":")[0] for line in faults] == ["document 1", "document 2"]
+def test_json_ends_where_it_is_broken() -> None:
+    """What stands before the fault is there, and the fault is told with its place in the whole text."""
+    found, faults = readable(f'{NODE}\n{{"kind": "List",\n"items": [{POD},]}}\n{POD}'.encode())
+    assert [one.kind for one in found] == ["Node"]
+    assert [fault.partition(": not JSON")[0] for fault in faults] == ["line 3, column 54"]
 
 
 def test_json_that_is_no_utf8() -> None:
-    """It is told with its place, and hides nothing else; also in a configuration."""
-    text = _pods(2).encode().replace(b'"b"', b'"\xff"').replace(b'"d"', b'"d')
-    found, faults = readable(text)
-    assert [one.place for one in found] == ["items[0]", "items[1]", "items[2]"]
-    assert [fault.partition(": ")[0] for fault in faults] == ["line 20, column 18", "items[3]"]
+    """It is told with its place; also in a configuration."""
+    assert readable(b'{"kind": "Pod",\n"metadata": {"name": "\xff"}}')[1] == [
+        "line 2, column 23: expected UTF-8 text (invalid start byte)"
+    ]
     with pytest.raises(ObjectError, match="line 1, column 8: expected UTF-8 text"):
         parse(b'{"a": "\xff"}')
-
-
-def test_what_follows_a_bracket_too_many_is_not_taken_for_an_object() -> None:
-    """It may be a part of one: the rest of the list is told to be none, and no more."""
-    faults = readable(_pods(None).replace('"b"', '"b"}').encode())[1]
-    assert [re.sub(r"line 1, column \d+: ", "", fault) for fault in faults] == [
-        "items[2]: not JSON: expected an API object",
-        "items[3]: not JSON: expected a comma between objects",
-    ]
 
 
 def test_documents_with_directives_are_not_taken_apart() -> None:

@@ -35,7 +35,7 @@ def pods(**more: Any) -> Any:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        pytest.param(b"", "object: expected a mapping", id="empty"),
+        pytest.param(b"", "expected a mapping, got nothing", id="empty"),
         pytest.param(b"a: [", "not YAML", id="no YAML"),
         pytest.param(workload(nmae="x"), "unknown field nmae", id="unknown field"),
         pytest.param(workload(name="A b"), 'name: "A b": expected lower-case', id="name"),
@@ -48,7 +48,11 @@ def pods(**more: Any) -> Any:
         pytest.param(workload(PODS), "steps: no createNodes", id="no nodes"),
         pytest.param(workload(NODES), "steps: no createPods with measured: true", id="nothing measured"),
         pytest.param(workload({"createNodes": {"count": 0}}, PODS), "steps[0].createNodes.count: 0", id="count"),
-        pytest.param(workload({"createNodes": {"count": "x"}}, PODS), 'steps[0].createNodes.count: "x"', id="type"),
+        pytest.param(
+            workload({"createNodes": {"count": "x"}}, PODS),
+            "steps[0].createNodes.count: expected a whole number, got text",
+            id="type",
+        ),
         pytest.param(workload(NODES, pods(rate=0)), "steps[1].createPods.rate: 0", id="rate"),
         pytest.param(workload(NODES, pods(steady=0)), "steps[1].createPods.steady: 0: expected 1", id="steady"),
         pytest.param(
