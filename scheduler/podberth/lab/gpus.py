@@ -11,10 +11,10 @@ The measure of fragmentation, and the score that follows it, are those of Weng e
 Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX ATC'23).
 """
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections import ChainMap, Counter
+from collections.abc import Hashable, Iterable, Mapping, MutableMapping, Sequence
 from operator import is_
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from msgspec import Struct
@@ -37,6 +37,7 @@ from podberth.kit import (
     Rows,
     Unschedulable,
 )
+from podberth.plugins.registry import registry
 
 WHOLE = 1000
 """The parts of one device."""
@@ -44,8 +45,9 @@ SHARED_GPU = "alibabacloud.com/gpu-milli"
 _TYPICAL = 0.95
 """The most frequent tasks count as typical until they are this part of all."""
 _FREE_NODE, _FREE_DEVICE = MAX_SCORE // 3, MAX_SCORE // 2
-_STEPS = 40
-"""The scores of FragmentationGradient: coarse, so that nodes that are nearly as good are told apart by the next score.
+_STEPS, _SLOPE, _BETWEEN = 14, 500, 7
+"""The scores of FragmentationGradient: a sigmoid of the growth, as in the paper, in coarse steps. Between two steps,
+nodes that are nearly as good are told apart by how full their GPUs are.
 """
 _MOST_GIVEN = 4096
 """The number of pods from which on those that are gone are looked for."""
@@ -179,7 +181,10 @@ class GPUShare(Plugin):
         left = cluster.nodes.allocatable[cpu, feasible] - cluster.nodes.requested[cpu, feasible]
         grown, _ = self._growth(amount, pod.shape.requests.get("cpu", 0), left, free)
         with np.errstate(over="ignore"):
-            return (_STEPS / (1 + np.exp(grown / WHOLE))).astype(np.int64)
+            steps = np.floor(_STEPS / (1 + np.exp(grown / _SLOPE)))
+        packed = 1 - free.sum(axis=1) / max(WHOLE * free.shape[1], 1)
+        scores: Ints = (steps * _BETWEEN + np.minimum(packed * _BETWEEN, _BETWEEN - 1)).astype(np.int64)
+        return scores
 
     def reserve(self, pod: Pod, cluster: Cluster, row: int) -> tuple[int, ...] | Reject | None:
         """Choose the pod's devices."""
@@ -299,10 +304,16 @@ def _packed(wanted: Parts, free: Ints, counts: Ints) -> Ints:
     shared = np.maximum(MAX_SCORE - left.sum(axis=1) * 10 // WHOLE, _FREE_DEVICE)
     beside = np.maximum(_FREE_DEVICE - whole, _FREE_NODE)
     alone = np.maximum(_FREE_NODE - untouched, 0)
-    return np.where(untouched == counts, alone, np.where(whole > 0, beside, shared))
+    scores: Ints = np.where(untouched == counts, alone, np.where(whole > 0, beside, shared))
+    return scores
 
 
 def _tightest(left: Sequence[int], wanted: Parts) -> tuple[int, ...]:
     """Return the devices with the least left that take the pod; fewer than it needs where it does not fit."""
     fitting = sorted((amount, device) for device, amount in enumerate(left) if amount >= wanted.share)
     return tuple(device for _, device in fitting[: wanted.devices])
+
+
+def plugins() -> Mapping[str, Any]:
+    """Return the plugins that a profile of an experiment may name: those of `berth run`, and GPUShare."""
+    return ChainMap({GPUShare.name: GPUShare}, cast("MutableMapping[str, Any]", registry()))

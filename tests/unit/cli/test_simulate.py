@@ -10,7 +10,7 @@ import yaml
 from podberth.explain.simulate.arrivals import Batch
 from tests.builders import node, pod
 from tests.unit.cli.conftest import Berth
-from tests.unit.explain.simulate.test_trace import HEAD, NODES
+from tests.unit.lab.traces.test_openb import HEAD, NODES
 
 Object = dict[str, Any]
 DEPLOYMENT: Object = {

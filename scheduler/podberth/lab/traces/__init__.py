@@ -37,7 +37,7 @@ def _form_of(path: Path) -> tuple[str, Path]:
         return "philly", path
     if "cluster_log.csv" in files:
         return "helios", path
-    if all(any(f"{table}{ending}" in files for ending in (".csv", ".csv.gz", ".parquet")) for table in ("nodes", "pods")):
+    if {"nodes", "pods"} <= {name.split(".")[0] for name in files if name.endswith((".csv", ".csv.gz", ".parquet"))}:
         return "plain", path
     databases = [each for each in sorted(path.glob("*.sqlite*")) if _is_sqlite(each)] if files else []
     return ("azure", databases[0]) if databases else ("", path)

@@ -115,10 +115,7 @@ def _machines(arrivals: list[tuple[tuple[float, ...], Arrival]]) -> int:
         key=lambda event: event[:2],
     )
     most = max(
-        (
-            max(accumulate((sign * amounts[i] for _, sign, amounts in events)), default=0.0)
-            for i in range(len(_UNITS))
-        ),
+        (max(accumulate((sign * amounts[i] for _, sign, amounts in events)), default=0.0) for i in range(len(_UNITS))),
         default=0.0,
     )
     return max(ceil(most * _MORE), 1)

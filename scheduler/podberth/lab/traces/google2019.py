@@ -102,9 +102,7 @@ def _lives(
         yield life
 
 
-def _arrival(
-    name: str, collection: str, life: list[tuple[float, int, int, float, float]], alone: set[str]
-) -> Arrival:
+def _arrival(name: str, collection: str, life: list[tuple[float, int, int, float, float]], alone: set[str]) -> Arrival:
     at, _, priority, cpus, memory = life[0]
     started = next((event[0] for event in life if event[1] == _SCHEDULE), at)
     ended = next((event[0] for event in life if event[1] in _ENDS), inf)

@@ -6,12 +6,13 @@ Published with Weng et al., "Beware of Fragmentation" (USENIX ATC'23). `gpu_mill
 
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from podberth.lab.gpus import SHARED_GPU, WHOLE
 from podberth.lab.traces.rows import Row, node, on_labels, pod, rows
 from podberth.lab.world import Arrival, World
 
-MODEL = "alibabacloud.com/gpu-model"
+GPU_MODEL = "alibabacloud.com/gpu-model"
 NODES_FILE, PODS_FILE = "openb_nodes.csv", "openb_pods.csv"
 _NODES = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _PODS = (
@@ -34,7 +35,7 @@ def _node(row: Row) -> bytes:
     room = {"cpu": f"{row.whole('cpu_milli')}m", "memory": f"{row.whole('memory_mib')}Mi"}
     gpus = row.whole("gpu")
     if gpus:
-        return node(row.name("sn"), room | {SHARED_GPU: str(WHOLE * gpus)}, {MODEL: row.text("model")})
+        return node(row.name("sn"), room | {SHARED_GPU: str(WHOLE * gpus)}, {GPU_MODEL: row.text("model")})
     return node(row.name("sn"), room)
 
 
@@ -44,7 +45,7 @@ def _arrival(row: Row) -> Arrival:
     if gpus:
         requests[SHARED_GPU] = str(gpus * (row.whole("gpu_milli") or WHOLE))
     models = [model for model in row.text("gpu_spec").split("|") if model.strip()]
-    spec = {"affinity": on_labels({MODEL: models})} if models else {}
+    spec: dict[str, Any] = {"affinity": on_labels({GPU_MODEL: models})} if models else {}
     at, until = row.number("creation_time"), row.number("deletion_time", inf)
     if until < at:
         raise row.error("deletion_time", "at least creation_time")

@@ -72,8 +72,10 @@ def _job(number: int, document: Any) -> _Job:
             raise ObjectError(f"{place}: attempts[{i}]: expected an object with a list `detail`")
         times = Row(f"{place}: attempts[{i}]", {key: value for key, value in attempt.items() if isinstance(value, str)})
         start, end = times.moment("start_time"), times.moment("end_time")
-        if start is not None:
-            ran = inf if end is None and i == len(attempts) - 1 else ran + (0.0 if end is None else max(end - start, 0.0))
+        if start is not None and end is not None:
+            ran += max(end - start, 0.0)
+        elif start is not None and i == len(attempts) - 1:
+            ran = inf  # it was running when the log ended
         gpus = [len(each.get("gpus") or ()) for each in attempt.get("detail", ()) if isinstance(each, dict)]
     return _Job(row.name("jobid").replace("_", "-"), row.name("vc"), at, ran, [each for each in gpus if each])
 

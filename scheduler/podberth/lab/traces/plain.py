@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from podberth.explain.objects.documents import ObjectError
 from podberth.lab.gpus import SHARED_GPU, WHOLE
@@ -42,7 +43,7 @@ def read(directory: Path) -> World:
         if priority > _PRIORITIES:
             raise row.error("priority", f"at most {_PRIORITIES:,.0f}")
         selectors = _pairs(row, "selectors")
-        spec = {"nodeSelector": selectors} if selectors else {}
+        spec: dict[str, Any] = {"nodeSelector": selectors} if selectors else {}
         raw = pod(
             key[1],
             {**_amounts(row, "requests"), **_devices(row)},

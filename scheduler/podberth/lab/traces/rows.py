@@ -102,7 +102,7 @@ def _text(path: Path) -> Iterator[TextIO]:
     opened = gzip.open if path.name.endswith(".gz") else open
     with opened(path, "rt", encoding="utf-8-sig", newline="") as text:
         try:
-            yield text  # type: ignore[misc] # in mode "rt", gzip.open returns a TextIO
+            yield text
         except UnicodeDecodeError as error:
             raise ObjectError(f"{path.name}: expected text in UTF-8: {error.reason} at byte {error.start}") from None
         except (gzip.BadGzipFile, EOFError) as error:
@@ -172,6 +172,8 @@ def pod(
     """Return a Pod of one container. `gang`: its PodGroup. `spec`: further fields of its spec."""
     limits = {key: amount for key, amount in requests.items() if "/" in key}
     resources = {"requests": requests} | ({"limits": limits} if limits else {})
+    uid = name if namespace == "default" else f"{namespace}/{name}"
+    metadata: dict[str, Any] = {"name": name, "namespace": namespace, "uid": uid}
     if priority:
         spec["priority"] = priority
     if gang:
@@ -180,7 +182,7 @@ def pod(
         {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": name, "namespace": namespace} | ({"labels": labels} if labels else {}),
+            "metadata": metadata | ({"labels": labels} if labels else {}),
             "spec": {
                 "terminationGracePeriodSeconds": 0,
                 "containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": resources}],
@@ -205,5 +207,5 @@ def gang(name: str, members: int, namespace: str = "default") -> bytes:
 def on_labels(terms: Mapping[str, list[str]]) -> dict[str, Any]:
     """Return the affinity of a pod that needs a node with one of the values of each label."""
     expressions = [{"key": key, "operator": "In", "values": values} for key, values in terms.items()]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
-    return {"nodeAffinity": required}
+    terms_of_nodes = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms_of_nodes}}
