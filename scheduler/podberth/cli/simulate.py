@@ -28,15 +28,15 @@ from podberth.explain import report
 from podberth.explain.doubts import note
 from podberth.explain.judging.schema import shown
 from podberth.explain.objects import manifest
-from podberth.explain.objects.controllers import KINDS
+from podberth.explain.objects.controllers import KINDS, Workload
 from podberth.explain.objects.documents import Document, ObjectError
-from podberth.explain.objects.manifest import Workload, groups_made, in_groups
+from podberth.explain.objects.manifest import groups_made, in_groups
 from podberth.explain.objects.world import World
 from podberth.explain.report.wording import count
 from podberth.explain.simulate.arrivals import Batch, batches, refuse_twins, rolled_out, still_to_come
 from podberth.explain.simulate.plan import plan, settled
 from podberth.explain.simulate.removable import removals
-from podberth.explain.spelling import near_names
+from podberth.explain.spelling import meant, near_names
 from podberth.framework.runtime import Framework
 from podberth.model.kinds import Modelled
 from podberth.model.mistakes import misfit
@@ -138,16 +138,7 @@ def simulate(
         ),
     ] = None,
     cluster: ClusterFiles = None,
-    namespace: Annotated[
-        str | None,
-        typer.Option(
-            "-n",
-            "--namespace",
-            help="The namespace of pods in -f that do not name one.",
-            callback=options.namespace,
-            autocompletion=completion.namespaces,
-        ),
-    ] = None,
+    namespace: Annotated[str | None, options.of_namespace("The namespace of pods in -f that do not name one.")] = None,
     config: ConfigFile = None,
     scheduler: SchedulerName = None,
     context: Context = None,
@@ -201,12 +192,7 @@ def simulate(
     ] = False,
     selector: Annotated[
         str | None,
-        typer.Option(
-            "-l",
-            "--selector",
-            help="With --removable: look at the nodes with these labels: pool=web.",
-            callback=options.selector,
-        ),
+        options.of_labels("With --removable: look at the nodes with these labels: pool=web."),
     ] = None,
     validate: Validate = True,
 ) -> int:
@@ -284,9 +270,7 @@ def _meant_pods(asked: Asked, there: World, drained: Sequence[str]) -> list[Pod]
 
 
 def _meant(name: str, there: World) -> str:
-    """`(did you mean …?)` with the names of nodes that are close."""
-    near = near_names(name, (node.name for _, node in there.cluster.nodes.live()))
-    return f" (did you mean {', '.join(near)}?)" if near else ""
+    return meant(near_names(name, (node.name for _, node in there.cluster.nodes.live())))
 
 
 def _trace(

@@ -278,7 +278,7 @@ class GPUShare(Plugin):
         """
         before, wanted = self._fragmentation.of(left, free), parts(amount)
         rows, devices = free.shape
-        if not amount:
+        if not amount or not devices:
             return self._fragmentation.of(left - cpu, free) - before, np.zeros(rows, dtype=np.int64)
         if wanted.devices > 1 or wanted.share == WHOLE:
             chosen = np.argsort(-free, axis=1, kind="stable")[:, : wanted.devices]
