@@ -1,6 +1,7 @@
 """A trace of a few pods, played in every way."""
 
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -32,15 +33,15 @@ NODES = (("a", 2, "T4"), ("b", 2, "T4"), ("c", 2, "G2"))
 def trace(*pods: str, nodes: tuple[tuple[str, int, str], ...] = NODES, cpu: str = "8") -> World:
     """A trace of these pods: `name,cpu,memory,gpus,milli,models,from,until`."""
     objects = []
-    for name, gpus, model in nodes:
-        room = {"cpu": cpu, "memory": "8Gi"} | ({GPU: str(1000 * gpus)} if gpus else {})
+    for name, count, model in nodes:
+        room = {"cpu": cpu, "memory": "8Gi"} | ({GPU: str(1000 * count)} if count else {})
         objects.append(node(name, room, {GPU_MODEL: model}))
     arrivals = []
     for name, milli, memory, gpus, share, models, begin, until in (row.split(",") for row in pods):
         requests = {"cpu": f"{milli}m", "memory": f"{memory}Mi"}
         if int(gpus):
             requests[GPU] = str(int(gpus) * int(share))
-        affinity = {"affinity": on_labels({GPU_MODEL: models.split("|")})} if models else {}
+        affinity: dict[str, Any] = {"affinity": on_labels({GPU_MODEL: models.split("|")})} if models else {}
         arrivals.append(Arrival(float(begin), pod(name, requests, **affinity), float(until) - float(begin)))
     return World("small", tuple(objects), tuple(arrivals))
 
