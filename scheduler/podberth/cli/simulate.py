@@ -299,6 +299,8 @@ def _trace(
         raise InputError(f"--seeds: {seeds}: expected 0 to 100")
     with about(str(path)):
         reader = reader_of(path)
+        if not path.exists():
+            raise ObjectError("no such file or directory")
         if reader is None:
             raise ObjectError(f"expected a trace: {FORMS}")
         world = reader()

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from podberth.explain.objects.documents import ObjectError
-from podberth.lab.traces.rows import Row, gang, node, pod, rows
+from podberth.lab.traces.rows import Row, gang, node, opened, pod, rows
 from podberth.lab.world import Arrival, Change, World
 
 JOBS_FILE, MACHINES_FILE = "cluster_job_log", "cluster_machine_list"
@@ -83,7 +83,7 @@ def _job(number: int, document: Any) -> _Job:
 def _documents(path: Path) -> Iterator[Any]:
     """Yield the elements of a JSON list one after the other, so that the file is never in memory as a whole."""
     decoder = json.JSONDecoder()
-    with path.open(encoding="utf-8") as text:
+    with opened(path) as text:
         rest, begun, number = "", False, 0
         while True:
             piece = text.read(_PIECE)

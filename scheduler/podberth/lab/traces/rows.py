@@ -77,7 +77,7 @@ def rows(path: Path, columns: tuple[str, ...] = (), unique: str = "") -> Iterato
     objects have names like `capacity.cpus`. Raises ObjectError that names file, line and column.
     """
     seen: set[str] = set()
-    with _text(path) as text:
+    with opened(path) as text:
         found = _json_rows(path.name, text) if ".json" in path.name else _csv_rows(path.name, text, columns)
         for row in found:
             if unique:
@@ -98,9 +98,12 @@ def tables(directory: Path, name: str) -> list[Path]:
 
 
 @contextmanager
-def _text(path: Path) -> Iterator[TextIO]:
-    opened = gzip.open if path.name.endswith(".gz") else open
-    with opened(path, "rt", encoding="utf-8-sig", newline="") as text:
+def opened(path: Path) -> Iterator[TextIO]:
+    """Open a file of text, which may be gzipped. Raises ObjectError, also for what is found while it is read."""
+    if not path.is_file():
+        raise ObjectError(f"{path.name}: no such file")
+    opening = gzip.open if path.name.endswith(".gz") else open
+    with opening(path, "rt", encoding="utf-8-sig", newline="") as text:
         try:
             yield text
         except UnicodeDecodeError as error:
