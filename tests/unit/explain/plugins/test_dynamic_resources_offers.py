@@ -178,12 +178,12 @@ _CASES: dict[str, tuple[Object, list[Object]]] = {
         [on(*map(device, "abe")), held("x", "e", by="t"), claim("c", request("r", count=2), request("s"))],
     ),
     "of two extended resources, one is too much": (
-        pod("p", others={"example.com/gpu": "3", "example.com/nic": "1"}),
+        pod("p", others={"example.com/gpu": "3", "example.com/nic": "2"}),
         [
             SERVED,
             NIC,
             on(device("a"), device("b")),
-            resource_slice("m", device("e"), node="n", driver="nic.test", pool="m"),
+            resource_slice("m", device("e"), device("f"), node="n", driver="nic.test", pool="m"),
         ],
     ),
     "a claim that is elsewhere": (
