@@ -216,18 +216,15 @@ def configuration(path: str | None) -> SchedulerConfiguration:
         return decode(parse(text))
 
 
-def profiles(
-    path: str | None, wanted: str | None = None, usual: SchedulerConfiguration | None = None
-) -> "tuple[SchedulerConfiguration, dict[str, Framework]]":
-    """Return a configuration, and what each of its profiles decides by. `usual`: the configuration where there is no
-    file.
+def profiles(path: str | None, wanted: str | None = None) -> "tuple[SchedulerConfiguration, dict[str, Framework]]":
+    """Return a configuration, and what each of its profiles decides by.
 
     Raises InputError, also if no profile is called `wanted`.
     """
     from podberth.framework.profiles import build  # most commands that read files decide nothing
     from podberth.plugins.registry import registry
 
-    settings = usual if path is None and usual is not None else configuration(path)
+    settings = configuration(path)
     with about(named(path) if path else "configuration"):
         frameworks = build(settings, registry())
     if wanted is not None and wanted not in frameworks:
