@@ -33,6 +33,7 @@ from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.objects import Version, older, partial, read_version
 from podberth.kube.resources import CONFIG_MAPS, Resource
 from podberth.policy import bounds
+from podberth.policy.applied import APPLY, apply
 from podberth.policy.native.admission_policies import admission_policies, name_of, same
 from podberth.policy.native.policy_set import API_VERSION, SET_KIND, SET_NAME, SET_PLURAL, PolicySet, Source, policy_set
 from podberth.policy.native.requests import SEEN_NAME
@@ -74,7 +75,6 @@ REFUSALS = (400, 413, 422)
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 MYSELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 FIELD_MANAGER = "berth-operator"
-APPLY = "application/apply-patch+yaml"
 NOTHING_TOLD = "it was refused, but without the warning that shows that modes warn and observe are told of"
 _ANSWERED = re.compile(r"denied (?:the )?request: webhook(?: |$)")
 
@@ -494,18 +494,12 @@ class Enforcer:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     async def _apply(self, resource: Resource, namespace: str | None, wanted: Object) -> Object:
-        """Apply one object by the server's own merge; its metadata."""
-        path = resource.path(namespace, wanted["metadata"]["name"])
-        query = urlencode({"fieldManager": FIELD_MANAGER, "force": "true"})
-        body = msgspec.json.encode(wanted)
-        raw = await self._client.request("PATCH", path, query=query, body=body, content_type=APPLY)
-        found = msgspec.json.decode(raw)
-        if not same(found.get("spec"), wanted["spec"]):
-            # What others added to what is merged by name: an apply leaves it.
-            meta = {**wanted["metadata"], "resourceVersion": found["metadata"]["resourceVersion"]}
-            whole = msgspec.json.encode({**wanted, "metadata": meta})
-            query = urlencode({"fieldManager": FIELD_MANAGER})
-            found = msgspec.json.decode(await self._client.request("PUT", path, query=query, body=whole))
+        """Apply one object; its metadata."""
+
+        def means(found: Object) -> bool:
+            return same(found.get("spec"), wanted["spec"])
+
+        found = await apply(self._client, resource, namespace, wanted, FIELD_MANAGER, means)
         self.writes += 1
         written: Object = found["metadata"]
         return written

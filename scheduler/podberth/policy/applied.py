@@ -1,0 +1,44 @@
+"""Objects that a service keeps as they should be, by the API server's own merge (server-side apply).
+
+What others add to an object stays, as labels and owners do; but not where it would change what the object does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlencode
+
+import msgspec
+
+from podberth.kube.client import Client
+from podberth.kube.resources import Resource
+from podberth.policy.objects import JsonObject
+
+APPLY = "application/apply-patch+yaml"
+
+
+async def apply(
+    client: Client,
+    resource: Resource,
+    namespace: str | None,
+    wanted: JsonObject,
+    manager: str,
+    means: Callable[[JsonObject], bool],
+) -> JsonObject:
+    """Apply an object, and return it as it is stored. `means`: whether that is what is wanted.
+
+    If it is not, as others added something to a list that is merged by name, the object is put as a whole. Raises
+    ApiError and Unreachable.
+    """
+    path = resource.path(namespace, wanted["metadata"]["name"])
+    query = urlencode({"fieldManager": manager, "force": "true"})
+    body = msgspec.json.encode(wanted)
+    found: JsonObject = msgspec.json.decode(
+        await client.request("PATCH", path, query=query, body=body, content_type=APPLY)
+    )
+    if not means(found):
+        meta = {**wanted["metadata"], "resourceVersion": found["metadata"]["resourceVersion"]}
+        whole = msgspec.json.encode({**wanted, "metadata": meta})
+        query = urlencode({"fieldManager": manager})
+        found = msgspec.json.decode(await client.request("PUT", path, query=query, body=whole))
+    return found
