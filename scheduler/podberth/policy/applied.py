@@ -27,8 +27,8 @@ async def apply(
 ) -> JsonObject:
     """Apply an object, and return it as it is stored. `means`: whether that is what is wanted.
 
-    If it is not, as others added something to a list that is merged by name, the object is put as a whole. Raises
-    ApiError and Unreachable.
+    If it is not, as others added something to a list that is merged by name, the object is put as a whole, under the
+    metadata that it has. Raises ApiError and Unreachable.
     """
     path = resource.path(namespace, wanted["metadata"]["name"])
     query = urlencode({"fieldManager": manager, "force": "true"})
@@ -37,8 +37,7 @@ async def apply(
         await client.request("PATCH", path, query=query, body=body, content_type=APPLY)
     )
     if not means(found):
-        meta = {**wanted["metadata"], "resourceVersion": found["metadata"]["resourceVersion"]}
-        whole = msgspec.json.encode({**wanted, "metadata": meta})
+        whole = msgspec.json.encode({**wanted, "metadata": found["metadata"]})
         query = urlencode({"fieldManager": manager})
         found = msgspec.json.decode(await client.request("PUT", path, query=query, body=whole))
     return found
