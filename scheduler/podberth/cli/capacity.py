@@ -8,8 +8,8 @@ import typer
 
 from podberth.cli import options
 from podberth.cli.errors import FOUND, about, complain
+from podberth.cli.finding import add_groups
 from podberth.cli.given import given
-from podberth.cli.group import add_groups
 from podberth.cli.inputs import named
 from podberth.cli.options import (
     ClusterFiles,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from podberth.cli import services
 from podberth.cli.errors import FOUND, misused
 from podberth.cli.output import Output, as_data
-from podberth.cli.plain import Option
+from podberth.cli.services import Option
 
 
 def operator(

@@ -8,7 +8,7 @@ import msgspec
 import typer
 from msgspec.structs import replace
 
-from podberth.cli import completion, options
+from podberth.cli import options
 from podberth.cli.errors import FOUND, Faults, InputError, about, complain
 from podberth.cli.given import given
 from podberth.cli.inputs import content, named, profiles
@@ -136,7 +136,7 @@ def simulate(
         list[str] | None,
         typer.Option(
             help="The name of a node to drain; may be repeated.",
-            autocompletion=completion.nodes,
+            autocompletion=options.nodes,
         ),
     ] = None,
     cluster: ClusterFiles = None,

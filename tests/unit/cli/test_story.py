@@ -18,7 +18,7 @@ from podberth.app.scheduler import Scheduler
 from podberth.cli import story as story_module
 from podberth.engine.history import LONGEST
 from podberth.engine.story import Failed
-from podberth.explain.report.timeline import after
+from podberth.explain.report.wording import duration
 from podberth.service.certificate import Certificate, self_signed
 from podberth.service.serving import Address, Endpoints, Gate, Serving
 from tests.unit.cli.conftest import Berth
@@ -300,4 +300,4 @@ def test_queries(query: dict[str, str], status: int) -> None:
 )
 def test_times(seconds: float, want: str) -> None:
     """As precise as it matters."""
-    assert after(seconds) == want
+    assert duration(seconds) == want

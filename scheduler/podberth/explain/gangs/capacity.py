@@ -124,9 +124,7 @@ def _in_domains(rooms: Room, where: Sequence[Domain], size: int, needed: int) ->
 
 
 def _gangs(free: int, size: int, needed: int) -> tuple[int, int]:
-    """Return how many gangs, and pods of theirs, go where so many pods fit: the last one may be without some of its
-    pods.
-    """
+    """Return (gangs, their pods) for so much room: the last gang may be without some of its pods."""
     whole, rest = divmod(free, max(size, 1))
     if size < needed:
         return 0, 0

@@ -245,9 +245,7 @@ class World:
         self.claim_templates[str(metadata.get("namespace") or "default"), name] = found
 
     def gone(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Remove an object that was deleted. `uid`: of the one that is meant, as a pod of the same name may exist
-        already.
-        """
+        """Remove a deleted object. `uid`: of the one that is meant, as another pod of its name may exist."""
         cluster = self.cluster
         match kind:
             case "Pod":
@@ -371,9 +369,7 @@ _UNSAID = {"Pod": b'"schedulerName"', "Node": b'"allocatable"'}
 
 
 def _as_read(kind: str, raw: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
-    """Return the object with the defaults that the API server shows. One that is malformed stays: its decoder says
-    why.
-    """
+    """Return the object with the API server's defaults. One that is malformed stays: its decoder says why."""
     if kind not in _UNSAID or _UNSAID[kind] in bytes(raw):
         return raw
     try:
@@ -385,9 +381,7 @@ def _as_read(kind: str, raw: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
 
 
 def _is_default(raw: bytes | msgspec.Raw) -> bool:
-    """Return whether a StorageClass is the one for claims that name none (upstream: storage/util,
-    IsDefaultAnnotation).
-    """
+    """Return whether a StorageClass is the default one (upstream: storage/util, IsDefaultAnnotation)."""
     metadata = msgspec.json.decode(raw, type=_Named).metadata
     annotations = metadata.get("annotations") or {}
     return any(annotations.get(f"storageclass.{group}kubernetes.io/is-default-class") == "true" for group in _BETA)

@@ -49,9 +49,7 @@ class Chart:
 
 
 def line_chart(title: str, x_title: str, lines: Sequence[Line], *, counts: bool = False) -> Chart:
-    """Return a chart with the x axis, in percent, from the first point to the last; the y axis, counts or percent, from
-    0.
-    """
+    """Return a chart: x in percent, from the first point to the last; y in counts or percent, from 0."""
     xs = [x for line in lines for x, _ in line.points] or [0.0]
     ys = [y for line in lines for _, y in line.points] or [0.0]
     low, high = min(xs), max(xs)
@@ -76,9 +74,7 @@ def line_chart(title: str, x_title: str, lines: Sequence[Line], *, counts: bool 
 
 
 def _step(span: float) -> float:
-    """Return the least of 1, 2 or 5 times a power of ten that divides a span into five parts at most; at least a
-    millionth.
-    """
+    """Return the least of 1, 2, 5 × 10ⁿ, at least a millionth, that divides a span into at most five parts."""
     wanted = max(span / 5, 1e-6)
     power: float = 10 ** math.floor(math.log10(wanted))
     return next(power * times for times in (1, 2, 5, 10) if power * times >= wanted * (1 - 1e-9))

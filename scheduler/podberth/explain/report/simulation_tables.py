@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
-from podberth.explain.report import timeline
 from podberth.explain.report.terminal import more, number, plain_table
-from podberth.explain.report.wording import count, printable, some
+from podberth.explain.report.wording import count, duration, printable, some
 from podberth.explain.simulate.outcome import GroupOutcome, Outcome, Quality
 from podberth.explain.simulate.trace import Compaction, ProfileStudy, Study
 
@@ -246,7 +245,7 @@ def measured(study: Study) -> str:
 
 
 def _wait(seconds: float) -> str:
-    return timeline.after(seconds) if seconds else "0 s"
+    return duration(seconds) if seconds else "0 s"
 
 
 def _fewest(found: Compaction | None) -> str:

@@ -143,9 +143,7 @@ def _keep_nodes(pod: Pod, cluster: Cluster) -> dict[int, list[Pod]]:
 def _kept_out(
     kept: Mapping[int, list[Pod]], pod: Pod, framework: Framework, cluster: Cluster
 ) -> Iterator[tuple[int, str]]:
-    """Yield the rows that would take one more pod if no pods were nominated for them, and the names of these. Raises
-    PluginError.
-    """
+    """Yield (row, names) of nodes that take one more pod but for those nominated there. Raises PluginError."""
     if not kept:
         return
     full = set(kept) - set(framework.find(pod, cluster).feasible.tolist())

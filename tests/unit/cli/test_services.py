@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from podberth.cli import plain
+from podberth.cli import services
 from podberth.cli.commands import imported
 
 DATACLASSES = 24
@@ -52,10 +52,10 @@ def command(
 )
 def test_plain_options(arguments: list[str], want: dict[str, str | int] | None) -> None:
     """All of them understood, or none."""
-    assert plain.read(arguments, command) == want
+    assert services.read(arguments, command) == want
 
 
-@pytest.mark.parametrize("name", sorted(plain.SERVICES))
+@pytest.mark.parametrize("name", sorted(services.SERVICES))
 def test_typer_reads_the_same(name: str) -> None:
     """Each option of a service that is read plainly has the name, the default and the kind that typer gives it."""
     service = getattr(import_module(f"podberth.cli.{name}"), name)
@@ -64,7 +64,7 @@ def test_typer_reads_the_same(name: str) -> None:
     read = 0
     for option, value in (each for parameter in by_name for each in ((parameter, "7"), (parameter, "text"))):
         words = [f"--{option.replace('_', '-')}", value]
-        given = plain.read(words, service)
+        given = services.read(words, service)
         if given is not None:
             with made.make_context(name, list(words)) as context:
                 assert context.params[option] == given[option]
@@ -109,7 +109,7 @@ def test_a_scheduler_starts_without_what_it_does_not_need(tmp_path: Path) -> Non
     assert found.stderr == "berth: /nowhere/kubeconfig: no such file; expected a kubeconfig\n"
 
 
-@pytest.mark.parametrize("name", sorted(plain.SERVICES))
+@pytest.mark.parametrize("name", sorted(services.SERVICES))
 def test_a_service_is_imported_at_once(name: str) -> None:
     """Its module waits until it runs for what it needs then."""
     code = (
