@@ -147,7 +147,7 @@ LOCK = $(VENV)/lock/bin/uv pip compile -q --universal --python-version 3.11 --ge
 lock: ## Resolve requirements*.lock from pyproject.toml
 	@$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv
 	@$(VENV)/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
-		--extra fast --extra otel --group dev --group site pyproject.toml -o requirements.lock
+		--extra dask --extra fast --extra lab --extra otel --group dev --group site pyproject.toml -o requirements.lock
 	@$(LOCK) --extra fast -c requirements.lock pyproject.toml -o image/run.lock
 	@printf 'hatchling\nuv\n' | $(LOCK) -c requirements.lock - -o image/build.lock
 

@@ -90,7 +90,7 @@ def main() -> int:
                         run, rows, chosen.scale, of_all(chosen), seconds, ceiling=chosen.ceiling, runs=chosen.runs
                     )
                 )
-    print(tables(lines(rows), goals().of_ceiling() if chosen.ceiling else goals()))
+    print(tables(lines(rows), goals(ceiling=chosen.ceiling)))
     return 0
 
 

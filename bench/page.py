@@ -40,7 +40,7 @@ def write(record: history.Record) -> None:
         f"Python {record.python}, {record.seconds / 60:.0f} minutes{size}."
     )
     if record.ceiling:
-        replace_between(PAGE, "ceiling", f"{head}\n\n{costs(found, goals().of_ceiling())}")
+        replace_between(PAGE, "ceiling", f"{head}\n\n{costs(found, goals(ceiling=True))}")
         return
     if others:
         replace_between(PAGE, "figures", f"{head}\n\n{costs(others, goals())}")

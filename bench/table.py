@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
-from bench.goals import Goal, Goals, Line
+from bench.goals import Goal, Goals, Line, Verdict
 from bench.run import Row
 
 Cell = Callable[[Line], str]
@@ -79,15 +80,13 @@ def _waits(lines: Sequence[Line], goals: Goals) -> str:
 
 
 def _notes(lines: Sequence[Line], goals: Goals) -> str:
-    found = [met for line in lines for met in goals.verdicts(line)]
-    said = [f"{sum(found)} of {len(found)} goals met."]
-    beyond = [
-        f"{line.workload}, {line.mode}"
-        for line in lines
-        if (goal := goals.of(line.workload, line.mode).get("rate_to_kube")) is not None and line.out_of_reach(goal)
-    ]
-    if beyond:
-        said.append(f"Not even the bare binder reaches the rate to kube-scheduler on: {'; '.join(beyond)}.")
+    found = Counter(verdict for line in lines for verdict in goals.verdicts(line))
+    said = [f"{found[Verdict.MET]} of {found[Verdict.MET] + found[Verdict.MISSED]} goals met."]
+    if found[Verdict.BEYOND]:
+        said.append(
+            f"{found[Verdict.BEYOND]} more ({Verdict.BEYOND}) are bound by the API server or its requests: the bare "
+            "binder, which decides nothing, missed them too."
+        )
     for line in lines:
         for row in (row for run in line.runs for row in run.values()):
             if row.figures.bound < row.figures.pods:
@@ -137,7 +136,7 @@ def _held(name: str, goals: Goals) -> Cell:
         shown, spread = _short(value), line.spread(name)
         if spread is not None:
             shown += f" ({_short(spread[0])} to {_short(spread[1])})"
-        return shown if goal is None else f"{shown} {'✓' if goal.met(value) else '✗'} {goal}"
+        return shown if goal is None else f"{shown} {line.verdict(name, goal)} {goal}"
 
     return cell
 

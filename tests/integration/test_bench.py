@@ -70,4 +70,4 @@ def test_ceiling_in_small(tmp_path: Path) -> None:
     assert {row.workload for row in rows} == {"basic", "csi", "preemption", "gangs-basic", "racks-512"}
     for row in rows:
         assert (row.figures.bound, row.events_missing) == (row.figures.pods, 0), row
-    assert "≥ 12" in tables(lines(rows), goals().of_ceiling())
+    assert "≥ 12" in tables(lines(rows), goals(ceiling=True))

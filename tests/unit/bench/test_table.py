@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from bench import binder, claim_binder, page
-from bench.goals import Goal, Goals, goals, lines
+from bench.__main__ import WORKLOADS
+from bench.goals import Goal, Goals, Verdict, goals, lines
 from bench.history import Record
 from bench.page import chart, replace_between
 from bench.run import Row
@@ -45,7 +46,19 @@ def test_ratios_and_goals() -> None:
     assert "3.00 ✓ ≥ 2" in said
     assert "0.75 ✗ ≤ 0.5" in said
     assert "2 of 3 goals met." in said
-    assert "Not even the bare binder reaches the rate to kube-scheduler on: w, backlog." in said
+
+
+def test_what_the_binder_misses_is_not_counted() -> None:
+    """A goal that it misses in the same runs, in the median, is bound by the API server; Berth may meet it still."""
+    slow = [row("kube", 100, 8), row("berth", 150, 6), row("binder", 150, 5)]
+    (line,) = lines([*slow, *slow, row("kube", 100, 8), row("berth", 150, 6), row("binder", 250, 1)])
+    said = tables([line], GOALS)
+    assert "1.50 (1.50 to 1.50) ○ ≥ 2" in said
+    assert "0.75 (0.75 to 0.75) ○ ≤ 0.5" in said
+    assert "1 of 1 goals met." in said
+    assert "2 more (○) are bound by the API server" in said
+    (line,) = lines([row("kube", 100, 8), row("berth", 250, 6), row("binder", 150, 5)])
+    assert "2.50 ✓ ≥ 2" in tables([line], GOALS)
 
 
 def test_several_runs() -> None:
@@ -93,8 +106,9 @@ def test_who_binds_less_is_named() -> None:
         ("affinity", "rate_to_kube", 11),
         ("affinity", "cpu_to_kube", 0.04),
         ("csi", "rate_to_binder", 0.9),
-        ("csi", "cpu_to_binder", 1.2),
-        ("basic", "cpu_to_binder", 0.8),
+        ("csi", "rate_to_kube", 2),
+        ("csi", "cpu_to_binder", 1.5),
+        ("basic", "cpu_to_binder", 1.2),
     ],
 )
 def test_file(workload: str, name: str, want: float) -> None:
@@ -105,8 +119,22 @@ def test_file(workload: str, name: str, want: float) -> None:
 
 def test_goals_of_the_ceiling() -> None:
     """Where the server does almost nothing only its own goals hold."""
-    assert goals().of_ceiling().of("spread", Mode.STREAM) == {"rate_to_kube": Goal(at_least=25)}
-    assert goals().of_ceiling().of("gated", Mode.STREAM) == {}
+    beside_binder = {"rate_to_binder": Goal(at_least=0.9), "cpu_to_binder": Goal(at_most=1.2)}
+    assert goals(ceiling=True).of("spread", Mode.STREAM) == {"rate_to_kube": Goal(at_least=25), **beside_binder}
+    assert goals(ceiling=True).of("gated", Mode.STREAM) == beside_binder
+
+
+@pytest.mark.parametrize("workload", sorted(file.stem for file in WORKLOADS.glob("*.yaml")))
+def test_each_workload_has_goals(workload: str) -> None:
+    """Its rate and CPU are held against kube-scheduler's and the binder's."""
+    wanted = {f"{figure}_to_{whom}" for figure in ("rate", "cpu") for whom in ("kube", "binder")}
+    assert wanted <= goals().of(workload, Mode.STREAM).keys()
+
+
+def test_goals_are_of_workloads() -> None:
+    """No goal is for a workload that is not there."""
+    there = {file.stem for file in WORKLOADS.glob("*.yaml")}
+    assert {*goals().workloads, *goals(ceiling=True).workloads} <= there
 
 
 @pytest.mark.parametrize(("module", "frozen"), [(binder, FROZEN), (claim_binder, FROZEN_CLAIMS)])
@@ -125,10 +153,16 @@ def test_claims_are_held_against_the_binder_that_writes_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kube", "binder", "met"),
-    [(10, 100, [True]), (100, 100, [True]), (100, 200, [False]), (10, 200, [True]), (None, 100, [True])],
+    ("kube", "binder", "verdict"),
+    [
+        (10, 100, Verdict.MET),
+        (100, 100, Verdict.MET),
+        (100, 200, Verdict.MISSED),
+        (10, 200, Verdict.MET),
+        (None, 100, Verdict.MET),
+    ],
 )
-def test_one_of_two_goals_is_enough(kube: float | None, binder: float, met: list[bool]) -> None:
+def test_one_of_two_goals_is_enough(kube: float | None, binder: float, verdict: Verdict) -> None:
     """Eight times kube-scheduler's rate or 0.9 of the binder's: together they count as one."""
     either = Goals(
         {"rate_to_kube": Goal(at_least=8, or_else="rate_to_binder"), "rate_to_binder": Goal(at_least=0.9)}, {}
@@ -136,7 +170,7 @@ def test_one_of_two_goals_is_enough(kube: float | None, binder: float, met: list
     rows = [row("berth", 100, 6), row("claim-binder", binder, 1)]
     rows += [] if kube is None else [row("kube", kube, 8)]
     (line,) = lines(rows)
-    assert either.verdicts(line) == met
+    assert either.verdicts(line) == [verdict]
 
 
 def test_devices_in_turn() -> None:

@@ -131,6 +131,35 @@ def test_a_group_that_is_confirmed_is_not_shown(gangs: Harness) -> None:
     assert sorted(bound(carry_out(api, gangs, said))) == ["w0", "w1"]
 
 
+def test_claims_of_a_pod_beside_those_of_its_group(gangs: Harness) -> None:
+    """Each is reserved for whose it is."""
+    api = cluster(gangs, 0)
+    api.put(group(min_count=2, resourceClaims=BY_NAME))
+    api.put(resource_slice("n", *(device(f"d{number}") for number in range(3)), node="n"))
+    for number in range(2):
+        api.put(claim(f"own{number}", meta=FINALIZED))
+        api.put(claiming(worker(number), "shared", f"own{number}"))
+    assert sorted(bound(carry_out(api, gangs, gangs.cycles()))) == ["w0", "w1"]
+    assert reserved(api) == [GROUP]
+    for number in range(2):
+        status = api.get(("ResourceClaim", "default", f"own{number}"))["status"]
+        assert [one["uid"] for one in status["reservedFor"]] == [f"default/w{number}"]
+
+
+def test_a_claim_of_the_group_that_is_used_later(gangs: Harness) -> None:
+    """It is reserved for the group that is there, whatever was found out for another claim."""
+    claims = [{"name": name, "resourceClaimName": name} for name in ("shared", "second")]
+    api = cluster(gangs)
+    api.put(group(min_count=2, resourceClaims=claims))
+    api.put(resource_slice("n", device("d0"), device("d1"), node="n"))
+    api.put(claim("second", meta=FINALIZED))
+    assert sorted(bound(carry_out(api, gangs, gangs.cycles()))) == ["w0", "w1"]
+    api.put(claiming(worker(2), "shared", "second"))
+    said = carry_out(api, gangs, gangs.cycles())
+    assert (bound(said), written(said)) == (["w2"], ["PodGroup", "ResourceClaim"])
+    assert api.get(("ResourceClaim", "default", "second"))["status"]["reservedFor"] == [GROUP]
+
+
 def test_it_was_made_for_the_group(gangs: Harness) -> None:
     api = of_template(gangs)
     assert sorted(bound(carry_out(api, gangs, gangs.cycles()))) == ["w0", "w1"]

@@ -307,8 +307,16 @@ def test_a_claim_is_made_for_an_extended_resource(harness: Harness) -> None:
     said = harness.cycles()
     (create,) = only(said, PreBindWrite).writes
     assert isinstance(create, Create)
-    (owner,) = create.document["metadata"]["ownerReferences"]
-    assert (owner["uid"], owner["controller"]) == ("default/p", True)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "default/p", "controller": True}
+    assert create.document["metadata"] == {
+        "generateName": "p-extended-resources-",
+        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+        "ownerReferences": [owner],
+        "finalizers": [FINALIZER],
+    }
+    asked = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    requests = [{"name": "container-0-request-0", "exactly": asked}]
+    assert create.document["spec"] == {"devices": {"requests": requests}}
     said = harness.handle(api.write(only(said, PreBindWrite)))
     said = harness.handle(api.write(only(said, PreBindWrite)))
     (patch,) = only(said, PreBindWrite).writes
@@ -386,6 +394,40 @@ def test_binding_waits_for_the_conditions_of_a_device(harness: Harness) -> None:
     said = api.edit(CLAIM, status={"devices": [{**status, "conditions": [{"type": "Attached", "status": "False"}]}]})
     assert not [one for one in said if isinstance(one, Bind)]
     said = api.edit(CLAIM, status={"devices": [{**status, "conditions": [{"type": "Attached", "status": "True"}]}]})
+    assert only(said, Bind).node == "n"
+
+
+@pytest.mark.parametrize("ends", ["Broken", "deleted"])
+def test_a_device_that_fails_while_it_is_waited_for(harness: Harness, ends: str) -> None:
+    """Its driver says so, or the claim is gone."""
+    slow = device("d0", _bindingConditions=["Attached"], _bindingFailureConditions=["Broken"])
+    api = Api(harness, node("n"), device_class(), resource_slice("n", slow, node="n"), claim(meta=FINALIZED))
+    api.put(claiming(pod("p"), "c"))
+    assert not [one for one in write_all(harness, api, harness.cycles()) if isinstance(one, Failed)]
+    api.show(CLAIM)
+    if ends == "deleted":
+        said = harness.lose(*CLAIM, "claim/c")
+        assert 'could not find ResourceClaim "default/c"' in only(said, Failed).message
+        return
+    failed = {"type": "Broken", "status": "True", "reason": "Fire", "message": "it burns"}
+    status = {"driver": "gpu.test", "pool": "n", "device": "d0", "conditions": [failed]}
+    said = api.edit(CLAIM, status={"devices": [status]})
+    why = 'device binding failed: claim=c, reason=Fire, message="it burns"'
+    assert only(said, Failed).message == f'running PreBind plugin "DynamicResources": {why}'
+
+
+def test_a_device_of_a_claim_that_is_made_for_the_pod_gets_ready(harness: Harness) -> None:
+    """The watch may be slow to show the claim, whose time counts from its allocation."""
+    harness.engine.epoch = WALL - harness.now
+    slow = device("d0", _bindingConditions=["Attached"])
+    api = Api(harness, node("n"), device_class(extendedResourceName="test/gpu"), resource_slice("n", slow, node="n"))
+    api.put(extended())
+    first = harness.cycles()
+    key = only(first, PreBindWrite).writes[0].key
+    said = write_all(harness, api, first)
+    assert not [one for one in said if isinstance(one, (Bind, Failed))]
+    status = {"driver": "gpu.test", "pool": "n", "device": "d0"}
+    said = api.edit(key, status={"devices": [{**status, "conditions": [{"type": "Attached", "status": "True"}]}]})
     assert only(said, Bind).node == "n"
 
 

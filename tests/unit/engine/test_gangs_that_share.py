@@ -285,6 +285,30 @@ def test_a_member_that_fails_is_taken_out(gangs: Harness) -> None:
     assert [one.pod.name for one in said if isinstance(one, Failed)] == ["w1"]
 
 
+def test_a_member_that_waits_for_the_watch_in_vain_is_taken_out(gangs: Harness) -> None:
+    """It is reserved for by what another one wrote, though the watch has not shown that."""
+    api = sharing(gangs)
+    (first,) = writes(gangs.cycles())
+    gangs.handle(api.write(first))
+    said = gangs.tick(600.5)
+    outs = [patch for one in said if isinstance(one, UnreserveWrite) for patch in one.writes]
+    taken = [patch.change["status"]["reservedFor"][0]["uid"] for patch in outs if isinstance(patch, Patch)]
+    assert sorted(taken) == ["default/w0", "default/w1"]
+    api.show(SHARED)
+
+
+def test_own_claims_of_a_gang_are_not_waited_for(gangs: Harness) -> None:
+    """Once they are written, whatever the watch shows: no other pod writes them."""
+    claims = [claim(name, meta=FINALIZED) for name in ("own0", "own1")]
+    devices = [device(f"d{number}") for number in range(2)]
+    api = Api(gangs, node("n"), device_class(), resource_slice("n", *devices, node="n"), *claims, group(min_count=2))
+    for number in range(2):
+        api.put(worker(number, f"own{number}"))
+    said = [more for one in writes(gangs.cycles()) for more in gangs.handle(api.write(one))]
+    assert sorted(bound(said)) == ["w0", "w1"]
+    api.show(*(("ResourceClaim", "default", f"own{number}") for number in range(2)))
+
+
 def test_what_an_earlier_attempt_left_is_freed(gangs: Harness) -> None:
     """The claim has a device on a node that is full now: the gang is not stuck with it (#140478)."""
     there = claim("shared", meta=FINALIZED, status=allocated(result("d0", "n"), node="n"))

@@ -164,11 +164,9 @@ class World:
         elif kind == resource_claims.TEMPLATE_KIND:
             self._add_claim_template(document)
         elif kind in KINDS:
-            thing = self.decode_raw(kind, _as_read(kind, raw), place)
+            thing = self.as_shown(kind, raw, place)
             if kind == "StorageClass" and _is_default(raw):
                 self.default_class = thing.name
-            if not thing.namespace and kind in _NAMESPACED:
-                thing = self.decode_raw(kind, _in_default_namespace(_as_read(kind, raw)), place)
             self._refuse_twin(kind, thing, _spot(source, place))
             if isinstance(thing, Pod) and not thing.node_name:
                 self._raw[thing.key] = raw
@@ -214,6 +212,17 @@ class World:
         thing: Modelled = self._decoded(kind, raw, self.decoder.of_kind(kind), place)
         if not thing.name:
             raise ObjectError(f"{_named(kind, thing.namespace, '?', place)}: metadata.name: Required value")
+        return thing
+
+    def as_shown(self, kind: str, raw: bytes | msgspec.Raw, place: str = "") -> Modelled:
+        """Decode an object of one of `KINDS` as the API server would show it: with defaults, and in a namespace.
+
+        Raises ObjectError naming the object and the field.
+        """
+        shown = _as_read(kind, raw)
+        thing = self.decode_raw(kind, shown, place)
+        if not thing.namespace and kind in _NAMESPACED:
+            thing = self.decode_raw(kind, _in_default_namespace(shown), place)
         return thing
 
     def add(self, thing: Modelled) -> None:

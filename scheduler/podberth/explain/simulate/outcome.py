@@ -46,7 +46,7 @@ def quality(cluster: Cluster, mix: Mix) -> Quality:
     """Return the figures of a cluster as it is."""
     nodes = cluster.nodes
     rows = np.flatnonzero(nodes.alive[: nodes.rows])
-    total, free = _rooms(cluster, mix.resources, rows)
+    total, free = rooms(cluster, mix.resources, rows)
     capacity = np.maximum(total.sum(axis=1), 1)
     lost = stranded(total, free, mix)
     pods = nodes.pods[rows]
@@ -85,11 +85,11 @@ def stranded(total: Ints, free: Ints, mix: Mix) -> Floats:
 def totals(cluster: Cluster, resources: Sequence[str]) -> Mapping[str, int]:
     """Return the sum of each resource over all nodes."""
     nodes = cluster.nodes
-    total, _ = _rooms(cluster, resources, np.flatnonzero(nodes.alive[: nodes.rows]))
+    total, _ = rooms(cluster, resources, np.flatnonzero(nodes.alive[: nodes.rows]))
     return {name: int(amount) for name, amount in zip(resources, total.sum(axis=1), strict=True)}
 
 
-def _rooms(cluster: Cluster, resources: Sequence[str], rows: Ints) -> tuple[Ints, Ints]:
+def rooms(cluster: Cluster, resources: Sequence[str], rows: Ints) -> tuple[Ints, Ints]:
     """Return (allocatable, free), both int[resources, rows]."""
     nodes = cluster.nodes
     total = np.zeros((len(resources), len(rows)), dtype=np.int64)

@@ -47,9 +47,13 @@ class Simulation:
         cluster: Cluster | None = None,
         *,
         seed: int = 0,
+        initial_backoff: float = 1.0,
+        max_backoff: float = 10.0,
     ) -> None:
         self._frameworks = frameworks
-        self.engine = Engine(frameworks, seed=seed, cluster=cluster)
+        self.engine = Engine(
+            frameworks, seed=seed, initial_backoff=initial_backoff, max_backoff=max_backoff, cluster=cluster
+        )
         self.now = 0.0
         self.bound: dict[str, tuple[Pod, str]] = {}
         """The pod and the node that it went to, in the order of the bindings."""

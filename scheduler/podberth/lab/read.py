@@ -1,0 +1,95 @@
+"""Reads worlds and configurations from files: finds out which form a path has, and asks the module that reads it."""
+
+import gzip
+from pathlib import Path
+
+from podberth.explain.objects.documents import ObjectError, parse, plain, readable
+from podberth.explain.objects.world import World as Dump
+from podberth.explain.simulate.trace import NODES_FILE, PODS_FILE, read
+from podberth.framework.config import ConfigError, SchedulerConfiguration, decode, default_configuration
+from podberth.lab.world import Arrival, World
+from podberth.model import wire
+from podberth.model.kinds import KINDS
+
+_ENDINGS = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
+_GZIP = b"\x1f\x8b"
+
+
+def read_world(path: str | Path) -> World:
+    """Return the world that a file or a directory holds.
+
+    The form is found out: a trace in the form of Alibaba's openb is a directory with its two files; all else is a dump,
+    one file of JSON or YAML or a directory of them, as `berth dump` or kubectl write it. Pods of a dump that have no
+    node come at 0, the oldest first; what is there never ends.
+
+    Raises ObjectError with a line for each problem, naming the file, the object and the field, and OSError.
+    """
+    path = Path(path)
+    try:
+        if (path / NODES_FILE).exists():
+            return _openb(path)
+        return _dump(path)
+    except ObjectError as error:
+        raise ObjectError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
+
+
+def configuration(path: str | Path | None = None) -> SchedulerConfiguration:
+    """Return the KubeSchedulerConfiguration of a file, or the default one.
+
+    Raises ConfigError or ObjectError with a line for each problem, and OSError.
+    """
+    if path is None:
+        return default_configuration()
+    try:
+        return decode(parse(_content(Path(path))))
+    except (ConfigError, ObjectError) as error:
+        raise type(error)("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
+
+
+def _content(path: Path) -> bytes:
+    raw = path.read_bytes()
+    if not raw.startswith(_GZIP):
+        return raw
+    try:
+        return gzip.decompress(raw)
+    except (OSError, EOFError) as error:
+        raise ObjectError(f"expected a gzip file: {error}") from None
+
+
+def _openb(path: Path) -> World:
+    trace = read(_content(path / NODES_FILE), _content(path / PODS_FILE))
+    return World(
+        name=path.name,
+        objects=tuple(wire.encode(node) for node in trace.nodes),
+        arrivals=tuple(Arrival(each.at, wire.encode(each.pod), each.until - each.at) for each in trace.arrivals),
+    )
+
+
+def _dump(path: Path) -> World:
+    files = [path]
+    if path.is_dir():
+        files = sorted(each for each in path.rglob("*") if each.name.endswith(_ENDINGS) and each.is_file())
+        if not files:
+            raise ObjectError("holds no files of JSON or YAML: expected a cluster's dump, or a trace")
+    dump = Dump()
+    objects: list[bytes] = []
+    pods: dict[str, bytes] = {}
+    for file in files:
+        documents, wrong = readable(_content(file))
+        if wrong:
+            raise ObjectError("\n".join(wrong))
+        dump.add_documents(documents, file.name if path.is_dir() else "")
+        for document in documents:
+            if document.kind in KINDS:
+                found = {**plain(document), "kind": document.kind}  # the items of a list leave the kind out
+                raw = wire.encode(found)
+                if document.kind == "Pod":
+                    pods[f"{found['metadata'].get('namespace') or 'default'}/{found['metadata']['name']}"] = raw
+                else:
+                    objects.append(raw)
+    waiting = sorted(dump.waiting.values(), key=lambda pod: pod.created)
+    return World(
+        name=path.name.split(".")[0],
+        objects=(*objects, *(pods[key] for key in dump.placed)),
+        arrivals=tuple(Arrival(0.0, pods[pod.key]) for pod in waiting),
+    )

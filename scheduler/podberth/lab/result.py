@@ -1,0 +1,128 @@
+"""What came of a run: figures by name, and tables with units.
+
+The tables are Arrow's (`pyarrow`, of the extra `podberth[lab]`), made when they are asked for. Figures need no extra.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+Column = list[Any]
+
+COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
+    "decisions": {
+        "pod": ("string", ""),
+        "namespace": ("string", ""),
+        "priority": ("int32", ""),
+        "gang": ("string", ""),
+        "node": ("string", ""),
+        "arrived": ("float64", "s"),
+        "bound": ("float64", "s"),
+        "ended": ("float64", "s"),
+        "waited": ("float64", "s"),
+        "attempts": ("int32", "attempts"),
+        "feasible": ("int32", "nodes"),
+    },
+    "utilisation": {
+        "at": ("float64", "s"),
+        "resource": ("string", ""),
+        "unit": ("string", ""),
+        "used": ("int64", "as the column unit says"),
+        "allocatable": ("int64", "as the column unit says"),
+        "nodes_in_use": ("int32", "nodes"),
+        "waiting": ("int32", "pods"),
+    },
+    "fragmentation": {
+        "at": ("float64", "s"),
+        "resource": ("string", ""),
+        "unit": ("string", ""),
+        "free": ("int64", "as the column unit says"),
+        "stranded": ("float64", "as the column unit says"),
+    },
+    "preemptions": {
+        "at": ("float64", "s"),
+        "victim": ("string", ""),
+        "victim_priority": ("int32", ""),
+        "node": ("string", ""),
+        "for_pod": ("string", ""),
+        "priority": ("int32", ""),
+    },
+    "moves": {
+        "at": ("float64", "s"),
+        "pod": ("string", ""),
+        "from_node": ("string", ""),
+        "to_node": ("string", ""),
+        "bound": ("float64", "s"),
+    },
+}
+"""Table → column → (Arrow's type, unit). A column with an empty unit is a name, or a number without one."""
+
+
+class Result(Struct, frozen=True):
+    """What came of one run. Two runs of one world, configuration and seed have equal results."""
+
+    world: str
+    profile: str
+    seed: int
+    summary: dict[str, float]
+    """Figures by name; docs/lab.md says what each is."""
+    columns: dict[str, dict[str, Column]]
+    """Table → column → values: what the tables are made of. `COLUMNS` has the types."""
+    notes: tuple[str, ...] = ()
+    """What the run could not do as a cluster would, a sentence each."""
+
+    @property
+    def decisions(self) -> "pyarrow.Table":
+        """A row for each pod that came, in the order of their arrival; `bound` is null of one that got no node."""
+        return self.table("decisions")
+
+    @property
+    def utilisation(self) -> "pyarrow.Table":
+        """A row for each look at the world and each resource: what is used of what there is."""
+        return self.table("utilisation")
+
+    @property
+    def fragmentation(self) -> "pyarrow.Table":
+        """A row for each look and each resource: what is free, and the part that no pod of the world's mix can use."""
+        return self.table("fragmentation")
+
+    @property
+    def preemptions(self) -> "pyarrow.Table":
+        """A row for each pod that had to go for another one."""
+        return self.table("preemptions")
+
+    @property
+    def moves(self) -> "pyarrow.Table":
+        """A row for each pod that was evicted and came again, and where it landed."""
+        return self.table("moves")
+
+    def table(self, name: str) -> "pyarrow.Table":
+        """Return a table by its name, with the world, profile and seed in its metadata, and units in those of columns.
+
+        Raises ImportError without the extra `podberth[lab]`, KeyError for a table that there is not.
+        """
+        import pyarrow
+
+        fields = [
+            pyarrow.field(column, getattr(pyarrow, kind)(), metadata={"unit": unit} if unit else None)
+            for column, (kind, unit) in COLUMNS[name].items()
+        ]
+        about = {"world": self.world, "profile": self.profile, "seed": str(self.seed)}
+        return pyarrow.table(self.columns[name], schema=pyarrow.schema(fields, metadata=about))
+
+    def to_pandas(self, table: str = "decisions") -> "pandas.DataFrame":
+        """Return a table as pandas has it."""
+        return self.table(table).to_pandas()
+
+    def to_polars(self, table: str = "decisions") -> "polars.DataFrame":
+        """Return a table as polars has it."""
+        import polars
+
+        found = polars.from_arrow(self.table(table))
+        assert isinstance(found, polars.DataFrame)
+        return found

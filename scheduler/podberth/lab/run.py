@@ -1,0 +1,372 @@
+"""Runs a world on virtual time: pods come, wait, are bound, last and end, while other things change."""
+
+import heapq
+from collections import deque
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from podberth.cache.column import Ints
+from podberth.engine.observers import Observer
+from podberth.engine.queue.queued import QueuedPod
+from podberth.explain.judging.schema import shown
+from podberth.explain.simulate.outcome import Floats, rooms, stranded
+from podberth.explain.simulate.simulation import Simulation
+from podberth.framework.config import ConfigError, SchedulerConfiguration
+from podberth.framework.decision import Decision
+from podberth.framework.profiles import annotated, build
+from podberth.lab.result import COLUMNS, Result
+from podberth.lab.world import Decoded, Key, World
+from podberth.model.kinds import Modelled
+from podberth.model.pod import Pod
+from podberth.model.pod_group import PodGroup
+from podberth.plugins.registry import registry
+
+LOOKS = 100
+"""The number of moments at which a run is measured, at equal distances over the world's time."""
+_PATIENCE = 60.0
+"""Seconds without a binding, after all that a world has has happened, after which the run ends."""
+_UNITS = {"cpu": "millicores", "memory": "bytes", "ephemeral-storage": "bytes"}
+
+
+def run(
+    world: World,
+    configuration: SchedulerConfiguration,
+    *,
+    profile: str | None = None,
+    seed: int = 0,
+    looks: int = LOOKS,
+) -> Result:
+    """Return what becomes of the world's pods if this configuration schedules them.
+
+    All pods are scheduled by one profile, the first one unless it is named. `seed` chooses among nodes that are equally
+    good. `looks`: at so many moments the utilisation and the fragmentation are measured, and when all is over. Nothing
+    else than the arguments is read: no clock, no network, no file. HTTP extenders are not asked. A pod that is
+    preempted comes again at once if it has a controller, under its old name, and lasts its whole time again.
+
+    Raises ConfigError for a configuration that can't be used or a profile that it does not have, ObjectError for a
+    world's object that can't be read.
+    """
+    frameworks = build(configuration, registry())
+    if not frameworks:
+        raise ConfigError("profiles: expected one at least")
+    name = next(iter(frameworks)) if profile is None else profile
+    if name not in frameworks:
+        raise ConfigError(f"profile: {shown(name)}: expected one of {', '.join(frameworks)}")
+    framework = frameworks[name]
+    simulation = Simulation(
+        {name: framework},
+        seed=seed,
+        initial_backoff=configuration.pod_initial_backoff_seconds,
+        max_backoff=configuration.pod_max_backoff_seconds,
+    )
+    found = world.decoded(annotated(frameworks))
+    course = _Course(simulation, world, found, name)
+    simulation.engine.observe(course)
+    course.play(looks)
+    notes = [f"the HTTP extender {each.url_prefix} is not asked" for each in configuration.extenders]
+    return Result(world.name, name, seed, course.summary(), course.columns(), tuple(notes))
+
+
+class _Life(Struct, eq=False):
+    """A pod from its arrival to its end. Times in seconds."""
+
+    number: int
+    pod: Pod
+    lasts: float
+    arrived: float
+    node: str | None = None
+    bound: float | None = None
+    ended: float | None = None
+    attempts: int = 0
+    feasible: int | None = None
+    moved_from: str | None = None
+    """The node that it was evicted from at its arrival."""
+
+
+class _Look(NamedTuple):
+    """One look at the world. Amounts are int[resources]."""
+
+    at: float
+    used: Ints
+    allocatable: Ints
+    stranded: Floats
+    nodes_in_use: int
+    waiting: int
+
+
+class _Course(Observer):
+    """The way of a world from its begin to its end, and what is seen of it."""
+
+    def __init__(self, simulation: Simulation, world: World, found: Decoded, profile: str) -> None:
+        self._simulation, self._world, self._found, self._profile = simulation, world, found, profile
+        self._lives: list[_Life] = []
+        self._living: dict[str, _Life] = {}
+        """By UID."""
+        self._uids: dict[str, str] = {}
+        """Pod → UID, of all that came or were there."""
+        self._ends: list[tuple[float, int, _Life]] = []
+        self._evicted: list[Pod] = []
+        """Pods that lost their node just now."""
+        self._preemptions: list[tuple[float, Pod, str, Pod]] = []
+        self._looks: list[_Look] = []
+        self._active = 0.0
+        """The last time at which anything but a retry happened."""
+
+    # -- what the engine tells ----------------------------------------------------------------------------------------
+
+    def assumed(self, queued: QueuedPod, node: str, decision: Decision, now: float) -> None:
+        life = self._living.get(queued.pod.uid)
+        if life is not None:
+            life.feasible = decision.fitting
+            life.attempts = queued.attempts
+
+    def bound(self, queued: QueuedPod, node: str, by: str, now: float) -> None:
+        life = self._living.get(queued.pod.uid)
+        self._active = now
+        if life is not None:
+            life.node, life.bound = node, now
+            if life.lasts != inf:
+                heapq.heappush(self._ends, (now + life.lasts, life.number, life))
+
+    def preempted(self, pod: Pod, node: str, victims: tuple[Pod, ...], group: PodGroup | None, now: float) -> None:
+        self._preemptions += [(now, victim, node, pod) for victim in victims]
+        self._evicted += victims
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def play(self, looks: int) -> None:
+        """Play the world to its end."""
+        world, simulation = self._world, self._simulation
+        for thing in self._found.objects:
+            simulation.put(self._as_scheduled(thing))
+            if isinstance(thing, Pod):
+                self._uids[thing.key] = thing.uid
+        arrivals = deque(zip(world.arrivals, self._found.arrivals, strict=True))
+        changes = deque(zip(world.changes, self._found.changes, strict=True))
+        distance = world.span / looks if looks else 0.0
+        while True:
+            moment = min(
+                arrivals[0][0].at if arrivals else inf,
+                changes[0][0].at if changes else inf,
+                self._ends[0][0] if self._ends else inf,
+            )
+            tick = simulation.engine.next_tick()
+            if moment == inf and (tick is None or tick > self._active + _PATIENCE):
+                break
+            if tick is not None and tick < moment:
+                moment = tick
+            self._look_until(moment, distance)
+            simulation.wait_until(moment)
+            while self._ends and self._ends[0][0] <= moment:
+                life = heapq.heappop(self._ends)[2]
+                if life.ended is None:
+                    self._gone(life.pod)
+            while changes and changes[0][0].at <= moment:
+                self._change(changes.popleft()[1])
+            while arrivals and arrivals[0][0].at <= moment:
+                arrival, pod = arrivals.popleft()
+                self._come(pod, arrival.lasts)
+            simulation.work()
+            while self._evicted:
+                self._come_again()
+                simulation.work()
+        self._looks.append(self._seen(max(self._active, world.span)))
+
+    def _as_scheduled(self, thing: Modelled) -> Modelled:
+        """Return a pod that waits as one of the profile that is run."""
+        if isinstance(thing, Pod) and not thing.node_name:
+            return replace(thing, scheduler_name=self._profile)
+        return thing
+
+    def _come(self, pod: Pod, lasts: float, moved_from: str | None = None) -> None:
+        now = self._active = self._simulation.now
+        life = _Life(len(self._lives), replace(pod, scheduler_name=self._profile), lasts, now, moved_from=moved_from)
+        self._lives.append(life)
+        self._living[pod.uid] = life
+        self._uids[pod.key] = pod.uid
+        self._simulation.put(life.pod)
+
+    def _gone(self, pod: Pod) -> None:
+        self._active = self._simulation.now
+        self._simulation.gone("Pod", pod.namespace, pod.name, pod.uid)
+        self._end(pod.uid)
+
+    def _end(self, uid: str) -> _Life | None:
+        life = self._living.pop(uid, None)
+        if life is not None:
+            life.ended = self._simulation.now
+        return life
+
+    def _come_again(self) -> None:
+        """Have the pods that lost their nodes come again, if a controller makes them."""
+        evicted, self._evicted = self._evicted, []
+        for pod in evicted:
+            life = self._end(pod.uid)
+            if self._world.controllers and pod.owner is not None and not pod.belongs_to_node:
+                for _, made in pod.made_claims:
+                    claim = self._found.claims.get((pod.namespace, made or ""))
+                    if claim is not None:
+                        self._simulation.put(claim)
+                again = replace(pod, node_name="", nominated_node_name="", started=None)
+                self._come(again, inf if life is None else life.lasts, pod.node_name)
+
+    def _change(self, change: Modelled | Key) -> None:
+        self._active = self._simulation.now
+        if isinstance(change, tuple):
+            kind, namespace, name = change
+            if kind == "Pod":
+                uid = self._uids.pop(f"{namespace}/{name}", None)
+                if uid is not None:
+                    self._simulation.gone(kind, namespace, name, uid)
+                    self._end(uid)
+                return
+            if kind == "Node":
+                self._empty(name)
+            self._simulation.gone(kind, namespace, name, "")
+        else:
+            self._simulation.put(self._as_scheduled(change))
+            if isinstance(change, Pod):
+                self._uids[change.key] = change.uid
+
+    def _empty(self, node: str) -> None:
+        """Have the pods of a node go with it."""
+        cluster = self._simulation.cluster
+        row = cluster.nodes.live_row(node)
+        for pod in [] if row is None else cluster.pods_on(row):
+            self._simulation.gone("Pod", pod.namespace, pod.name, pod.uid)
+            self._evicted.append(pod)
+
+    # -- what is seen -------------------------------------------------------------------------------------------------
+
+    def _look_until(self, moment: float, distance: float) -> None:
+        """Look at the world at each of the moments that are due before this one: nothing happens between two."""
+        seen: _Look | None = None
+        while distance and (at := len(self._looks) * distance) < moment:
+            seen = self._seen(at) if seen is None else seen._replace(at=at)
+            self._looks.append(seen)
+
+    def _seen(self, at: float) -> _Look:
+        cluster, mix = self._simulation.cluster, self._found.mix
+        nodes = cluster.nodes
+        rows = np.flatnonzero(nodes.alive[: nodes.rows])
+        total, free = rooms(cluster, mix.resources, rows)
+        return _Look(
+            at,
+            (total - free).sum(axis=1),
+            total.sum(axis=1),
+            stranded(total, free, mix).sum(axis=1),
+            int(np.count_nonzero(nodes.pods[rows])),
+            len(self._simulation.engine.queue),
+        )
+
+    # -- what came of it ----------------------------------------------------------------------------------------------
+
+    def columns(self) -> dict[str, dict[str, list[Any]]]:
+        """Return the tables' columns."""
+        for life in self._living.values():
+            queued = self._simulation.engine.queue.get(life.pod.uid)
+            if queued is not None:
+                life.attempts = queued.attempts
+        rows: dict[str, list[tuple[Any, ...]]] = {
+            "decisions": [
+                (
+                    life.pod.name,
+                    life.pod.namespace,
+                    life.pod.priority,
+                    "" if life.pod.scheduling_group is None else life.pod.scheduling_group.name,
+                    life.node,
+                    life.arrived,
+                    life.bound,
+                    life.ended,
+                    None if life.bound is None else life.bound - life.arrived,
+                    life.attempts,
+                    life.feasible,
+                )
+                for life in self._lives
+            ],
+            "utilisation": [
+                (look.at, name, _unit(name), int(used), int(there), look.nodes_in_use, look.waiting)
+                for look in self._looks
+                for name, used, there in zip(self._found.mix.resources, look.used, look.allocatable, strict=True)
+            ],
+            "fragmentation": [
+                (look.at, name, _unit(name), int(there - used), float(lost))
+                for look in self._looks
+                for name, used, there, lost in zip(
+                    self._found.mix.resources, look.used, look.allocatable, look.stranded, strict=True
+                )
+            ],
+            "preemptions": [
+                (at, victim.key, victim.priority, node, pod.key, pod.priority)
+                for at, victim, node, pod in self._preemptions
+            ],
+            "moves": [
+                (life.arrived, life.pod.key, life.moved_from, life.node, life.bound)
+                for life in self._lives
+                if life.moved_from is not None
+            ],
+        }
+        return {
+            table: dict(zip(names, map(list, zip(*rows[table], strict=True)), strict=True))
+            if rows[table]
+            else {name: [] for name in names}
+            for table, names in COLUMNS.items()
+        }
+
+    def summary(self) -> dict[str, float]:
+        """Return the figures."""
+        over = self._looks[-1].at
+        bound = [life for life in self._lives if life.bound is not None]
+        waits: dict[int, list[float]] = {}
+        for life in self._lives:
+            until = life.bound if life.bound is not None else life.ended if life.ended is not None else over
+            waits.setdefault(life.pod.priority, []).append(until - life.arrived)
+        everyone = [wait for each in waits.values() for wait in each]
+        found = {
+            "pods": float(len(self._lives)),
+            "bound": float(len(bound)),
+            "bound_share": len(bound) / max(len(self._lives), 1),
+            "preemptions": float(len(self._preemptions)),
+            "moves": float(sum(life.moved_from is not None for life in self._lives)),
+            "end_s": over,
+            **_waiting("", everyone),
+        }
+        for priority in sorted(waits):
+            found |= _waiting(f"[{priority}]", waits[priority])
+        return found | self._quality()
+
+    def _quality(self) -> dict[str, float]:
+        """Return the means over the looks, which are at equal distances."""
+        looks = self._looks
+        nodes = [look.nodes_in_use for look in looks]
+        found = {
+            "nodes_in_use": float(np.mean(nodes)),
+            "waiting_pods": float(np.mean([look.waiting for look in looks])),
+        }
+        used = np.array([look.used for look in looks], dtype=np.float64)
+        there = np.maximum(np.array([look.allocatable for look in looks], dtype=np.float64), 1)
+        lost = np.array([look.stranded for look in looks])
+        for i, name in enumerate(self._found.mix.resources):
+            found[f"used[{name}]"] = float((used[:, i] / there[:, i]).mean())
+            found[f"stranded[{name}]"] = float((lost[:, i] / there[:, i]).mean())
+        return found
+
+
+def _waiting(about: str, waits: list[float]) -> dict[str, float]:
+    """Return the figures of waiting times; a pod that got no node has waited until it went, or all was over."""
+    if not waits:
+        return {}
+    p50, p99 = np.percentile(waits, (50, 99))
+    return {
+        f"waiting_p50_s{about}": float(p50),
+        f"waiting_p99_s{about}": float(p99),
+        f"waiting_mean_s{about}": float(np.mean(waits)),
+    }
+
+
+def _unit(resource: str) -> str:
+    return _UNITS.get(resource, "devices")
