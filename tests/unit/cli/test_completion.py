@@ -27,7 +27,7 @@ complete -p berth
 
 @pytest.fixture(autouse=True)
 def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is asked in the environment does not stay there."""
+    """A question in the environment does not stay there."""
     for name in ("_BERTH_COMPLETE", "_TYPER_COMPLETE_FISH_ACTION", "_TYPER_COMPLETE_ARGS", "COLUMNS"):
         monkeypatch.setenv(name, "")
 

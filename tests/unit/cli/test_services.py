@@ -121,7 +121,7 @@ def test_a_service_is_imported_at_once(name: str) -> None:
 
 
 def test_a_decision_imports_nothing() -> None:
-    """What the first one imported would hold the event loop: masked arrays, for one, which np.unique asks for."""
+    """An import in the first decision would hold the event loop: masked arrays, for one, which np.unique asks for."""
     code = (
         "import sys; from tests.unit.engine.conftest import Harness, node, pod; harness = Harness();"
         "poor = node('poor'); del poor['status']['allocatable']['memory'];"

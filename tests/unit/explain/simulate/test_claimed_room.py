@@ -61,7 +61,7 @@ NODE = st.tuples(st.sampled_from(sorted(MAKES)), st.sampled_from(["1", "2", "9"]
 
 
 def published(name: str, make: str, nic: bool) -> list[Object]:
-    """What drivers say of a node."""
+    """The objects by which drivers describe a node."""
     counted = make == "parts"
     found = [resource_slice(name, *MAKES[make], node=name, count=2 if counted else 1)]
     if counted:
@@ -151,7 +151,7 @@ def test_they_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("why", ["a device for all", "a claim of its own name", "a claim that is there"])
 def test_what_is_not_counted(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a pod may take something away from one on another node, or finds something that its equals don't."""
+    """Nothing is counted if a pod may take something from one on another node, or finds what its equals don't."""
     placed: list[Any] = []
 
     class Begun(Simulation):
