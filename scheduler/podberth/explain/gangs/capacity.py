@@ -18,7 +18,7 @@ from podberth.explain.gangs.gang import Domain, Gang, domains
 from podberth.explain.rejections import against
 from podberth.explain.simulate.arrivals import Batch
 from podberth.explain.simulate.capacity import API_VERSION, OneMore, all_alike, makes
-from podberth.explain.simulate.room import Room, claimed_room, room
+from podberth.explain.simulate.room import Room, room
 from podberth.explain.simulate.simulation import Simulation, UndecidedError
 from podberth.explain.trial import applied
 from podberth.framework.decision import fit_error
@@ -94,10 +94,9 @@ def _by_sums(cluster: Cluster, framework: Framework, group: PodGroup, batches: S
             if isinstance(claim, ResourceClaim):
                 cluster.devices.put(claim)
     pod = replace(batch.pod(0), preempts=False)
-    counted = room if batch.equal else claimed_room
 
     def count() -> tuple[Room, list[Domain]] | None:
-        rooms = counted(pod, framework, cluster)
+        rooms = room(pod, framework, cluster)
         where = domains(Gang(group, (), ()), framework, cluster)
         return None if rooms is None else (rooms, where)
 

@@ -12,7 +12,7 @@ from podberth.cache.validate import validate
 from podberth.explain.simulate import capacity as counting
 from podberth.explain.simulate.arrivals import Batch
 from podberth.explain.simulate.capacity import Capacity
-from podberth.explain.simulate.room import claimed_room
+from podberth.explain.simulate.room import room as counted
 from podberth.explain.simulate.simulation import Simulation
 from tests import storage
 from tests.builders import Object, node, pod
@@ -180,7 +180,7 @@ def test_nothing_is_left_taken() -> None:
     made = templated(pod("t"), "t")
     made["status"] = {"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "t-t"}]}
     asking: Any = there.decode(made)
-    found = claimed_room(asking, framework(), there.cluster)
+    found = counted(asking, framework(), there.cluster)
     assert found is not None
     assert found.counts[:3].tolist() == [4, 4, 4]
     assert not there.cluster.devices.in_flight
