@@ -14,6 +14,7 @@ from enum import Enum, auto
 from math import isnan
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
@@ -126,18 +127,17 @@ def timeout_text(seconds: float, plugin: str) -> str:
     return f"rejected due to timeout after waiting {duration_text(seconds)} at plugin {plugin}"
 
 
-@dataclass(slots=True)
-class AssumedPod:
+class AssumedPod(Struct):
     """A pod that already counts as placed on its node and is about to be bound, as one plugin sees it."""
 
     pod: Pod
     row: int
     node: str
-    waiting_pods: WaitingPods = field(default_factory=WaitingPods)
+    waiting_pods: WaitingPods = msgspec.field(default_factory=WaitingPods)
     """Pods that wait on Permit: any plugin may allow or reject them."""
     reserved: Any = None
     """The answer of the plugin's `reserve`."""
-    written: dict[ObjectKey, str] = field(default_factory=dict)
+    written: dict[ObjectKey, str] = {}
     """The objects that were written for the plugin's `Wait`, with the new resourceVersions."""
     expired: bool = False
     """The time of the plugin's `Wait` is over."""
@@ -409,10 +409,10 @@ class BindingPlugins:
             said = self._reserve(plugins, cluster) if plugins else None
             self._reached("Reserve", SUCCESS if said is None else UNSCHEDULABLE)
             return said
-        if point != self._point:
-            self._point, self._next = point, 0
         if not plugins and point != "bind":
             return None
+        if point != self._point:
+            self._point, self._next = point, 0
         spans = self._guard.spans
         if spans is None or point != "permit" or any(at.asynchronous for at in plugins):
             return self._ask(plugins, cluster)

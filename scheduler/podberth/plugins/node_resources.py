@@ -118,6 +118,8 @@ class Arithmetic(NamedTuple):
     """
     fraction: Callable[[Any, Any], Any]
     """One by the other, as doubles; not written over anything."""
+    share: Callable[[Any, Any], Any]
+    """The same, but at most 1."""
     least: Callable[[Any, Any], Any]
     most: Callable[[Any, Any], Any]
     root: Callable[[Any], Any]
@@ -133,6 +135,15 @@ def _quotient(dividend: Numbers, divisor: Any) -> Numbers:
     return dividend
 
 
+def _share(part: Any, whole: Any) -> Any:
+    found = np.true_divide(part, whole)
+    return np.minimum(found, 1.0, out=found)
+
+
+def _share_of_one(part: Any, whole: Any) -> float:
+    return float(part) / float(whole) if part < whole else 1.0
+
+
 def _whole(numbers: Any) -> Ints:
     return np.asarray(numbers).astype(np.int64)
 
@@ -140,12 +151,13 @@ def _whole(numbers: Any) -> Ints:
 ROWS = Arithmetic(
     _quotient,
     np.true_divide,
+    _share,
     lambda numbers, most: np.minimum(numbers, most, out=numbers),
     lambda numbers, least: np.maximum(numbers, least, out=numbers),
     np.sqrt,
     _whole,
 )
-ONE = Arithmetic(operator.floordiv, lambda a, b: float(a) / float(b), min, max, math.sqrt, int)
+ONE = Arithmetic(operator.floordiv, lambda a, b: float(a) / float(b), _share_of_one, min, max, math.sqrt, int)
 
 Formula = Callable[[Sequence[Amount], Arithmetic], Any]
 """The score of rows, or of one row, by resources that all of these rows have."""
@@ -194,15 +206,16 @@ def score_row(
     """Return what `score_rows` does, for one row."""
     found = []
     asks = pod.shape.scoring if nonzero else pod.shape.requests
-    indices = nodes.resources
+    indices, capacities, requested = nodes.resources, nodes.allocatable, nodes.requested
+    assumed = nodes.nonzero if nonzero else requested
     for resource in resources:  # as `counting` does
         name = resource.name
         index, asked = indices.get(name), asks.get(name, 0)
         if index is None or not (asked or index in NATIVE):
             continue
-        capacity = nodes.allocatable.item(index, row)
+        capacity = capacities.item(index, row)
         if capacity:
-            used = nodes.nonzero if nonzero and index in ASSUMED else nodes.requested
+            used = assumed if index in ASSUMED else requested
             found.append((resource.weight, capacity, used.item(index, row), asked))
     score: int = ONE.whole(formula(found, ONE))
     return score
@@ -690,35 +703,35 @@ def _change(before: Any, after: Any) -> Any:
 
 def with_pod(found: Sequence[Amount], a: Arithmetic) -> Any:
     """Return how even the fractions would be with the pod."""
-    return evenness([a.fraction(used + asked, capacity) for _, capacity, used, asked in found], a)
+    share = a.share
+    return evenness([share(used + asked, capacity) for _, capacity, used, asked in found], a)
 
 
 def without_pod(found: Sequence[Amount], a: Arithmetic) -> Any:
     """Return how even they are."""
-    return evenness([a.fraction(used, capacity) for _, capacity, used, _ in found], a)
+    share = a.share
+    return evenness([share(used, capacity) for _, capacity, used, _ in found], a)
 
 
-def evenness(fractions: Sequence[Any], a: Arithmetic) -> Any:
+def evenness(shares: Sequence[Any], a: Arithmetic) -> Any:
     """100 × (1 − standard deviation), cut off; of two, half of what they differ by.
 
     The order of operations is upstream's. Sums are written out because `sum` rounds otherwise from Python 3.12 on.
     """
-    least = a.least
-    fractions = [least(fraction, 1.0) for fraction in fractions]
     deviation: Any = 0.0
-    if len(fractions) == 2:
-        first, second = fractions
+    if len(shares) == 2:
+        first, second = shares
         deviation = abs(first - second)
         deviation *= 0.5
-    elif len(fractions) > 2:
+    elif len(shares) > 2:
         total: Any = 0.0
         squares: Any = 0.0
-        for fraction in fractions:
-            total = total + fraction
-        mean = total / len(fractions)
-        for fraction in fractions:
-            squares = squares + (fraction - mean) * (fraction - mean)
-        deviation = a.root(squares / len(fractions))
+        for share in shares:
+            total = total + share
+        mean = total / len(shares)
+        for share in shares:
+            squares = squares + (share - mean) * (share - mean)
+        deviation = a.root(squares / len(shares))
     even = 1 - deviation
     even *= float(MAX_SCORE)
     return a.whole(even)

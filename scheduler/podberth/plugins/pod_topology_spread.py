@@ -124,6 +124,10 @@ def default_selector(pod: Pod, cluster: Cluster) -> LabelSelector | None:
 _MERGED = _OWNERS | {"ReplicationController"}
 
 
+_NOBODY_ANYWHERE = 2**31 - 1
+"""The count of the emptiest domain where there is none."""
+_NO, _NOBODY = np.zeros(1, dtype=np.bool_), np.zeros(1, dtype=np.int64)
+"""Rows without the label have the last code, -1: what is appended is theirs."""
 _SPREADS_KEPT = 64
 _KEPT_DOMAINS = 256
 """Constraints of all that is kept: each takes some bytes a node."""
@@ -164,11 +168,11 @@ class Domains(KeptResult[list[tuple[int, int]]]):
         """The count of the emptiest domain; 0 while there are fewer domains than the constraint asks for."""
         if self.number < self.constraint.min_domains:
             return 0
-        return int(self.of_inhabited(counts).min(initial=np.iinfo(np.int32).max))
+        return int(self.of_inhabited(counts).min(initial=_NOBODY_ANYWHERE))
 
     def by_row(self, by_code: Bools) -> Bools:
         """bool[rows]: what the domain of each row has; False without one."""
-        return self._column.gather(np.append(by_code, False), self._rows)
+        return self._column.gather(np.concatenate((by_code, _NO)), self._rows)
 
     def matching(self, pod: Pod, cluster: Cluster) -> Ints:
         """int64[rows]: pods that the constraint counts; the empty selector counts none (countPodsMatchSelector)."""
@@ -430,7 +434,7 @@ class PodTopologySpread(Plugin):
             codes = domains.codes[removed.rows]
             gone = removed.count(domains, partial(_counted, constraint, pod))
             gone = np.where(domains.eligible[removed.rows], gone, 0)
-            here = np.append(counts, 0)[codes] - gone
+            here = np.concatenate((counts, _NOBODY))[codes] - gone
             itself = int(constraint.selector.matches(pod.labels))
             too_many = (here > constraint.max_skew - itself + domains.lowest(counts)) & (codes >= 0)
             uneven.append(removed.on_nodes(too_many, cluster.nodes.rows))
@@ -488,7 +492,7 @@ class PodTopologySpread(Plugin):
                     size = domains.size
                 else:
                     size = distinct(here if counted is None else here[counted])
-                part = weighted(np.append(domains.counts(pod, cluster), 0), size, constraint)
+                part = weighted(np.concatenate((domains.counts(pod, cluster), _NOBODY)), size, constraint)
                 if len(spread.domains) == 1:
                     part = rounded(part)  # a few numbers now, or the same ones for thousands of nodes later
                 part = part.take(here)
