@@ -147,7 +147,7 @@ def test_what_would_change_nothing_is_not_told() -> None:
     assert lines("rejects", given) == lines("writes", given) == []
     document = made(given).document
     assert document is not None
-    assert document["metadata"]["labels"]["podberth.dev/warns"] == "true"
+    assert document["metadata"]["labels"]["podberth.dev/tells"] == "true"
     observed = policy("p", rule(has(app="web"), reject=True), mode="observe")
     assert lines("observes", observed) == [["", "", "", "p/rules[0]:reject"]]
 
@@ -198,14 +198,14 @@ def test_the_bytes_of_a_policy() -> None:
 def test_the_objects_of_a_release() -> None:
     """Who refuses comes before who writes, and each policy has its binding right after it."""
     found = admission_policies("berth", "system:serviceaccount:berth:berth-operator", ["kube-system"])
-    names = [guard_name("berth"), name_of("berth"), name_of("berth", "warn"), name_of("berth", "observe")]
+    names = [guard_name("berth"), name_of("berth"), name_of("berth", tells=True)]
     assert [one["metadata"]["name"] for one in found] == [name for name in (*names, name_of("berth")) for _ in "12"]
-    assert [one["kind"].startswith("Mutating") for one in found] == [False] * 8 + [True] * 2
+    assert [one["kind"].startswith("Mutating") for one in found] == [False] * 6 + [True] * 2
     for one in found:
         if one["kind"].endswith("PolicyBinding") and one["metadata"]["name"] != guard_name("berth"):
             assert one["spec"]["paramRef"]["parameterNotFoundAction"] == "Allow"
     actions = [one["spec"].get("validationActions") for one in found if one["kind"].endswith("PolicyBinding")]
-    assert actions == [["Deny"], ["Deny"], ["Warn"], ["Audit"], None]
+    assert actions == [["Deny"], ["Deny"], ["Warn"], None]
     others = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}
     for exempt, selector in (["kube-system"], {"matchExpressions": [others]}), ([], None):
         _, _, enforcing, *_ = admission_policies("berth", "operator", exempt)
