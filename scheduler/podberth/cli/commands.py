@@ -15,7 +15,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from podberth.cli.services import SERVICES, typed
+from podberth.cli.main import SERVICES
 
 _FILES = (
     *("--filename", "--cluster", "--config", "--kubeconfig", "--certificate-authority"),
@@ -126,6 +126,8 @@ def imported(name: str) -> typer.Typer:
     if name not in SERVICES:
         found: typer.Typer = module.app
         return found
+    from podberth.cli.services import typed
+
     made = typer.Typer(add_completion=False)
     made.command()(typed(getattr(module, name)))
     return made

@@ -21,16 +21,6 @@ from podberth.cli.finding import (
 )
 from podberth.cli.given import given, past
 from podberth.cli.inputs import lines, unasked
-from podberth.cli.options import (
-    ClusterFiles,
-    ConfigFile,
-    Context,
-    Kubeconfig,
-    PageForm,
-    RequestTimeout,
-    SchedulerName,
-    Validate,
-)
 from podberth.cli.output import PageOutput, as_asked, as_json
 from podberth.cli.subject import Group, Owner, PodName, subject
 from podberth.evictor.gates import Settings
@@ -112,15 +102,15 @@ def explain(
             help="A file with a pod (or Deployment, Job …) that does not exist yet; - is standard input.",
         ),
     ] = None,
-    cluster: ClusterFiles = None,
-    config: ConfigFile = None,
-    scheduler: SchedulerName = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    timeout: RequestTimeout = "30s",
-    output: PageForm = PageOutput.TABLE,
+    cluster: options.ClusterFiles = None,
+    config: options.ConfigFile = None,
+    scheduler: options.SchedulerName = None,
+    context: options.Context = None,
+    kubeconfig: options.Kubeconfig = None,
+    timeout: options.RequestTimeout = "30s",
+    output: options.PageForm = PageOutput.TABLE,
     everything: Annotated[bool, typer.Option("--all", help="Show every node and every score.")] = False,
-    validate: Validate = True,
+    validate: options.Validate = True,
     cases: Annotated[str | None, typer.Option(help="Answer each case of a file: one line of JSON in, one out.")] = None,
 ) -> int:
     """Show why a pod goes to a node, or to none: every node with its numbers, and changes that would help.

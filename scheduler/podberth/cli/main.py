@@ -6,6 +6,9 @@ from pathlib import Path
 
 from podberth import __version__
 
+SERVICES = frozenset(("run", "evictor", "admission", "operator"))
+"""Commands that run until they get a signal to end: each is a function of that name in a module of that name."""
+
 
 def entry() -> None:
     """The console script."""
@@ -37,9 +40,9 @@ def run(arguments: list[str], program: str = "berth") -> int:
             return offer()
         from importlib import import_module
 
-        from podberth.cli import services
+        if arguments and arguments[0] in SERVICES:
+            from podberth.cli import services
 
-        if arguments and arguments[0] in services.SERVICES:
             service = getattr(import_module(f"podberth.cli.{arguments[0]}"), arguments[0])
             given = services.read(arguments[1:], service)
             if given is not None:

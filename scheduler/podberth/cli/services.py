@@ -15,13 +15,12 @@ from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from podberth.cli.errors import misused
+from podberth.service import log
 
 if TYPE_CHECKING:
     from podberth.service.serving import Address
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-SERVICES = frozenset(("run", "evictor", "admission", "operator"))
-"""Commands that run until they get a signal to end: each is a function of that name in a module of that name."""
 _TEXT = (str, str | None)
 
 
@@ -154,8 +153,6 @@ def log_at(level: str, *, quiet: bool = False) -> None:
 
     Raises BadParameter.
     """
-    from podberth.service import log
-
     if level not in log.LEVELS:
         raise misused("--log-level", f"{json.dumps(level)}: want one of {', '.join(log.LEVELS)}")
     log.configure("warning" if quiet else level)

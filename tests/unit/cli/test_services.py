@@ -14,6 +14,7 @@ import typer
 
 from podberth.cli import services
 from podberth.cli.commands import imported
+from podberth.cli.main import SERVICES
 
 DATACLASSES = 24
 """Each takes half a millisecond to make, as its methods are compiled then; a msgspec.Struct takes a thirtieth."""
@@ -55,7 +56,7 @@ def test_plain_options(arguments: list[str], want: dict[str, str | int] | None) 
     assert services.read(arguments, command) == want
 
 
-@pytest.mark.parametrize("name", sorted(services.SERVICES))
+@pytest.mark.parametrize("name", sorted(SERVICES))
 def test_typer_reads_the_same(name: str) -> None:
     """Each option of a service that is read plainly has the name, the default and the kind that typer gives it."""
     service = getattr(import_module(f"podberth.cli.{name}"), name)
@@ -109,7 +110,7 @@ def test_a_scheduler_starts_without_what_it_does_not_need(tmp_path: Path) -> Non
     assert found.stderr == "berth: /nowhere/kubeconfig: no such file; expected a kubeconfig\n"
 
 
-@pytest.mark.parametrize("name", sorted(services.SERVICES))
+@pytest.mark.parametrize("name", sorted(SERVICES))
 def test_a_service_is_imported_at_once(name: str) -> None:
     """Its module waits until it runs for what it needs then."""
     code = (
