@@ -1,6 +1,6 @@
 """Finds what a command is asked about, in a cluster or in a file: a pod, the pods of an owner, or a pod group."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from podberth.explain.gangs.gang import Gang, gang_of
 from podberth.explain.objects import manifest
 from podberth.explain.objects.controllers import KINDS, Workload, path_of
 from podberth.explain.objects.documents import Document, ObjectError
-from podberth.explain.objects.world import MADE_WITH, World
+from podberth.explain.objects.world import World
 from podberth.explain.report.wording import some
 from podberth.explain.simulate.arrivals import Batch, quota_notes
 from podberth.explain.spelling import meant, near_names
@@ -287,12 +287,11 @@ def group_from_file(
     return gang
 
 
-def add_groups(held: Iterable[Document], namespace: str | None, world: World, usual: str) -> list[GroupKey]:
+def add_groups(held: Sequence[Document], namespace: str | None, world: World, usual: str) -> list[GroupKey]:
     """Add the pod groups of a file to a cluster, and what their pods are made with; their keys. Raises ObjectError."""
     keys = []
+    world.add_what_pods_are_made_with(held)
     for document in held:
-        if document.kind in MADE_WITH:
-            world.add_document(document)
         if document.kind in POD_GROUP_KINDS:
             group = world.decode_raw(document.kind, document.raw, document.place)
             assert isinstance(group, PodGroup)

@@ -252,6 +252,16 @@ def plain(document: Document) -> dict[str, Any]:
     return found
 
 
+def named(document: Document) -> tuple[dict[str, Any], str, str]:
+    """Return (the object, its namespace, its name). Raises ObjectError for one without a name."""
+    found = plain(document)
+    metadata = found.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
+        raise ObjectError(located(document.place, f"{document.kind} ?: metadata.name: Required value"))
+    return found, str(metadata.get("namespace") or "default"), name
+
+
 def read(text: bytes) -> list[Document]:
     """Return all objects of a text.
 

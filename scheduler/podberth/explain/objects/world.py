@@ -16,7 +16,7 @@ from podberth.cache.cluster import Cluster
 from podberth.explain.judging.schema import Misfit, fitting, type_of
 from podberth.explain.objects import admission, resource_claims
 from podberth.explain.objects.admission import Admission
-from podberth.explain.objects.documents import Document, ObjectError, plain
+from podberth.explain.objects.documents import Document, ObjectError, named, plain
 from podberth.explain.objects.versions import called
 from podberth.model import wire
 from podberth.model.devices import DEVICE_KINDS, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
@@ -246,12 +246,8 @@ class World:
                 self.cluster.storage.put(thing)
 
     def _add_claim_template(self, document: Document) -> None:
-        found = plain(document)
-        metadata = found.get("metadata")
-        name = metadata.get("name") if isinstance(metadata, dict) else None
-        if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
-            raise ObjectError(f"{_named(document.kind, '', '?', document.place)}: metadata.name: Required value")
-        self.claim_templates[str(metadata.get("namespace") or "default"), name] = found
+        found, namespace, name = named(document)
+        self.claim_templates[namespace, name] = found
 
     def gone(self, kind: str, namespace: str, name: str, uid: str) -> None:
         """Remove a deleted object. `uid`: of the one that is meant, as another pod of its name may exist."""
