@@ -28,9 +28,9 @@ from podberth.kube.objects import partial as metadata
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import Resource
 from podberth.policy.admission.settings import Settings
-from podberth.policy.applied import apply
 from podberth.policy.native import requests
 from podberth.policy.spec import GROUP
+from podberth.service.applied import apply
 from podberth.service.certificate import CertificateError
 
 MUTATING = Resource(

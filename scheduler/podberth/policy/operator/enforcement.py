@@ -33,7 +33,6 @@ from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.objects import Version, older, partial, read_version
 from podberth.kube.resources import CONFIG_MAPS, Resource
 from podberth.policy import bounds
-from podberth.policy.applied import APPLY, apply
 from podberth.policy.native.admission_policies import admission_policies, name_of, same
 from podberth.policy.native.policy_set import API_VERSION, SET_KIND, SET_NAME, SET_PLURAL, PolicySet, Source, policy_set
 from podberth.policy.native.requests import SEEN_NAME
@@ -42,6 +41,7 @@ from podberth.policy.operator.listing import served
 from podberth.policy.operator.settings import Settings
 from podberth.policy.operator.status import NATIVE, NOT_ACCEPTED, OLDER, Enforcement, way_of
 from podberth.policy.spec import GROUP
+from podberth.service.applied import APPLY, apply
 
 MOVED = f"{GROUP}/in-force"
 """Annotation of the mutating binding: "true" once all policies were seen to be enforced by the API server."""

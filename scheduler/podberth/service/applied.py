@@ -6,25 +6,26 @@ What others add to an object stays, as labels and owners do; but not where it wo
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
 
 from podberth.kube.client import Client
 from podberth.kube.resources import Resource
-from podberth.policy.objects import JsonObject
 
 APPLY = "application/apply-patch+yaml"
+Object = dict[str, Any]
 
 
 async def apply(
     client: Client,
     resource: Resource,
     namespace: str | None,
-    wanted: JsonObject,
+    wanted: Object,
     manager: str,
-    means: Callable[[JsonObject], bool],
-) -> JsonObject:
+    means: Callable[[Object], bool],
+) -> Object:
     """Apply an object, and return it as it is stored. `means`: whether that is what is wanted.
 
     If it is not, as others added something to a list that is merged by name, the object is put as a whole, under the
@@ -33,9 +34,7 @@ async def apply(
     path = resource.path(namespace, wanted["metadata"]["name"])
     query = urlencode({"fieldManager": manager, "force": "true"})
     body = msgspec.json.encode(wanted)
-    found: JsonObject = msgspec.json.decode(
-        await client.request("PATCH", path, query=query, body=body, content_type=APPLY)
-    )
+    found: Object = msgspec.json.decode(await client.request("PATCH", path, query=query, body=body, content_type=APPLY))
     if not means(found):
         whole = msgspec.json.encode({**wanted, "metadata": found["metadata"]})
         query = urlencode({"fieldManager": manager})
