@@ -95,6 +95,21 @@ def test_a_rule_is_facts() -> None:
 
 
 @pytest.mark.parametrize(
+    ("mode", "readers"),
+    [("enforce", "mutating rejects"), ("warn", "mutating rejects warns"), ("observe", "mutating observes rejects")],
+)
+def test_who_reads_a_set(mode: str, readers: str) -> None:
+    """Those who enforce read every set, though it has nothing for them; who tells of a mode, sets that have it."""
+    found = data(policy("p", rule(has(app="web"), annotations=needs("n", "Exists"), reject=True), mode=mode))
+    asked = {key.rpartition(".")[0]: key for key in found if key.endswith((".labels", ".annotations"))}
+    assert " ".join(sorted(asked)) == readers
+    of_mode = {"enforce": "rejects", "warn": "warns", "observe": "observes"}[mode]
+    assert (found[f"{of_mode}.labels"], found[f"{of_mode}.annotations"]) == ("app", "n")
+    if mode != "enforce":
+        assert found["rejects.labels"] == found["mutating.annotations"] == ""
+
+
+@pytest.mark.parametrize(
     ("predicate", "trigger"),
     [
         ({}, ""),
