@@ -64,12 +64,16 @@ class Measure(Struct, frozen=True):
 
 
 class Difference(Shown, kw_only=True, frozen=True):
-    """What differs. `as_recorded`: pods of the first run that are on the node where they were in the recording."""
+    """What differs. `as_recorded`: pods of the first run that are on the node where they were in the recording.
+
+    `again`: the recorded configuration was run; another scheduler than Berth can't be, so both runs are one.
+    """
 
     kind: str = field(default="RecordingDifference")
     api_version: str = field(default=API_VERSION)
     of: str
     other: str
+    again: bool
     seconds: float
     pods: int
     placed: int
@@ -112,9 +116,8 @@ def difference(
     head = moment.head
     recorded = Recorded(moment, begin)
     world = recorded.world(name)
-    ours = configured(head) if head.configuration.get("profiles") else other
-    one = run(world, ours, seed=head.seed)
     two = run(world, other, profile=profile, seed=head.seed)
+    one = two if head.of else run(world, configured(head), seed=head.seed)
     rows = list(zip(*(one.columns["decisions"][each] for each in ("namespace", "pod", "priority")), strict=True))
     where = recorded.placements()
     moved: list[Moved] = []
@@ -133,6 +136,7 @@ def difference(
     return Difference(
         of=recorded_of(head),
         other=name,
+        again=not head.of,
         seconds=round(recorded.span, 3),
         pods=len(rows),
         placed=counts["placed"],
@@ -157,7 +161,7 @@ def _measures(one: Result, two: Result) -> list[Measure]:
 
 def _notes(of: str, notes: Iterable[str]) -> list[str]:
     """Return what has to be known of the runs."""
-    of_another = [f"{of} can't be run again: both runs are of the other configuration, and regret compares with it"]
+    of_another = [f"{of} can't be run again, so only its regret says how they differ"]
     return list(dict.fromkeys([*(of_another if of else []), *notes]))
 
 

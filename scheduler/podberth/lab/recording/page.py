@@ -47,6 +47,8 @@ def _regret(found: Difference) -> list[tuple[str, str]]:
 
 
 def _lead(found: Difference) -> str:
+    if not found.again:
+        return f"{count(found.pods, 'pod')} in {found.seconds:,.0f} s, run by {found.other}"
     if found.empty:
         return f"nothing differs: {count(found.pods, 'pod')} in {found.seconds:,.0f} s"
     return (
@@ -58,11 +60,13 @@ def _lead(found: Difference) -> str:
 def lines(found: Difference) -> Iterator[str]:
     """Yield the lines for people."""
     yield printable(f"{found.of} and {found.other}: {_lead(found)}")
-    yield f"  of the first run's placements, {found.as_recorded:,} of {found.placed:,} are those that were recorded"
+    if found.again:
+        yield f"  of the first run's placements, {found.as_recorded:,} of {found.placed:,} are those that were recorded"
     figures = _figures(found)
     width = max(len(name) for name, _, _ in figures)
     for name, ours, other in figures:
-        yield printable(f"  {name:{width}}  {ours:>14}  {other:>14}{'' if ours == other else '  *'}")
+        both = f"{ours:>14}  {other:>14}{'' if ours == other else '  *'}" if found.again else f"{other:>14}"
+        yield printable(f"  {name:{width}}  {both}")
     yield printable(f"regret: recorded placements by the scores of {found.other}")
     for name, value in _regret(found):
         yield f"  {name:{width}}  {value:>14}"
