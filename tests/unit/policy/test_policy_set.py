@@ -113,6 +113,15 @@ def test_who_reads_a_set(mode: str, readers: str) -> None:
     assert ("podberth.dev/tells" in document["metadata"]["labels"]) is (mode != "enforce")
 
 
+@pytest.mark.parametrize(("mode", "by_class"), [("enforce", True), ("warn", False)])
+def test_a_set_says_whether_it_asks_for_classes(mode: str, by_class: bool) -> None:
+    """Of pods, by a rule that enforces: the class is worked out only there."""
+    plain = rule(has(app="web"), reject=True)
+    asks = policy("p", plain, rule(annotations=has(**{QOS: "Burstable"}), reject=True), mode=mode)
+    assert ("by-class" in data(asks)) is by_class
+    assert "by-class" not in data(policy("p", plain))
+
+
 @pytest.mark.parametrize(
     ("predicate", "trigger"),
     [
