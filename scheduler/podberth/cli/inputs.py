@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from podberth.cli.errors import Faults, InputError, about, complain
 from podberth.explain.objects.documents import Document, ObjectError, parse, readable
+from podberth.explain.report.wording import printable
 from podberth.framework.config import SchedulerConfiguration, decode, default_configuration
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def content(path: str) -> bytes:
         with opened(path) as file:
             raw = file.read()
     except OSError as error:
-        raise InputError(f"{path}: {(error.strerror or type(error).__name__).lower()}") from None
+        raise InputError(f"{named(path)}: {(error.strerror or type(error).__name__).lower()}") from None
     except ValueError:
         raise InputError(f"{path}: expected the name of a file") from None
     return _unpacked(path, raw) if path.endswith(".gz") or raw.startswith(GZIP) else raw
@@ -104,8 +105,8 @@ def _unpacked(path: str, raw: bytes) -> bytes:
 
 
 def named(path: str) -> str:
-    """Return the name of a file in messages."""
-    return "standard input" if path == STDIN else path
+    """Return the name of a file in messages, on one line."""
+    return "standard input" if path == STDIN else printable(path)
 
 
 def documents(path: str) -> list[Document]:
