@@ -22,16 +22,17 @@ from podberth.explain.simulate.removable import Removals
 _JOINT = re.compile(r"(?<=\w-)(?=\d)|(?<=\w[=:])(?=\w)")
 
 
-_HERE = "podberth.explain.report"
-
-
-def render(template: str, *, package: str = _HERE, **values: Any) -> str:
+def render(template: str, *, package: str = __package__, **values: Any) -> str:
     """Return a template with these values: a page that needs no other file and no network.
 
-    `package`: the one that has it among its templates; those of this one can be extended there.
+    `package`: whose it is; what it builds on is here.
     """
-    loader = ChoiceLoader([PackageLoader(each) for each in dict.fromkeys((package, _HERE))])
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(each) for each in dict.fromkeys((package, __package__))]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
     environment.filters["thousands"] = "{:,}".format
     environment.filters["breakable"] = breakable
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}  # the keys keep their order, too
