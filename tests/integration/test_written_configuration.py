@@ -22,7 +22,7 @@ RATIO = {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score":
 EVEN = {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"}
 TUNED: dict[str, int | str | bool] = {
     "weight.NodeResourcesFit": 7,
-    "weight.NodeResourcesBalancedAllocation": 0,
+    "weight.NodeResourcesBalancedAllocation": 3,
     "NodeResourcesFit.strategy": "RequestedToCapacityRatio",
     "NodeResourcesFit.shape.0": 3,
     "NodeResourcesFit.shape.50": 1,

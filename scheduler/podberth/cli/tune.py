@@ -74,6 +74,9 @@ def tune(
         int, typer.Option(help="How many configurations are tried, earlier ones of --study included.")
     ] = 200,
     seed: Annotated[int, typer.Option(help="The seed of the search: the same seed, the same result.")] = 0,
+    at_once: Annotated[
+        int, typer.Option(help="Trials that are under way at once: more for more workers. It is part of the search.")
+    ] = 16,
     seeds: Annotated[int, typer.Option(help="With how many seeds the best are judged.")] = 5,
     jobs: Annotated[int, typer.Option(help="Processes on this machine. 0: as many as it has cores.")] = 0,
     dask: Annotated[
@@ -125,6 +128,7 @@ def tune(
         fill=fill,
         trials=trials,
         seed=seed,
+        at_once=at_once,
         seeds=seeds,
     )
     base, frameworks = profiles(config, scheduler)
@@ -193,7 +197,11 @@ def _duration(seconds: float) -> str:
 
 
 def _write(answer: "Tuned", results: Path, page: Callable[["Tuned", str], str]) -> None:
-    """Write the winner, the others of the front, and the page. Raises OSError."""
+    """Write the winner, the others of the front, the page and its pictures. Raises OSError."""
+    from podberth.lab.tune.evidence import pictures
+
+    for number, (_, svg) in enumerate(pictures(answer), start=1):
+        (results / f"picture-{number}.svg").write_text(svg)
     for name, configuration in answer.configurations.items():
         text = yaml_of(configuration)
         if name == answer.winner:

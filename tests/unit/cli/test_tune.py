@@ -55,6 +55,7 @@ def test_a_search(berth: Berth, trace: str) -> None:
     assert berth("config", "lint", "tune/winner.yaml").code in (0, 1), "what lint says of it is an opinion, no fault"
     page = Path("tune/evidence.html").read_text()
     assert page.count("<svg") == 2
+    assert Path("tune/picture-2.svg").read_text() in page
     assert "://" not in page.replace("http://www.w3.org", "")
     assert all(text in page for text in ("held out", "What changed", answer["judged"][0]["name"], "kubescheduler"))
 

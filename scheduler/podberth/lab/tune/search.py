@@ -1,6 +1,6 @@
 """The search: Optuna proposes, workers measure, a study file remembers.
 
-Trial k is proposed when all trials up to k - `WINDOW` are known, whoever is faster, by a sampler whose seed follows
+Trial k is proposed when all trials up to k - `at_once` are known, whoever is faster, by a sampler whose seed follows
 from k. So a search is the same on any number of workers, and the same if it was interrupted: what it proposes next
 follows from the study file alone.
 """
@@ -26,8 +26,6 @@ from podberth.lab.tune.space import Setting, Space, Value, Values, packed
 from podberth.lab.tune.trial import Course, Task, means
 from podberth.lab.tune.workers import Workers
 
-WINDOW = 16
-"""Trials that are under way at once. The sampler knows the results of all others."""
 _BEGIN = 20
 """The number of trials whose results are known before the sampler learns from them; until then it draws at random."""
 _NAME, _ASKED, _MEASURED = "berth tune", "asked", "measured"
@@ -59,10 +57,13 @@ class Search:
         *,
         file: Path | None = None,
         seed: int = 0,
+        at_once: int = 16,
     ) -> None:
-        """`file`: where it is kept, as a journal of Optuna's. Raises ObjectError if that is of another search."""
+        """`file`: where it is kept, as a journal of Optuna's. `at_once`: trials that are under way at once; the sampler
+        knows the results of all others. Raises ObjectError if the file is of another search.
+        """
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._course, self._space, self._seed = course, space, seed
+        self._course, self._space, self._seed, self._at_once = course, space, seed, at_once
         self._goals, self._bounds = tuple(goals), tuple(bounds)
         self._distributions = {each.name: _distribution(each) for each in space.settings}
         directions = [StudyDirection.MAXIMIZE if each.more_is_better else StudyDirection.MINIMIZE for each in goals]
@@ -84,7 +85,7 @@ class Search:
         """Return a text that differs if the results of a trial or the proposals would."""
         settings = [str(each) for each in (*self._goals, *self._bounds, *self._space.settings)]
         base = packed(self._space.base).decode()
-        what = msgspec.msgpack.encode((self._course, settings, base, self._space.profile, self._seed, WINDOW))
+        what = msgspec.msgpack.encode((self._course, settings, base, self._space.profile, self._seed, self._at_once))
         return hashlib.sha256(what).hexdigest()
 
     def go_on(self, workers: Workers, trials: int, progress: Progress) -> None:
@@ -92,7 +93,7 @@ class Search:
         under_way = deque(self._begun(trial, workers) for trial in self._trials[len(self.done) : trials])
         while len(self.done) < trials:
             progress(len(self.done), trials)
-            while len(self._trials) < min(trials, len(self.done) + WINDOW):
+            while len(self._trials) < min(trials, len(self.done) + self._at_once):
                 under_way.append(self._begun(self._proposed(), workers))
             measured = means([workers.answer(handle) for handle in under_way.popleft()])
             self._kept.tell(len(self.done), [measured[str(goal)] for goal in self._goals], measured)
@@ -196,8 +197,8 @@ class _Kept:
         self._study = self._storage.get_study_id_from_name(_NAME)
         if self._storage.get_study_user_attrs(self._study).get(_ASKED) != asked:
             raise ObjectError(
-                f"--study: {file}: is of another search (its world, periods, goals, bounds, --vary, --config or --seed "
-                "differ): expected a new file"
+                f"--study: {file}: is of another search (its world, periods, goals, bounds, --vary, --config, --seed "
+                "or --at-once differ): expected a new file"
             )
 
     def trials(self) -> list[tuple[dict[str, Value], dict[str, float] | None]]:

@@ -37,6 +37,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     fill: float = 0.0
     trials: int = 200
     seed: int = 0
+    at_once: int = 16
     seeds: int = 5
     shown: int = 4
     """The number of trials of the front that are judged, the winner among them."""
@@ -56,7 +57,15 @@ class Tuning:
         periods = periods_of(self._world, asked.periods, asked.held_out)
         self.course = Course(periods, goals, asked.prices, profile)
         self.space: Space = space(base, profile, objects_of(self._world)).narrowed(asked.vary)
-        self.search = Search(self.course, self.space, asked.goals, asked.bounds, file=study, seed=asked.seed)
+        self.search = Search(
+            self.course,
+            self.space,
+            asked.goals,
+            asked.bounds,
+            file=study,
+            seed=asked.seed,
+            at_once=asked.at_once,
+        )
 
     def _measured(self) -> tuple[Goal, ...]:
         """Return the goals that each run is measured by: those that are asked for, then all that mean something."""

@@ -95,7 +95,7 @@ def test_a_bound_that_nothing_keeps() -> None:
     assert [each.measured["packing"] for each in found.front()] == [least]
 
 
-@pytest.mark.parametrize("change", ["seed", "bounds", "goals", "world", "vary"])
+@pytest.mark.parametrize("change", ["seed", "at_once", "bounds", "goals", "world", "vary"])
 def test_the_file_of_another_search(tmp_path: Path, change: str) -> None:
     """A file is refused if anything that the results follow from is not the same."""
     file = tmp_path / "study.journal"
@@ -105,7 +105,14 @@ def test_the_file_of_another_search(tmp_path: Path, change: str) -> None:
     space = space.narrowed(["weight.*"]) if change == "vary" else space
     goals = goals[:1] if change == "goals" else goals  # type: ignore[assignment]
     with pytest.raises(ObjectError, match="is of another search"):
-        Search(there, space, goals, () if change == "bounds" else BOUNDS, file=file, seed=int(change == "seed"))
+        Search(
+            there,
+            space,
+            goals,
+            () if change == "bounds" else BOUNDS,
+            file=file,
+            **{change: 3} if change in ("seed", "at_once") else {},
+        )
 
 
 @pytest.mark.parametrize("content", ["not a journal\n", '{"op_code": 4}\n', "[]\n"])
