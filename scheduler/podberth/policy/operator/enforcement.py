@@ -37,6 +37,7 @@ from podberth.policy.native.admission_policies import admission_policies, name_o
 from podberth.policy.native.policy_set import API_VERSION, SET_KIND, SET_NAME, SET_PLURAL, PolicySet, Source, policy_set
 from podberth.policy.native.requests import SEEN_NAME
 from podberth.policy.operator.judge import Stored
+from podberth.policy.operator.listing import served
 from podberth.policy.operator.settings import Settings
 from podberth.policy.operator.status import NATIVE, NOT_ACCEPTED, OLDER, Enforcement, way_of
 from podberth.policy.spec import GROUP
@@ -116,16 +117,7 @@ class _Configuration(msgspec.Struct):
     webhooks: list[_Hook] | None = None
 
 
-class _Named(msgspec.Struct):
-    name: str = ""
-
-
-class _Listed(msgspec.Struct):
-    resources: list[_Named] = []
-
-
 _configuration = msgspec.json.Decoder(_Configuration).decode
-_listed = msgspec.json.Decoder(_Listed).decode
 
 
 def kept(document: Mapping[str, Any]) -> Kept:
@@ -360,9 +352,9 @@ class Enforcer:
 
     async def _look(self) -> None:
         before = self.native, bool(self.found), self.moved, self._away
-        self._missing, served = await self._discover()
+        self._missing, kinds = await self._discover()
         try:
-            self.found = {key: one for kind in served for key, one in await self._list(kind)}
+            self.found = {key: one for kind in kinds for key, one in await self._list(kind)}
             if self.native:
                 await self._write()
         except ApiError as error:
@@ -416,20 +408,12 @@ class Enforcer:
 
     async def _discover(self) -> tuple[str, list[str]]:
         """Return why the API server can't enforce policies by itself (empty when it can), and which kinds it has."""
-        kinds = await self._served(ROOT)
-        served = [kind for kind, resource in KINDS.items() if resource.plural in kinds]
-        gone = sorted(resource.plural for kind, resource in KINDS.items() if kind not in served)
+        plurals = await served(self._client, ROOT)
+        found = [kind for kind, resource in KINDS.items() if resource.plural in plurals]
+        gone = sorted({resource.plural for resource in KINDS.values()} - plurals)
         if gone:
-            return f"the API server has no {', '.join(gone)} (Kubernetes 1.36 and newer have)", served
-        return self._refused, served
-
-    async def _served(self, root: str) -> set[str]:
-        try:
-            return {one.name for one in read_answer(await self._client.get(root), _listed).resources}
-        except ApiError as error:
-            if error.status == 404:
-                return set()
-            raise
+            return f"the API server has no {', '.join(gone)} (Kubernetes 1.36 and newer have)", found
+        return self._refused, found
 
     async def _list(self, kind: str) -> list[tuple[Key, Object]]:
         ours = {"labelSelector": self._settings.selector}
