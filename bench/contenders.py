@@ -112,8 +112,13 @@ class BerthContender(Contender):
         kubeconfig = self.cluster.kubeconfig(place / "kubeconfig", self.cluster.scheduler_token())
         profile = {"schedulerName": self.scheduler_name, **profile_for(self.workload)}
         started = Berth(place, self.scheduler_name, kubeconfig, configuration(self.scheduler_name, profiles=[profile]))
+        started.argv += self.options(place)
         started.start()
         return started
+
+    def options(self, place: Path) -> list[str]:
+        """More of its command line."""
+        return []
 
     def decisions(self, process: Process) -> Mapping[float, float]:
         assert isinstance(process, Berth)

@@ -19,22 +19,21 @@ import msgspec
 
 from bench.contenders import CONTENDERS
 from bench.page import DOCS, provenance, replace_between
-from podberth.explain.report.simulation_page import study_page
-from podberth.explain.report.simulation_tables import figures, footnote
-from podberth.explain.simulate.trace import (
-    NODES_FILE,
-    PODS_FILE,
+from podberth.framework.profiles import build
+from podberth.lab.gpus import plugins
+from podberth.lab.study import (
     TRACE_PROFILES,
     Recorded,
     Study,
-    Trace,
     beside,
-    read,
+    gpu_profiles,
+    inflations,
     saturating,
     study,
 )
-from podberth.framework.profiles import build
-from podberth.plugins.registry import registry
+from podberth.lab.study_report import figures, footnote, share_figures, shares_title, study_page
+from podberth.lab.traces.openb import read
+from podberth.lab.world import World
 from tests.controlplane.api import Object
 from tests.controlplane.build import binaries
 from tests.controlplane.cluster import Cluster, ControlPlane
@@ -84,18 +83,19 @@ def _refuses(condition: Object) -> bool:
     return bool(condition["type"] == "PodScheduled" and condition["status"] == "False")
 
 
-def run(cluster: Cluster, trace: Trace, kind: str, load: float, home: Path) -> Recorded:
+def run(cluster: Cluster, world: World, kind: str, load: float, home: Path) -> Recorded:
     """One scheduler, one saturation."""
     contender = next(each for each in CONTENDERS if each.key == kind)(cluster, home)
-    cluster.api.create_many("/api/v1/nodes", trace.nodes)
+    cluster.api.create_many("/api/v1/nodes", [msgspec.json.decode(raw) for raw in world.objects])
     verdicts = Verdicts(cluster)
     contender.start()
     waiting = []
     created = 0
-    for arrival, suffix, _ in saturating(trace, load):
-        metadata = {**arrival.pod["metadata"], "name": arrival.pod["metadata"]["name"] + suffix}
-        spec = {**arrival.pod["spec"], "schedulerName": contender.scheduler_name}
-        waiting.append({**arrival.pod, "metadata": metadata, "spec": spec})
+    for number, suffix, _ in saturating(world, load):
+        pod = msgspec.json.decode(world.arrivals[number].pod)
+        metadata = {"name": pod["metadata"]["name"] + suffix, "namespace": "default"}
+        spec = {**pod["spec"], "schedulerName": contender.scheduler_name}
+        waiting.append({**pod, "metadata": metadata, "spec": spec})
         if len(waiting) == AT_ONCE // 2:
             verdicts.wait(created - AT_ONCE // 2)
             created += cluster.api.create_many(PODS, waiting, connections=1)
@@ -117,6 +117,13 @@ def markdown(found: Study) -> str:
     return "\n".join([*lines, "", footnote(found)])
 
 
+def shares_markdown(found: Study) -> str:
+    """The figures of the inflations as a table."""
+    titles = [each.profile for each in found.shares]
+    lines = [f"| {shares_title(found)} | {' | '.join(titles)} |", "| --- |" + " ---: |" * len(titles)]
+    return "\n".join([*lines, *(f"| {title} | {' | '.join(cells)} |" for title, cells in share_figures(found))])
+
+
 def main() -> int:
     """Run kube-scheduler, play the trace with Berth's profiles, print both."""
     options = argparse.ArgumentParser(prog="python -m bench.trace", description=(__doc__ or "").partition("\n")[0])
@@ -127,20 +134,23 @@ def main() -> int:
     options.add_argument("--beside", type=Path, help="a run written by --output, instead of a new one")
     options.add_argument("--output", type=Path, help="write who went where")
     options.add_argument("--page", type=Path, help="write the page with the pictures")
+    options.add_argument("--shares", type=int, default=0, metavar="SEEDS", help="inflate shares of GPUs only")
     options.add_argument("--record", action="store_true", help="write the figures into docs/evidence/quality.md")
     chosen = options.parse_args()
-    trace = read((chosen.directory / NODES_FILE).read_bytes(), (chosen.directory / PODS_FILE).read_bytes())
+    world = read(chosen.directory)
+    if chosen.shares:
+        return _shares(world, chosen.load, chosen.shares, record=chosen.record)
     if chosen.beside is not None:
         found = msgspec.json.decode(chosen.beside.read_bytes(), type=Recorded)
     else:
         binaries()
         with tempfile.TemporaryDirectory(prefix="berth-bench-") as home, ControlPlane() as cluster:
-            found = run(cluster, trace, chosen.contender, chosen.load, Path(home))
+            found = run(cluster, world, chosen.contender, chosen.load, Path(home))
     if chosen.output is not None:
         chosen.output.write_bytes(msgspec.json.encode(found) + b"\n")
-    frameworks = build(TRACE_PROFILES, registry())
-    others = beside(trace, [found], next(iter(frameworks.values())), _say)
-    ours = study(trace, frameworks, chosen.load, chosen.fill, _say)
+    frameworks = build(TRACE_PROFILES, plugins())
+    others = beside(world, [found], next(iter(frameworks.values())), _say)
+    ours = study(world, frameworks, chosen.load, chosen.fill, _say)
     whole = msgspec.structs.replace(ours, profiles=[*others, *ours.profiles])
     print(markdown(whole))
     if chosen.page is not None:
@@ -148,6 +158,17 @@ def main() -> int:
     if chosen.record:
         said = provenance("make bench-trace RECORD=1")
         replace_between(DOCS / "evidence" / "quality.md", "figures", f"{said}\n\n{markdown(whole)}")
+    return 0
+
+
+def _shares(world: World, load: float, seeds: int, *, record: bool) -> int:
+    """Measure what is allocated of single GPUs."""
+    runs = inflations(world, build(gpu_profiles(world), plugins()), load, seeds, _say)
+    text = shares_markdown(Study(0, 0, 0, load, 1.0, [], shares=runs))
+    print(text)
+    if record:
+        said = provenance(f"python -m bench.trace TRACE --shares {seeds} --record")
+        replace_between(DOCS / "evidence" / "quality.md", "shares", f"{said}\n\n{text}")
     return 0
 
 

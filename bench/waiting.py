@@ -20,12 +20,15 @@ from random import Random
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
+import msgspec
 from msgspec.structs import replace
 
 from podberth.explain.simulate.simulation import Simulation
-from podberth.explain.simulate.trace import GPU, NODES_FILE, PODS_FILE, Arrival, Trace, read
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
+from podberth.lab.gpus import SHARED_GPU as GPU
+from podberth.lab.traces.openb import NODES_FILE, PODS_FILE, read
+from podberth.lab.world import Arrival, World
 from podberth.model.kinds import Decoder
 from podberth.model.wire import encode
 from podberth.plugins.registry import registry
@@ -79,15 +82,15 @@ class Waits:
     used: float = 0.0
 
 
-def stream(trace: Trace, nodes: int, pods: int, load: float, gang: int, every: int, seed: int) -> list[Coming]:
+def stream(world: World, nodes: int, pods: int, load: float, gang: int, every: int, seed: int) -> list[Coming]:
     """Pods of the trace in its order, so often that they ask for `load` of all GPUs; every so many, a gang comes.
 
     `gang`: how many whole nodes it needs.
     """
     dice = Random(seed)
-    short = [one for one in trace.arrivals if _gpus(one) and 0 < one.until - one.at <= _LONGEST][:pods]
+    short = [one for one in world.arrivals if _gpus(one) and 0 < one.lasts <= _LONGEST][:pods]
     gang_runs = 1800.0
-    asked = sum(_gpus(one) * (one.until - one.at) for one in short)
+    asked = sum(_gpus(one) * one.lasts for one in short)
     gangs = len(short) // every
     asked += gangs * gang * 8000 * gang_runs
     span = asked / (load * nodes * 8000)
@@ -95,7 +98,7 @@ def stream(trace: Trace, nodes: int, pods: int, load: float, gang: int, every: i
     at = 0.0
     for i, one in enumerate(short):
         at += dice.expovariate(len(short) / span)
-        found.append(Coming(at, [one.pod], max(round(one.until - one.at), 1), _gpus(one)))
+        found.append(Coming(at, [msgspec.json.decode(one.pod)], max(round(one.lasts), 1), _gpus(one)))
         if i % every == every // 2:
             name = f"gang-{i // every}"
             members = [_member(name, j) for j in range(gang)]
@@ -104,7 +107,7 @@ def stream(trace: Trace, nodes: int, pods: int, load: float, gang: int, every: i
 
 
 def _gpus(arrival: Arrival) -> int:
-    container = arrival.pod["spec"]["containers"][0]
+    container = msgspec.json.decode(arrival.pod)["spec"]["containers"][0]
     return int(container["resources"]["requests"].get(GPU, 0))
 
 
@@ -284,9 +287,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--svg", type=Path, help="draw the picture here")
     chosen = parser.parse_args()
-    trace = read((chosen.trace / NODES_FILE).read_bytes(), (chosen.trace / PODS_FILE).read_bytes())
-    nodes = [each for each in trace.nodes if each["status"]["allocatable"].get(GPU) == "8000"][: chosen.nodes]
-    coming = stream(trace, len(nodes), chosen.pods, chosen.load, chosen.gang, chosen.every, chosen.seed)
+    world = read(chosen.trace)
+    there = [msgspec.json.decode(raw) for raw in world.objects]
+    nodes = [each for each in there if each["status"]["allocatable"].get(GPU) == "8000"][: chosen.nodes]
+    coming = stream(world, len(nodes), chosen.pods, chosen.load, chosen.gang, chosen.every, chosen.seed)
     found = []
     for setting in SETTINGS:
         found.append((setting, run(nodes, coming, setting)))

@@ -54,7 +54,7 @@ NATIVE = [
     (f"admissionregistration.k8s.io/{kind}admission{what}", name)
     for kind, names in (
         ("mutating", (BOTH,)),
-        ("validating", (BOTH, f"berth.warn.{BOTH[6:]}", f"berth.observe.{BOTH[6:]}", "berth.sets.podberth.dev")),
+        ("validating", (BOTH, f"berth.tells.{BOTH[6:]}", "berth.sets.podberth.dev")),
     )
     for what in ("policies", "policybindings")
     for name in names

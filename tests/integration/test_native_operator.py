@@ -125,7 +125,7 @@ def test_from_the_first_policy_to_the_last(ship: Native) -> None:
     ship.enforced("label", "Native")
     assert ship.create({})[1]["metadata"]["labels"] == {"team": "a"}
     assert {one.split()[0] for one in ship.objects()} == set(PLURALS)
-    assert len(ship.objects()) == 10
+    assert len(ship.objects()) == 8
     role = ship.api.get(f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{ship.role}")["metadata"]["uid"]
     assert {tuple(_plain(one)["owners"]) for one in ship.objects().values()} == {(role,)}
     owners = {ship.get(name)["metadata"]["uid"] for name in ("forbid", "label", "note")}

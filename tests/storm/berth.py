@@ -7,17 +7,18 @@ The watchdog and the measuring of turns stay out: there is no other thread to wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
 from podberth.app.comparer import Comparer
 from podberth.app.lease import lease_annotations
 from podberth.app.reload import Loaded, Reloader
-from podberth.app.scheduler import Scheduler
+from podberth.app.scheduler import Follower, Scheduler
 from podberth.engine.instructions import Bind
-from podberth.framework.config import decode
+from podberth.framework.config import SchedulerConfiguration, decode
 from podberth.framework.profiles import build
+from podberth.framework.runtime import Framework
 from podberth.kube.machine import Machine
 from podberth.plugins.registry import registry
 from tests.builders import configuration
@@ -72,6 +73,8 @@ class Berth(Process):
     lease = LEASE
     profile: dict[str, Any]
     """The only one of its configuration."""
+    follower: Callable[[SchedulerConfiguration, Mapping[str, Framework], Machine], Follower] | None = None
+    """Makes what follows each of its lives."""
     scheduler: Scheduler | None = None
     reloader: Reloader | None = None
     comparer: Comparer | None = None
@@ -111,7 +114,10 @@ class Berth(Process):
         async with self.client_of(machine, protobuf=True) as client, self.client_of(machine, protobuf=True) as aside:
             elector = self.candidate(aside, machine, lease_annotations(config))
             client.fence = elector.left
-            scheduler = Scheduler(client, frameworks, config, seed=1, elector=elector, machine=machine)
+            follower = None if self.follower is None else self.follower(config, frameworks, machine)
+            scheduler = Scheduler(
+                client, frameworks, config, seed=1, elector=elector, machine=machine, follower=follower
+            )
             scheduler.watchdog = _NoWatchdog()  # type: ignore[assignment]
             scheduler.blocks = _NoBlocks()  # type: ignore[assignment]
             self._note_decisions(scheduler)

@@ -169,9 +169,9 @@ def checks_no_policies() -> Iterator[None]:
 def ignores_changes() -> Iterator[None]:
     wait = was(Reconciler, "_wait")
 
-    async def deaf(self: Reconciler, namespace: str) -> None:
-        if namespace not in self._judged:
-            await wait(self, namespace)
+    async def deaf(self: Reconciler, about: Any) -> None:
+        if about.judged is None:
+            await wait(self, about)
 
     with patch.object(Reconciler, "_wait", deaf):
         yield

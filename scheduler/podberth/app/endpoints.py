@@ -135,7 +135,7 @@ class _Vitals:
             Asked(metrics.RETRIES, lambda: {(str(code),): float(n) for code, n in self._client.retries.items()}),
         ]
         found += self._reloader.instruments()
-        found += scheduler.sources.instruments()
+        found += [*scheduler.sources.instruments(), *scheduler.instruments]
         if self._comparer.found is not None:
             found.append(Asked(metrics.DIFFERENCES, lambda: {(): float(self._comparer.found or 0)}))
         if self._elector is not None:

@@ -347,6 +347,13 @@ DIFFERENCES = Family(
     "gauge",
     "How many differences the last comparison of the cache with a fresh list found (SIGUSR2 starts one).",
 )
+RECORDS = Family(
+    "berth_recording",
+    "gauge",
+    "1 while berth run --record records, 0 once the recording has ended because of the disk or a fault; absent without "
+    "that option.",
+)
+RECORDED_BYTES = Family("berth_recording_bytes_total", "counter", "Bytes that berth run --record has written.")
 
 TROUBLES = ("errors", "expired", "stalls", "garbled", "malformed", "missed_deletes", "lost", "went_back")
 SAMPLED = 0.1

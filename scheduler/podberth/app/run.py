@@ -13,7 +13,7 @@ from podberth.app.comparer import Comparer
 from podberth.app.endpoints import endpoints
 from podberth.app.lease import Rivals, beat, candidacy, heartbeat
 from podberth.app.reload import Loaded, Reloader
-from podberth.app.scheduler import Scheduler
+from podberth.app.scheduler import Follower, Scheduler
 from podberth.app.writer import TAKEN
 from podberth.framework.config import SchedulerConfiguration
 from podberth.framework.runtime import Framework
@@ -45,6 +45,7 @@ async def schedule(
     verify: int = 0,
     listen: Address | None = None,
     tracing: Tracing | None = None,
+    follower: Follower | None = None,
 ) -> None:
     """Schedule until SIGTERM or SIGINT, then finish the writes under way.
 
@@ -59,7 +60,7 @@ async def schedule(
         elector = candidacy(client, config)
         sign = heartbeat(client, config)
         beats = [] if sign is None else [partial(beat, sign)]
-        scheduler = Scheduler(client, frameworks, config, seed=seed, elector=elector, verify=verify)
+        scheduler = Scheduler(client, frameworks, config, seed=seed, elector=elector, verify=verify, follower=follower)
         if tracing is not None:
             tracing.follow_scheduler(scheduler)
         reloader = Reloader(scheduler, elector or sign, config, files.path, files.load)

@@ -7,7 +7,7 @@ progress, so that each decision sees the newest state of the cluster.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -27,9 +27,10 @@ from podberth.framework.runtime import Framework
 from podberth.kube.client import Client
 from podberth.kube.lease import Elector
 from podberth.kube.machine import MACHINE, Machine
+from podberth.model.kinds import Modelled
 from podberth.model.pod import Pod
 from podberth.service.loop import Blocks, worked
-from podberth.service.metrics import Quantiles
+from podberth.service.metrics import Instrument, Quantiles
 
 log = structlog.get_logger("scheduler")
 
@@ -57,6 +58,23 @@ _BUG = "a bug of the scheduler, whose log says more"
 """The text for a pod whose cycle failed; the exception itself would tell its author nothing."""
 
 Observer = Callable[[Instruction], None]
+Handle = Callable[[Stimulus, float], list[Instruction]]
+
+
+class Follower(Protocol):
+    """Hears of all that the engine of a scheduler is given; who starts the scheduler hands it in."""
+
+    def read(self, kind: str, thing: Modelled, raw: bytes) -> None:
+        """An object was read from these bytes; large ones are read in a thread of their own."""
+
+    def follow(self, scheduler: "Scheduler", handle: Handle) -> Handle:
+        """Return what handles stimuli in place of `handle`, which it calls."""
+
+    def leads(self, now: float, seconds: float) -> None:
+        """The scheduler leads from now on, as `Engine.takes_over` is told."""
+
+    def reconfigured(self, config: SchedulerConfiguration, now: float) -> None:
+        """The scheduler decides by this configuration from now on."""
 
 
 def _shown_whole(extenders: Iterable[Extender]) -> list[str]:
@@ -84,6 +102,7 @@ class Scheduler:
         elector: Elector | None = None,
         verify: int = 0,
         machine: Machine = MACHINE,
+        follower: Follower | None = None,
     ) -> None:
         self._clock, self._wall = machine.monotonic, machine.wall
         self.originals = Originals(_shown_whole(config.extenders))
@@ -121,6 +140,7 @@ class Scheduler:
             self._tell_too_large,
             limits=config.limits,
             machine=machine,
+            read=None if follower is None else follower.read,
         )
         self.freshness = self.watch.freshness
         name = f"berth-{machine.name}"
@@ -141,6 +161,12 @@ class Scheduler:
         self.blocks = Blocks(clock=machine.monotonic)
         self.decisions = Quantiles()
         """The durations of cycles: a pod popped, decided, assumed."""
+        self.instruments: list[Instrument] = []
+        """Metrics of those who follow."""
+        self._follower = follower
+        self._handle: Handle = self.meter.handle
+        if follower is not None:
+            self._handle = follower.follow(self, self._handle)
 
     def stop(self) -> None:
         """End `run` after the writes under way; may be called from a signal handler of the loop."""
@@ -175,6 +201,8 @@ class Scheduler:
             if self._elector is not None:
                 log.info("leads", identity=self._elector.term.identity)
                 self.leads_since = self._clock()
+                if self._follower is not None:
+                    self._follower.leads(self.leads_since, SETTLED + STALE_SECONDS)
                 self.writer.plugin_writes.overtake(
                     self.engine.takes_over(self.leads_since, SETTLED + STALE_SECONDS, True)
                 )
@@ -227,10 +255,10 @@ class Scheduler:
 
     def reconfigure(self, config: SchedulerConfiguration, frameworks: Mapping[str, Framework]) -> None:
         """Use another configuration from the next cycle on. If it reads pods differently, list them again."""
-        anew = bool(frameworks.keys() - self.engine.queue.frameworks.keys())
-        self.engine.reconfigure(
-            frameworks, config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds, self._clock()
-        )
+        anew, now = bool(frameworks.keys() - self.engine.queue.frameworks.keys()), self._clock()
+        if self._follower is not None:
+            self._follower.reconfigured(config, now)
+        self.engine.reconfigure(frameworks, config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds, now)
         self.meter.follow(frameworks)
         self.watchdog.follow(framework.guard for framework in frameworks.values())
         self._hear_plugins(frameworks)
@@ -298,24 +326,24 @@ class Scheduler:
                 continue
             due = self.engine.next_tick()
             await self.wait(_IDLE_SECONDS if due is None else min(due - self._clock(), _IDLE_SECONDS))
-            self._carry_out(self.meter.handle(Tick(), self._clock()))
+            self._carry_out(self._handle(Tick(), self._clock()))
 
     def work(self, *, cycles: bool) -> bool:
         """Apply changes, then schedule pods, for up to `SLICE_SECONDS`; return True when there is more to do."""
         cycles = cycles and self.freshness.may_decide
-        engine, meter, inbox = self.engine, self.meter, self._inbox
+        engine, handle, inbox = self.engine, self._handle, self._inbox
         handled, more = 0, False
         now = started = self._clock()
         engine.epoch = self._wall() - now
         due = engine.next_tick()
         if due is not None and due <= now:
             # Also while there is no end of active pods: others' backoffs are over all the same.
-            self._carry_out(meter.handle(Tick(), now))
+            self._carry_out(handle(Tick(), now))
             now = self._clock()
         while now - started < SLICE_SECONDS:
             if inbox:
                 for _ in range(min(len(inbox), 32)):
-                    self._carry_out(meter.handle(inbox.popleft(), now))
+                    self._carry_out(handle(inbox.popleft(), now))
                     handled += 1
                     if self._clock() - now > SLICE_SECONDS:
                         break  # what extenders said of a costly pod
@@ -325,7 +353,7 @@ class Scheduler:
                 handled += 1
                 self._carry_out(instructions)
             elif engine.queue.has_pending_work:
-                self._carry_out(meter.handle(Tick(), now))
+                self._carry_out(handle(Tick(), now))
                 handled += 1
             else:
                 break
@@ -340,10 +368,10 @@ class Scheduler:
     def _cycle(self, now: float) -> list[Instruction]:
         """Schedule one pod. An unexpected exception fails this pod's attempt, and the loop goes on."""
         try:
-            return self.meter.handle(Cycle(), now)
+            return self._handle(Cycle(), now)
         except Exception:
             log.exception("a scheduling cycle failed, this is a bug of Berth")
-            return self.meter.handle(Broke(_BUG), now)
+            return self._handle(Broke(_BUG), now)
 
     async def wait(self, seconds: float) -> None:
         """Sleep until something arrives or the time is over, and a moment longer for more of a stream."""

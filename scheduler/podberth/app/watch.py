@@ -254,7 +254,9 @@ class ClusterWatch:
         *,
         limits: Limits = LIMITS,
         machine: Machine,
+        read: Callable[[str, Modelled, bytes], None] | None = None,
     ) -> None:
+        """`read` is told of each object that was decoded, and its bytes; of large ones in their thread."""
         self.too_large = Counter(TOO_LARGE)
         self.placed_too_large: dict[str, Pod] = {}
         """Pods that have a node and are beyond a limit, by UID."""
@@ -264,6 +266,7 @@ class ClusterWatch:
         self.freshness = Freshness(wake, machine)
         self.refusals = Refusals(frameworks)
         self._originals = originals
+        self._read = read
         self._receive = receive
         self._wake = wake
         self._told: dict[str, tuple[str, ...]] = {}
@@ -305,11 +308,24 @@ class ClusterWatch:
         self.freshness.follow(
             client,
             resource,
-            keeping(kind, self._decoder.of_kind(kind)),
+            keeping(kind, self._told_of(kind, self._decoder.of_kind(kind))),
             partial(self._hear, resource),
-            decode_large=keeping(kind, self._decoder_beside.of_kind(kind)),
+            decode_large=keeping(kind, self._told_of(kind, self._decoder_beside.of_kind(kind))),
             on_deleted=self.refusals.see if resource is PODS else None,
         )
+
+    def _told_of(self, kind: str, decode: Callable[[bytes], Modelled]) -> Callable[[bytes], Modelled]:
+        """Return the same decoding function, which tells who wants to know."""
+        read = self._read
+        if read is None:
+            return decode
+
+        def tell(raw: bytes) -> Modelled:
+            thing = decode(raw)
+            read(kind, thing, raw)
+            return thing
+
+        return tell
 
     def _hear(self, resource: Resource, changes: list[Change[Any]], replaced: bool) -> None:
         if changes and resource in DEVICES and self._evaluating is None:

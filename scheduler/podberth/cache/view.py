@@ -8,7 +8,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from podberth.cache.cluster import Cluster
+from podberth.cache.cluster import Cluster, Placement
 from podberth.cache.column import Bools, Column, Ints, Numbers, Value
 from podberth.cache.nodes import Nodes, OfAll, OfRow, conflicts
 from podberth.model.node import Node
@@ -172,6 +172,34 @@ class _OtherPods(SomeNodes):
         return conflict
 
 
+class _PodsOfSome:
+    """The placements on some rows, by their positions, as `Cluster.pods_on` asks for them."""
+
+    def __init__(self, on_row: Mapping[int, Mapping[str, Placement]], rows: NDArray[np.intp]) -> None:
+        self._on_row = on_row
+        self._rows = rows
+
+    def get(self, position: int, default: Mapping[str, Placement]) -> Mapping[str, Placement]:
+        return self._on_row.get(self._rows.item(position), default)
+
+
+class _PodsOfOne:
+    """The placements on one row without some of its pods, and with others."""
+
+    def __init__(
+        self, on_row: Mapping[int, Mapping[str, Placement]], row: int, gone: Sequence[Pod], come: Sequence[Pod]
+    ) -> None:
+        self._on_row = on_row
+        self._moved = row, gone, come
+
+    def get(self, position: int, default: Mapping[str, Placement]) -> Mapping[str, Placement]:
+        row, gone, come = self._moved
+        placements = dict(self._on_row.get(row, default))
+        for pod in gone:
+            placements.pop(pod.uid, None)
+        return placements | {pod.uid: Placement(pod, row, assumed=False) for pod in come}
+
+
 def _pairs(ports: tuple[HostPort, ...], pods: Iterable[Pod]) -> int:
     return sum(conflicts(ports, pod.shape.host_ports) for pod in pods)
 
@@ -184,6 +212,7 @@ def row_with(cluster: Cluster, row: int, gone: Sequence[Pod], come: Sequence[Pod
     """
     view = copy.copy(cluster)
     view.nodes = _OtherPods(cluster.nodes, row, gone, come)
+    view._on_row = _PodsOfOne(cluster._on_row, row, gone, come)  # type: ignore[assignment]  # noqa: SLF001 (of a view)
     return view
 
 
@@ -191,4 +220,5 @@ def some_rows(cluster: Cluster, rows: NDArray[np.intp]) -> Cluster:
     """Return the cluster with only these rows; everything but the node columns is shared."""
     view = copy.copy(cluster)
     view.nodes = SomeNodes(cluster.nodes, rows)
+    view._on_row = _PodsOfSome(cluster._on_row, rows)  # type: ignore[assignment]  # noqa: SLF001 (of a view)
     return view

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from podberth.cli import completion, options
+from podberth.cli import options
 from podberth.cli.errors import FOUND, about, complain
 from podberth.cli.given import given
 from podberth.cli.group import add_groups
@@ -27,8 +27,9 @@ from podberth.explain import report
 from podberth.explain.doubts import note
 from podberth.explain.gangs.capacity import GangCapacity, gang_capacity
 from podberth.explain.objects import manifest
+from podberth.explain.objects.controllers import Workload
 from podberth.explain.objects.documents import Document, ObjectError, plain
-from podberth.explain.objects.manifest import Workload, groups_made, in_groups
+from podberth.explain.objects.manifest import groups_made, in_groups
 from podberth.explain.objects.world import World
 from podberth.explain.report.wording import some
 from podberth.explain.simulate.arrivals import Batch, quota_notes
@@ -106,16 +107,7 @@ def _capacity(
         str | None,
         typer.Argument(help="Which of the file's pods or workloads, if there are several: web, or deploy/web."),
     ] = None,
-    namespace: Annotated[
-        str | None,
-        typer.Option(
-            "-n",
-            "--namespace",
-            help="The namespace of a pod that does not name one.",
-            callback=options.namespace,
-            autocompletion=completion.namespaces,
-        ),
-    ] = None,
+    namespace: Annotated[str | None, options.of_namespace("The namespace of a pod that does not name one.")] = None,
     cluster: ClusterFiles = None,
     config: ConfigFile = None,
     scheduler: SchedulerName = None,

@@ -111,6 +111,7 @@ COMMANDS = {
     "simulate": "Show what would happen if pods were created, or nodes added or drained; or play a production trace.",
     "capacity": "Show how many more pods like one fit, on which nodes, and what limits them.",
     "shadow": "Follow a cluster, and say of each pod that another scheduler binds how Berth would have decided.",
+    "replay": "Show what is in a recording of berth run or berth shadow, verify it, or ask about any second of it.",
     "dump": "Write the smallest file that explain, simulate and capacity need of a cluster.",
     "plugin": "Make a package to begin a plugin of your own with.",
     "bench": "Create the nodes and pods of a workload in a cluster, and time its scheduler.",

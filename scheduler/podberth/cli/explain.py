@@ -34,15 +34,14 @@ from podberth.explain.explain import explain as explained
 from podberth.explain.explanation import FITS
 from podberth.explain.gangs.gang import kept_from
 from podberth.explain.objects import manifest
-from podberth.explain.objects.controllers import KINDS, path_of
+from podberth.explain.objects.controllers import KINDS, Workload, path_of
 from podberth.explain.objects.documents import Document, ObjectError, parse
-from podberth.explain.objects.manifest import Workload
 from podberth.explain.objects.world import World
 from podberth.explain.pending import pending
 from podberth.explain.promises import Races, wanted_by
 from podberth.explain.report.wording import some
 from podberth.explain.simulate.arrivals import Batch, quota_notes
-from podberth.explain.spelling import near_names, similar
+from podberth.explain.spelling import meant, near_names, similar
 from podberth.explain.written import Written, of_cluster
 from podberth.framework.config import ConfigError
 from podberth.framework.runtime import Framework
@@ -110,8 +109,7 @@ def _meant(world: World, of: Owner) -> str:
     by = _MADE_BY.get(of.kind, of.kind)
     owners = {pod.owner[1] for pod in _all(world) if pod.owner and pod.owner[0] == by}
     names = {each.rpartition("-")[0] if of.kind in _MADE_BY else each for each in owners}
-    near = near_names(of.name, sorted(filter(None, names)))
-    return f" (did you mean {', '.join(near)}?)" if near else ""
+    return meant(near_names(of.name, sorted(filter(None, names))))
 
 
 def _why_none(world: World, namespace: str | None, of: Owner | None, selector: str | None) -> Iterator[str]:
@@ -131,9 +129,7 @@ def _no_namespace(world: World, name: str) -> str:
     known = world.cluster.namespaces
     if not known or name in known:
         return ""
-    near = near_names(name, sorted(known))
-    meant = f" (did you mean {', '.join(near)}?)" if near else ""
-    return f", which does not exist{meant}"
+    return f", which does not exist{meant(near_names(name, sorted(known)))}"
 
 
 def _all(world: World) -> Iterator[Pod]:
@@ -203,8 +199,8 @@ def _from_cluster(
         return Asked(replace(pod, node_name=""), pod.node_name)
     names = near_names(name, (key.partition("/")[2] for key in _keys(world)))
     near = [key for close in names for key in _keys(world) if key.partition("/")[2] == close]
-    meant = f" (did you mean {some(near, _LISTED)}?)" if near else unknown(asked.space, world.cluster.namespaces)
-    raise InputError(f"{key}: no such pod in {where}{meant}")
+    hint = f" (did you mean {some(near, _LISTED)}?)" if near else unknown(asked.space, world.cluster.namespaces)
+    raise InputError(f"{key}: no such pod in {where}{hint}")
 
 
 def from_file(
@@ -227,13 +223,14 @@ def from_file(
         if not found:
             strange = manifest.without_pods(held)
             raise ObjectError("\n".join(strange) or f"holds no pod: expected one of {', '.join(KINDS)}")
-        meant = chosen(found, asked)
-        if len(meant) != 1:
+        named_ones = chosen(found, asked)
+        if len(named_ones) != 1:
             known = some([each.name for each in found], _LISTED)
             raise ObjectError(f"expected one {called(asked)}, got {known}" if asked else f"holds {known}: name one")
-        namespace = namespace_of(asked, meant[0], namespace)
+        [asked_for] = named_ones
+        namespace = namespace_of(asked, asked_for, namespace)
         world.add_what_pods_are_made_with(held)
-        workload = meant[0] if meant[0].claims else meant[0]._replace(kind="PodTemplate")
+        workload = asked_for if asked_for.claims else asked_for._replace(kind="PodTemplate")
         batch = Batch(workload, world, namespace, usual)
         for thing in batch.objects(0):
             world.add(thing)
@@ -242,14 +239,13 @@ def from_file(
         unreadable = [warning for warning in pod.shape.warnings if "not a quantity" in warning]
         if unreadable:
             raise ObjectError("\n".join(unreadable))
-        if meant[0].pod["spec"].get("nodeName"):
-            node = meant[0].pod["spec"]["nodeName"]
+        if node := asked_for.pod["spec"].get("nodeName"):
             notes.append(f"spec.nodeName {node} was left out: a pod that has one is not scheduled")
     placed = world.placed.get(pod.key)
     if placed is not None:
         world.take(placed)
-    alone = len(held) == 1 and file != STDIN and meant[0].kind in KINDS
-    written = _written(file, meant[0], world, namespace, usual) if alone else None
+    alone = len(held) == 1 and file != STDIN and asked_for.kind in KINDS
+    written = _written(file, asked_for, world, namespace, usual) if alone else None
     return Asked(replace(pod, node_name=""), placed.node_name if placed else None, written)
 
 
@@ -290,16 +286,7 @@ def explain(
             autocompletion=completion.pods,
         ),
     ] = None,
-    namespace: Annotated[
-        str | None,
-        typer.Option(
-            "-n",
-            "--namespace",
-            help="The pod's namespace.",
-            callback=options.namespace,
-            autocompletion=completion.namespaces,
-        ),
-    ] = None,
+    namespace: Annotated[str | None, options.of_namespace("The pod's namespace.")] = None,
     all_namespaces: Annotated[
         bool, typer.Option("-A", "--all-namespaces", help="With --pending or -l: pods of all namespaces.")
     ] = False,
@@ -308,12 +295,7 @@ def explain(
     ] = False,
     selector: Annotated[
         str | None,
-        typer.Option(
-            "-l",
-            "--selector",
-            help="Explain the waiting pods with these labels: app=web.",
-            callback=options.selector,
-        ),
+        options.of_labels("Explain the waiting pods with these labels: app=web."),
     ] = None,
     file: Annotated[
         str | None,
@@ -454,6 +436,6 @@ def _view(
     if instead:
         near = next(iter(similar(name, instead)), "")
         too = "" if ran.get(near) else ", which placed none either"
-        meant = f"; did you mean {near}{too}?" if near else f": known are {', '.join(sorted(instead))}"
-        notes.append(f"no pod here was placed by {name}, which is no profile of this configuration{meant}")
+        known = f"; did you mean {near}{too}?" if near else f": known are {', '.join(sorted(instead))}"
+        notes.append(f"no pod here was placed by {name}, which is no profile of this configuration{known}")
     return framework, instead

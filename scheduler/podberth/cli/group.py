@@ -17,7 +17,7 @@ from podberth.explain.objects import manifest
 from podberth.explain.objects.documents import Document, ObjectError
 from podberth.explain.objects.world import MADE_WITH, World
 from podberth.explain.simulate.arrivals import Batch
-from podberth.explain.spelling import near_names
+from podberth.explain.spelling import meant, near_names
 from podberth.explain.written import Written, of_cluster
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
@@ -50,10 +50,9 @@ def find_group(asked: Group, namespace: str | None, world: World, where: str, us
         )
     gang = gang_of(found[0], world.cluster) if found else None
     if gang is None:
-        near = near_names(asked.name, sorted(key.name for key in known))
-        meant = f" (did you mean {', '.join(near)}?)" if near else ""
+        hint = meant(near_names(asked.name, sorted(key.name for key in known)))
         lacks = f": {lack([_PODGROUP])}" if world.dump and not world.holds(_PODGROUP) else ""
-        raise InputError(f"{_PODGROUP} {inside}/{asked.name}: no such pod group in {where}{meant}{lacks}")
+        raise InputError(f"{_PODGROUP} {inside}/{asked.name}: no such pod group in {where}{hint}{lacks}")
     return gang
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from podberth.cli.errors import Faults, InputError, about, complain
 from podberth.explain.objects.documents import Document, ObjectError, parse, readable
+from podberth.explain.report.wording import printable
 from podberth.framework.config import SchedulerConfiguration, decode, default_configuration
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def content(path: str) -> bytes:
         with opened(path) as file:
             raw = file.read()
     except OSError as error:
-        raise InputError(f"{path}: {(error.strerror or type(error).__name__).lower()}") from None
+        raise InputError(f"{named(path)}: {(error.strerror or type(error).__name__).lower()}") from None
     except ValueError:
         raise InputError(f"{path}: expected the name of a file") from None
     return _unpacked(path, raw) if path.endswith(".gz") or raw.startswith(GZIP) else raw
@@ -104,8 +105,8 @@ def _unpacked(path: str, raw: bytes) -> bytes:
 
 
 def named(path: str) -> str:
-    """Return the name of a file in messages."""
-    return "standard input" if path == STDIN else path
+    """Return the name of a file in messages, on one line."""
+    return "standard input" if path == STDIN else printable(path)
 
 
 def documents(path: str) -> list[Document]:
@@ -215,18 +216,15 @@ def configuration(path: str | None) -> SchedulerConfiguration:
         return decode(parse(text))
 
 
-def profiles(
-    path: str | None, wanted: str | None = None, usual: SchedulerConfiguration | None = None
-) -> "tuple[SchedulerConfiguration, dict[str, Framework]]":
-    """Return a configuration, and what each of its profiles decides by. `usual`: the configuration where there is no
-    file.
+def profiles(path: str | None, wanted: str | None = None) -> "tuple[SchedulerConfiguration, dict[str, Framework]]":
+    """Return a configuration, and what each of its profiles decides by.
 
     Raises InputError, also if no profile is called `wanted`.
     """
     from podberth.framework.profiles import build  # most commands that read files decide nothing
     from podberth.plugins.registry import registry
 
-    settings = usual if path is None and usual is not None else configuration(path)
+    settings = configuration(path)
     with about(named(path) if path else "configuration"):
         frameworks = build(settings, registry())
     if wanted is not None and wanted not in frameworks:

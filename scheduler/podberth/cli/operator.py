@@ -1,12 +1,10 @@
 """`berth operator`: keeps the status of MetadataPolicies, and counts whom they would hit."""
 
-import asyncio
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 from podberth.cli import services
-from podberth.cli.errors import FOUND, misused
-from podberth.cli.output import Output, as_data
+from podberth.cli.errors import misused
 from podberth.cli.plain import Option
 
 
@@ -57,10 +55,6 @@ def operator(
         Option(help="A kind of object to audit, as PLURAL, PLURAL.GROUP or PLURAL.VERSION.GROUP; may be repeated."),
     ] = None,
     audit_interval: Annotated[float, Option(help="Seconds between two audits of all objects; 0: no audit.")] = 900.0,
-    audit_once: Annotated[
-        bool, Option("--audit-once", help="Audit once, print the report and end. Nothing is written.")
-    ] = False,
-    output: Annotated[Output, Option("-o", "--output", help="The form of the report.")] = Output.TABLE,
     host: services.Host = "",
     port: Annotated[int, Option(help="The port of the probes; 0 lets the system choose one.")] = 8081,
     secure_port: services.SecurePort = 0,
@@ -72,22 +66,17 @@ def operator(
     context: services.Context = None,
     log_level: services.LogLevel = "info",
 ) -> int:
-    """Run the operator: it writes into the status of MetadataPolicies what they do and what is wrong with them.
-
-    With --audit-once the exit code is 1 when a policy would reject or change an object that exists.
-    """
+    """Run the operator: it writes into the status of MetadataPolicies what they do and what is wrong with them."""
     options = dict(locals())
     # Heavy imports wait until the command is known, so that the others start at once.
     from podberth.kube.kubeconfig import connect
-    from podberth.kube.machine import loop_factory
     from podberth.policy.operator.listing import DEFAULT_KINDS
-    from podberth.policy.operator.replica import audit_once as audit
     from podberth.policy.operator.replica import operate
     from podberth.policy.operator.settings import Settings
     from podberth.policy.settings import ENFORCEMENTS
     from podberth.service.run import run_service
 
-    services.log_at(log_level, quiet=audit_once)
+    services.log_at(log_level)
     if enforcement not in ENFORCEMENTS:
         raise misused("--enforcement", f"{json.dumps(enforcement)}: want one of {', '.join(ENFORCEMENTS)}")
     listen = services.address("berth-operator", options)
@@ -112,26 +101,4 @@ def operator(
         host=host,
         port=port,
     )
-    if not audit_once:
-        return run_service(operate(connection, settings, listen))
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        found = runner.run(audit(connection, settings))
-    _print(found, output)
-    return FOUND if found["rejected"] or found["mutated"] else 0
-
-
-def _print(found: dict[str, Any], output: Output) -> None:
-    from podberth.explain.report.wording import printable
-
-    if output is not Output.TABLE:
-        as_data(found, output)
-        return
-    for name, result in found["namespaces"].items():
-        total = result["total"]
-        print(f"{name}: {total['objects']} objects, {total['rejected']} rejected, {total['mutated']} changed")
-        for policy, counts in result["policies"].items():
-            print(f"  {policy}: {counts['rejected']} rejected, {counts['mutated']} changed")
-            for example in counts["examples"]:
-                print(printable(f"    would be rejected: {example}"))
-        for problem in result["problems"]:
-            print(printable(f"  left out: {problem}"))
+    return run_service(operate(connection, settings, listen))

@@ -1,7 +1,7 @@
 """Options that several commands have. They mean the same everywhere."""
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -37,6 +37,16 @@ Validate = Annotated[
     bool, typer.Option("--validate/--no-validate", help="Refuse in -f what the API server would refuse.")
 ]
 PageForm = Annotated[PageOutput, typer.Option("-o", "--output", help="The form of the answer.")]
+
+
+def of_namespace(help: str) -> Any:
+    """Return `-n`, with what it is of."""
+    return typer.Option("-n", "--namespace", help=help, callback=namespace, autocompletion=completion.namespaces)
+
+
+def of_labels(help: str) -> Any:
+    """Return `-l`, with what it chooses."""
+    return typer.Option("-l", "--selector", help=help, callback=selector)
 
 
 def seconds(text: str) -> float:

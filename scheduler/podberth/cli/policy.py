@@ -364,10 +364,11 @@ def lint(
     sound: list[Policy] = []
     criteria: dict[Requirement, Requirement] = {}
     findings: list[Finding] = []
-    faults = Faults()
+    faults, policies = Faults(), 0
     for place, document in policy_documents(files, faults):
         if namespace and cases.namespace_of(document) not in ("", namespace):
             continue
+        policies += 1
         try:
             sound.append(parse(document, tuple(allow_prefix or ()), criteria=criteria, new=True))
         except PolicyError as error:
@@ -385,9 +386,9 @@ def lint(
             group.enforced(), given.owner_selectors, given.live_schedulers, reserved=given.reserved
         ).findings
     if output is not Output.TABLE:
-        as_data({"policies": len(sound), "findings": findings}, output)
+        as_data({"policies": policies, "findings": findings}, output)
     else:
-        _print_findings(findings, len(sound))
+        _print_findings(findings, policies)
     return FOUND if findings else 0
 
 

@@ -7,7 +7,12 @@ from podberth.cli import services
 from podberth.cli.plain import Option
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from podberth.app.tracing import Tracing
+    from podberth.framework.config import SchedulerConfiguration
+    from podberth.framework.runtime import Framework
+    from podberth.lab.recording.recorder import Recorder
 
 QUIET = (50_000, 20, 20)
 """Thresholds of the garbage collector, from the first import on."""
@@ -45,6 +50,21 @@ def run(
             "extra podberth[otel].",
         ),
     ] = False,
+    record: Annotated[
+        str | None,
+        Option(
+            "--record",
+            metavar="DIR",
+            help="Record in this directory what is seen of the cluster and decided, for berth replay: no Secrets, "
+            "environments or commands. It needs the extra podberth[lab].",
+        ),
+    ] = None,
+    record_limit: Annotated[
+        str, Option("--record-limit", metavar="SIZE", help="With --record: the most that it may take of the disk.")
+    ] = "1Gi",
+    record_age: Annotated[
+        str, Option("--record-age", metavar="TIME", help="With --record: the time for which it is kept.")
+    ] = "168h",
     log_level: services.LogLevel = "info",
 ) -> int:
     """Run the scheduler: bind pods whose schedulerName is one of its profiles.
@@ -77,14 +97,29 @@ def run(
     settings, frameworks = profiles(config)
     connection = connect(kubeconfig or settings.client_connection.kubeconfig or None, context)
     traces = tracing_by_environment() if tracing else None
+    recorder = None
+    if record is not None:
+        recorder = recording(record, record_limit, record_age, settings, frameworks, seed=seed, verify=verify)
     gc.freeze()
     files = Files(None if config == STDIN else config, reload)
-    work = schedule(connection, frameworks, settings, files, seed=seed, verify=verify, listen=listen, tracing=traces)
+    work = schedule(
+        connection,
+        frameworks,
+        settings,
+        files,
+        seed=seed,
+        verify=verify,
+        listen=listen,
+        tracing=traces,
+        follower=recorder,
+    )
     try:
         return run_service(work)
     finally:
         if traces is not None:
             traces.close()
+        if recorder is not None:
+            recorder.close()
 
 
 def tracing_by_environment() -> "Tracing":
@@ -98,3 +133,23 @@ def tracing_by_environment() -> "Tracing":
             raise
         raise InputError("--tracing: expected the extra podberth[otel]: pip install 'podberth[otel]'") from None
     return by_environment()
+
+
+def recording(
+    directory: str,
+    limit: str,
+    age: str,
+    settings: "SchedulerConfiguration",
+    frameworks: "Mapping[str, Framework]",
+    *,
+    seed: int,
+    verify: int,
+) -> "Recorder":
+    """Return what records a scheduler. Raises InputError."""
+    from podberth.cli import recordings
+
+    with recordings.told(directory, "--record"):
+        from podberth.lab.recording.recorder import Recorder
+
+        limits = recordings.limits(limit, age)
+        return Recorder(recordings.to_write(directory), limits, settings, frameworks, seed=seed, verify=verify)

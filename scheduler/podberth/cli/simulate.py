@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from podberth.cli import completion, options
 from podberth.cli.errors import FOUND, Faults, InputError, about, complain
 from podberth.cli.given import given
-from podberth.cli.inputs import content, named, profiles
+from podberth.cli.inputs import configuration, content, named
 from podberth.cli.options import (
     ClusterFiles,
     ConfigFile,
@@ -28,17 +28,15 @@ from podberth.explain import report
 from podberth.explain.doubts import note
 from podberth.explain.judging.schema import shown
 from podberth.explain.objects import manifest
-from podberth.explain.objects.controllers import KINDS
+from podberth.explain.objects.controllers import KINDS, Workload
 from podberth.explain.objects.documents import Document, ObjectError
-from podberth.explain.objects.manifest import Workload, groups_made, in_groups
+from podberth.explain.objects.manifest import groups_made, in_groups
 from podberth.explain.objects.world import World
 from podberth.explain.report.wording import count
 from podberth.explain.simulate.arrivals import Batch, batches, refuse_twins, rolled_out, still_to_come
 from podberth.explain.simulate.plan import plan, settled
 from podberth.explain.simulate.removable import removals
-from podberth.explain.simulate.trace import NODES_FILE, PODS_FILE, TRACE_PROFILES, Recorded, read, study
-from podberth.explain.simulate.trace import beside as recorded
-from podberth.explain.spelling import near_names
+from podberth.explain.spelling import meant, near_names
 from podberth.framework.runtime import Framework
 from podberth.model.kinds import Modelled
 from podberth.model.mistakes import misfit
@@ -140,16 +138,7 @@ def simulate(
         ),
     ] = None,
     cluster: ClusterFiles = None,
-    namespace: Annotated[
-        str | None,
-        typer.Option(
-            "-n",
-            "--namespace",
-            help="The namespace of pods in -f that do not name one.",
-            callback=options.namespace,
-            autocompletion=completion.namespaces,
-        ),
-    ] = None,
+    namespace: Annotated[str | None, options.of_namespace("The namespace of pods in -f that do not name one.")] = None,
     config: ConfigFile = None,
     scheduler: SchedulerName = None,
     context: Context = None,
@@ -157,7 +146,10 @@ def simulate(
     timeout: RequestTimeout = "30s",
     trace: Annotated[
         Path | None,
-        typer.Option(help="Play a trace instead: a directory that has openb_nodes.csv and openb_pods.csv."),
+        typer.Option(
+            help="Play a trace instead: a directory with the files of openb, Google 2019, Philly, Helios or the plain "
+            "form, or Azure's database."
+        ),
     ] = None,
     load: Annotated[
         float,
@@ -170,6 +162,10 @@ def simulate(
             "some moment. 0: leave the lifetimes as they are."
         ),
     ] = 0.6,
+    seeds: Annotated[
+        int,
+        typer.Option(help="With --trace: where GPUs are shared, inflate it in so many random orders. 0: leave it out."),
+    ] = 1,
     beside: Annotated[
         list[Path] | None,
         typer.Option(
@@ -196,12 +192,7 @@ def simulate(
     ] = False,
     selector: Annotated[
         str | None,
-        typer.Option(
-            "-l",
-            "--selector",
-            help="With --removable: look at the nodes with these labels: pool=web.",
-            callback=options.selector,
-        ),
+        options.of_labels("With --removable: look at the nodes with these labels: pool=web."),
     ] = None,
     validate: Validate = True,
 ) -> int:
@@ -223,7 +214,7 @@ def simulate(
     if trace is not None:
         if files or drain or cluster:
             raise InputError("--trace plays a trace on its own nodes: -f, --drain and --cluster don't go with it")
-        return _trace(trace, config, load, fill, beside or [], output)
+        return _trace(trace, config, load, fill, seeds, beside or [], output)
     if not (files or drain or removable):
         raise InputError("nothing to simulate: give pods or nodes with -f, nodes to drain with --drain, or a --trace")
     all_given = given(
@@ -279,34 +270,59 @@ def _meant_pods(asked: Asked, there: World, drained: Sequence[str]) -> list[Pod]
 
 
 def _meant(name: str, there: World) -> str:
-    """`(did you mean …?)` with the names of nodes that are close."""
-    near = near_names(name, (node.name for _, node in there.cluster.nodes.live()))
-    return f" (did you mean {', '.join(near)}?)" if near else ""
+    return meant(near_names(name, (node.name for _, node in there.cluster.nodes.live())))
 
 
 def _trace(
-    directory: Path, config: str | None, load: float, fill: float, beside: list[Path], output: PageOutput
+    path: Path, config: str | None, load: float, fill: float, seeds: int, beside: list[Path], output: PageOutput
 ) -> int:
+    from podberth.framework.profiles import build  # these take as long to import as a small simulation
+    from podberth.lab.gpus import plugins
+    from podberth.lab.study import (
+        TRACE_PROFILES,
+        Recorded,
+        gpu_profiles,
+        inflations,
+        share_profiles,
+        shares_gpus,
+        study,
+    )
+    from podberth.lab.study import beside as recorded
+    from podberth.lab.study_report import StudyTable, study_page
+    from podberth.lab.traces import FORMS, reader_of
+
     if not 0 < load <= 10:
         raise InputError(f"--load: {load:g}: expected more than 0 and at most 10")
     if not 0 <= fill <= 1:
         raise InputError(f"--fill: {fill:g}: expected 0 to 1")
-    with about(str(directory)):
-        found = read(content(str(directory / NODES_FILE)), content(str(directory / PODS_FILE)))
-        if not found.nodes or not found.arrivals:
+    if not 0 <= seeds <= 100:
+        raise InputError(f"--seeds: {seeds}: expected 0 to 100")
+    with about(str(path)):
+        reader = reader_of(path)
+        if not path.exists():
+            raise ObjectError("no such file or directory")
+        if reader is None:
+            raise ObjectError(f"expected a trace: {FORMS}")
+        world = reader()
+        if not world.objects or not world.arrivals:
             raise ObjectError("holds no node or no pod")
     others = []
-    for path in beside:
-        raw = content(str(path))
-        with about(str(path)):
+    for file in beside:
+        raw = content(str(file))
+        with about(str(file)):
             try:
                 others.append(msgspec.json.decode(raw, type=Recorded))
             except msgspec.DecodeError as error:
                 raise ObjectError(f"expected what python -m bench.trace writes: {misfit(error)}") from None
-    _, frameworks = profiles(config or None, usual=TRACE_PROFILES)
+    settings = configuration(config) if config else TRACE_PROFILES
+    with about(named(config) if config else "configuration"):
+        frameworks = build(settings, plugins())
+        sharing = share_profiles(settings) if config else gpu_profiles(world)
+        sharing_frameworks = build(sharing, plugins()) if seeds and shares_gpus(world) else {}
     with progress("reading the trace") as tell:
-        answer = study(found, frameworks, load, fill, tell)
-        more = recorded(found, others, next(iter(frameworks.values())), tell)
-    answer = replace(answer, profiles=[*more, *answer.profiles])
-    as_asked(answer, output, lambda: report.study_page(answer), lambda: report.StudyTable(answer))
+        answer = study(world, frameworks, load, fill, tell)
+        more = recorded(world, others, next(iter(frameworks.values())), tell)
+        shares = inflations(world, sharing_frameworks, load, seeds, tell)
+    answer = replace(answer, profiles=[*more, *answer.profiles], shares=shares)
+    as_asked(answer, output, lambda: study_page(answer), lambda: StudyTable(answer))
     return 0

@@ -36,16 +36,7 @@ def story(
             autocompletion=completion.pods,
         ),
     ] = None,
-    namespace: Annotated[
-        str | None,
-        typer.Option(
-            "-n",
-            "--namespace",
-            help="The pod's namespace; without it, the context's.",
-            callback=options.namespace,
-            autocompletion=completion.namespaces,
-        ),
-    ] = None,
+    namespace: Annotated[str | None, options.of_namespace("The pod's namespace; without it, the context's.")] = None,
     uid: Annotated[str | None, typer.Option(help="The pod's UID, instead of its name.")] = None,
     server: Annotated[
         str, typer.Option(help="The serving port of the scheduler's process. kubectl port-forward makes a way to it.")

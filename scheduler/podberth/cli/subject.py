@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from podberth.cli.errors import InputError
 from podberth.explain.judging.schema import shown
-from podberth.explain.objects.manifest import Workload
+from podberth.explain.objects.controllers import Workload
 from podberth.model.pod_group import COSCHEDULING, NATIVE
 
 POD = "a pod's name, or NAMESPACE/NAME"

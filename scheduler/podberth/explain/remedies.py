@@ -6,7 +6,6 @@ the cheapest plans are tried first. A plan that the pipeline does not confirm is
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import islice, product
 from typing import Any
 
@@ -34,6 +33,7 @@ from podberth.explain.changes import (
     ungated,
 )
 from podberth.explain.objects.disruptions import Disruptions
+from podberth.explain.objects.resource_claims import without
 from podberth.explain.plugins.volumes import where_volumes_are
 from podberth.explain.rejections import Asking, Stuck, stuck_at
 from podberth.explain.trial import Trial, applied, best, edited, holders, live_node, placing, pod_on
@@ -93,7 +93,7 @@ class SideEffects:
         moved: dict[str, str | None] = {}
         with (
             applied(self._cluster, changes),
-            self._without(of_claims),
+            without(of_claims, self._cluster),
             placing(self._framework, self._cluster) as place,
         ):
             place.put(edited(self._pod, changes))
@@ -127,17 +127,6 @@ class SideEffects:
             for pod in self._cluster.pods_on(row):
                 if pod_matches(pod, node) and not pod_matches(pod, labelled):
                     yield pod
-
-    @contextmanager
-    def _without(self, pods: Sequence[Pod]) -> Iterator[None]:
-        """Remove placed pods from the cluster while the block runs."""
-        for pod in pods:
-            self._cluster.drop_pod(pod.uid)
-        try:
-            yield
-        finally:
-            for pod in pods:
-                self._cluster.put_pod(pod)
 
 
 def awaited(trial: Trial, first: tuple[Change, ...]) -> tuple[AwaitPod, ...]:

@@ -30,6 +30,12 @@ def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     return list(dict.fromkeys([*same[:most], *similar(name, names[:_NAMES], most)]))[:most]
 
 
+def meant(near: Iterable[str]) -> str:
+    """Return a question whether one of these names was meant; empty: there is none."""
+    names = ", ".join(near)
+    return f" (did you mean {names}?)" if names else ""
+
+
 def _without_zeros(name: str) -> str:
     return _ZEROS.sub("", name.lower())
 

@@ -18,8 +18,8 @@ from podberth.apiserver.rules.quantity import at_pod_level, overcommitted
 from podberth.explain import changes
 from podberth.explain.changes import OnPod
 from podberth.explain.objects.admission import lets
+from podberth.explain.objects.controllers import TOLERATED, of_daemon
 from podberth.explain.objects.documents import ObjectError
-from podberth.explain.objects.manifest import TOLERATED, of_daemon
 from podberth.explain.objects.world import TEMPLATED, World
 from podberth.model import wire
 from podberth.model.kinds import Modelled

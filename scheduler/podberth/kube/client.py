@@ -163,7 +163,7 @@ class Client:
                     raise
                 if 200 <= answer.status < 300:
                     return of_an_api_server(verb, path, query, answer.body)
-                refusal = ApiError.from_answer(answer.status, answer.body, answer.retry_after)
+                refusal = ApiError.from_answer(answer.status, answer.body, answer.retry_after, answer.warnings)
                 if refusal.status == 401 and not renewed:
                     renewed = True
                     if credentials.generation != generation:

@@ -10,6 +10,7 @@ import os
 import re
 import socket
 import ssl
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -116,7 +117,8 @@ class ApiError(Exception):
 
     `status` is the HTTP code, `reason` the Status' word (`Conflict`, `NotFound`, …; empty when the body was none),
     `retry_after` seconds or None when the server did not ask for a pause. `next_page` is the token by which a list
-    whose state is forgotten (410) may go on in the present state, "" when there is none.
+    whose state is forgotten (410) may go on in the present state, "" when there is none. `warnings`: the values of its
+    `Warning` headers.
     """
 
     def __init__(
@@ -127,6 +129,7 @@ class ApiError(Exception):
         details: Details | None = None,
         retry_after: float | None = None,
         next_page: str = "",
+        warnings: Sequence[str] = (),
     ) -> None:
         super().__init__(f"{status} {reason}: {message}" if reason else f"{status}: {message}")
         self.status = status
@@ -135,11 +138,14 @@ class ApiError(Exception):
         self.details = details
         self.retry_after = retry_after
         self.next_page = next_page
+        self.warnings = warnings
 
     @classmethod
-    def from_answer(cls, code: int, body: bytes, retry_after: str | None = None) -> ApiError:
-        """Read an answer's body (a Status, or whatever a proxy said) and its Retry-After header."""
-        return cls._of(code, read_status(body), seconds(retry_after))
+    def from_answer(
+        cls, code: int, body: bytes, retry_after: str | None = None, warnings: Sequence[str] = ()
+    ) -> ApiError:
+        """Read an answer's body (a Status, or whatever a proxy said) and its Retry-After and Warning headers."""
+        return cls._of(code, read_status(body), seconds(retry_after), warnings)
 
     @classmethod
     def from_event(cls, status: Status) -> ApiError:
@@ -147,12 +153,12 @@ class ApiError(Exception):
         return cls._of(status.code, status, None)
 
     @classmethod
-    def _of(cls, code: int, status: Status, retry_after: float | None) -> ApiError:
+    def _of(cls, code: int, status: Status, retry_after: float | None, warnings: Sequence[str] = ()) -> ApiError:
         details = status.details
         if retry_after is None and details is not None and details.retry_after_seconds > 0:
             retry_after = min(float(details.retry_after_seconds), LONGEST_PAUSE)
         next_page = "" if status.metadata is None else status.metadata.next
-        return cls(code, status.reason, one_line(status.message), details, retry_after, next_page)
+        return cls(code, status.reason, one_line(status.message), details, retry_after, next_page, warnings)
 
     @property
     def by_webhook(self) -> bool:

@@ -12,7 +12,7 @@ import socket
 import ssl
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
@@ -42,16 +42,18 @@ STRETCHING_BYTES = 32 << 10
 MOST_WAITING = 2 << 20
 """Bytes of a stream that wait to be read before the connection is read no further."""
 _IDEMPOTENT = frozenset(("GET", "PUT", "DELETE"))
-_HEADER_LENGTHS = frozenset(map(len, ("Content-Length", "Transfer-Encoding", "Retry-After", "Content-Encoding")))
+_HEADERS = "Content-Length", "Transfer-Encoding", "Retry-After", "Content-Encoding", "Warning"
+_HEADER_LENGTHS = frozenset(map(len, _HEADERS))
 """Answers have eight headers and more; most of them are none of ours, which their length already tells."""
 
 
 class Response(Struct):
-    """A whole response. `retry_after` is the header's value."""
+    """A whole response. `retry_after` is the header's value, `warnings` those of the `Warning` headers."""
 
     status: int
     body: bytes
     retry_after: str | None
+    warnings: Sequence[str] = ()
 
 
 class ConnectionPool:
@@ -408,6 +410,7 @@ class HttpConnection(asyncio.Protocol):
         self._error: Unreachable | None = None
         self._body: list[bytes] = []
         self._retry_after: str | None = None
+        self._warnings: Sequence[str] = ()
         self._encoding = b""
         self._framed = False
 
@@ -498,6 +501,8 @@ class HttpConnection(asyncio.Protocol):
             self._framed = True
         elif name == b"retry-after":
             self._retry_after = value.decode("latin-1")
+        elif name == b"warning":
+            self._warnings = (*self._warnings, value.decode("utf-8", "replace"))
         elif name == b"content-encoding":
             self._encoding = value.lower()
 
@@ -525,9 +530,10 @@ class HttpConnection(asyncio.Protocol):
                 self._fail(Unreachable(f"the answer can't be unpacked: {error}"))
                 self.close()
                 return
-        self._found.append(Response(status, body, self._retry_after))
+        self._found.append(Response(status, body, self._retry_after, self._warnings))
         self._body = []
         self._retry_after = None
+        self._warnings = ()
         self._encoding = b""
         self._framed = False
         if len(self._found) == self._wanted:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from podberth.explain.objects.documents import ObjectError, parse, plain, readable
 from podberth.explain.objects.world import World as Dump
-from podberth.explain.simulate.trace import NODES_FILE, PODS_FILE, read
 from podberth.framework.config import ConfigError, SchedulerConfiguration, decode, default_configuration
+from podberth.lab.traces import reader_of
 from podberth.lab.world import Arrival, World
 from podberth.model import wire
 from podberth.model.kinds import KINDS
@@ -18,17 +18,16 @@ _GZIP = b"\x1f\x8b"
 def read_world(path: str | Path) -> World:
     """Return the world that a file or a directory holds.
 
-    The form is found out: a trace in the form of Alibaba's openb is a directory with its two files; all else is a dump,
-    one file of JSON or YAML or a directory of them, as `berth dump` or kubectl write it. Pods of a dump that have no
+    The form is found out: a trace in one of the forms of `podberth.lab.traces`; all else is a dump, one file of JSON or
+    YAML or a directory of them, as `berth dump` or kubectl write it. Pods of a dump that have no
     node come at 0, the oldest first; what is there never ends.
 
     Raises ObjectError with a line for each problem, naming the file, the object and the field, and OSError.
     """
     path = Path(path)
     try:
-        if (path / NODES_FILE).exists():
-            return _openb(path)
-        return _dump(path)
+        trace = reader_of(path)
+        return _dump(path) if trace is None else trace()
     except ObjectError as error:
         raise ObjectError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
 
@@ -54,15 +53,6 @@ def _content(path: Path) -> bytes:
         return gzip.decompress(raw)
     except (OSError, EOFError) as error:
         raise ObjectError(f"expected a gzip file: {error}") from None
-
-
-def _openb(path: Path) -> World:
-    trace = read(_content(path / NODES_FILE), _content(path / PODS_FILE))
-    return World(
-        name=path.name,
-        objects=tuple(wire.encode(node) for node in trace.nodes),
-        arrivals=tuple(Arrival(each.at, wire.encode(each.pod), each.until - each.at) for each in trace.arrivals),
-    )
 
 
 def _dump(path: Path) -> World:

@@ -18,12 +18,12 @@ from podberth.explain.simulate.simulation import Simulation
 from podberth.framework.config import ConfigError, SchedulerConfiguration
 from podberth.framework.decision import Decision
 from podberth.framework.profiles import annotated, build
+from podberth.lab.gpus import plugins
 from podberth.lab.result import COLUMNS, Result
 from podberth.lab.world import Decoded, Key, World
 from podberth.model.kinds import Modelled
 from podberth.model.pod import Pod
 from podberth.model.pod_group import PodGroup
-from podberth.plugins.registry import registry
 
 LOOKS = 100
 """The number of equal distances at which a run is measured."""
@@ -51,7 +51,7 @@ def run(
     Raises ConfigError for a configuration that can't be used or a profile that it does not have, ObjectError for a
     world's object that can't be read.
     """
-    frameworks = build(configuration, registry())
+    frameworks = build(configuration, plugins())
     if not frameworks:
         raise ConfigError("profiles: expected one at least")
     name = next(iter(frameworks)) if profile is None else profile

@@ -1,7 +1,7 @@
 """From the bytes of both kinds of PodGroup to `podberth.model.pod_group`."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, field
@@ -93,6 +93,8 @@ class _CoschedulingGroup(Object, gc=False):
 _MARK = b"podberth.dev/"
 _native = msgspec.json.Decoder(_PodGroup)
 _coscheduling = msgspec.json.Decoder(_CoschedulingGroup)
+DECODERS: dict[str, msgspec.json.Decoder[Any]] = {NATIVE_KIND: _native, COSCHEDULING_KIND: _coscheduling}
+"""Kind → the decoder of its wire form."""
 
 
 def parse_pod_group(raw: bytes, interner: Interner) -> PodGroup:

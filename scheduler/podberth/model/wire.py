@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 
-class Object(Struct, rename="camel", gc=False):
-    """Common settings: camelCase on the wire, no cycles, so nothing for the collector to track."""
+class Object(Struct, rename="camel", omit_defaults=True, gc=False):
+    """Common settings: camelCase on the wire, nothing that says the default, no cycles for the collector to track."""
 
 
 class OwnerReference(Object, gc=False):

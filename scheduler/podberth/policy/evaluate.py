@@ -8,7 +8,7 @@ The seed's promise (any reject: rejected and not mutated; order unspecified) hol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -123,7 +123,7 @@ class _Request:
         self.stamp = self._stamp(obj, old) if self.is_pod else None
         self.snapshot = _stamped(objects.snapshot(obj), self.stamp)
         self.reserved = options.reserved
-        self.changes: dict[int, tuple[str, ...]] = {}
+        self.changes: dict[int, Sequence[str]] = {}
         self.lost: tuple[Write, ...] = ()
         kind, labels, annotations = objects.kind(obj), self.snapshot.labels, self.snapshot.annotations
         self.matched: list[tuple[Policy, list[Rule]]] = []
@@ -208,14 +208,13 @@ class _Request:
             self.said.append(f'no live scheduler "{scheduler}": the pod will wait until there is one')
 
     def _allowed(self, merged: Merged, patch: Patch, effective: set[str], effects: tuple[Effect, ...]) -> Verdict:
-        self.said += self._would()
         conflicting = {write.rule.policy for writes in merged.conflicts for write in writes}
         return Verdict(
             object=patch.object,
             allowed=True,
             code=ALLOWED,
             patch=patch.operations,
-            warnings=warnings(self.said),
+            warnings=warnings(self.said, self._would()),
             audit=self._audit({"applied": _joined(sorted(effective))}),
             effects=effects,
             conflicts=tuple(sorted(conflicting)),
@@ -223,19 +222,18 @@ class _Request:
         )
 
     def _denied(self, message: str, effects: tuple[Effect, ...]) -> Verdict:
-        self.said += self._would()
         return Verdict(
             object=self.object,
             allowed=False,
             code=DENIED,
             message=message,
-            warnings=warnings(self.said),
+            warnings=warnings(self.said, self._would()),
             audit=self._audit({"rejected-by": _joined(rule.place for rule in self.rejecting)}),
             effects=effects,
         )
 
     def _would(self) -> Iterator[str]:
-        """Yield what policies in mode warn would do."""
+        """Yield what policies in mode warn would do, as warnings."""
         for policy, rules in self.matched:
             if policy.mode != "warn":
                 continue
@@ -244,12 +242,17 @@ class _Request:
                     yield rule.would_reject
                 yield from self._changes(rule)
 
-    def _changes(self, rule: Rule) -> tuple[str, ...]:
+    def _changes(self, rule: Rule) -> Sequence[str]:
         """Return the warnings about a rule's writes that would change something, were it the only rule."""
         found = self.changes.get(id(rule))
         if found is None:
-            changing = changes(rule, self.snapshot, self.is_pod, self.reserved)
-            found = self.changes[id(rule)] = tuple(told for _, told in changing)
+            held = {"label": self.snapshot.labels, "annotation": self.snapshot.annotations}
+            found = self.changes[id(rule)] = [
+                told
+                for write, told in rule.announced
+                if held[write.field].get(write.key) != write.value
+                and forbidden(write, self.is_pod, self.reserved) is None
+            ]
         return found
 
     def _effects(self, effective: set[str]) -> tuple[Effect, ...]:
@@ -319,19 +322,12 @@ class Merged(NamedTuple):
 
 def forbidden(write: Write, is_pod: bool, reserved: Reserved) -> str | None:
     """Return the reason for which no policy may write this key, whatever its value; None: policies may."""
-    if is_pod and (write.field, write.key) == ("annotation", keys.QOS):
+    if is_pod and write.key == keys.QOS and write.field == "annotation":
         return "the QoS stamp is no policy's to write"
-    why = reserved.why(write.key, write.reserved_for) if reserved.more or write.reserved_for else None
+    if not (write.reserved_for or reserved.more):
+        return None
+    why = reserved.why(write.key, write.reserved_for)
     return None if why is None else f"the key is reserved ({why})"
-
-
-def changes(rule: Rule, snapshot: Snapshot, is_pod: bool, reserved: Reserved) -> Iterator[tuple[Write, str]]:
-    """Yield a rule's writes that would change something, were it the only rule, and the warning about each."""
-    for announced in rule.announced:
-        write = announced[0]
-        old = (snapshot.labels if write.field == "label" else snapshot.annotations).get(write.key)
-        if old != write.value and forbidden(write, is_pod, reserved) is None:
-            yield announced
 
 
 def merge(rules: Iterable[Rule], snapshot: Snapshot, is_pod: bool, reserved: Reserved = RESERVED) -> Merged:
@@ -420,9 +416,9 @@ class Patch:
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
-def warnings(texts: Iterable[str]) -> list[str]:
-    """Return warnings as a response can carry them: short, each once, not too many."""
-    found = list(dict.fromkeys(map(warning, texts)))
+def warnings(texts: Iterable[str], short: Iterable[str] = ()) -> list[str]:
+    """Return warnings as a response can carry them: short, each once, not too many. `short`: those that are already."""
+    found = list(dict.fromkeys((*map(warning, texts), *short)))
     if len(found) <= MOST_WARNINGS:
         return found
     return [*found[: MOST_WARNINGS - 1], f"and {len(found) - MOST_WARNINGS + 1} more warnings about metadata policies"]

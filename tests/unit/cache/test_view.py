@@ -109,7 +109,9 @@ def test_some_rows(nodes: list[dict[str, Any]], pods: list[tuple[int, dict[str, 
     cluster = made(nodes, pods)
     whole = cluster.nodes
     rows = data.draw(st.permutations(range(whole.rows)))[: data.draw(st.integers(1, whole.rows))]
-    view = some_rows(cluster, np.array(rows, dtype=np.intp)).nodes
+    viewed = some_rows(cluster, np.array(rows, dtype=np.intp))
+    assert [viewed.pods_on(i) for i in range(len(rows))] == [cluster.pods_on(each) for each in rows]
+    view = viewed.nodes
     assert view.rows == len(rows)
     for name in COLUMNS:
         assert getattr(view, name).tolist() == getattr(whole, name)[..., rows].tolist()
@@ -173,12 +175,14 @@ def test_one_row_with_other_pods(
     cluster = made(nodes, [(row, parts) for parts in there])
     gone = [one for one in cluster.pods_on(row) if data.draw(st.booleans())]
     coming = [a_pod(f"c{i}", **parts) for i, parts in enumerate(come)]
-    view = row_with(cluster, row, gone, coming).nodes
+    viewed = row_with(cluster, row, gone, coming)
+    view, on_row = viewed.nodes, {one.uid for one in viewed.pods_on(0)}
     conflicts, users = view.port_conflicts(PORTS).tolist(), view.port_users(PORTS).tolist()
     for one in gone:
         cluster.drop_pod(one.uid)
     for one in coming:
         cluster.assume(one, row)
+    assert on_row == {one.uid for one in cluster.pods_on(row)}
     whole = cluster.nodes
     for name in COLUMNS:
         assert getattr(view, name)[..., 0].tolist() == getattr(whole, name)[..., row].tolist()

@@ -73,8 +73,9 @@ LETTERS = {
     "-s": "--scheduler-name",
 }
 """What a letter stands for, as in kubectl; -s is of `berth bench` alone."""
-OF_A_SERVICE = {"--drain"}
-"""Of `berth admission`, where it is a time: what else has a name has one meaning."""
+OF_A_SERVICE = {"--drain", "--verify"}
+"""Of `berth admission`, where it is a time, and of `berth run`, which verifies every Nth: what else has a name has one
+meaning."""
 ONE_TEXT = {"--context", "--request-timeout", "--scheduler", "--validate", "--log-level", "--cases", "--bind-address"}
 
 

@@ -10,7 +10,7 @@ import yaml
 from podberth.explain.simulate.arrivals import Batch
 from tests.builders import node, pod
 from tests.unit.cli.conftest import Berth
-from tests.unit.explain.simulate.test_trace import HEAD, NODES
+from tests.unit.lab.traces.test_openb import HEAD, NODES
 
 Object = dict[str, Any]
 DEPLOYMENT: Object = {
@@ -180,7 +180,8 @@ def test_trace(berth: Berth, trace: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param(["--trace", "none"], "none/openb_nodes.csv: no such file", id="no directory"),
+        pytest.param(["--trace", "none"], "none: no such file or directory", id="no directory"),
+        pytest.param(["--trace", "."], ".: expected a trace: Alibaba's openb", id="no trace"),
         pytest.param(["--trace", "trace", "--load", "0"], "--load: 0: expected more than 0", id="load"),
         pytest.param(["--trace", "trace", "--fill", "2"], "--fill: 2: expected 0 to 1", id="fill"),
         pytest.param(["--trace", "trace", "--beside", "bad.json"], "bad.json: expected what python -m", id="record"),

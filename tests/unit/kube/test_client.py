@@ -144,6 +144,17 @@ def asleep(monkeypatch: pytest.MonkeyPatch) -> Asleep:
     return made
 
 
+async def test_a_refusal_has_its_warnings(server: ScriptedServer) -> None:
+    """Each answer has its own, on a connection that is used again."""
+    headers = [("Warning", '299 - "one"'), ("Warning", '299 - "two"')]
+    server.answer = script(web.Response(status=403, headers=headers), web.Response(status=403))
+    async with server.client() as client:
+        for wanted in (['299 - "one"', '299 - "two"'], []):
+            with pytest.raises(ApiError) as refused:
+                await client.get("/x")
+            assert list(refused.value.warnings) == wanted
+
+
 async def test_429_with_retry_after_pauses_the_whole_lane(server: ScriptedServer, asleep: Asleep) -> None:
     """The refused request and its neighbours wait the time asked for, other lanes do not, and all get through."""
     server.answer = script(

@@ -118,6 +118,18 @@ def test_an_eviction_draws_until_a_budget_is_overdrawn() -> None:
     assert budgets.overdrawing(victims, there) == [True, True, False, True, False]
 
 
+def test_a_budget_that_selects_everything_selects_nobody() -> None:
+    """`{}`, as in FilterVictimsWithPDBViolation, which passes over selectors that are empty."""
+    there, budgets, victim = cluster(), Budgets(), a_pod(pod("p", labels={"app": "a"}))
+    there.put_selecting(a_budget("b", 0, {}))
+    budgets.follow(there)
+    assert budgets.overdrawing([victim], there) is None
+    for app, overdrawn in (("a", [True]), ("b", None), ("a", [True])):
+        there.put_selecting(a_budget("b", 0, {"matchLabels": {"app": app}}))
+        budgets.follow(there)
+        assert budgets.overdrawing([victim], there) == overdrawn
+
+
 def test_an_eviction_that_was_counted_already_draws_nothing() -> None:
     """A budget's disruptedPods are passed over, as in FilterVictimsWithPDBViolation; others of its pods draw on it."""
     there, budgets = cluster(), Budgets()

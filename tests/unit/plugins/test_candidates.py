@@ -8,7 +8,7 @@ import pytest
 from podberth.cache.cluster import Cluster, Placement
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
-from podberth.plugins.default_preemption.candidates import Candidate, DryRunResults, Together, pick
+from podberth.plugins.default_preemption.candidates import FAILS, Candidate, DryRunResults, Together, pick
 from tests.builders import configuration, profile
 from tests.registered import registry
 from tests.unit.plugins.preempting import a_node, a_pod, answer
@@ -47,7 +47,8 @@ def test_the_better_of_two(why: str, better: tuple[Victims, int], worse: tuple[V
     assert pick([bad, good], names) is good
 
 
-def test_several_victims_count_from_the_first_start_of_the_most_important() -> None:
+@pytest.mark.parametrize("whole", [False, True], ids=["pods", "a group"])
+def test_several_victims_count_from_the_first_start_of_the_most_important(whole: bool) -> None:
     """Where they are groups, too: of those of priority 5 on n0, the first started at 2, and that of n1 at 3.
 
     Both nodes have three victims of 11 in all (GetEarliestPodStartTime, of pods of the highest priority).
@@ -59,18 +60,46 @@ def test_several_victims_count_from_the_first_start_of_the_most_important() -> N
     on_rows: list[Victims] = [[(5, 2), (5, 9), (1, 5)], [(5, 3), (3, 1), (3, 1)]]
     for row, victims in enumerate(on_rows):
         pods = [a_pod(f"v{row}-{i}", priority, 1, started=started) for i, (priority, started) in enumerate(victims)]
-        results.helps(row, [Together([Placement(one, row, False)]) for one in pods], 0)
+        placed = [Placement(one, row, False) for one in pods]
+        results.helps(row, [Together(placed)] if whole else [Together([one]) for one in placed], 0)
     assert results.pick(np.arange(2), np.arange(2)) == 1
 
 
-@pytest.mark.parametrize(("enough", "node"), [(1, "n0"), (2, "n1")])
-def test_enough_nodes_end_the_search(enough: int, node: str) -> None:
+def test_rows_that_are_tried_again_have_no_reason_any_more() -> None:
+    """Though not all of them had one."""
+    cluster = Cluster()
+    for row in range(3):
+        cluster.put_node(a_node(row, 4))
+    results, every = DryRunResults(a_pod("p", 9, 1), cluster.nodes), np.ones(3, dtype=np.bool_)
+    results.note([0, 2], FAILS)
+    results.explain([0, 2], [])
+    assert results.unexplained(every).tolist() == []
+    results.again([0, 1])
+    results.note([0], FAILS)
+    assert results.unexplained(every).tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("percent", "enough", "node"),
+    [
+        (0, 1, "n0"),
+        (0, 2, "n1"),
+        (34, 0, "n0"),
+        (66, 0, "n0"),
+        (67, 0, "n1"),
+        (67, 1, "n1"),
+        (34, 2, "n1"),
+        (100, 0, "n2"),
+    ],
+)
+def test_enough_nodes_end_the_search(percent: int, enough: int, node: str) -> None:
     """Where nodes are tried one by one: n1 has the less important victim, but need not be looked at any more.
 
     They are, since the pod has terms, and another one is nominated for each of them.
-    As minCandidateNodesAbsolute says, by GetOffsetAndNumCandidates of kube-scheduler.
+    As many as minCandidateNodesAbsolute says, or minCandidateNodesPercentage of the three nodes, whichever are more
+    (GetOffsetAndNumCandidates of kube-scheduler).
     """
-    args = {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": enough}
+    args = {"minCandidateNodesPercentage": percent, "minCandidateNodesAbsolute": enough}
     framework = build(decode(configuration(profile(DefaultPreemption=args))), registry())["berth"]
     cluster = Cluster()
     for row in range(3):

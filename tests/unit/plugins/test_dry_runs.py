@@ -239,6 +239,19 @@ def _with_small_pods(cluster: Cluster) -> Cluster:
     return cluster
 
 
+def _repelling() -> Cluster:
+    """Nodes with a pod that stays, and repels the preemptor."""
+    cluster = _full(3, 0)
+    for i in range(3):
+        cluster.put_pod(msgspec.structs.replace(a_pod(f"stays{i}", 5, 0, app=1), node_name=f"n{i}"))
+    return cluster
+
+
+def _one_kept_for_another(cluster: Cluster) -> Cluster:
+    cluster.nominations.put(a_pod("w", 3, 0), "n1")
+    return cluster
+
+
 def _with_disk(name: str, priority: int) -> Pod:
     made = pod(name, cpu="1")
     made["spec"] |= {"priority": priority, "volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "d"}}]}
@@ -281,6 +294,16 @@ def _with_a_disk_in_use() -> Cluster:
         ),
         # Each node for itself; a pod that is lifted from all counts takes 20. Of n0, the filters are asked twice.
         ("apart", lambda: _kept_for_others(_full(3, 0)), lambda: _with_terms("q", 4), False, 16 + 20 * 4 + 40 * 4),
+        # n1 for itself, and last: four steps, one for its victim, which is lifted from all counts, and the filters.
+        (
+            "one apart",
+            lambda: _one_kept_for_another(_full(3, 0)),
+            lambda: _with_terms("q", 4),
+            False,
+            (4 * 2 + 3) + (4 + 1 + 20 + 40),
+        ),
+        # Filters that look elsewhere tell why nothing helps when the victims are gone, and are not asked again.
+        ("told at once", _repelling, lambda: _with_terms("q", 4), False, 4 * 3 + 4),
         # Nothing helps; then the filters are asked once, about all nodes, without those who could leave.
         (
             "and why",
@@ -315,7 +338,9 @@ def test_an_equal_preemptor_is_not_told_again_why_nothing_helps(monkeypatch: pyt
     """What stays in its way on an emptied node is remembered, until the node changes."""
     there, framework = _with_small_pods(_full(3, 5)), a_framework()
     said = answer(framework, a_pod("q", 2, 4), there)
+    made = calls(monkeypatch, (FilterPlugins, "spare"))
     assert _steps(framework, a_pod("r", 2, 4), there) == 0
+    assert made["spare"] == 0
     assert answer(framework, a_pod("r", 2, 4), there) == said
     there.put_pod(msgspec.structs.replace(a_pod("small3", 0, 0), node_name="n1"))
     assert _steps(framework, a_pod("s", 2, 4), there) == 2 * (4 + 2) + 4 * 2 + 40
@@ -345,6 +370,19 @@ def test_room_that_is_kept_for_a_more_important_pod_is_not_there(asks: bool) -> 
     assert len(answer(framework, a_pod("q0", 2, 2), crowd.cluster)[1]) == 1
     crowd.change("nominate", 0, 3, 2)
     assert len(answer(framework, a_pod("q1", 2, 2), crowd.cluster)[1]) == 2
+
+
+@pytest.mark.parametrize(("nodes", "asks"), [(1, False), (1, True), (3, False)])
+def test_whom_a_budget_protects_is_spared_first(nodes: int, asks: bool) -> None:
+    """SelectVictimsOnNode: so the more important pod goes, however many nodes are tried at a time."""
+    cluster, framework = Cluster(), a_framework()
+    for i in range(nodes):
+        cluster.put_node(a_node(i, 4))
+        for name, priority, app in ((f"free{i}", 1, 0), (f"protected{i}", 0, 1)):
+            cluster.put_pod(msgspec.structs.replace(a_pod(name, priority, 2, app), node_name=f"n{i}"))
+    cluster.put_selecting(a_budget("b", 0, {"matchLabels": {"app": "a1"}}))
+    found = answer(_unsure(framework) if asks else framework, a_pod("q", 5, 2), cluster)
+    assert found[:2] == ("n0", {"default/free0"})
 
 
 def test_who_has_to_go_after_all_makes_room_for_the_next_one() -> None:

@@ -145,6 +145,45 @@ def test_who_is_the_most_important_goes_by_pods_on_other_rows() -> None:
     assert [one.pod.name for one in ranked] == order()
 
 
+def test_a_group_becomes_more_important_by_pods_on_other_rows() -> None:
+    """Than a pod of a group whose pods go one by one."""
+    cluster, ranking = Cluster(), Ranking()
+    cluster.pod_groups.put(_group("whole"))
+    for i in range(2):
+        cluster.put_node(decoder.node(msgspec.json.encode(node(f"n{i}", cpu="4", pods="9"))))
+    for second, (name, group) in enumerate((("other", "none"), ("w0", "whole")), 1):
+        placed = _pod(name, 1, 0, "n0", schedulingGroup={"podGroupName": group})
+        cluster.put_pod(msgspec.structs.replace(placed, started=f"2026-01-01T00:00:0{second}Z"))
+    for order in (["other", "w0"], ["w0", "other"]):
+        ranking.follow(cluster)
+        assert [one.pod.name for one in ranking.below(0, 1, cluster)] == order
+        cluster.put_pod(_pod("w1", 1, 0, "n1", schedulingGroup={"podGroupName": "whole"}))
+
+
+def test_pods_of_groups_come_before_others() -> None:
+    """Whoever runs longer."""
+    cluster, ranking = Cluster(), Ranking()
+    cluster.put_node(decoder.node(msgspec.json.encode(node("n0", cpu="4", pods="9"))))
+    for second, name, spec in ((9, "of-group", {"schedulingGroup": {"podGroupName": "g"}}), (1, "pod", {})):
+        placed = _pod(name, 1, 0, "n0", **spec)
+        cluster.put_pod(msgspec.structs.replace(placed, started=f"2026-01-01T00:00:0{second}Z"))
+    ranking.follow(cluster)
+    assert [one.pod.name for one in ranking.below(0, 1, cluster)] == ["of-group", "pod"]
+
+
+@pytest.mark.parametrize("mode", ["all", "single"])
+def test_a_priority_of_a_group_that_changes(mode: str) -> None:
+    """What was found on the rows of its pods is found anew."""
+    cluster, framework = _two_groups(pods=1), a_framework()
+
+    def put(name: str, priority: int) -> None:
+        cluster.pod_groups.put(msgspec.structs.replace(_group(name), priority=priority, disruption_mode=mode))
+
+    for name, priority, chosen in (("g0", 0, "n0"), ("g1", 0, "n0"), ("g0", 9, "n1"), ("g1", 9, "")):
+        put(name, priority)
+        assert answer(framework, _preemptor(), cluster)[0] == chosen
+
+
 @pytest.mark.parametrize(("first", "last"), [("single", "whole"), ("whole", "single")])
 def test_a_group_of_one_pod_is_as_important_as_a_pod_of_a_group(first: str, last: str) -> None:
     """Both are one pod: who runs longer comes first."""
@@ -153,7 +192,7 @@ def test_a_group_of_one_pod_is_as_important_as_a_pod_of_a_group(first: str, last
     for group in (_group("whole"), apart):
         cluster.pod_groups.put(group)
     cluster.put_node(decoder.node(msgspec.json.encode(node("n0", cpu="4", pods="9"))))
-    for second, name in ((1, first), (2, last)):
+    for second, name in ((2, last), (1, first)):
         placed = _pod(name, 1, 0, "n0", schedulingGroup={"podGroupName": name})
         cluster.put_pod(msgspec.structs.replace(placed, started=f"2026-01-01T00:00:0{second}Z"))
     ranking.follow(cluster)
@@ -191,6 +230,19 @@ def test_steps_of_a_search(id: str, budgets: tuple[int, ...], asks: bool, steps:
     before = cluster.search_steps.taken
     framework.post_filter_result(preemptor, cluster, decision)
     assert cluster.search_steps.taken - before == steps
+
+
+def test_steps_of_a_search_in_vain() -> None:
+    """Each row is tried by its amounts; then the filters are asked once, and once for each row with a group's pods."""
+    cluster, framework, preemptor = _cluster(3), a_framework(), _preemptor()
+    for i in range(ROWS):
+        cluster.put_pod(_pod(f"stays{i}", 1, 9, f"n{i}"))
+    decision = framework.decide(preemptor, cluster)
+    before = cluster.search_steps.taken
+    assert not framework.post_filter_result(preemptor, cluster, decision).node
+    tried = ALONE * (4 + 1) + TOGETHER * (4 + 2 * 12)
+    asked = ALONE * 4 + 40 + TOGETHER * (2 * 4 + 40)
+    assert cluster.search_steps.taken - before == 2 * tried + asked
 
 
 def _keeps_away(part: str = "large") -> Pod:
@@ -266,12 +318,14 @@ def _two_groups(pods: int) -> Cluster:
 
 def test_a_group_whose_budget_is_overdrawn_is_spared() -> None:
     """Of two groups that are alike, the one goes of which fewer pods overdraw a budget (pickOneNodeForPreemption)."""
-    for allowed, chosen in (((1, 1), "n0"), ((1, 2), "n1"), ((2, 1), "n0"), ((0, 1), "n1")):
-        cluster = _two_groups(pods=2)
+    for allowed, chosen in (((1, 1), "n0"), ((1, 2), "n1"), ((2, 1), "n0"), ((0, 1), "n1"), ((), "n0")):
+        cluster, framework, preemptor = _two_groups(pods=2), a_framework(), _preemptor()
         for i, number in enumerate(allowed):
             cluster.put_selecting(a_budget(f"b{i}", number, {"matchLabels": {"group": f"g{i}"}}))
-        node, victims, _ = answer(a_framework(), _preemptor(), cluster)
-        assert (node, len(victims)) == (chosen, 2), allowed
+        result = framework.post_filter_result(preemptor, cluster, framework.decide(preemptor, cluster))
+        assert (result.node, len(result.victims)) == (chosen, 2), allowed
+        offered = {name: (len(victims), overdrawn) for name, (victims, overdrawn) in result.candidates.items()}
+        assert offered == {f"n{i}": (2, 2 - number) for i, number in enumerate(allowed or (2, 2))}
 
 
 def test_where_groups_are_the_least_important_pod_of_a_node_counts() -> None:

@@ -21,6 +21,7 @@ from podberth.policy.evaluate import MOST_WARNINGS, Operation
 from podberth.policy.keys import RESERVED
 from podberth.policy.native.admission_policies import admission_policies, name_of
 from podberth.policy.native.policy_set import TELLS_LABEL, Source, policy_set
+from podberth.policy.native.requests import SEEN_NAME
 from podberth.policy.parse import parse
 from podberth.policy.spec import Mode, Policies
 from tests.controlplane.api import Told
@@ -63,6 +64,7 @@ class Admission:
         self._validations = [
             (Cel(one["expression"]), Cel(one["messageExpression"])) for one in spec.get("validations", ())
         ]
+        self._audits = [Cel(one["valueExpression"]) for one in spec.get("auditAnnotations", ())]
         self._mutations = [Cel(one["jsonPatch"]["expression"]) for one in spec.get("mutations", ())]
 
     def mutated(self, known: Object) -> Object:
@@ -78,6 +80,13 @@ class Admission:
             return []
         known = self._with_variables(known)
         return [message.of(known) for valid, message in self._validations if valid.of(known) is not True]
+
+    def audited(self, known: Object) -> list[str]:
+        """What its audit annotations say."""
+        if not self._concerns(known):
+            return []
+        known = self._with_variables(known)
+        return [said for annotation in self._audits if (said := annotation.of(known))]
 
     def _concerns(self, known: Object) -> bool:
         return all(condition.of(known) for condition in self._conditions)
@@ -116,13 +125,13 @@ def test_they_say_what_the_evaluator_says(seed: int) -> None:
         for one in admission_policies("berth", "operator", stamp=stamp)
         if one["kind"] == "ValidatingAdmissionPolicy"
     }
-    validating, warning = Admission(specs[name_of("berth")]), Admission(specs[name_of("berth", "warn")])
+    validating, telling = Admission(specs[name_of("berth")]), Admission(specs[name_of("berth", tells=True)])
     *_, mutates, _ = admission_policies("berth", "operator", stamp=stamp)
     mutating = Admission(mutates["spec"])
     policies = Policies(parse(one) for one in generate.policies(seed))
     params = policy_set([Source(one, "", 1) for one in policies.policies], NAMESPACE, "berth", RESERVED).document
     assert params is not None
-    warns = TELLS_LABEL["warn"] in params["metadata"]["labels"]
+    tells = TELLS_LABEL in params["metadata"]["labels"]
     for new, old in generate.requests(seed):
         operation: Operation = "CREATE" if old is None else "UPDATE"
         request = {
@@ -138,7 +147,7 @@ def test_they_say_what_the_evaluator_says(seed: int) -> None:
         if refused:
             told = Told(403, {"message": f" denied request: {refused[0]}"}, [])
         else:
-            said = warning.messages(known) if warns else []
+            said = telling.messages(known) if tells else []
             told = Told(201, stored, [f"Validation failed for policy with binding 'warn': {one}" for one in said])
         wanted = judge.expected(policies, NAMESPACE, operation, new, old, forged=False, stamp=stamp)
         assert judge.of_policies(told, wanted) == "", (new, old)
@@ -153,16 +162,32 @@ def test_so_many_warnings_are_sent(more: int) -> None:
     assert said[-1].replace(f"rules[{MOST_WARNINGS - 1}]", "rules[0]") == last
 
 
-def test_what_is_audited_of_one_request_has_a_length() -> None:
-    [short] = _told("observe", ["no"] * 3)
-    assert short == "p/rules[0]:reject,p/rules[1]:reject,p/rules[2]:reject"
-    names = [f"p/rules[{number}]:reject" for number in range(64)]
-    [long] = _told("observe", ["no"] * 64)
-    assert long == f"{','.join(names)[:1021]}..."
+def test_what_is_audited() -> None:
+    """Mode observe tells the audit log alone, and mode warn the requester alone."""
+    telling, known = _asked("observe", ["no"] * 3)
+    assert telling.audited(known) == ["p/rules[0]:reject,p/rules[1]:reject,p/rules[2]:reject"]
+    assert telling.messages(known) == []
+    telling, known = _asked("warn", ["no"])
+    assert telling.audited(known) == []
+
+
+@pytest.mark.parametrize("mode", ["warn", "observe"])
+def test_the_dry_run_is_answered_by_what_tells(mode: Mode) -> None:
+    telling, known = _asked(mode, ["no"])
+    version = known["params"]["metadata"]["annotations"]["podberth.dev/version"]
+    assert version not in telling.messages(known)
+    asked = {**known["request"], "name": SEEN_NAME, "dryRun": True}
+    assert version in telling.messages({**known, "request": asked})
 
 
 def _told(mode: Mode, messages: list[str]) -> list[str]:
     """What is said of an object that so many rules would reject."""
+    telling, known = _asked(mode, messages)
+    return telling.messages(known)
+
+
+def _asked(mode: Mode, messages: list[str]) -> tuple[Admission, Object]:
+    """The policy that tells, and a request for an object that so many rules would reject."""
     document = parse(policy("p", *(rule(reject=True, message=one) for one in messages), mode=mode))
     specs = {
         one["metadata"]["name"]: one["spec"]
@@ -177,7 +202,7 @@ def _told(mode: Mode, messages: list[str]) -> list[str]:
     }
     params = policy_set([Source(document, "", 1)], NAMESPACE, "berth", RESERVED).document
     known = {"params": params, "request": request, "object": config_map(), "oldObject": None}
-    return Admission(specs[name_of("berth", mode)]).messages(known)
+    return Admission(specs[name_of("berth", tells=True)]), known
 
 
 def _with_defaults(stored: Object) -> Object:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import re
 from typing import Any
 
 import pytest
 
 from podberth.model.selectors import LabelSelector
-from podberth.policy.analyse import Finding, analyse, passes
+from podberth.policy import analyse as analysing
+from podberth.policy.analyse import FINDING, MOST_PASSES, Finding, analyse, left_out, passes
 from podberth.policy.options import selector
-from podberth.policy.space import AXIS, weigh
+from podberth.policy.questions import Questions
+from podberth.policy.space import AXIS, Among, weigh
 from tests.unit.policy.build import NAME, QOS, Object, has, needs, policies, policy, rule
 
 
@@ -221,6 +225,82 @@ def test_modes() -> None:
     assert kinds == {"dead-rule", "conflicting-writes"}
 
 
+@pytest.mark.parametrize(("writes", "told"), [(1, "its update is"), (2, "its 2 updates are"), (3, "its 3 updates are")])
+def test_updates_beside_a_reject(writes: int, told: str) -> None:
+    found = only(policy("p", rule(has(a="1"), reject=True, set_labels={f"k{i}": "v" for i in range(writes)})))
+    assert found.message == f'MetadataPolicy "p" rules[0] rejects, so {told} never written'
+
+
+@pytest.mark.parametrize("length", [80, 81])
+def test_long_names_are_shown_in_part(length: int) -> None:
+    """Of a reserved key, and of a policy that is left out."""
+    key = f"{'a' * (length - 78)}.amazonaws.com/{'s' * 63}"
+    name = f"{'z' * 40}.{'z' * (length - 41)}"
+    writes = [rule(set_labels={f"k{i}": "v" for i in range(32)}) for _ in range(6)]
+    [beyond] = left_out(policies(*(policy(f"p{i}", *writes) for i in range(2)), policy(name, *writes)))
+    reserved = only(policy("p", rule(set_annotations={key: "arn"})))
+    for text, message in ((key, reserved.message), (name, beyond.message)):
+        assert len(text) == length
+        shown = text if length == 80 else f"{text[:77]}..."
+        assert re.search(f" {re.escape(shown)}(,| is left)", message)
+
+
+def owed(monkeypatch: pytest.MonkeyPatch, *documents: Object, **known: Any) -> list[int]:
+    """The steps that are charged beside what the solver counts."""
+    found: list[int] = []
+    owe = Questions.owe
+
+    def charge(questions: Questions, steps: int) -> None:
+        found.append(steps)
+        owe(questions, steps)
+
+    monkeypatch.setattr(Questions, "owe", charge)
+    analyse(policies(*documents), **known)
+    return found
+
+
+def test_the_story_of_a_finding_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass asks each rule, its criteria and its writes: one each. A poisoned object takes two passes, a chain all."""
+    tag = policy("tag", rule(has(app="web"), set_labels={"tier": "front"}))
+    ban = policy("ban", rule(has(tier="front"), reject=True))
+    found = owed(monkeypatch, tag, ban)
+    assert found[found.index(FINDING) - 1] == 2 * (3 + 2)
+    zone = policy("zone", rule(has(tier="front"), set_labels={"zone": "dmz"}))
+    found = owed(monkeypatch, tag, zone)
+    assert found[found.index(FINDING) - 1] == (MOST_PASSES + 2) * (3 + 3)
+
+
+def test_what_rules_and_owners_are_compared_with_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each write with those of its key that come after it, and with what each owner requires."""
+    writers = [policy(f"p{i}", rule(has(**{f"a{i}": "1"}), set_labels={"t": "y"})) for i in range(7)]
+    assert ", 7, 6, 5, 4, 3, 2, 1" in str(owed(monkeypatch, *writers))
+    asked = selector({"matchLabels": {"t": "x", **{f"l{i}": "y" for i in range(20)}}}, "selector")
+    assert 1 + 21 in owed(monkeypatch, writers[0], owner_selectors=[asked])
+
+
+def test_findings_share_an_example() -> None:
+    """It is kept once, where many findings have it."""
+    rules = [rule(set_labels={"t": value}) for value in "xyz"]
+    found = [one for one in findings(policy("p", *rules)) if one.kind == "conflicting-writes"]
+    assert len(found) == 3
+    assert found[0].example is found[1].example is found[2].example
+    assert findings(policy("p", rule()))[0].example is None
+
+
+def test_a_rule_that_never_matches_takes_nothing_away_from_an_owner() -> None:
+    never = {"matchLabels": {"a": "x"}, "matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}
+    owner = selector({"matchLabels": {"app": "web"}}, "selector")
+    found = findings(policy("p", rule(never, set_labels={"app": "api"})), owner_selectors=[owner])
+    assert [one.kind for one in found] == ["dead-rule"]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_as_much_as_is_looked_at(monkeypatch: pytest.MonkeyPatch, more: int) -> None:
+    one = policies(policy("p", rule(has(a="1"), reject=True)))
+    monkeypatch.setattr(analysing, "MOST_WEIGHT", weigh(one.enforcing) - more)
+    assert analyse(one).decided == (more == 0)
+
+
 def test_undecided() -> None:
     """A question beyond the bound is said to be undecided, never answered wrongly."""
     report = analyse(policies(*_crowd(random.Random(2), 30, 12)), total=2000, each=300)
@@ -314,6 +394,34 @@ def test_an_example_that_is_no_pod_has_no_class() -> None:
         "kind": "Secret",
         "metadata": {"name": "example", "namespace": "default"},
     }
+
+
+def test_values_that_two_criteria_take() -> None:
+    """Some values, or all but some, with and without an absent key."""
+    values: list[str | None] = ["a", "b", None]
+    some = [frozenset(chosen) for number in range(4) for chosen in itertools.combinations(values, number)]
+    for one, other in itertools.product([Among(each, but) for each in some for but in (False, True)], repeat=2):
+        both = one.also(other)
+        assert [both.holds(value) for value in [*values, "c"]] == [
+            one.holds(value) and other.holds(value) for value in [*values, "c"]
+        ]
+        assert both.empty == (not any(both.holds(value) for value in [*values, "c"]))
+
+
+def test_a_value_that_only_some_rules_list() -> None:
+    """The larger list rejects more."""
+    small, large = rule(needs("a", "In", "v"), reject=True), rule(needs("a", "In", "v", "w"), reject=True)
+    for documents, dead in (((small, large), "p/rules[0]"), ((large, small), "p/rules[1]")):
+        assert only(policy("p", *documents)).rules == (dead,)
+
+
+def test_a_value_that_no_rule_lists() -> None:
+    """Whatever they list."""
+    listed = ["other", *(f"other-{i}" for i in range(1, 5))]
+    criteria = [{"key": "a", "operator": "Exists"}, {"key": "a", "operator": "NotIn", "values": listed}]
+    route = rule({"matchExpressions": criteria}, set_annotations={NAME: "gone"})
+    example = only(policy("p", route), live_schedulers=frozenset()).example or {}
+    assert example["metadata"]["labels"] == {"a": "other-5"}
 
 
 def test_values_have_a_weight() -> None:

@@ -106,7 +106,8 @@ def test_lint(shell: Shell) -> None:
     assert code == 1
     assert "conflicting-writes" in out
     assert "invalid" in out
-    assert out.endswith("1 policy, 2 findings\n")
+    assert out.endswith("2 policies, 2 findings\n")
+    assert shell.run("lint", "no\nfile.yaml") == (2, "", "berth: no�file.yaml: no such file or directory\n")
     code, out, _ = shell.run("lint", shell.file("p.yaml", clash, bad), "-o", "json")
     found = json.loads(out)
     assert [one["kind"] for one in found["findings"]] == ["invalid", "conflicting-writes"]

@@ -20,6 +20,7 @@ from podberth.policy.evaluate import (
     lost_told,
     skipped_told,
 )
+from podberth.policy.exempt import SET
 from podberth.policy.impact import SAMPLES, impact, owner
 from podberth.policy.native.admission_policies import same
 from podberth.policy.native.expressions import text
@@ -125,6 +126,16 @@ def test_who_says_that_a_pod_is_a_mirror(who: Object, old: Object | None, exempt
     before = None if old is None else pod(annotations=old)
     found = judged(RULER, obj=now, old=before, update=old is not None, userInfo=who)
     assert (found.exempt is not None) == exempt
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "exempt"),
+    [("LimitRange", SET, True), ("LimitRange", "other", False), ("ConfigMap", SET, False)],
+)
+def test_the_set_of_a_namespace_is_exempt(kind: str, name: str, exempt: bool) -> None:
+    """Policies do not apply to what they are enforced by; another object of its kind or name is like any."""
+    now = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "team-a"}}
+    assert (judged(RULER, obj=now).exempt is not None) == exempt
 
 
 def test_an_update_to_a_mirror_whose_past_is_not_known() -> None:

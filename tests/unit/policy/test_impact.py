@@ -53,6 +53,16 @@ def test_impact_names_owners_that_lose_what_they_make(kind: str, template: dict[
     assert found.losses == ([Loss(kind, "team-a", "web", "label", "app", "api")] if lost else [])
 
 
+@pytest.mark.parametrize(("kind", "lost"), [("Deployment", True), ("StatefulSet", False)])
+def test_a_deployment_makes_replica_sets(kind: str, lost: bool) -> None:
+    """It finds them by the labels of its template; others make pods only."""
+    spec = {"selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}}}}
+    obj = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web", "namespace": "team-a"}, "spec": spec}
+    label = policy("label", rule(has(app="web"), set_labels={"app": "api"}, kinds=["ReplicaSet.apps"]))
+    found = impact(policies(label), [], NO_OPTIONS, filter(None, [owner(obj)]))
+    assert found.losses == ([Loss(kind, "team-a", "web", "label", "app", "api")] if lost else [])
+
+
 def test_impact_counts_what_the_second_pass_rejects() -> None:
     """What the policies write may be what one of them rejects: a create is refused then, and nothing is written."""
     tag = policy("tag", rule(set_labels={"tier": "front"}))

@@ -95,6 +95,21 @@ def test_a_rule_is_facts() -> None:
 
 
 @pytest.mark.parametrize(
+    ("mode", "readers"),
+    [("enforce", "mutating rejects"), ("warn", "mutating rejects warns"), ("observe", "mutating observes rejects")],
+)
+def test_who_reads_a_set(mode: str, readers: str) -> None:
+    """Those who enforce read every set, though it has nothing for them; who tells of a mode, sets that have it."""
+    found = data(policy("p", rule(has(app="web"), annotations=needs("n", "Exists"), reject=True), mode=mode))
+    asked = {key.rpartition(".")[0]: key for key in found if key.endswith((".labels", ".annotations"))}
+    assert " ".join(sorted(asked)) == readers
+    of_mode = {"enforce": "rejects", "warn": "warns", "observe": "observes"}[mode]
+    assert (found[f"{of_mode}.labels"], found[f"{of_mode}.annotations"]) == ("app", "n")
+    if mode != "enforce":
+        assert found["rejects.labels"] == found["mutating.annotations"] == ""
+
+
+@pytest.mark.parametrize(
     ("predicate", "trigger"),
     [
         ({}, ""),
@@ -147,7 +162,7 @@ def test_what_would_change_nothing_is_not_told() -> None:
     assert lines("rejects", given) == lines("writes", given) == []
     document = made(given).document
     assert document is not None
-    assert document["metadata"]["labels"]["podberth.dev/warns"] == "true"
+    assert document["metadata"]["labels"]["podberth.dev/tells"] == "true"
     observed = policy("p", rule(has(app="web"), reject=True), mode="observe")
     assert lines("observes", observed) == [["", "", "", "p/rules[0]:reject"]]
 
@@ -198,14 +213,14 @@ def test_the_bytes_of_a_policy() -> None:
 def test_the_objects_of_a_release() -> None:
     """Who refuses comes before who writes, and each policy has its binding right after it."""
     found = admission_policies("berth", "system:serviceaccount:berth:berth-operator", ["kube-system"])
-    names = [guard_name("berth"), name_of("berth"), name_of("berth", "warn"), name_of("berth", "observe")]
+    names = [guard_name("berth"), name_of("berth"), name_of("berth", tells=True)]
     assert [one["metadata"]["name"] for one in found] == [name for name in (*names, name_of("berth")) for _ in "12"]
-    assert [one["kind"].startswith("Mutating") for one in found] == [False] * 8 + [True] * 2
+    assert [one["kind"].startswith("Mutating") for one in found] == [False] * 6 + [True] * 2
     for one in found:
         if one["kind"].endswith("PolicyBinding") and one["metadata"]["name"] != guard_name("berth"):
             assert one["spec"]["paramRef"]["parameterNotFoundAction"] == "Allow"
     actions = [one["spec"].get("validationActions") for one in found if one["kind"].endswith("PolicyBinding")]
-    assert actions == [["Deny"], ["Deny"], ["Warn"], ["Audit"], None]
+    assert actions == [["Deny"], ["Deny"], ["Warn"], None]
     others = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}
     for exempt, selector in (["kube-system"], {"matchExpressions": [others]}), ([], None):
         _, _, enforcing, *_ = admission_policies("berth", "operator", exempt)

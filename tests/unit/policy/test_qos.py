@@ -63,6 +63,11 @@ def test_hardly_a_pod(pod: dict[str, object]) -> None:
     assert qos_class(pod) == "BestEffort"
 
 
+def test_an_amount_that_is_null_is_nothing() -> None:
+    """As an API server decodes it."""
+    assert qos_class({"spec": {"containers": [{"resources": {"requests": {"cpu": None}}}]}}) == "BestEffort"
+
+
 @pytest.mark.parametrize("amount", ["much", True, [], "1 "])
 def test_no_quantity(amount: object) -> None:
     """What is no quantity raises."""

@@ -76,35 +76,25 @@ class Fitting:
             return len(part.nodes)
 
     def _enough(self, members: Sequence[Pod], domain: Domain, needed: int) -> bool:
-        """Return whether enough pods fit; the search ends as soon as that is known."""
-        spare, done = len(members) - needed, 0
-        refused: set[object] = set()
-        mask = domain.mask(self.cluster)
-        with placing(self.framework, self.cluster) as thought:
-            for pod in members:
-                if spare < 0 or done >= needed or self.spent:
-                    break
-                kind = _kind(pod, self.cluster)
-                if kind not in refused:
-                    self.left -= 1
-                    if thought.put(pod, mask) is not None:
-                        done += 1
-                        continue
-                    refused.add(kind)
-                spare -= 1
-        return done >= needed
+        with self.placed(members, domain, needed, explained=False) as part:
+            return len(part.nodes) >= needed
 
     @contextmanager
-    def placed(self, members: Sequence[Pod], domain: Domain, needed: int = 0) -> "Iterator[Part]":
+    def placed(
+        self, members: Sequence[Pod], domain: Domain, needed: int = 0, *, explained: bool = True
+    ) -> "Iterator[Part]":
         """Place as many of the pods as fit while the block runs.
 
-        `needed`: at the pod where it is clear that fewer than that fit, the reason is found. Raises PluginError.
+        At the pod where it is clear that fewer than `needed` fit, the reason is found; if it is not to be `explained`,
+        placing ends as soon as it is clear whether as many fit. Raises PluginError.
         """
         part, spare = Part(), len(members) - needed
         refused: dict[object, Refused] = {}
         mask = domain.mask(self.cluster)
         with placing(self.framework, self.cluster) as thought:
             for pod in members:
+                if not explained and (spare < 0 or len(part.nodes) >= needed or self.spent):
+                    break
                 kind, node = _kind(pod, self.cluster), None
                 if kind not in refused:
                     self.left -= 1
@@ -118,7 +108,7 @@ class Fitting:
                     part.refused.append(known)
                 known.pods += 1
                 spare -= 1
-                if spare < 0 and part.stopped is None:
+                if explained and spare < 0 and part.stopped is None:
                     part.stopped = Stopped(pod, known, *self._why(pod, domain))
             yield part
 

@@ -33,29 +33,108 @@ class Owner(NamedTuple):
     selector: Object | None = None
 
 
-class Made(NamedTuple):
-    """Pods of one template. `path`: where it is; `called`: what their names begin with.
+TOLERATED = tuple(
+    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": effect}
+    for key, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+        ("network-unavailable", "NoSchedule"),
+    )
+)
+"""The taints that the DaemonSet controller lets its pods tolerate, the last on the host's network only (upstream:
+daemon/util, AddOrUpdateDaemonPodTolerations).
+"""
 
-    `wanted`: None for one on each node. `labels`: of all of them; `numbered`: of one, by its number and name.
-    `own`: tells by a pod's labels whether it is one of these; None where its owner says it. `owner`: their controller,
-    None where it is not known. `in_turn`: each is made when the one before it is ready.
+
+def of_daemon(spec: Mapping[str, Any], node: str = "") -> dict[str, Any]:
+    """Return a template's spec with the tolerations that the DaemonSet controller adds, and the affinity to its
+    node.
+    """
+    done = dict(spec)
+    given = spec.get("tolerations") or []
+    more = TOLERATED if spec.get("hostNetwork") else TOLERATED[:-1]
+    if isinstance(given, list):
+        done["tolerations"] = [*given, *(each for each in more if each not in given)]
+    if node:
+        own = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        affinity = dict(spec.get("affinity") or {})
+        affinity["nodeAffinity"] = {
+            **(affinity.get("nodeAffinity") or {}),
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [own]},
+        }
+        done["affinity"] = affinity
+    return done
+
+
+class Workload(NamedTuple):
+    """A thing that makes pods: a pod itself, or an object with a template of them, which is at `path`.
+
+    `pod`: as it is written; `name`: what its pods' names begin with. `wanted`: how many; None for a DaemonSet, which
+    wants one on each node. `claims`: those that a StatefulSet makes for each pod; its pods are numbered from `start`.
+    `labels`: what its controller sets on all its pods; `numbered`: on one, by its number and name. `own`: whether a pod
+    that runs already is one of its, by the pod's labels; None: its owner says it. `owner`: the object's own name.
+    `note`: what to say. `controller`: of its pods; None where it is not known. `in_turn`: each pod is made when the one
+    before it is ready. `kind`, `place`: of the object, empty until it is known which one it is.
     """
 
     path: str
     pod: dict[str, Any]
-    called: str
+    name: str
     wanted: int | None = 1
-    labels: Mapping[str, str] = _NO_LABELS
-    numbered: Callable[[int, str], Labels] | None = None
-    own: Callable[[Mapping[str, str]], bool] | None = None
+    claims: Sequence[Mapping[str, Any]] = ()
     start: int = 0
-    claims: Sequence[Object] = ()
+    labels: Mapping[str, str] = _NO_LABELS
+    numbered: Callable[[int, str], dict[str, str]] | None = None
+    own: Callable[[Mapping[str, str]], bool] | None = None
+    owner: str = ""
+    daemon: bool = False
     note: str = ""
-    owner: Owner | None = None
+    controller: Owner | None = None
     in_turn: bool = False
+    kind: str = ""
+    place: str = ""
+
+    @property
+    def alone(self) -> bool:
+        """Return whether the workload is a single pod, which has the name that it was given."""
+        return self.kind in ("Pod", "PodTemplate")
+
+    @property
+    def paused(self) -> bool:
+        """Return whether the workload makes no pods of a new revision."""
+        return self.kind == "Deployment" and bool(self.note)  # nothing else of a Deployment has one
+
+    def named(self, number: int) -> str:
+        """Return the name of one of its pods."""
+        return self.name if self.alone else f"{self.prefix}{self.start + number}"
+
+    @property
+    def prefix(self) -> str:
+        """Return the beginning of its pods' names, before their numbers."""
+        return f"{self.name}-"
+
+    def made(self, pod: Mapping[str, Any], number: int) -> dict[str, Any]:
+        """Return a pod of this template as its controller makes it."""
+        at = self.start + number
+        labels = {**self.labels, **(self.numbered(at, f"{self.prefix}{at}") if self.numbered else {})}
+        done = dict(pod)
+        if labels:
+            metadata = pod.get("metadata") or {}
+            done["metadata"] = {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}
+        if self.controller is not None:
+            by = self.controller
+            owner = {"apiVersion": by.api_version, "kind": by.kind, "name": by.name, "uid": "", "controller": True}
+            done["metadata"] = {**(done.get("metadata") or {}), "ownerReferences": [owner]}
+        if self.daemon:
+            done["spec"] = of_daemon(pod["spec"])
+        return done
 
 
-def made(kind: str, found: Object) -> list[Made] | None:
+def made(kind: str, found: Object) -> list[Workload] | None:
     """Return the pods of an object; None for a kind that is not known here. Raises ObjectError."""
     make = _CONTROLLERS.get((group_of(found.get("apiVersion")), kind.partition(".")[0]))
     make = make or (_BY_KIND.get(kind) if kind in KINDS else None)
@@ -65,31 +144,31 @@ def made(kind: str, found: Object) -> list[Made] | None:
 # --- Kubernetes -------------------------------------------------------------------------------------------------------
 
 
-def _pod(found: Object) -> Iterator[Made]:
+def _pod(found: Object) -> Iterator[Workload]:
     """Yield the pod itself."""
-    yield Made("", dict(found), _name(found))
+    yield Workload("", dict(found), _name(found))
 
 
-def _pod_template(found: Object) -> Iterator[Made]:
+def _pod_template(found: Object) -> Iterator[Workload]:
     """Yield one pod of a PodTemplate, which no controller makes."""
     yield from _each(found, ("template",), 1)
 
 
-def _replicas(found: Object) -> Iterator[Made]:
+def _replicas(found: Object) -> Iterator[Workload]:
     """Yield what a ReplicaSet or ReplicationController makes: the labels are the template's (replica_set.go)."""
     for each in _each(found, ("spec", "template"), _count(found, "spec.replicas")):
-        yield each._replace(owner=_itself(found))
+        yield each._replace(controller=_itself(found))
 
 
-def _deployment(found: Object) -> Iterator[Made]:
+def _deployment(found: Object) -> Iterator[Workload]:
     """Yield what a Deployment makes, with a stand-in for the controller's hash (deployment/sync.go)."""
     for each in _replicas(found):
         note = "it is paused, so no pods are made of a new revision" if _spec(found).get("paused") is True else ""
         own = {"pod-template-hash": _hash(each.pod)}
-        yield each._replace(labels=own, note=note, owner=_replica_set(found, own))
+        yield each._replace(labels=own, note=note, controller=_replica_set(found, own))
 
 
-def _stateful_set(found: Object) -> Iterator[Made]:
+def _stateful_set(found: Object) -> Iterator[Workload]:
     """Yield what a StatefulSet makes (stateful_set_utils.go: newStatefulSetPod, initIdentity)."""
     spec = _spec(found)
     claims = spec.get("volumeClaimTemplates") or ()
@@ -98,7 +177,7 @@ def _stateful_set(found: Object) -> Iterator[Made]:
     ordinals = spec.get("ordinals")
     start = (_number(ordinals, "start", "spec.ordinals.start", 0) or 0) if isinstance(ordinals, dict) else 0
     for each in _replicas(found):
-        labels = {"controller-revision-hash": f"{each.called}-{_hash(each.pod)}"}
+        labels = {"controller-revision-hash": f"{each.name}-{_hash(each.pod)}"}
 
         def numbered(number: int, name: str) -> Labels:
             return {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(number)}
@@ -107,33 +186,33 @@ def _stateful_set(found: Object) -> Iterator[Made]:
         yield each._replace(labels=labels, numbered=numbered, start=start, claims=claims, in_turn=in_turn)
 
 
-def _daemon_set(found: Object) -> Iterator[Made]:
+def _daemon_set(found: Object) -> Iterator[Workload]:
     """Yield what a DaemonSet makes (daemon_controller.go: CreatePodTemplate); nodes and tolerations: `arrivals`."""
     for each in _each(found, ("spec", "template"), None):
         generation = (found.get("metadata") or {}).get("generation") or 1
         labels = {"controller-revision-hash": _hash(each.pod), "pod-template-generation": str(generation)}
-        yield each._replace(labels=labels, owner=_itself(found))
+        yield each._replace(labels=labels, controller=_itself(found))
 
 
-def _job(found: Object) -> Iterator[Made]:
+def _job(found: Object) -> Iterator[Workload]:
     """Yield what a Job makes (job_controller.go: manageJob; pkg/registry/batch/job/strategy.go)."""
     spec = _spec(found)
     note = _managed_elsewhere(spec)
     ended = mapping(found.get("status"), "status").get("succeeded")
     wanted = _job_size(spec, "spec", ended if isinstance(ended, int) else 0)
     for each in _each(found, ("spec", "template"), 0 if note else wanted):
-        yield each._replace(note=note, owner=_itself(found), **_job_labels(found, each.called, spec))
+        yield each._replace(note=note, controller=_itself(found), **_job_labels(found, each.name, spec))
 
 
-def _cron_job(found: Object) -> Iterator[Made]:
+def _cron_job(found: Object) -> Iterator[Workload]:
     """Yield the pods of one run of a CronJob (pkg/controller/cronjob/utils.go: getJobFromTemplate2)."""
     path = ("spec", "jobTemplate", "spec", "template")
     job = mapping(mapping(_spec(found).get("jobTemplate"), "spec.jobTemplate").get("spec"), "spec.jobTemplate.spec")
     note = _managed_elsewhere(job)
     wanted = 0 if note or _spec(found).get("suspend") is True else _job_size(job, "spec.jobTemplate.spec")
     for each in _each(found, path, wanted):
-        owner = Owner("batch/v1", "Job", each.called)
-        yield each._replace(note=note, owner=owner, **_job_labels(found, each.called, job))
+        owner = Owner("batch/v1", "Job", each.name)
+        yield each._replace(note=note, controller=owner, **_job_labels(found, each.name, job))
 
 
 _JOB_CONTROLLER = "kubernetes.io/job-controller"
@@ -168,7 +247,7 @@ def _job_labels(found: Object, name: str, spec: Object) -> dict[str, Any]:
 # --- others -----------------------------------------------------------------------------------------------------------
 
 
-def _leader_worker_set(found: Object) -> Iterator[Made]:
+def _leader_worker_set(found: Object) -> Iterator[Workload]:
     """Yield what a LeaderWorkerSet makes: `replicas` groups of `size` pods (lws leaderworkerset_controller.go)."""
     prefix = "leaderworkerset.sigs.k8s.io/"
     spec, name = _spec(found), _name(found)
@@ -203,10 +282,10 @@ def _leader_worker_set(found: Object) -> Iterator[Made]:
         for first in leaders:
             yield first._replace(labels=labels, numbered=leader, own=_has({**labels, f"{prefix}worker-index": "0"}))
         if size > 1:
-            yield each._replace(called=f"{name}-worker", labels=labels, numbered=worker, own=is_worker)
+            yield each._replace(name=f"{name}-worker", labels=labels, numbered=worker, own=is_worker)
 
 
-def _job_set(found: Object) -> Iterator[Made]:
+def _job_set(found: Object) -> Iterator[Workload]:
     """Yield the pods of the Jobs of a JobSet, which are Indexed (jobset_controller.go, jobset_webhook.go)."""
     prefix = "jobset.sigs.k8s.io/"
     spec, name = _spec(found), _name(found)
@@ -225,15 +304,15 @@ def _job_set(found: Object) -> Iterator[Made]:
 
         wanted = 0 if spec.get("suspend") is True else times * size
         for each in _inside(found, of_one, at, ("template", "spec", "template"), wanted):
-            yield each._replace(called=f"{name}-{role}", labels=labels, numbered=numbered, own=_has(labels))
+            yield each._replace(name=f"{name}-{role}", labels=labels, numbered=numbered, own=_has(labels))
 
 
-def _ray_cluster(found: Object) -> Iterator[Made]:
+def _ray_cluster(found: Object) -> Iterator[Workload]:
     """Yield what a RayCluster makes (kuberay raycluster_controller.go: reconcilePods)."""
     yield from _ray(found, _spec(found), "spec")
 
 
-def _ray_job(found: Object) -> Iterator[Made]:
+def _ray_job(found: Object) -> Iterator[Workload]:
     """Yield the pods of a RayJob's cluster, and the submitter if that has a template (kuberay rayjob_controller.go)."""
     spec = _spec(found)
     stopped = spec.get("suspend") is True
@@ -241,20 +320,20 @@ def _ray_job(found: Object) -> Iterator[Made]:
         yield each._replace(wanted=0 if stopped else each.wanted)
     if isinstance(spec.get("submitterPodTemplate"), dict):
         for each in _each(found, ("spec", "submitterPodTemplate"), 0 if stopped else 1):
-            yield each._replace(called=f"{each.called}-submitter")
+            yield each._replace(name=f"{each.name}-submitter")
 
 
-def _ray_service(found: Object) -> Iterator[Made]:
+def _ray_service(found: Object) -> Iterator[Workload]:
     """Yield the pods of a RayService's cluster (kuberay rayservice_controller.go)."""
     yield from _ray(
         found, mapping(_spec(found).get("rayClusterConfig"), "spec.rayClusterConfig"), "spec.rayClusterConfig"
     )
 
 
-def _ray(found: Object, spec: Object, path: str) -> Iterator[Made]:
+def _ray(found: Object, spec: Object, path: str) -> Iterator[Workload]:
     name, stopped = _name(found), spec.get("suspend") is True
 
-    def labelled(each: Made, role: str, group: str) -> Made:
+    def labelled(each: Workload, role: str, group: str) -> Workload:
         labels = {
             "ray.io/cluster": name,
             "ray.io/node-type": role,
@@ -264,7 +343,7 @@ def _ray(found: Object, spec: Object, path: str) -> Iterator[Made]:
         }
         own = {key: labels[key] for key in ("ray.io/cluster", "ray.io/group")}
         called = f"{name}-head" if role == "head" else f"{name}-{group}-worker"
-        return each._replace(called=called, labels=labels, own=_has(own), wanted=0 if stopped else each.wanted)
+        return each._replace(name=called, labels=labels, own=_has(own), wanted=0 if stopped else each.wanted)
 
     head = mapping(spec.get("headGroupSpec"), f"{path}.headGroupSpec")
     for each in _inside(found, head, f"{path}.headGroupSpec", ("template",), 1):
@@ -280,10 +359,10 @@ def _ray(found: Object, spec: Object, path: str) -> Iterator[Made]:
             yield labelled(each, "worker", str(group.get("groupName", "")))
 
 
-def _kubeflow(field: str) -> Callable[[Object], Iterator[Made]]:
+def _kubeflow(field: str) -> Callable[[Object], Iterator[Workload]]:
     """Yield the replicas of each role of a training job (training-operator pkg/controller.v1/common/pod.go)."""
 
-    def make(found: Object) -> Iterator[Made]:
+    def make(found: Object) -> Iterator[Workload]:
         prefix, name = "training.kubeflow.org/", _name(found)
         roles = mapping(_spec(found).get(field), f"spec.{field}")
         stopped = mapping(_spec(found).get("runPolicy"), "spec.runPolicy").get("suspend") is True
@@ -295,7 +374,7 @@ def _kubeflow(field: str) -> Callable[[Object], Iterator[Made]]:
             labels = {f"{prefix}job-name": name, f"{prefix}{kind_of}": role.lower()}
             for each in _inside(found, inner, at, ("template",), wanted):
                 yield each._replace(
-                    called=f"{name}-{role.lower()}",
+                    name=f"{name}-{role.lower()}",
                     labels=labels,
                     numbered=lambda number, _: {f"{prefix}replica-index": str(number)},
                     own=_has(labels),
@@ -304,7 +383,7 @@ def _kubeflow(field: str) -> Callable[[Object], Iterator[Made]]:
     return make
 
 
-def _volcano_job(found: Object) -> Iterator[Made]:
+def _volcano_job(found: Object) -> Iterator[Workload]:
     """Yield the replicas of each task of a Volcano job (job_controller_util.go: createJobPod)."""
     name = _name(found)
     for at, task in _listed(_spec(found), "tasks", "spec.tasks"):
@@ -314,21 +393,21 @@ def _volcano_job(found: Object) -> Iterator[Made]:
         own = {key: labels[key] for key in ("volcano.sh/job-name", "volcano.sh/task-spec")}
         for each in _inside(found, task, at, ("template",), _number(task, "replicas", f"{at}.replicas", 1)):
             yield each._replace(
-                called=f"{name}-{role}",
+                name=f"{name}-{role}",
                 labels=labels,
                 numbered=lambda number, _: {"volcano.sh/task-index": str(number)},
                 own=_has(own),
             )
 
 
-def _rollout(found: Object) -> Iterator[Made]:
+def _rollout(found: Object) -> Iterator[Workload]:
     """Yield what a Rollout makes: as a Deployment, with a label of its own (argo-rollouts rollout/sync.go)."""
     for each in _each(found, ("spec", "template"), _count(found, "spec.replicas")):
         own = {"rollouts-pod-template-hash": _hash(each.pod)}
-        yield each._replace(labels=own, owner=_replica_set(found, own))
+        yield each._replace(labels=own, controller=_replica_set(found, own))
 
 
-def _knative(found: Object) -> Iterator[Made]:
+def _knative(found: Object) -> Iterator[Workload]:
     """Yield what a Knative service makes: the larger of its initial and min scale (revision/resources/deploy.go)."""
     name = _name(found)
     for each in _each(found, ("spec", "template"), 1):
@@ -361,7 +440,7 @@ def _scale(annotations: Any, name: str, usual: int) -> int:
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
-_CONTROLLERS: dict[tuple[str, str], Callable[[Object], Iterator[Made]]] = {
+_CONTROLLERS: dict[tuple[str, str], Callable[[Object], Iterator[Workload]]] = {
     ("", "Pod"): _pod,
     ("", "PodTemplate"): _pod_template,
     ("", "ReplicationController"): _replicas,
@@ -404,19 +483,19 @@ def path_of(kind: str) -> str:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _each(found: Object, steps: Sequence[str], wanted: int | None) -> Iterator[Made]:
+def _each(found: Object, steps: Sequence[str], wanted: int | None) -> Iterator[Workload]:
     """Yield the pods of the template at a path. Raises ObjectError where there is none."""
     yield from _inside(found, found, "", steps, wanted)
 
 
-def _inside(found: Object, inner: Object, at: str, steps: Sequence[str], wanted: int | None) -> Iterator[Made]:
+def _inside(found: Object, inner: Object, at: str, steps: Sequence[str], wanted: int | None) -> Iterator[Workload]:
     pod: Any = inner
     for step in steps:
         pod = pod.get(step) if isinstance(pod, dict) else None
     path = ".".join((*([at] if at else []), *steps))
     if not isinstance(pod, dict):
         raise ObjectError(f"{path}: expected a mapping")
-    yield Made(path, pod, _name(found), wanted)
+    yield Workload(path, pod, _name(found), wanted)
 
 
 def _listed(spec: Object, field: str, path: str) -> Iterator[tuple[str, Object]]:

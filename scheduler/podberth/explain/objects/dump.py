@@ -30,7 +30,7 @@ _METADATA = (
     "resourceVersion",
     "generation",
 )
-_ANNOTATIONS = (
+ANNOTATIONS = (
     "pv.kubernetes.io/",
     "volume.kubernetes.io/",
     "volume.beta.kubernetes.io/",
@@ -42,6 +42,7 @@ _ANNOTATIONS = (
     "podberth.dev/",
     "kubernetes.io/config.",
 )
+"""What the keys of annotations begin with that are kept."""
 _CONTAINER = ("name", "image", "resources", "ports", "restartPolicy", "resizePolicy")
 _CONTAINERS = ("containers", "initContainers")
 _DROPPED_VOLUMES = ("secret", "configMap", "projected", "downwardAPI", "emptyDir", "hostPath")
@@ -83,7 +84,7 @@ def _without_storage(part: Mapping[str, Any]) -> Object:
 def _metadata(found: Mapping[str, Any]) -> Object:
     made = {key: found[key] for key in _METADATA if key in found}
     annotations = _mapping(found, "annotations", "metadata.")
-    kept = {key: value for key, value in annotations.items() if key.startswith(_ANNOTATIONS)}
+    kept = {key: value for key, value in annotations.items() if key.startswith(ANNOTATIONS)}
     return made | ({"annotations": kept} if kept else {})
 
 

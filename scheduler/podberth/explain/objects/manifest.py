@@ -1,116 +1,15 @@
 """Finds what makes pods in a file, each pod as the API server would store it, and the pod groups that Jobs get."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from podberth.explain.objects.admission import Admission
-from podberth.explain.objects.controllers import KINDS, Made, Owner, made, mapping, templates
+from podberth.explain.objects.controllers import KINDS, Workload, made, mapping, templates
 from podberth.explain.objects.documents import Document, ObjectError, located, plain
 from podberth.explain.objects.versions import called, makes_no_pods
 from podberth.model.pod_group import NATIVE
-
-TOLERATED = tuple(
-    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": effect}
-    for key, effect in (
-        ("not-ready", "NoExecute"),
-        ("unreachable", "NoExecute"),
-        ("disk-pressure", "NoSchedule"),
-        ("memory-pressure", "NoSchedule"),
-        ("pid-pressure", "NoSchedule"),
-        ("unschedulable", "NoSchedule"),
-        ("network-unavailable", "NoSchedule"),
-    )
-)
-"""The taints that the DaemonSet controller lets its pods tolerate, the last on the host's network only (upstream:
-daemon/util, AddOrUpdateDaemonPodTolerations).
-"""
-
-
-def of_daemon(spec: Mapping[str, Any], node: str = "") -> dict[str, Any]:
-    """Return a template's spec with the tolerations that the DaemonSet controller adds, and the affinity to its
-    node.
-    """
-    done = dict(spec)
-    given = spec.get("tolerations") or []
-    more = TOLERATED if spec.get("hostNetwork") else TOLERATED[:-1]
-    if isinstance(given, list):
-        done["tolerations"] = [*given, *(each for each in more if each not in given)]
-    if node:
-        own = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-        affinity = dict(spec.get("affinity") or {})
-        affinity["nodeAffinity"] = {
-            **(affinity.get("nodeAffinity") or {}),
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [own]},
-        }
-        done["affinity"] = affinity
-    return done
-
-
-_NO_LABELS: Mapping[str, str] = {}
-
-
-class Workload(NamedTuple):
-    """A thing that makes pods: a pod itself, or an object with a template of them.
-
-    `pod`: as it is written, named after its workload. `wanted`: how many; None for a DaemonSet, which wants one on each
-    node. `claims`: those that a StatefulSet makes for each pod; its pods are numbered from `start`. `labels`: what its
-    controller sets on all its pods; `numbered`: on one, by its number and name. `own`: whether a pod that runs already
-    is one of its, by the pod's labels; None: its owner says it. `owner`: the object's own name. `note`: what to say.
-    `controller`: of its pods; None where it is not known. `in_turn`: each pod is made when the one before it is ready.
-    """
-
-    kind: str
-    name: str
-    place: str
-    pod: dict[str, Any]
-    wanted: int | None = 1
-    claims: Sequence[Mapping[str, Any]] = ()
-    start: int = 0
-    labels: Mapping[str, str] = _NO_LABELS
-    numbered: Callable[[int, str], dict[str, str]] | None = None
-    own: Callable[[Mapping[str, str]], bool] | None = None
-    owner: str = ""
-    daemon: bool = False
-    note: str = ""
-    controller: Owner | None = None
-    in_turn: bool = False
-
-    @property
-    def alone(self) -> bool:
-        """Return whether the workload is a single pod, which has the name that it was given."""
-        return self.kind in ("Pod", "PodTemplate")
-
-    @property
-    def paused(self) -> bool:
-        """Return whether the workload makes no pods of a new revision."""
-        return self.kind == "Deployment" and bool(self.note)  # nothing else of a Deployment has one
-
-    def named(self, number: int) -> str:
-        """Return the name of one of its pods."""
-        return self.name if self.alone else f"{self.prefix}{self.start + number}"
-
-    @property
-    def prefix(self) -> str:
-        """Return the beginning of its pods' names, before their numbers."""
-        return f"{self.name}-"
-
-    def made(self, pod: Mapping[str, Any], number: int) -> dict[str, Any]:
-        """Return a pod of this template as its controller makes it."""
-        at = self.start + number
-        labels = {**self.labels, **(self.numbered(at, f"{self.prefix}{at}") if self.numbered else {})}
-        done = dict(pod)
-        if labels:
-            metadata = pod.get("metadata") or {}
-            done["metadata"] = {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}
-        if self.controller is not None:
-            by = self.controller
-            owner = {"apiVersion": by.api_version, "kind": by.kind, "name": by.name, "uid": "", "controller": True}
-            done["metadata"] = {**(done.get("metadata") or {}), "ownerReferences": [owner]}
-        if self.daemon:
-            done["spec"] = of_daemon(pod["spec"])
-        return done
 
 
 def workloads(documents: Iterable[Document]) -> list[Workload]:
@@ -133,14 +32,6 @@ def made_by_others(documents: Iterable[Document]) -> int:
     held = list(documents)
     there = _names(held)
     return sum(_made_by(plain(document), there) for document in held)
-
-
-def pods(documents: Iterable[Document]) -> list[dict[str, Any]]:
-    """Return the pods in a file, those of templates named after their workload.
-
-    Raises ObjectError.
-    """
-    return [workload.pod for workload in workloads(documents)]
 
 
 def without_pods(documents: Iterable[Document]) -> list[str]:
@@ -200,37 +91,27 @@ def _workloads(kind: str, whole: Any, place: str) -> Iterable[Workload]:
         if kind != "Pod":
             own = mapping(pod.get("metadata"), f"{where}{each.path}.metadata")
             kept = {key: own[key] for key in ("labels", "annotations") if key in own}
-            pod = {**pod, "metadata": {"name": each.called, "namespace": namespace, **kept}}
+            pod = {**pod, "metadata": {"name": each.name, "namespace": namespace, **kept}}
         spec = pod.get("spec")
         if not isinstance(spec, dict) or not spec.get("containers"):
             field = "spec.containers" if isinstance(spec, dict) else "spec"
             raise ObjectError(f"{where}{kind} {name}: {field}: Required value")
-        yield Workload(
-            kind,
-            each.called,
-            place,
-            {"apiVersion": "v1", **pod, "kind": "Pod"},
-            each.wanted,
-            each.claims,
-            each.start,
-            each.labels,
-            each.numbered,
-            each.own,
-            str(metadata.get("name") or ""),
+        yield each._replace(
+            kind=kind,
+            place=place,
+            pod={"apiVersion": "v1", **pod, "kind": "Pod"},
+            owner=str(metadata.get("name") or ""),
             daemon=kind == "DaemonSet",
-            note=each.note,
-            controller=each.owner,
-            in_turn=each.in_turn,
         )
 
 
-def _counted_once(kind: str, whole: Mapping[str, Any], metadata: Mapping[str, Any]) -> list[Made]:
+def _counted_once(kind: str, whole: Mapping[str, Any], metadata: Mapping[str, Any]) -> list[Workload]:
     """Return one pod for each template of a kind that is not known."""
     name = str(metadata.get("name") or metadata.get("generateName") or "pod").removesuffix("-")
     found = templates(kind, whole)
     note = f"how many pods a {kind} makes is not known here: each pod template counts once"
     return [
-        Made(each.path, each.pod, f"{name}-{number}" if len(found) > 1 else name, note=note)
+        Workload(each.path, each.pod, f"{name}-{number}" if len(found) > 1 else name, note=note)
         for number, each in enumerate(found)
     ]
 

@@ -6,46 +6,13 @@ are not in the table have the same fields in each version.
 """
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
 
-_KINDS: dict[str, tuple[str, ...]] = {
-    "": (
-        *("Binding", "ConfigMap", "Endpoints", "Event", "LimitRange", "Namespace", "Node", "PersistentVolume"),
-        *("PersistentVolumeClaim", "Pod", "PodTemplate", "ReplicationController", "ResourceQuota", "Secret", "Service"),
-        "ServiceAccount",
-    ),
-    "admissionregistration.k8s.io": (
-        *("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration"),
-        *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration"),
-    ),
-    "apiextensions.k8s.io": ("CustomResourceDefinition",),
-    "apiregistration.k8s.io": ("APIService",),
-    "apps": ("ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"),
-    "autoscaling": ("HorizontalPodAutoscaler",),
-    "batch": ("CronJob", "Job"),
-    "certificates.k8s.io": ("CertificateSigningRequest",),
-    "coordination.k8s.io": ("Lease",),
-    "discovery.k8s.io": ("EndpointSlice",),
-    "events.k8s.io": ("Event",),
-    "extensions": ("DaemonSet", "Deployment", "Ingress", "ReplicaSet"),
-    "networking.k8s.io": ("IPAddress", "Ingress", "IngressClass", "NetworkPolicy", "ServiceCIDR"),
-    "node.k8s.io": ("RuntimeClass",),
-    "podberth.dev": ("MetadataPolicy",),
-    "policy": ("PodDisruptionBudget",),
-    "rbac.authorization.k8s.io": ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
-    "resource.k8s.io": ("DeviceClass", "DeviceTaintRule", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"),
-    "scheduling.k8s.io": ("CompositePodGroup", "PodGroup", "PriorityClass", "Workload"),
-    "scheduling.x-k8s.io": ("PodGroup",),
-    "storage.k8s.io": (
-        *("CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"),
-    ),
-}
-_GROUPS: dict[str, set[str]] = {}
-for _group, _names in _KINDS.items():
-    for _name in _names:
-        _GROUPS.setdefault(_name, set()).add(_group)
+from podberth.explain.judging.schema import schemas
+
 _PODLESS_GROUPS = frozenset(
     (
         *("cert-manager.io", "cilium.io", "crd.projectcalico.org", "gateway.networking.k8s.io", "karpenter.sh"),
@@ -61,6 +28,22 @@ _OF_PODS = frozenset(
         "StatefulSet",
     )
 )
+_GROUPS_OF_PODS = ("", "apps", "batch", "extensions")
+_BESIDES = ("extensions", "podberth.dev", "scheduling.x-k8s.io")
+"""Groups that the newest API server does not have, and whose kinds are read all the same."""
+
+
+@cache
+def _groups() -> frozenset[str]:
+    """Return the API groups of Kubernetes."""
+    return frozenset((*map(group_of, schemas().served), *_BESIDES))
+
+
+@cache
+def _kinds() -> frozenset[str]:
+    """Return the kinds of Kubernetes, but for those of groups in which nothing is read."""
+    kinds = (each.partition(" ")[2] for each in schemas().kinds)
+    return frozenset((*kinds, "CompositePodGroup", "PodGroup", "Workload"))
 
 
 def group_of(api_version: Any) -> str:
@@ -74,16 +57,15 @@ def called(kind: str, api_version: Any) -> str:
 
     A group of Kubernetes that has no such kind is a slip of the pen, which those who judge files tell.
     """
-    known = _GROUPS.get(kind)
-    if known is None or not isinstance(api_version, str) or not api_version:
-        return kind
     group = group_of(api_version)
-    return kind if group in known or group in _KINDS else f"{kind}.{group}"
+    return f"{kind}.{group}" if kind in _kinds() and group not in _groups() else kind
 
 
 def makes_no_pods(kind: str, api_version: Any = None) -> bool:
     """Return whether objects of this kind are known to make no pods."""
-    return (kind in _GROUPS and kind not in _OF_PODS) or group_of(api_version) in _PODLESS_GROUPS
+    group = group_of(api_version)
+    known = kind in _kinds() or (group in _groups() and group not in _GROUPS_OF_PODS)
+    return (known and kind not in _OF_PODS) or group in _PODLESS_GROUPS
 
 
 Object = dict[str, Any]

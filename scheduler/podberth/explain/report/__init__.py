@@ -19,8 +19,8 @@ if TYPE_CHECKING:
         pending_page,
         removable_page,
     )
-    from podberth.explain.report.simulation_page import outcome_page, study_page
-    from podberth.explain.report.simulation_tables import OutcomeTable, StudyTable
+    from podberth.explain.report.simulation_page import outcome_page
+    from podberth.explain.report.simulation_tables import OutcomeTable
 
 __all__ = [
     "CapacityTable",
@@ -30,7 +30,6 @@ __all__ = [
     "OutcomeTable",
     "PendingTable",
     "RemovableTable",
-    "StudyTable",
     "capacity_page",
     "explanation_page",
     "gang_capacity_page",
@@ -38,7 +37,6 @@ __all__ = [
     "outcome_page",
     "pending_page",
     "removable_page",
-    "study_page",
 ]
 _MODULES = {
     "CapacityTable": "capacity",
@@ -54,9 +52,7 @@ _MODULES = {
     "pending_page": "pages",
     "removable_page": "pages",
     "outcome_page": "simulation_page",
-    "study_page": "simulation_page",
     "OutcomeTable": "simulation_tables",
-    "StudyTable": "simulation_tables",
 }
 
 

@@ -162,7 +162,8 @@ class ExplanationTable:
             yield indented(f"node names end in {self._ending}", "dim")
         if self.answer.remedies:
             yield from self._remedies()
-            yield from self._commands(options.max_width)
+            commands = [command for remedy in self.answer.remedies for command in remedy.commands]
+            yield from to_copy(commands) if commands else ()
         elif self.answer.rejected and self.answer.outcome == "unschedulable":
             yield from (Text(""), Text("No single small change would free it.", style="bold"))
         if self.answer.message and self.answer.outcome != "gated" and not undecided(self.answer):
@@ -264,14 +265,6 @@ class ExplanationTable:
                 what.append(f"\n  {self._short(said)}", style="yellow")
             table.add_row(what, Text(f"then {self._short(leads_to(remedy))}"))
         yield from section("What would free it (each was tried)", table)
-
-    def _commands(self, width: int) -> Iterator[RenderableType]:
-        with_commands = [remedy for remedy in self.answer.remedies if remedy.commands]
-        if with_commands:
-            yield from (Text(""), Text("As commands, to be copied; nothing is run", style="bold"))
-        for remedy in with_commands:
-            for command in remedy.commands:
-                yield from to_copy(command, width)
 
     def _short(self, text: str) -> str:
         return printable(text.replace(self._ending, "") if self._ending else text)

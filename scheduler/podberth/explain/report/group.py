@@ -70,7 +70,6 @@ def then(answer: GroupExplanation, fits: int) -> str:
 
 _MANY = 20
 _NAMED = 8
-_COMMANDS = 1
 
 
 @dataclass
@@ -94,7 +93,7 @@ class GroupTable:
         if answer.domains and (answer.outcome not in GOOD or self.everything):
             yield from self._domains()
         if answer.remedies:
-            yield from self._remedies(options.max_width)
+            yield from self._remedies()
         elif answer.outcome == "unschedulable":
             yield from (Text(""), Text("No single small change would start it.", style="bold"))
         for ending in answer.endings:
@@ -124,19 +123,15 @@ class GroupTable:
         if len(answer.domains) > len(shown):
             yield indented(f"… {len(answer.domains) - len(shown):,} more (--all shows them)", "dim")
 
-    def _remedies(self, width: int) -> Iterator[RenderableType]:
+    def _remedies(self) -> Iterator[RenderableType]:
         answer = self.answer
         table = plain_table(text("", share=3), text("", share=2), header=False)
         for remedy in answer.remedies:
             table.add_row(Text(printable(f"• {remedy.text}"), style="cyan"), Text(then(answer, remedy.fits)))
         yield from section("What would start it (each was tried)", table)
-        with_commands = [remedy.commands for remedy in answer.remedies if remedy.commands]
-        if with_commands:
-            yield from (Text(""), Text("As commands, to be copied; nothing is run", style="bold"))
-        for commands in with_commands:
-            shown = commands if self.everything else commands[:_COMMANDS]
-            for command in shown:
-                yield from to_copy(command, width)
-            if len(commands) > len(shown):
-                more = len(commands) - len(shown)
-                yield indented(f"… and {more:,} like it for other pods (--all shows them)", "dim")
+        commands = [remedy.commands for remedy in answer.remedies if remedy.commands]
+        if commands:
+            yield from to_copy([each for of in commands for each in (of if self.everything else of[:1])])
+        more = 0 if self.everything else sum(len(of) - 1 for of in commands)
+        if more:
+            yield indented(f"… and {more:,} like these for other pods (--all shows them)", "dim")

@@ -1,16 +1,14 @@
 """A simulation on a terminal: what would happen on a cluster, or what a trace showed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
-from podberth.explain.report import timeline
 from podberth.explain.report.terminal import more, number, plain_table
 from podberth.explain.report.wording import count, printable, some
 from podberth.explain.simulate.outcome import GroupOutcome, Outcome, Quality
-from podberth.explain.simulate.trace import Compaction, ProfileStudy, Study
 
 _MANY = 20
 _FEW = 4
@@ -111,22 +109,6 @@ class OutcomeTable:
             yield from _more(len(rows) - _MANY)
 
 
-@dataclass
-class StudyTable:
-    """A trace's figures, a column a profile."""
-
-    study: Study
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        found = self.study
-        yield Text(f"{found.pods:,} pods on {found.nodes:,} nodes", style="bold")
-        table = plain_table("", *(number(printable(each.profile)) for each in found.profiles))
-        for title, cells in figures(found):
-            table.add_row(title, *cells, style="bold" if not any(cells) else "")
-        yield table
-        yield Text(f"  {footnote(found)}", style="dim")
-
-
 def summary(found: Outcome) -> str:
     """Return the outcome in one line."""
     wanted = sum(each.wanted for each in found.workloads)
@@ -185,78 +167,9 @@ def changes(before: Quality, after: Quality) -> Iterator[tuple[str, str, str]]:
         yield f"{name} stranded", percent(before.stranded[name]), percent(after.stranded[name])
 
 
-def figures(study: Study) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield rows of a study: a title, and a cell for each profile; empty where a profile has no such figure."""
-    profiles = study.profiles
-    yield f"Saturation, to {study.load:.0%} of all {measured(study)} asked for", [""] * len(profiles)
-    yield "pods placed", [f"{each.saturation.placed:,} of {each.saturation.arrived:,}" for each in profiles]
-    ends = [each.saturation.end for each in profiles]
-    yield "nodes in use", [f"{end.nodes_in_use:,}" for end in ends]
-    for name in ends[0].allocated:
-        yield f"{short(name)} allocated", [percent(end.allocated[name]) for end in ends]
-        yield f"{short(name)} stranded", [percent(end.stranded[name]) for end in ends]
-        yield f"{short(name)} load, std. deviation", [percent(end.load_spread[name]) for end in ends]
-    yield "regret, points a decision", [_regret(each) for each in profiles]
-    yield "not the best node", [percent(each.regret.missed / max(each.regret.decisions, 1)) for each in profiles]
-    if not any(each.departures for each in profiles):
-        return
-    yield f"Arrivals and departures, lifetimes × {study.stretch:,.0f}", [""] * len(profiles)
-    runs = [each.departures for each in profiles]
-    yield "pods placed", [f"{run.placed:,} of {run.arrived:,}" if run else "" for run in runs]
-    yield "pods that waited and got a node", [f"{run.waits.waited:,}" if run and run.waits else "" for run in runs]
-    for name, of in (("median", "median"), ("99 %", "p99"), ("longest", "longest")):
-        yield f"wait for a node, {name}", [_wait(getattr(run.waits, of)) if run and run.waits else "" for run in runs]
-    yield "most waiting at a look", [f"{max(p.waiting for p in run.points):,}" if run else "" for run in runs]
-    yield "nodes in use at the most pods", [f"{run.end.nodes_in_use:,}" if run else "" for run in runs]
-    for name in ends[0].allocated:
-        yield (
-            f"{short(name)} stranded at the most pods",
-            [percent(run.end.stranded[name]) if run else "" for run in runs],
-        )
-    fewest = [each.compaction for each in profiles]
-    pods = next(each.pods for each in fewest if each)
-    yield "Compaction", [""] * len(profiles)
-    yield f"nodes that hold the {pods:,} pods", [_fewest(each) for each in fewest]
-
-
-def footnote(study: Study) -> str:
-    """Return the note under the figures that explains them."""
-    return (
-        "Stranded: free room that pods of the trace which would fit on the empty node can't use now. Regret: best "
-        "total of the profile's scores over all nodes minus that of the chosen node; of schedulers recorded elsewhere "
-        f"by the default profile's scores. As published, at most {study.together:,} pods of the trace are there "
-        "together."
-    )
-
-
-def short(resource: str) -> str:
-    """Return a resource's name without its domain."""
-    return {"cpu": "CPU"}.get(resource, resource.rpartition("/")[2].removesuffix("-milli").replace("gpu", "GPU"))
-
-
 def percent(part: float) -> str:
     """Return a share as percent with one decimal."""
     return f"{100 * part:.1f} %"
-
-
-def measured(study: Study) -> str:
-    """Return the resource by which the load of a trace is measured."""
-    name = short(study.measure)
-    return "GPUs" if name == "GPU" else name or "resources"
-
-
-def _wait(seconds: float) -> str:
-    return timeline.after(seconds) if seconds else "0 s"
-
-
-def _fewest(found: Compaction | None) -> str:
-    if found is None:
-        return ""
-    return f"more than {found.of:,}" if found.nodes is None else f"{found.nodes:,} of {found.of:,}"
-
-
-def _regret(each: ProfileStudy) -> str:
-    return f"{each.regret.total / max(each.regret.decisions, 1):.2f}"
 
 
 def _more(rest: int) -> Iterator[RenderableType]:

@@ -4,7 +4,7 @@ What is drawn is a renderable of rich; colours and width are the business of its
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -15,7 +15,7 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
-from podberth.explain.report.wording import folded, printable, visible
+from podberth.explain.report.wording import printable, visible
 
 INDENT = 2
 _ELSEWHERE = 120
@@ -83,7 +83,7 @@ class AsItIs:
         yield Segment.line()
 
 
-def to_copy(command: str, width: int) -> Iterator[AsItIs]:
-    """Yield a shell command below a heading, on as many lines as the width of the terminal needs."""
-    for line in folded(printable(command), width - INDENT):
-        yield AsItIs(f"{' ' * INDENT}{line}", "dim")
+def to_copy(commands: Sequence[str]) -> Iterator[RenderableType]:
+    """Yield shell commands below their heading, each on one line."""
+    yield from (Text(""), Text("As commands, to be copied; nothing is run", style="bold"))
+    yield from (AsItIs(f"{' ' * INDENT}{printable(command)}", "dim") for command in commands)

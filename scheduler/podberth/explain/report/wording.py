@@ -1,13 +1,8 @@
 """Words and numbers as every report writes them."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-_SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
-_JSON_PIECE = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^",])*(?:,|$)')
-"""The text as far as a comma that is not within a JSON string."""
-_QUOTE = "'\"'\"'"
-"""A single quote in a text in single quotes."""
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 """Control characters but for tabs and line ends, and what turns the direction of a text or shows nothing."""
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -30,30 +25,6 @@ def escaped(json: str) -> str:
 def visible(page: str) -> str:
     """Return a page without characters that a terminal or a browser obeys instead of showing them."""
     return _HIDDEN.sub("�", page)
-
-
-def folded(command: str, width: int) -> Iterator[str]:
-    """Yield the lines of a shell command that is wider than the terminal, so that it still can be copied and run.
-
-    It is broken between words, with a backslash, and after the commas of a JSON text in quotes, where the end of a line
-    means nothing. What can be broken nowhere stays as it is, wider than the terminal.
-    """
-    line = ""
-    for piece, glue in _pieces(command):
-        if line and len(line) + len(piece) + len(glue) + 2 > width:
-            yield line if line.endswith(",") else f"{line.rstrip()} \\"
-            line = "  "
-        line += piece + glue
-    yield line.rstrip()
-
-
-def _pieces(command: str) -> Iterator[tuple[str, str]]:
-    """Yield (text, what follows it on the same line)."""
-    for word in _SHELL_WORD.findall(command):
-        plain = word.startswith(("'[", "'{")) and _QUOTE not in word
-        parts = _JSON_PIECE.findall(word)[:-1] if plain else [word]
-        yield from ((part, "") for part in parts[:-1])
-        yield parts[-1], " "
 
 
 def count(number: int, what: str) -> str:

@@ -1,1 +1,1 @@
-"""Simulates what would happen: if pods are created, if nodes are drained or added, or in a production trace."""
+"""Simulates what would happen: if pods are created, if nodes are drained or added."""

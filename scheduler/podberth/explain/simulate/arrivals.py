@@ -20,9 +20,8 @@ from msgspec.structs import replace
 from podberth.explain.judging.schema import shown
 from podberth.explain.objects import manifest, resource_claims
 from podberth.explain.objects.admission import RefusedError, lets
-from podberth.explain.objects.controllers import Owner
+from podberth.explain.objects.controllers import Owner, Workload, of_daemon
 from podberth.explain.objects.documents import ObjectError, located
-from podberth.explain.objects.manifest import Workload
 from podberth.explain.objects.world import World
 from podberth.framework.runtime import Framework
 from podberth.model.devices import ResourceClaim
@@ -320,7 +319,7 @@ class Batch:
         name = self._named(number)
         whole = self.whole
         if self._nodes:
-            asked = {**self._asked, "spec": manifest.of_daemon(self._asked["spec"], self._nodes[number])}
+            asked = {**self._asked, "spec": of_daemon(self._asked["spec"], self._nodes[number])}
             whole = self._created(asked, number, [])
         elif number and own_labels:
             whole = self._created(self._asked, number, [])

@@ -1,6 +1,6 @@
 """The engine on virtual time, beside an API server that accepts everything at once: `berth run` without a cluster.
 
-`podberth.explain.simulate.plan` asks it what would happen, `podberth.explain.simulate.trace` plays a trace through it.
+`podberth.explain.simulate.plan` asks it what would happen; worlds with arrivals and departures are played through it.
 """
 
 from collections.abc import Iterable, Mapping

@@ -7,10 +7,12 @@ A request meets them in this order, as it meets the webhook's two passes:
    scheduler that the annotation names. It is not asked again when another mutation follows.
 2. The ValidatingAdmissionPolicy turns the annotation into a refusal, so that an object that is stored never has it. It
    asks the rules that reject once more, about the object as it will be stored, and checks the class.
-3. What modes warn and observe would do are ValidatingAdmissionPolicies of their own, bound by Warn and by Audit.
+3. Another ValidatingAdmissionPolicy tells what policies in modes warn and observe would do: a warning for each rule,
+and an audit annotation. It reads only sets that have something to tell.
 
 The dry run by which the operator sees what is in force (`requests.SEEN`) is refused with the set's version by either
-half. Whoever sends the annotation by himself has it taken away in 1. Nobody but the operator writes sets: that is a
+half, and the third policy warns with it: as its audit annotation is in the same object, that is in force as well.
+Whoever sends the annotation by himself has it taken away in 1. Nobody but the operator writes sets: that is a
 ValidatingAdmissionPolicy, too, without parameters.
 
 The objects are the same for every cluster but for names, exempt namespaces, the operator's user and the stamp.
@@ -41,15 +43,13 @@ from podberth.policy.native.policy_set import (
     label_of,
 )
 from podberth.policy.objects import JsonObject
-from podberth.policy.spec import GROUP, Mode
+from podberth.policy.spec import GROUP
 
 API_VERSION = "admissionregistration.k8s.io/v1"
 MOST_BYTES = 5120
 """The message of a refusal may have so many bytes; the API server shows another message in place of a longer one."""
 _CUT = MOST_BYTES // 4 - 1
 """Characters of what is left of a longer one, whatever its alphabet."""
-_AUDITED = 1024
-"""Characters of what mode observe says of one request."""
 _SET = "params.metadata.annotations"
 
 
@@ -67,9 +67,9 @@ def admission_policies(
     return (*made.guard(operator), *made.validating(), *made.telling(), *made.mutating(stamp))
 
 
-def name_of(release: str, mode: Mode = "enforce") -> str:
-    """Return the name of the policies and bindings that enforce, or that tell of what a mode would do."""
-    return f"{release}.{'' if mode == 'enforce' else f'{mode}.'}metadatapolicies.{GROUP}"
+def name_of(release: str, *, tells: bool = False) -> str:
+    """Return the name of the policies and bindings that enforce, or that tell what modes warn and observe would do."""
+    return f"{release}.{'tells.' if tells else ''}metadatapolicies.{GROUP}"
 
 
 def guard_name(release: str) -> str:
@@ -169,24 +169,22 @@ class _Release:
         ]
         spec = self._checks(variables, [validation], requests.of_stored(suspect), "Fail")
         yield self._object("ValidatingAdmissionPolicy", name_of(self._release), spec)
-        yield self._binding("ValidatingAdmissionPolicyBinding", "enforce", "Deny")
+        yield self._binding("ValidatingAdmissionPolicyBinding", "Deny")
 
     def telling(self) -> Iterator[JsonObject]:
         """Yield what tells of modes that change nothing."""
-        names: dict[Mode, str] = {"warn": "warns", "observe": "observes"}
-        for mode, name in names.items():
-            variables = {
-                **_snapshot(),
-                "qos": f"string({pod_class.stored('object')}.orValue(variables.classOfPod))",
-                "facts": _facts(name, "variables."),
-                "told": f"{_holding(name)}.map(rule, rule[3]).distinct()",
-            }
-            tells = _warnings() if mode == "warn" else _audit()
-            suspect = [f"[{_facts(name)}].exists(facts, {_some(name)})"]
-            spec = self._checks(variables, list(tells), requests.of_stored(suspect), "Ignore")
-            yield self._object("ValidatingAdmissionPolicy", name_of(self._release, mode), spec)
-            action = "Warn" if mode == "warn" else "Audit"
-            yield self._binding("ValidatingAdmissionPolicyBinding", mode, action)
+        variables = {
+            **_snapshot(),
+            "qos": f"string({pod_class.stored('object')}.orValue(variables.classOfPod))",
+            "facts": _facts("tells", "variables."),
+            "told": f"{_holding('warns')}.map(rule, rule[3]).distinct()",
+        }
+        suspect = [requests.SEEN, f"[{_facts('tells')}].exists(facts, {_some('warns')} || {_some('observes')})"]
+        spec = self._checks(variables, [_seen(), *_warnings()], requests.of_stored(suspect), "Ignore")
+        observed = f'{_holding("observes")}.map(rule, rule[3]).distinct().join(",")'
+        spec["auditAnnotations"] = [{"key": "observed", "valueExpression": observed}]
+        yield self._object("ValidatingAdmissionPolicy", name_of(self._release, tells=True), spec)
+        yield self._binding("ValidatingAdmissionPolicyBinding", "Warn", tells=True)
 
     def mutating(self, stamp: bool) -> Iterator[JsonObject]:
         """Yield what writes."""
@@ -223,7 +221,7 @@ class _Release:
             "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": _patch(stamp)}}],
         }
         yield self._object("MutatingAdmissionPolicy", name_of(self._release), spec)
-        yield self._binding("MutatingAdmissionPolicyBinding", "enforce", None)
+        yield self._binding("MutatingAdmissionPolicyBinding", None)
 
     def _checks(
         self,
@@ -257,9 +255,9 @@ class _Release:
         meta = {"name": name, "labels": {**LABELS, **self._labels}}
         return {"apiVersion": API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
 
-    def _binding(self, kind: str, mode: Mode, action: str | None) -> JsonObject:
-        name = name_of(self._release, mode)
-        read = self._labels if mode == "enforce" else {**self._labels, TELLS_LABEL[mode]: "true"}
+    def _binding(self, kind: str, action: str | None, *, tells: bool = False) -> JsonObject:
+        name = name_of(self._release, tells=tells)
+        read = {**self._labels, **({TELLS_LABEL: "true"} if tells else {})}
         spec: JsonObject = {
             "policyName": name,
             "paramRef": {"selector": {"matchLabels": read}, "parameterNotFoundAction": "Allow"},
@@ -424,6 +422,12 @@ def _first(key: str, value: str) -> str:
     return _add(text(_ANNOTATIONS), f"{{{text(key)}: {value}}}")
 
 
+def _seen() -> JsonObject:
+    """Return the validation that tells the operator which version is in force."""
+    version = f"string({_SET}[{text(VERSION_KEY)}])"
+    return {"expression": f"!{requests.SEEN}", "messageExpression": version, "message": "it is in force"}
+
+
 def _warnings() -> Iterator[JsonObject]:
     """Yield one validation for each warning, and the last one for all that are too many."""
     most = evaluate.MOST_WARNINGS
@@ -438,17 +442,6 @@ def _warnings() -> Iterator[JsonObject]:
         "messageExpression": f"size(variables.told) == {most} ? variables.told[{most - 1}] : "
         f'"and " + string(size(variables.told) - {most - 1}) + " more warnings about metadata policies"',
         "message": "more MetadataPolicies of this namespace would do something",
-    }
-
-
-def _audit() -> Iterator[JsonObject]:
-    """Yield one validation for all."""
-    said = 'variables.told.join(",")'
-    yield {
-        "expression": "size(variables.told) == 0",
-        "messageExpression": f"[{said}].map(said, size(said) <= {_AUDITED} ? said : "
-        f'said.substring(0, {_AUDITED - 3}) + "...")[0]',
-        "message": "a MetadataPolicy of this namespace would do something",
     }
 
 

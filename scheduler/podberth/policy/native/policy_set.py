@@ -34,21 +34,21 @@ API_VERSION, SET_KIND, SET_PLURAL = "v1", "LimitRange", "limitranges"
 SET_NAME = SET
 """Each namespace has one set, of this name."""
 RELEASE_LABEL = f"{GROUP}/release"
-TELLS_LABEL: Mapping[Mode, str] = {"warn": f"{GROUP}/warns", "observe": f"{GROUP}/observes"}
-"""On a set that has rules of this mode; no other set is read by the admission policy that tells of them."""
+TELLS_LABEL = f"{GROUP}/tells"
+"""On a set that has rules of modes warn and observe; no other set is read by the admission policy that tells of them.
+"""
 LABELS = {"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "policy"}
 
 VERSION_KEY, POLICIES_KEY, CLOSED_KEY = f"{GROUP}/version", f"{GROUP}/policies", f"{GROUP}/closed"
 """Annotations: the digest of the rest, what the set was made of (JSON), and why nothing is let in."""
 BY_CLASS_KEY = f"{GROUP}/by-class"
 """The annotation of a set in which some rule that enforces asks for the QoS class of pods."""
-RULES: Mapping[str, Mode] = {"rejects": "enforce", "writes": "enforce", "warns": "warn", "observes": "observe"}
+RULES = ("rejects", "writes", "warns", "observes")
 """Annotations of this group that hold rules; `if-any`, `unless-all` and `triggers` are there for each."""
 READERS: Mapping[str, Sequence[str]] = {
     "mutating": ("rejects", "writes"),
     "rejects": ("rejects",),
-    "warns": ("warns",),
-    "observes": ("observes",),
+    "tells": ("warns", "observes"),
 }
 """Who asks for facts, and about which rules; `labels` and `annotations` of each are the keys of these facts."""
 ITEM, FIELD, RECORD, PAIR = "\x1c", "\x1d", "\x1e", "\x1f"
@@ -89,6 +89,8 @@ class PolicySet(Struct, frozen=True):
     """Names of the policies that do not fit, and the reason of each."""
     closed: str = ""
     """Why nothing is let into the namespace; empty where it is open."""
+    tells: bool = False
+    """Some policy that the document holds is in a mode that changes nothing."""
 
 
 def policy_set(
@@ -109,7 +111,7 @@ def policy_set(
     if closed:
         data[CLOSED_KEY] = closed
     version = sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()[:32]
-    tells = {label: "true" for mode, label in TELLS_LABEL.items() if any(one.tells(mode) for one in fitted)}
+    tells = any(one.tells for one in fitted)
     owners = [
         {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "name": one.policy.name, "uid": one.uid}
         for one in ordered
@@ -121,13 +123,13 @@ def policy_set(
         "metadata": {
             "name": SET_NAME,
             "namespace": namespace,
-            "labels": {**LABELS, RELEASE_LABEL: label_of(release), **tells},
+            "labels": {**LABELS, RELEASE_LABEL: label_of(release), **({TELLS_LABEL: "true"} if tells else {})},
             "annotations": {VERSION_KEY: version, **data},
             "ownerReferences": owners,
         },
         "spec": {"limits": []},
     }
-    return PolicySet(document, version, tuple(one.name for one in fitted), left, closed)
+    return PolicySet(document, version, tuple(one.name for one in fitted), left, closed, tells)
 
 
 def label_of(release: str) -> str:
@@ -173,9 +175,10 @@ class _Lines(Struct, frozen=True):
     name: str
     lines: Mapping[str, Sequence[_Line]]
 
-    def tells(self, mode: Mode) -> bool:
-        """Return whether it has something to tell of in this mode."""
-        return any(lines for name, lines in self.lines.items() if RULES[name] == mode)
+    @property
+    def tells(self) -> bool:
+        """Return whether it has something to tell of in a mode that changes nothing."""
+        return any(lines for name, lines in self.lines.items() if name in READERS["tells"])
 
     def all(self) -> Iterator[_Line]:
         """Yield all its lines."""
@@ -255,14 +258,13 @@ def _policy(policy: Policy, reserved: Reserved) -> _Lines:
 
 def _data(policies: Sequence[_Lines]) -> dict[str, str]:
     found = {name: [line for policy in policies for line in policy.lines.get(name, ())] for name in RULES}
+    tells = any(policy.tells for policy in policies)
     data: dict[str, str] = {}
-    for name, lines in found.items():
-        if lines or RULES[name] == "enforce":
-            data |= _rules(name, lines)
     for reader, names in READERS.items():
-        asked = [line for name in names for line in found[name]]
-        if asked or RULES[names[0]] == "enforce":
-            data |= _asked(reader, asked)
+        if tells or reader != "tells":
+            data |= _asked(reader, [line for name in names for line in found[name]])
+            for name in names:
+                data |= _rules(name, found[name])
     if any(keys.QOS in fact for name in READERS["mutating"] for line in found[name] for fact in _facts(line)):
         data[BY_CLASS_KEY] = "true"
     return data

@@ -62,7 +62,6 @@ class Result(msgspec.Struct):
 
     total: Total
     policies: dict[str, Counts]
-    kinds: dict[str, Total]
     problems: list[str]
     cost: int = 0
     """Criteria that were asked, about."""
@@ -249,7 +248,7 @@ class Tally:
         counts = {policy.name: Counts() for policy in policies.policies}
         self.each = weight(self._enforced)
         """The steps that it takes to judge one object."""
-        self.result = Result(Total(), counts, {}, [])
+        self.result = Result(Total(), counts, [])
         self._enforcing = {policy.name for policy in policies.policies if policy.mode == "enforce"}
 
     def own(self, owner: impact.Owner) -> None:
@@ -272,10 +271,10 @@ class Tally:
         if verdict.exempt is not None:
             return
         mutated = any(effect.mutated for effect in verdict.effects if effect.policy in self._enforcing)
-        for total in (self.result.total, self.result.kinds.setdefault(kind, Total())):
-            total.objects += 1
-            total.rejected += not verdict.allowed
-            total.mutated += mutated
+        total = self.result.total
+        total.objects += 1
+        total.rejected += not verdict.allowed
+        total.mutated += mutated
         for counts in self.result.policies.values():
             counts.objects += 1
         for effect in verdict.effects:
@@ -304,15 +303,3 @@ def weight(policies: Policies) -> int:
         + len(rule.action.annotations)
         for rule in rules
     )
-
-
-def report(results: dict[str, Result], time: str) -> JsonObject:
-    """Return what `berth operator --audit-once -o json` prints."""
-    totals: Sequence[Total] = [result.total for result in results.values()]
-    return {
-        "time": time,
-        "objects": sum(total.objects for total in totals),
-        "rejected": sum(total.rejected for total in totals),
-        "mutated": sum(total.mutated for total in totals),
-        "namespaces": {name: msgspec.to_builtins(result) for name, result in sorted(results.items())},
-    }

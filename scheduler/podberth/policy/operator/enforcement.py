@@ -1,6 +1,6 @@
 """The release's switch: who enforces policies, the API server by itself or the webhook, and the moves between the two.
 
-What the API server reads is one set for each namespace, an object that holds its policies as data, and ten admission
+What the API server reads is one set for each namespace, an object that holds its policies as data, and eight admission
 policies and bindings for the release. A move is: write the new way, wait until it is seen to be in force, take the old
 one away. While both are there, both enforce. What is done depends on nothing but what is stored, so another replica
 goes on where one ended:
@@ -10,8 +10,8 @@ goes on where one ended:
 - *To the webhook.* The admission server, which has the same switch, writes its configurations. Once they are there,
   and the webhook answers, bindings and admission policies go, and then the sets.
 
-*Seen to be in force* is a dry run that is refused with the set's version by both halves. Each half of an API server
-learns of all sets from one watch, in the order of their resourceVersions, so who has seen one has seen the older ones.
+*Seen to be in force* is a dry run in the namespace that is refused with the set's version by both halves, and where the
+set has something to tell, answered with a warning that has the version, too.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from podberth.kube.objects import Version, older, partial, read_version
 from podberth.kube.resources import CONFIG_MAPS, Resource
 from podberth.policy import bounds
 from podberth.policy.native.admission_policies import admission_policies, name_of, same
-from podberth.policy.native.policy_set import API_VERSION, SET_KIND, SET_NAME, SET_PLURAL, Source, policy_set
+from podberth.policy.native.policy_set import API_VERSION, SET_KIND, SET_NAME, SET_PLURAL, PolicySet, Source, policy_set
 from podberth.policy.native.requests import SEEN_NAME
 from podberth.policy.operator.judge import Stored
+from podberth.policy.operator.listing import served
 from podberth.policy.operator.settings import Settings
 from podberth.policy.operator.status import NATIVE, NOT_ACCEPTED, OLDER, Enforcement, way_of
 from podberth.policy.spec import GROUP
@@ -74,6 +75,7 @@ ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 MYSELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 FIELD_MANAGER = "berth-operator"
 APPLY = "application/apply-patch+yaml"
+NOTHING_TOLD = "it was refused, but without the warning that shows that modes warn and observe are told of"
 _ANSWERED = re.compile(r"denied (?:the )?request: webhook(?: |$)")
 
 log = structlog.get_logger("enforcement")
@@ -115,16 +117,7 @@ class _Configuration(msgspec.Struct):
     webhooks: list[_Hook] | None = None
 
 
-class _Named(msgspec.Struct):
-    name: str = ""
-
-
-class _Listed(msgspec.Struct):
-    resources: list[_Named] = []
-
-
 _configuration = msgspec.json.Decoder(_Configuration).decode
-_listed = msgspec.json.Decoder(_Listed).decode
 
 
 def kept(document: Mapping[str, Any]) -> Kept:
@@ -166,13 +159,8 @@ class Enforcer:
         self._written: dict[str, _Written] = {}
         self._proved: dict[str, bytes] = {}
         """Namespace → digest of the set that was seen to be in force; empty where there is nothing to enforce."""
-        self._latest = ("", "", 0)
-        """Namespace, version and resourceVersion of the newest set that we know of."""
-        self._seen = 0
-        """Sets are in force up to this resourceVersion."""
         self._changed = float("-inf")
         """When an admission policy or a binding was written last."""
-        self._proving = asyncio.Lock()
         self._objects = 0
         """The number of admission policies and bindings that there have to be."""
         self._refused = ""
@@ -225,7 +213,7 @@ class Enforcer:
             if wanted.document is None:
                 await self._nothing(namespace, there, exempt=bool(stored))
             else:
-                answer = await self._bring(namespace, wanted.document, wanted.version, there)
+                answer = await self._bring(namespace, wanted, wanted.document, there)
         except ApiError as error:
             if error.status not in REFUSALS:
                 raise
@@ -284,7 +272,7 @@ class Enforcer:
         message = f"a dry run does not show that the API server enforces the policy: {answer}"
         return Enforcement("Webhook" if self._settings.webhook and not self.moved else "None", "Starting", message)
 
-    async def _bring(self, namespace: str, document: Object, version: str, there: Kept | None) -> str | None:
+    async def _bring(self, namespace: str, wanted: PolicySet, document: Object, there: Kept | None) -> str | None:
         """Have a set in force; what the API server answers in its place, empty when it is, None while that is open."""
         digest, written, now = _digest(document), self._written.get(namespace), self._machine.monotonic()
         behind = written is not None and (there is None or older(there.version, written.version))
@@ -301,11 +289,10 @@ class Enforcer:
                 written = _Written(digest, there.version, float("-inf"))
         if self._proved.get(namespace) == digest:
             return ""
-        self._note(namespace, version, written.version)
         since = max(written.since, self._changed)
         if now < since + SPREAD_SECONDS:
             return None
-        answer = await self._unseen(namespace, version, written.version)
+        answer = await self._unseen(namespace, wanted)
         if not answer:
             self._proved[namespace] = digest
             self._wake.set()
@@ -315,35 +302,27 @@ class Enforcer:
             log.error("a set of policies is not seen to be in force", namespace=namespace, answer=answer)
         return answer
 
-    def _note(self, namespace: str, version: str, held: Version) -> None:
-        if isinstance(held, int) and held > self._latest[2]:
-            self._latest = namespace, version, held
-
-    async def _unseen(self, namespace: str, version: str, held: Version) -> str:
+    async def _unseen(self, namespace: str, wanted: PolicySet) -> str:
         """Ask by a dry run whether a set is in force; the answer if not, empty when it is."""
-        async with self._proving:
-            if len(self.found) < self._objects:
-                return "the admission policies are not written yet"
-            if isinstance(held, int) and held <= self._seen:
-                return ""
-            answer = ""
-            for where, asked, at in dict.fromkeys((self._latest, (namespace, version, held))):
-                answer = await self._dry_run(where)
-                if f"{asked} {asked}" in answer:
-                    self._seen = at if isinstance(at, int) else self._seen
-                    return ""
+        if len(self.found) < self._objects:
+            return "the admission policies are not written yet"
+        answer, warnings = await self._dry_run(namespace)
+        if f"{wanted.version} {wanted.version}" not in answer:
             return answer
+        if wanted.tells and not any(wanted.version in warning for warning in warnings):
+            return NOTHING_TOLD
+        return ""
 
-    async def _dry_run(self, namespace: str) -> str:
-        """The answer to the dry run. Raises Unreachable."""
+    async def _dry_run(self, namespace: str) -> tuple[str, Sequence[str]]:
+        """The answer to the dry run, and its warnings. Raises Unreachable."""
         body = msgspec.json.encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": SEEN_NAME}})
         query = urlencode({"fieldManager": FIELD_MANAGER, "force": "true", "dryRun": "All"})
         path = CONFIG_MAPS.path(namespace, SEEN_NAME)
         try:
             await self._client.request("PATCH", path, query=query, body=body, content_type=APPLY)
         except ApiError as error:
-            return str(error)[:500]
-        return "the object was let in"
+            return str(error)[:500], error.warnings
+        return "the object was let in", ()
 
     # -- the release -------------------------------------------------------------------------------------------------
 
@@ -373,9 +352,9 @@ class Enforcer:
 
     async def _look(self) -> None:
         before = self.native, bool(self.found), self.moved, self._away
-        self._missing, served = await self._discover()
+        self._missing, kinds = await self._discover()
         try:
-            self.found = {key: one for kind in served for key, one in await self._list(kind)}
+            self.found = {key: one for kind in kinds for key, one in await self._list(kind)}
             if self.native:
                 await self._write()
         except ApiError as error:
@@ -429,20 +408,12 @@ class Enforcer:
 
     async def _discover(self) -> tuple[str, list[str]]:
         """Return why the API server can't enforce policies by itself (empty when it can), and which kinds it has."""
-        kinds = await self._served(ROOT)
-        served = [kind for kind, resource in KINDS.items() if resource.plural in kinds]
-        gone = sorted(resource.plural for kind, resource in KINDS.items() if kind not in served)
+        plurals = await served(self._client, ROOT)
+        found = [kind for kind, resource in KINDS.items() if resource.plural in plurals]
+        gone = sorted({resource.plural for resource in KINDS.values()} - plurals)
         if gone:
-            return f"the API server has no {', '.join(gone)} (Kubernetes 1.36 and newer have)", served
-        return self._refused, served
-
-    async def _served(self, root: str) -> set[str]:
-        try:
-            return {one.name for one in read_answer(await self._client.get(root), _listed).resources}
-        except ApiError as error:
-            if error.status == 404:
-                return set()
-            raise
+            return f"the API server has no {', '.join(gone)} (Kubernetes 1.36 and newer have)", found
+        return self._refused, found
 
     async def _list(self, kind: str) -> list[tuple[Key, Object]]:
         ours = {"labelSelector": self._settings.selector}
@@ -468,7 +439,7 @@ class Enforcer:
                 await asyncio.sleep(PAUSE_SECONDS)
             self.repairs += before is None and self._known.is_set()
             self.found[key] = {**one, "metadata": await self._apply(KINDS[key[0]], None, {**one, "metadata": meta})}
-            self._seen, self._changed = 0, self._machine.monotonic()
+            self._changed = self._machine.monotonic()
             if key == self._binding and before is None:
                 self._proved.clear()
             log.info("admission policy written", kind=key[0], name=key[1])
@@ -517,7 +488,7 @@ class Enforcer:
             if not found.webhooks or not all(one.client_config.get("caBundle") for one in found.webhooks):
                 return f"{path.rpartition('/')[2]} {name} has no caBundle yet"
         where = next((one for one in OPEN if one not in self._settings.exempt), "")
-        answer = await self._dry_run(where) if where else ""
+        answer = (await self._dry_run(where))[0] if where else ""
         return "" if not where or _ANSWERED.search(answer) else f"the webhook does not answer a dry run: {answer}"
 
     # -- requests ----------------------------------------------------------------------------------------------------

@@ -7,13 +7,15 @@ a finalizer. `kopf_limits` says what kopf does not do.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import kopf
 
 from podberth.kube.resources import METADATA_POLICIES
 from podberth.policy.operator.enforcement import KINDS, SETS, Enforcer, Kept
-from podberth.policy.operator.kopf_limits import STREAM_SECONDS, Essence, Index, Session, tame_logging
+from podberth.policy.operator.index import Index
+from podberth.policy.operator.kopf_limits import STREAM_SECONDS, Essence, Session, tame_logging
 from podberth.policy.operator.reconcile import Entry, Reconciler
 from podberth.policy.operator.settings import Settings
 
@@ -26,8 +28,20 @@ RETRY_SECONDS = 60.0
 """After a fault that nobody foresaw."""
 
 
+@dataclass
+class Parts:
+    """The memo of kopf: the parts of a replica that handlers ask."""
+
+    settings: Settings
+    session: Session
+    policies: Index[Entry]
+    sets: Index[Kept]
+    reconciler: Reconciler
+    enforcer: Enforcer
+
+
 @kopf.on.startup()
-async def configure(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
+async def configure(settings: kopf.OperatorSettings, memo: Parts, **_: Any) -> None:
     """All of kopf's settings."""
     tame_logging()
     settings.posting.enabled = False
@@ -46,60 +60,51 @@ async def configure(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> Non
     settings.watching.chunk_size = 20  # a policy may have 1.5 MB, and take ten times that once it is read
     settings.networking.request_timeout = 30.0
     # Of kinds that others have objects of, only what matters is read.
-    operator: Settings = memo.settings
     selectors = settings.watching.label_selectors
-    selectors[OURS] = operator.selector
+    selectors[OURS] = memo.settings.selector
     for kind in KINDS.values():
-        selectors[kind.group, kind.version, kind.plural] = operator.selector
+        selectors[kind.group, kind.version, kind.plural] = memo.settings.selector
 
 
 @kopf.on.login(errors=kopf.ErrorsMode.TEMPORARY)
-async def login(memo: Any, **_: Any) -> kopf.AiohttpSession:
+async def login(memo: Parts, **_: Any) -> kopf.AiohttpSession:
     """Connect as the rest of Berth does."""
-    session: Session = memo.session
-    return await session.open()
+    return await memo.session.open()
 
 
 @kopf.on.resume(*POLICIES, backoff=RETRY_SECONDS)
 @kopf.on.create(*POLICIES, backoff=RETRY_SECONDS)
 @kopf.on.update(*POLICIES, backoff=RETRY_SECONDS)
-async def reconcile(namespace: str | None, memo: Any, **_: Any) -> None:
+async def reconcile(namespace: str | None, memo: Parts, **_: Any) -> None:
     """A policy is there, or has another spec."""
-    reconciler: Reconciler = memo.reconciler
-    await reconciler.look(str(namespace))
+    await memo.reconciler.look(str(namespace))
 
 
 @kopf.on.event(*POLICIES)
-async def notice(type: str | None, namespace: str | None, body: kopf.Body, memo: Any, **_: Any) -> None:
+async def notice(type: str | None, namespace: str | None, body: kopf.Body, memo: Parts, **_: Any) -> None:
     """A policy is there, was deleted, or somebody wrote its status."""
-    policies: Index[Entry] = memo.policies
-    reconciler: Reconciler = memo.reconciler
     if type == "DELETED":
-        policies.drop(str(namespace), body.metadata["uid"])
+        memo.policies.drop(str(namespace), body.metadata["uid"])
     else:
-        policies.put(body)
+        memo.policies.put(body)
     if type in ("MODIFIED", "DELETED"):
-        reconciler.look_soon(str(namespace))
+        memo.reconciler.look_soon(str(namespace))
 
 
 @kopf.on.event(*OURS)
-async def repair(type: str | None, namespace: str | None, body: kopf.Body, memo: Any, **_: Any) -> None:
+async def repair(type: str | None, namespace: str | None, body: kopf.Body, memo: Parts, **_: Any) -> None:
     """A set is there, was written or deleted, by us or by somebody."""
-    sets: Index[Kept] = memo.sets
-    enforcer: Enforcer = memo.enforcer
-    reconciler: Reconciler = memo.reconciler
     if type == "DELETED":
-        sets.drop(str(namespace), body.metadata["uid"])
-        enforcer.forget(str(namespace))
+        memo.sets.drop(str(namespace), body.metadata["uid"])
+        memo.enforcer.forget(str(namespace))
     else:
-        sets.put(body)
-    reconciler.look_soon(str(namespace))
+        memo.sets.put(body)
+    memo.reconciler.look_soon(str(namespace))
 
 
 for _kind in KINDS.values():
 
     @kopf.on.event(_kind.group, _kind.version, _kind.plural)
-    async def look(memo: Any, **_: Any) -> None:
+    async def look(memo: Parts, **_: Any) -> None:
         """An admission policy or a binding of the release was written or deleted, by us or by somebody."""
-        enforcer: Enforcer = memo.enforcer
-        enforcer.wake()
+        memo.enforcer.wake()

@@ -9,12 +9,12 @@
 - *The essence of an object is all of it*: a policy of a megabyte would have a second megabyte in its status, and etcd
   takes 1.5. `Essence` is the generation.
 - *`kopf.index` costs the square of the number of objects*: each that is indexed wakes all that wait until the others
-  are (`operator_indexed` in kopf/_core/reactor/processing.py), which for 2,000 policies is 20 s of CPU. `Index` is
-  filled by a list and by event handlers. No namespace is looked at until it has all that there is (`Missed.complete`).
+  are (`operator_indexed` in kopf/_core/reactor/processing.py), which for 2,000 policies is 20 s of CPU. `index.Index`
+  is filled by a list and by event handlers. No namespace is looked at until it has all that there is.
 - *Nobody tells what was deleted between two lists*, nor what went with its CRD (`continuous_watch` in
-  kopf/_cogs/clients/watching.py). `Missed` compares the index with a list of its own.
+  kopf/_cogs/clients/watching.py). `index.Missed` compares the index with a list of its own.
 - *A resourceVersion that goes back*, because etcd was restored, leaves a watch silent until it is reached again.
-  `Missed` looks for that, too, and ends the term: what was learned since then was never true.
+  `index.Missed` looks for that, too, and ends the term: what was learned since then was never true.
 - *Which kinds there are is asked once*: kopf looks again when a CRD comes, but before the API server says in its
   discovery that it serves it, and then never again (`process_discovered_resource_event` in
   kopf/_core/reactor/observation.py). So kopf begins when it can find MetadataPolicies (`until_served`), and the term
@@ -29,36 +29,30 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import aiohttp
 import kopf
 import msgspec
 import structlog
 
-from podberth.kube.client import Client, list_items, read_answer
+from podberth.kube.client import Client, read_answer
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, ConfigError, Unreachable
-from podberth.kube.lease import LeaseLostError
-from podberth.kube.objects import MALFORMED, Version, list_page, older, read_version
-from podberth.kube.resources import METADATA_POLICIES, Resource
+from podberth.kube.resources import METADATA_POLICIES
 from podberth.policy.operator.enforcement import SETS
-from podberth.policy.operator.listing import is_served
+from podberth.policy.operator.listing import served
 
 STREAM_SECONDS = 55
 """A watch lasts so long: each new one that is answered proves the path, the credentials and kopf's own loop."""
 STALE_SECONDS = 150.0
-"""Almost three streams: not ready, and when nothing was even tried for so long, not alive."""
+"""Almost three streams: not ready."""
 DEAD_SECONDS = 600.0
-"""Tried but never answered for so long: a new process reads new certificates and may do better."""
-SILENT_SECONDS = 2 * STREAM_SECONDS + 15.0
-"""kopf may wait for ever for the answer to a watch; after so long, while we are answered, a new process is better."""
+"""Not answered for so long: a new process reads new certificates and may do better."""
 WRITERS = 8
 """Connections by which kopf writes at once: it would make one for each object."""
-CHECK_SECONDS = 10.0
-"""Between two looks whether policies are served, and whether resourceVersions go on."""
 AGAIN_SECONDS = 1.0
 
 log = structlog.get_logger("watch")
@@ -79,45 +73,38 @@ class Essence(kopf.StatusDiffBaseStorage):
 
 
 class Pulse:
-    """Signs that kopf is alive: when each of its streams was last answered, and last tried. The oldest counts."""
+    """Signs that kopf is alive: when each of its streams was last answered. The oldest counts.
+
+    A kopf that no longer asks, while the API server answers others, is found by `index.Missed`.
+    """
 
     def __init__(self, streams: Iterable[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._started = clock()
-        self._tried = dict.fromkeys(streams, self._started)
-        self._answered: dict[str, float | None] = dict.fromkeys(self._tried)
+        self._answered: dict[str, float | None] = dict.fromkeys(streams)
         self.absent = False
         """The API server says that there are no MetadataPolicies: as good an answer as any, but not ready."""
 
     def begin(self) -> None:
         """Count from now: a replica that stood by, or waited for MetadataPolicies, has followed nothing."""
         self.absent = False
-        self._answered = dict.fromkeys(self._tried)
+        self._answered = dict.fromkeys(self._answered)
         self._started = self._clock()
-        self._tried = dict.fromkeys(self._tried, self._started)
 
-    def followed(self, path: str) -> str | None:
-        """Return the stream that a request belongs to."""
-        return next((known for known in self._tried if path.endswith(known)), None)
-
-    def tried(self, stream: str) -> None:
-        """A request for this stream went out, or failed."""
-        self._tried[stream] = self._clock()
-
-    def heard(self, stream: str) -> None:
-        """The API server answered a request for this stream."""
-        self._tried[stream] = self._answered[stream] = self._clock()
+    def heard(self, path: str) -> None:
+        """The API server answered a request: note it if that is for one of the streams."""
+        for stream in self._answered:
+            if path.endswith(stream):
+                self._answered[stream] = self._clock()
 
     def missing(self) -> None:
         """The API server answered that there are no MetadataPolicies."""
         self.absent = True
-        for stream in self._tried:
-            self.heard(stream)
+        self._answered = dict.fromkeys(self._answered, self._clock())
 
     def age(self) -> float | None:
         """Seconds since the stream that was silent longest was answered; None if one never was."""
-        times = [when for when in self._answered.values() if when is not None]
-        return self._clock() - min(times) if len(times) == len(self._answered) else None
+        return None if None in self._answered.values() else self.silence()
 
     def silence(self) -> float:
         """Return the seconds since the stream that was silent longest was answered, or since the beginning."""
@@ -125,14 +112,10 @@ class Pulse:
 
     def dead(self) -> str | None:
         """Return why a new process should take over; None while there is life."""
-        now = self._clock()
-        tried = now - min(self._tried.values())
-        answered = self.silence()
-        if tried > STALE_SECONDS:
-            return f"the watch of MetadataPolicies has tried nothing for {tried:.0f} s"
-        if answered > DEAD_SECONDS:
-            return f"the watch of MetadataPolicies has had no answer for {answered:.0f} s"
-        return None
+        silence = self.silence()
+        if silence <= DEAD_SECONDS:
+            return None
+        return f"the watch of MetadataPolicies has had no answer for {silence:.0f} s"
 
     def unready(self) -> str | None:
         """Return why what we know may be old; None when it is fresh."""
@@ -198,8 +181,6 @@ class Session:
     async def _starts(
         self, _session: aiohttp.ClientSession, _context: SimpleNamespace, request: aiohttp.TraceRequestStartParams
     ) -> None:
-        if (stream := self._pulse.followed(request.url.path)) is not None:
-            self._pulse.tried(stream)
         credentials = self._connection.credentials
         if credentials.due():
             with contextlib.suppress(ConfigError):  # the old ones may still do; if not, a 401 says so
@@ -212,8 +193,7 @@ class Session:
     ) -> None:
         if request.response.status != 200:
             return
-        if (stream := self._pulse.followed(request.url.path)) is not None:
-            self._pulse.heard(stream)
+        self._pulse.heard(request.url.path)
         if request.url.name in (METADATA_POLICIES.plural, SETS.plural) and "watch" not in request.url.query:
             self.relisted.set()
 
@@ -251,152 +231,8 @@ async def until_served(client: Client, pulse: Pulse) -> None:
 
 async def _served(client: Client) -> bool:
     found = read_answer(await client.get("/apis", tries=1), _groups)
-    return any(one.name == METADATA_POLICIES.group for one in found.groups) and await is_served(
-        client, METADATA_POLICIES
-    )
-
-
-class Item(Protocol):
-    """An object as an index has it."""
-
-    @property
-    def uid(self) -> str: ...
-    @property
-    def version(self) -> Version: ...
-
-
-Held = TypeVar("Held", bound=Item)
-
-
-class Index(Generic[Held]):
-    """Holds all objects of a kind, by namespace. `read` returns the part of an object that is kept."""
-
-    def __init__(self, kind: Resource, read: Callable[[Mapping[str, Any]], Held], selector: str = "") -> None:
-        self.kind = kind
-        self.selector = {"labelSelector": selector} if selector else {}
-        self._read = read
-        self._items: dict[str, dict[str, Held]] = {}
-        self._gone: set[str] = set()
-        """The uids of those that went since the last comparison."""
-
-    def put(self, document: Mapping[str, Any]) -> None:
-        """Keep an object, or its new state."""
-        item, namespace = self._read(document), document["metadata"]["namespace"]
-        held = self._items.get(namespace, {}).get(item.uid)
-        if item.uid not in self._gone and not (held is not None and older(item.version, held.version)):
-            self._items.setdefault(namespace, {})[item.uid] = item
-
-    def drop(self, namespace: str, uid: str) -> None:
-        """Take note that an object is gone, though an older state of it may still come."""
-        self._gone.add(uid)
-        found = self._items.get(namespace, {})
-        found.pop(uid, None)
-        if not found:
-            self._items.pop(namespace, None)
-
-    def of(self, namespace: str) -> list[Held]:
-        """Return what a namespace has."""
-        return list(self._items.get(namespace, {}).values())
-
-    def namespaces(self) -> list[str]:
-        """Return the namespaces that have some."""
-        return list(self._items)
-
-    async def compare(self, client: Client, watched: Iterable[str | None]) -> bool:
-        """List all objects, and return whether some that were there before the list are gone.
-
-        Raises ApiError and Unreachable.
-        """
-        before = {(namespace, uid) for namespace, found in self._items.items() for uid in found}
-        self._gone.clear()
-        for namespace in watched:
-            async for item in list_items(client, self.kind.path(namespace), self.selector):
-                document = msgspec.json.decode(item)
-                self.put(document)
-                before.discard((document["metadata"]["namespace"], document["metadata"]["uid"]))
-        for gone in before:
-            self.drop(*gone)
-        return bool(before)
-
-
-class Missed:
-    """Completes the indices, and finds what is gone though they have it: then `lost()` is called."""
-
-    def __init__(
-        self,
-        client: Client,
-        session: Session,
-        pulse: Pulse,
-        watched: tuple[str, ...],
-        indices: tuple[Index[Any], ...],
-        lost: Callable[[], None],
-    ) -> None:
-        self.complete = asyncio.Event()
-        """The indices have all that there is: from then on namespaces can be judged by them."""
-        self._client = client
-        self._session = session
-        self._pulse = pulse
-        self._watched: tuple[str | None, ...] = watched or (None,)
-        self._indices = indices
-        self._lost = lost
-        self._absences = 0
-        self._version: Version = ""
-        self._said = ""
-
-    async def run(self) -> None:
-        """Compare after each list of kopf's, and look each `CHECK_SECONDS`, until cancelled.
-
-        Raises LeaseLostError when all has to be learned anew.
-        """
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CHECK_SECONDS if self.complete.is_set() else AGAIN_SECONDS):
-                    await self._session.relisted.wait()
-            try:
-                await self._look()
-                if self._session.relisted.is_set():
-                    self._session.relisted.clear()
-                    await self._compare()
-                    self.complete.set()
-            except (ApiError, Unreachable, *MALFORMED) as error:
-                self._session.relisted.set()
-                self._failed(error)
-                await asyncio.sleep(AGAIN_SECONDS)
-
-    def _failed(self, error: Exception) -> None:
-        """Say it. A first 404 may come from an API server that starts; two mean that all policies are gone.
-
-        Raises LeaseLostError when they are.
-        """
-        told = f"MetadataPolicies can't be listed, trying again: {error}"
-        if isinstance(error, ApiError) and error.status == 404:
-            self._absences += 1
-            if self._absences < 2:
-                return
-            raise LeaseLostError("the CRD of MetadataPolicies is gone") from error
-        if told != self._said:
-            log.warning(told[:300])
-        self._said = told
-
-    async def _look(self) -> None:
-        path = METADATA_POLICIES.path(self._watched[0])
-        page = list_page.decode(await self._client.get(path, query="limit=1", tries=1))
-        before, self._version = self._version, read_version(page.metadata.resource_version)
-        self._absences = 0
-        self._said = ""
-        if older(self._version, before):
-            raise LeaseLostError("resourceVersions went back: etcd was restored from a backup")
-        self._hear()
-
-    def _hear(self) -> None:
-        if self._pulse.silence() > SILENT_SECONDS:
-            raise LeaseLostError("kopf's watch of MetadataPolicies is silent, though the API server answers")
-
-    async def _compare(self) -> None:
-        for index in self._indices:
-            if await index.compare(self._client, self._watched):
-                self._lost()  # now: the next list may fail, and a second comparison of this index finds nothing
-        self._hear()
+    kind = METADATA_POLICIES
+    return any(one.name == kind.group for one in found.groups) and kind.plural in await served(client, kind.root)
 
 
 class _Bridge(logging.Handler):

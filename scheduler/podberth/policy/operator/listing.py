@@ -81,15 +81,18 @@ class _Discovery(msgspec.Struct):
 _discovery = msgspec.json.Decoder(_Discovery).decode
 
 
-async def is_served(client: Client, kind: Resource) -> bool:
-    """Return whether the cluster has such a kind. Everybody may ask that. Raises ApiError, Unreachable."""
+async def served(client: Client, root: str) -> frozenset[str]:
+    """Return the plurals of the kinds of a version of a group; none where the cluster does not have that.
+
+    `root`: as `Resource.root`. Everybody may ask that. Raises ApiError, Unreachable.
+    """
     try:
-        found = read_answer(await client.get(kind.root), _discovery)
+        found = read_answer(await client.get(root), _discovery)
     except ApiError as error:
         if error.status == 404:
-            return False
+            return frozenset()
         raise
-    return any(one.name == kind.plural for one in found.resources)
+    return frozenset(one.name for one in found.resources)
 
 
 async def pages(client: Client, kind: Resource, namespace: str | None) -> AsyncIterator[Page]:

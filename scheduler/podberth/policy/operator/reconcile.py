@@ -14,7 +14,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
-from weakref import WeakValueDictionary
 
 import kopf
 import msgspec
@@ -79,6 +78,25 @@ def entry(document: Mapping[str, Any]) -> Entry:
     return Entry(meta["uid"], version, meta["name"], msgspec.json.encode(kept), len(spec), spec.count(b'"') // 2)
 
 
+class _Namespace:
+    """The passes of one namespace, and what is known of it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lock = asyncio.Lock()
+        self.next: asyncio.Task[None] | None = None
+        """The pass that has not begun yet."""
+        self.certain = False
+        """That pass is tried again until it succeeds."""
+        self.soon: tuple[float, asyncio.Handle] | None = None
+        """When somebody wants a pass that nobody waits for."""
+        self.rested = 0.0
+        """When it has rested from its last pass."""
+        self.judged: tuple[Revision, Judged] | None = None
+        self.long: asyncio.Task[None] | None = None
+        """Its analysis that takes long."""
+
+
 class Reconciler:
     """`policies(namespace)` returns what the index has, once it is `complete`, `live` the live schedulers (None:
     unknown).
@@ -106,19 +124,8 @@ class Reconciler:
         self._counts = counts
         self._identity = identity
         self._machine = machine
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._namespaces: dict[str, _Namespace] = {}
         self._places, self._large = asyncio.Semaphore(PASSES), asyncio.Semaphore(LARGE_PASSES)
-        self._next: dict[str, asyncio.Task[None]] = {}
-        """Namespace → the pass that has not begun yet."""
-        self._certain: set[str] = set()
-        """Namespaces whose pass in `_next` is tried again until it succeeds."""
-        self._soon: dict[str, tuple[float, asyncio.Handle]] = {}
-        """Namespace → when somebody wants a pass that nobody waits for."""
-        self._rested: dict[str, float] = {}
-        """Namespace → when it has rested from its last pass."""
-        self._judged: dict[str, tuple[Revision, Judged]] = {}
-        self._long: dict[str, asyncio.Task[None]] = {}
-        """Namespace → its analysis that takes long."""
         self._quick, self._slow = asyncio.Lock(), asyncio.Lock()
         self._refused: set[tuple[str, int]] = set()
         """Uid and generation of the policies whose status the API server refuses."""
@@ -130,28 +137,29 @@ class Reconciler:
 
         Raises kopf.TemporaryError when the API server is in the way.
         """
-        if namespace not in self._certain:
-            await self._wait(namespace)
-
-    async def _wait(self, namespace: str) -> None:
-        task = self._next.get(namespace)
-        if task is None:
-            task = self._next[namespace] = asyncio.create_task(self._turn(namespace))
-        await asyncio.shield(task)
+        about = self._about(namespace)
+        if not about.certain:
+            await self._wait(about)
 
     def look_soon(self, namespace: str, after: float = 0.0) -> None:
         """Have a pass in some seconds, for which nobody waits, and which is tried again until it succeeds."""
-        due = self._machine.monotonic() + after
-        planned = self._soon.get(namespace)
-        if planned is None or planned[0] > due:
-            if planned is not None:
-                planned[1].cancel()
-            self._soon[namespace] = due, asyncio.get_running_loop().call_later(after, self._begin, namespace)
+        about, due = self._about(namespace), self._machine.monotonic() + after
+        if about.soon is None or about.soon[0] > due:
+            if about.soon is not None:
+                about.soon[1].cancel()
+            about.soon = due, asyncio.get_running_loop().call_later(after, self._begin, about)
 
-    def _begin(self, namespace: str) -> None:
-        del self._soon[namespace]
-        self._certain.add(namespace)
-        asyncio.ensure_future(self._wait(namespace)).add_done_callback(partial(self._ended, namespace))
+    def _about(self, namespace: str) -> _Namespace:
+        return self._namespaces.setdefault(namespace, _Namespace(namespace))
+
+    async def _wait(self, about: _Namespace) -> None:
+        if about.next is None:
+            about.next = asyncio.create_task(self._turn(about))
+        await asyncio.shield(about.next)
+
+    def _begin(self, about: _Namespace) -> None:
+        about.soon, about.certain = None, True
+        asyncio.ensure_future(self._wait(about)).add_done_callback(partial(self._ended, about.name))
 
     def _ended(self, namespace: str, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None:
@@ -163,34 +171,30 @@ class Reconciler:
             told = "looking at a namespace failed, this is a bug of Berth: it is left alone until it changes"
             log.error(told, namespace=namespace, exc_info=error)
 
-    async def _turn(self, namespace: str) -> None:
-        lock = self._locks.get(namespace) or asyncio.Lock()
-        self._locks[namespace] = lock
+    async def _turn(self, about: _Namespace) -> None:
         try:
-            async with lock:
-                rest = self._rested.get(namespace, 0.0) - self._machine.monotonic()
+            async with about.lock:
+                rest = about.rested - self._machine.monotonic()
                 if rest > GATHER_SECONDS:
-                    self._certain.discard(namespace)
-                    self.look_soon(namespace, rest)
+                    about.certain = False
+                    self.look_soon(about.name, rest)
                     return
-                self._rested.pop(namespace, None)
                 await asyncio.sleep(GATHER_SECONDS)
                 await self._complete.wait()
-                large = sum(one.size for one in self._policies(namespace)) > LARGE
+                large = sum(one.size for one in self._policies(about.name)) > LARGE
                 async with self._large if large else self._places:
-                    del self._next[namespace]
-                    self._certain.discard(namespace)
-                    await self._pass(namespace)
+                    about.next, about.certain = None, False
+                    await self._pass(about)
         except (ApiError, Unreachable) as error:
             raise kopf.TemporaryError(str(error)[:300], delay=RETRY_SECONDS) from error
         finally:
-            if self._next.get(namespace) is asyncio.current_task():
-                del self._next[namespace]
+            if about.next is asyncio.current_task():
+                about.next = None
 
     # -- one pass ----------------------------------------------------------------------------------------------------
 
-    async def _pass(self, namespace: str) -> None:
-        began = self._machine.monotonic()
+    async def _pass(self, about: _Namespace) -> None:
+        namespace, began = about.name, self._machine.monotonic()
         watched = not self._settings.watched or namespace in self._settings.watched
         stored = judge.bounded(await self.read(namespace)) if watched else []
         computed = self._machine.monotonic() - began
@@ -200,13 +204,15 @@ class Reconciler:
         if enforced.pending:
             return
         if not stored:
-            self._judged.pop(namespace, None)
+            about.judged = None
+            if about.next is None and about.soon is None:
+                self._namespaces.pop(namespace)
             return
         began = self._machine.monotonic()
-        judged = await self._judge(namespace, stored)
+        judged = await self._judge(about, stored)
         computed += self._machine.monotonic() - began
         if computed > GATHER_SECONDS:
-            self._rested[namespace] = self._machine.monotonic() + min(REST * computed, LONGEST_REST)
+            about.rested = self._machine.monotonic() + min(REST * computed, LONGEST_REST)
         await self._tell(namespace, stored, judged, enforced.ways)
 
     async def read(self, namespace: str, entries: Iterable[Entry] | None = None) -> list[Stored]:
@@ -230,20 +236,18 @@ class Reconciler:
                 return None
             raise
 
-    async def _judge(self, namespace: str, stored: Sequence[Stored]) -> Judged | None:
+    async def _judge(self, about: _Namespace, stored: Sequence[Stored]) -> Judged | None:
         """The analysis of these policies; None while a long one is under way."""
         revision = revision_of(stored)
-        kept = self._judged.get(namespace)
-        if kept is not None and kept[0] == revision:
-            return kept[1]
-        if namespace in self._long:
+        if about.judged is not None and about.judged[0] == revision:
+            return about.judged[1]
+        if about.long is not None:
             return None
         judged = await self._think(self._quick, stored, judge.within(QUICK, QUICK))
         if judged.decided:
-            self._judged[namespace] = revision, judged
+            about.judged = revision, judged
             return judged
-        self._long[namespace] = task = asyncio.create_task(self._think_long(namespace))
-        task.add_done_callback(lambda _: self._long.pop(namespace))
+        about.long = asyncio.create_task(self._think_long(about))
         return None
 
     async def _think(self, lock: asyncio.Lock, stored: Sequence[Stored], ask: judge.Analyse) -> Judged:
@@ -251,20 +255,21 @@ class Reconciler:
         async with lock:
             return await asyncio.to_thread(judge.findings, stored, ask, self._settings.reserved)
 
-    async def _think_long(self, namespace: str) -> None:
+    async def _think_long(self, about: _Namespace) -> None:
         """The analysis that takes longer than a pass, with all of its budget."""
+        again = RETRY_SECONDS
         try:
-            stored = judge.bounded(await self.read(namespace))
+            stored = judge.bounded(await self.read(about.name))
             judged = await self._think(self._slow, stored, judge.within(judge.TOTAL, judge.EACH))
+            about.judged, again = (revision_of(stored), judged), 0.0
+            if not judged.decided:
+                told = "the policies of a namespace are not analysed in full, it would take too long"
+                log.warning(told, namespace=about.name, steps=judged.steps)
         except (ApiError, Unreachable) as error:
-            log.error("a namespace is analysed again", namespace=namespace, error=str(error)[:300])
-            self.look_soon(namespace, RETRY_SECONDS)
-            return
-        if not judged.decided:
-            told = "the policies of a namespace are not analysed in full, it would take too long"
-            log.warning(told, namespace=namespace, steps=judged.steps)
-        self._judged[namespace] = revision_of(stored), judged
-        self.look_soon(namespace)
+            log.error("a namespace is analysed again", namespace=about.name, error=str(error)[:300])
+        finally:
+            about.long = None
+        self.look_soon(about.name, again)
 
     async def _tell(
         self, namespace: str, stored: Sequence[Stored], judged: Judged | None, ways: Mapping[str, Enforcement]

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
-from collections import defaultdict
 
 import kopf
-import msgspec
 import structlog
 
 from podberth.kube.client import Client
@@ -21,19 +18,15 @@ from podberth.kube.lease import Elector, LeaseLostError
 from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.resources import METADATA_POLICIES
 from podberth.kube.schedulers import LiveSchedulers, Schedulers
-from podberth.kube.writes import meta_time
-from podberth.policy.objects import JsonObject
 from podberth.policy.operator import handlers
-from podberth.policy.operator.audit import BURST, QPS, Audit, Audits, Result, report
+from podberth.policy.operator.audit import BURST, QPS, Audit, Audits
 from podberth.policy.operator.enforcement import KINDS, SETS, Enforcer, Kept, kept
-from podberth.policy.operator.judge import bounded
-from podberth.policy.operator.kopf_limits import Index, Missed, Pulse, Session, until_served
-from podberth.policy.operator.listing import bodies, is_served, resource
+from podberth.policy.operator.index import Index, Missed
+from podberth.policy.operator.kopf_limits import Pulse, Session, until_served
+from podberth.policy.operator.listing import resource
 from podberth.policy.operator.probe import Probe
-from podberth.policy.operator.reconcile import Entry, Reconciler, entry
+from podberth.policy.operator.reconcile import Reconciler, entry
 from podberth.policy.operator.settings import Settings
-from podberth.policy.settings import SettingsError
-from podberth.policy.spec import Policies
 from podberth.service.election import candidate
 from podberth.service.loop import give_memory_back, trim_memory_each_minute
 from podberth.service.metrics import Asked, Family, Instrument, Labels
@@ -194,16 +187,9 @@ class Operator:
 
     # -- what the handlers ask -------------------------------------------------------------------------------------
 
-    def memo(self) -> kopf.Memo:
+    def memo(self) -> handlers.Parts:
         """The parts that handlers ask."""
-        return kopf.Memo(
-            settings=self.settings,
-            session=self.session,
-            policies=self.policies,
-            sets=self.sets,
-            reconciler=self.reconciler,
-            enforcer=self.enforcer,
-        )
+        return handlers.Parts(self.settings, self.session, self.policies, self.sets, self.reconciler, self.enforcer)
 
     def set_of(self, namespace: str) -> Kept | None:
         """The set that a namespace has."""
@@ -294,30 +280,3 @@ async def operate(connection: Connection, settings: Settings, listen: Address | 
             watched=settings.watched or "all",
         )
         log.info("stopped")
-
-
-async def audit_once(connection: Connection, settings: Settings) -> JsonObject:
-    """Audit every namespace that has policies, now, and write nothing.
-
-    Raises SettingsError for a kind that the cluster does not have, ApiError and Unreachable when policies can't be
-    listed.
-    """
-    async with Client(connection) as client, Client(connection, qps=QPS, burst=BURST) as slow:
-        for kind in settings.audit_kinds:
-            if not await is_served(client, resource(kind)):
-                raise SettingsError(f"--audit-kind {kind}: the cluster has no such kind")
-        operator = Operator(client, slow, settings)
-        found: defaultdict[str, list[Entry]] = defaultdict(list)
-        for watched in settings.watched or (None,):
-            async for _, page in bodies(client, METADATA_POLICIES, watched):
-                for item in page.items or ():
-                    document: JsonObject = msgspec.json.decode(item)
-                    found[document["metadata"]["namespace"]].append(entry(document))
-        results: dict[str, Result] = {}
-        for namespace in sorted(found):
-            stored = bounded(await operator.reconciler.read(namespace, found[namespace]))
-            policies = Policies(one.policy for one in stored if one.policy is not None)
-            results[namespace] = await operator.audit.run(namespace, policies)
-            for problem in dict.fromkeys(one.unread for one in stored if one.unread):
-                results[namespace].problems.append(problem)
-        return report(results, meta_time(time.time()))

@@ -7,7 +7,7 @@ import pytest
 
 from podberth.explain.objects.admission import Admission
 from podberth.explain.objects.documents import Document, ObjectError
-from podberth.explain.objects.manifest import completed, pods
+from podberth.explain.objects.manifest import completed, workloads
 
 Object = dict[str, Any]
 SPEC: Object = {"containers": [{"name": "c", "image": "i"}]}
@@ -16,6 +16,11 @@ CLASSES: list[Object] = [
     {"metadata": {"name": "usual"}, "value": 5, "globalDefault": True},
     {"metadata": {"name": "higher"}, "value": 6, "globalDefault": True},
 ]
+
+
+def pods(documents: list[Document]) -> list[Object]:
+    """The pods in a file, those of templates named after their workload."""
+    return [each.pod for each in workloads(documents)]
 
 
 def knowing(classes: list[Object]) -> Admission:

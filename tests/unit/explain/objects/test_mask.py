@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podberth.explain.explain import explain
+from podberth.explain.objects.controllers import Workload
 from podberth.explain.objects.documents import read
 from podberth.explain.objects.dump import Masks, smallest
-from podberth.explain.objects.manifest import Workload
 from podberth.explain.plugins import inter_pod_affinity, node_affinity
 from podberth.explain.simulate.arrivals import Batch
 from podberth.explain.simulate.plan import plan
@@ -81,7 +81,7 @@ def answers(objects: list[Object], text: Callable[[str], str]) -> dict[str, Any]
             [(type(r.changes[0]).__name__, [text(n) for n in r.nodes]) for r in answer.remedies],
         )
     made = pod("new", "500m", "256Mi", namespace="default")
-    batch = Batch(Workload("Deployment", "new", "", made, 40), there, None, "default", "berth")
+    batch = Batch(Workload("", made, "new", 40, kind="Deployment"), there, None, "default", "berth")
     outcome = plan(there, framework(), [batch])
     found["simulated"] = [(each.pod, text(each.node)) for each in outcome.placed if "/new-" in each.pod]
     return found

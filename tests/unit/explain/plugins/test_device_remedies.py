@@ -47,6 +47,9 @@ LARGE = device_class("large", 'device.driver == "gpu.test" && device.attributes[
 SMALL = device("d0", large=False, model="L4")
 BIG = device("d0", large=True, model="H100")
 SICK = {"key": "sick", "value": "ecc", "effect": "NoSchedule"}
+BAD = {"key": "bad", "value": "fan", "effect": "NoSchedule"}
+ANY = {"key": "any", "operator": "Exists"}
+SIX = [device(f"d{i}") for i in range(6)]
 SETS = [{"name": "s", "counters": {"slots": {"value": "2"}}}]
 SHARED = {"_allowMultipleAllocations": True}
 POLICY = {"default": "1Gi", "validRange": {"min": "1Gi"}}
@@ -201,6 +204,77 @@ CASES: list[tuple[str, list[Object], dict[str, list[str]]]] = [
             claim("c", request("a", "gpu", f'{MODEL} == "L4"'), request("b", "large")),
         ],
         {"ask for class gpu instead of large in request b of claim default/c": []},
+    ),
+    (
+        "reasons of several devices",
+        [
+            *on("n", device("d0", model="L4", _taints=[SICK]), device("d1", model="L4", _taints=[SICK, BAD])),
+            claim("c", request("r", "gpu", f'{MODEL} == "T4"', f'{MODEL} != "x"', tolerations=[ANY])),
+        ],
+        {
+            f'drop the selector {MODEL} == "T4" of request r of claim default/c and '
+            "tolerate the device taint sick=ecc:NoSchedule in request r of claim default/c": [],
+        },
+    ),
+    (
+        "a capacity of its driver's name",
+        [
+            *on("n", device("d0", {"gpu.test/memory": "4Gi"}, **SHARED)),
+            claim("c", request(capacity={"requests": {"gpu.test/memory": "8Gi"}})),
+        ],
+        {"ask for no certain gpu.test/memory in request r of claim default/c": []},
+    ),
+    (
+        "more devices than one claim has",
+        [*on("n", *SIX), *(held(f"x{i}", f"d{i}", by=f"u{i}") for i in range(6)), claim("c", request(count=3))],
+        {
+            " and ".join(
+                f"move default/u{i} away, with claim default/x{i}, which has gpu.test/n/d{i}" for i in range(3)
+            ): [f"kubectl delete pod u{i} -n default" for i in range(3)],
+        },
+    ),
+    (
+        "more devices than are offered together",
+        [*on("n", *SIX), *(held(f"x{i}", f"d{i}", by=f"u{i}") for i in range(6)), claim("c", request(count=4))],
+        {"add a node like n": []},
+    ),
+    (
+        "the claim that has most of them",
+        [
+            *on("n", *SIX),
+            held("a", "d5"),
+            held("b", "d3", "d4"),
+            held("most", "d0", "d1", "d2"),
+            claim("c", request(count=3)),
+        ],
+        {
+            "delete claim default/most, which has gpu.test/n/d0, gpu.test/n/d1, gpu.test/n/d2 and which no pod uses": [
+                "kubectl delete resourceclaim most -n default"
+            ],
+        },
+    ),
+    (
+        "all devices, of which some are taken",
+        [
+            *on("n", SMALL, device("d1")),
+            held("x", "d0"),
+            claim("c", request("r", "gpu", count=0, allocationMode="All")),
+        ],
+        {
+            "delete claim default/x, which has gpu.test/n/d0 and which no pod uses": [
+                "kubectl delete resourceclaim x -n default"
+            ],
+        },
+    ),
+    (
+        "a second constraint",
+        [
+            *on("n", device("d0", model="L4", size=1), device("d1", model="L4", size=2)),
+            claim(
+                "c", request("r", count=2), constraints=[{"matchAttribute": f"gpu.test/{a}"} for a in ("model", "size")]
+            ),
+        ],
+        {"drop the constraint matchAttribute gpu.test/size of claim default/c": []},
     ),
     (
         "what the claim was given is elsewhere",

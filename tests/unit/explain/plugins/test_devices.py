@@ -24,6 +24,29 @@ SHARE = result("a", "n", shareID="1", consumedCapacity={"memory": "3Gi"})
 SETS = [{"name": "s", "counters": {"slots": {"value": "1"}}}]
 USES = [{"counterSet": "s", "counters": {"slots": {"value": "2"}}}]
 NEEDS = "claim default/c, request r needs 1 of class gpu"
+NAMES_FOUR = " && ".join(
+    f'device.attributes["gpu.test"].{name} == {value}'
+    for name, value in (("model", '"x"'), ("size", 3), ("none", "true"), ("fourth", 1))
+)
+NAMES_CAPACITY = (
+    'device.capacity["gpu.test"].?disk.hasValue() && device.capacity["gpu.test"].memory.compareTo(quantity("8Gi")) >= 0'
+)
+FOR_A_GROUP = {
+    **allocated(result("a", "n")),
+    "reservedFor": [
+        {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "g"},
+        {"resource": "pods", "name": "q", "uid": "q"},
+    ],
+}
+
+
+def tainted(*keys: str, pool: str = "n") -> Object:
+    """A pool of devices, each with a taint of such a key."""
+    taints = [[{"key": key, "effect": "NoSchedule"}] for key in keys]
+    devices = [device(f"d{i}", _taints=taint) for i, taint in enumerate(taints)]
+    return resource_slice(pool, *devices, node="n", pool=pool)
+
+
 CASES: list[tuple[str, list[Object], str]] = [
     ("nothing there", [claim()], f"{NEEDS}, of which the node reaches none"),
     (
@@ -76,6 +99,105 @@ CASES: list[tuple[str, list[Object], str]] = [
         f"{NEEDS}, of which the node reaches none; pool gpu.test/n: its driver is still publishing it",
     ),
     (
+        "more reasons than are told",
+        [tainted("k0", "k1", "k2", "k3", "k4", "k4"), claim()],
+        f"{NEEDS}, none free (gpu.test/n/d0: tainted k0:NoSchedule; gpu.test/n/d1: tainted k1:NoSchedule; "
+        "gpu.test/n/d2: tainted k2:NoSchedule; gpu.test/n/d3: tainted k3:NoSchedule; and 2 more devices)",
+    ),
+    (
+        "as many reasons as are told",
+        [tainted("k0", "k1", "k2", "k3"), claim()],
+        f"{NEEDS}, none free (gpu.test/n/d0: tainted k0:NoSchedule; gpu.test/n/d1: tainted k1:NoSchedule; "
+        "gpu.test/n/d2: tainted k2:NoSchedule; gpu.test/n/d3: tainted k3:NoSchedule)",
+    ),
+    (
+        "more devices than are told",
+        [tainted(*"k" * 10), claim()],
+        f"{NEEDS}, none free (gpu.test/n/d0, d1, d2, d3, d4, d5, d6, d7 and 2 more: tainted k:NoSchedule)",
+    ),
+    (
+        "as many devices as are told",
+        [tainted(*"k" * 8), claim()],
+        f"{NEEDS}, none free (gpu.test/n/d0, d1, d2, d3, d4, d5, d6, d7: tainted k:NoSchedule)",
+    ),
+    (
+        "devices of two pools",
+        [tainted("k", "k"), tainted("k", "k", pool="m"), claim()],
+        f"{NEEDS}, none free (gpu.test/m/d0, d1, gpu.test/n/d0, d1: tainted k:NoSchedule)",
+    ),
+    (
+        "values that an expression names, three of them",
+        [
+            resource_slice("n", device("a", model="L4", size=2, fourth=2), node="n"),
+            claim("c", request("r", "gpu", NAMES_FOUR)),
+        ],
+        f'{NEEDS}, none free (gpu.test/n/a: not selected by {NAMES_FOUR}, as model is "L4", size is 2, it has no none)',
+    ),
+    (
+        "a capacity that an expression names",
+        [
+            resource_slice("n", device("a", {"memory": "4Gi"}), node="n"),
+            claim("c", request("r", "gpu", NAMES_CAPACITY)),
+        ],
+        f"{NEEDS}, none free (gpu.test/n/a: not selected by {NAMES_CAPACITY}, as it has no disk, memory is 4Gi)",
+    ),
+    (
+        "a capacity that is not offered",
+        [
+            resource_slice("n", device("a", {"disk": "1Gi"}), node="n"),
+            claim("c", request(capacity={"requests": {"memory": "2Gi"}})),
+        ],
+        f"{NEEDS}, none free (gpu.test/n/a: does not offer the capacity that is asked for)",
+    ),
+    (
+        "all of them, of which one is taken",
+        [
+            resource_slice("n", device("a"), device("b"), node="n"),
+            claim("x", status=allocated(result("a", "n"))),
+            claim("c", request("r", "gpu", count=0, allocationMode="All")),
+        ],
+        "claim default/c, request r needs 2 of class gpu, 1 free (gpu.test/n/a: allocated to claim default/x, "
+        "which no pod uses)",
+    ),
+    (
+        "taken for a group",
+        [SLICE, claim(), claim("x", status=FOR_A_GROUP)],
+        f"{NEEDS}, none free (gpu.test/n/a: allocated to claim default/x of podgroups default/g and pod default/q)",
+    ),
+    (
+        "a device that others share, whose counters count for the first of them",
+        [
+            resource_slice("s", pool="n", node="n", count=2, sharedCounters=SETS),
+            resource_slice("n", device("a", {"memory": "4Gi"}, _consumesCounters=USES, **SHARED), node="n", count=2),
+            claim("x", status=allocated(SHARE)),
+            claim("c", request(count=2, capacity={"requests": {"memory": "1Gi"}})),
+        ],
+        "claim default/c, request r needs 2 of class gpu, 1 free",
+    ),
+    (
+        "a pool with a mistake",
+        [resource_slice("n", device("a"), device("a"), node="n"), claim()],
+        f"{NEEDS}, of which the node reaches none; pool gpu.test/n: duplicate device name a",
+    ),
+    (
+        "a value that devices have to have in common",
+        [
+            resource_slice("n", device("a", model="L4"), device("b", model="T4"), device("c"), node="n"),
+            claim("c", request("r", count=2), request("s"), constraints=[{"matchAttribute": "gpu.test/model"}]),
+        ],
+        "each request alone could be served, but not all of them together: claim default/c has the constraint "
+        'matchAttribute gpu.test/model (gpu.test/n/a: has "L4"; gpu.test/n/b: has "T4"; gpu.test/n/c: has none)',
+    ),
+    (
+        "a value that devices have to differ in",
+        [
+            resource_slice("n", device("a", model="L4"), device("b", model="L4"), node="n"),
+            claim("c", request("r", count=2), constraints=[{"distinctAttribute": "gpu.test/model"}]),
+        ],
+        "each request alone could be served, but not all of them together: claim default/c has the constraint "
+        'distinctAttribute gpu.test/model (gpu.test/n/a, b: has "L4")',
+    ),
+    (
         "requests that can't be served together",
         [SLICE, claim("c", request("r"), request("s"))],
         "each request alone could be served, but not all of them together: "
@@ -99,6 +221,23 @@ def test_why_a_node_can_give_none(objects: list[Object], says: str) -> None:
     """Device by device."""
     answer = explained(claiming(pod("p"), "c"), [node("n"), GPU, *objects])
     assert why(answer, "n") == [says]
+
+
+def test_what_is_said_as_data() -> None:
+    """For programs: of the first request that can't be served, each device that is of its class."""
+    slice_ = resource_slice("n", device("a"), device("b", _taints=[{"key": "k", "effect": "NoSchedule"}]), node="n")
+    broken = resource_slice("m", device("a"), device("a"), node="n", pool="m")
+    devices = {"gpu.test/n/a": "free", "gpu.test/n/b": "tainted k:NoSchedule"}
+    answer = explained(claiming(pod("p"), "c"), [node("n"), GPU, slice_, broken, claim("c", request(count=3))])
+    (finding,) = answer.rejected[0].findings
+    of_claim = {"claim": "default/c", "request": "r", "needed": 3, "free": 1, "devices": devices}
+    assert finding.numbers == {**of_claim, "pools": ["pool gpu.test/m: duplicate device name a"]}
+    served = device_class("gpu", 'device.driver == "gpu.test"', extendedResourceName="example.com/gpu")
+    answer = explained(pod("p", others={"example.com/gpu": "3"}), [node("n"), served, slice_])
+    (finding,) = answer.rejected[0].findings
+    assert finding.detail == "example.com/gpu needs 3 of class gpu, 1 free (gpu.test/n/b: tainted k:NoSchedule)"
+    of_pod = {"claim": "its extended resources", "request": "container-0-request-0"}
+    assert finding.numbers == {**of_claim, **of_pod}
 
 
 def test_a_pod_whose_claim_is_missing() -> None:

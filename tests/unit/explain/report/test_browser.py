@@ -17,17 +17,19 @@ from podberth.explain.report.pages import (
     pending_page,
     removable_page,
 )
-from podberth.explain.report.simulation_page import outcome_page, study_page
+from podberth.explain.report.simulation_page import outcome_page
 from podberth.explain.simulate.capacity import Capacity, NodeRoom, OneMore, Stranded
 from podberth.explain.simulate.outcome import Blocked, GroupOutcome, Placed, Preempted, Waiting, WorkloadOutcome
 from podberth.explain.simulate.removable import Kept, Movable, Removals
+from podberth.lab.study_report import study_page
 from podberth.model.pod_group import NATIVE
 from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened
 from tests.builders import node, pod
 from tests.unit.explain.gangs.dumps import asked, group, members
-from tests.unit.explain.report.test_simulation_page import EVIL, OUTCOME, STUDY, USED
+from tests.unit.explain.report.test_simulation_page import EVIL, OUTCOME, USED
 from tests.unit.explain.story import BIG, explained
+from tests.unit.lab.test_study_report import STUDY
 
 LONG = "ip-10-0-0-1.eu-west-1.compute.internal"
 NODE = "gpu-pool-large-node-07"

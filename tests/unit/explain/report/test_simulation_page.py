@@ -1,9 +1,9 @@
-"""Pages of simulations: self-contained, escaped, balanced; and the charts in them."""
+"""Pages of simulations: self-contained, escaped, balanced."""
 
 import pytest
 from msgspec.structs import replace
 
-from podberth.explain.report.simulation_page import Line, line_chart, outcome_page, study_page
+from podberth.explain.report.simulation_page import outcome_page
 from podberth.explain.simulate.outcome import (
     Blocked,
     Others,
@@ -14,21 +14,10 @@ from podberth.explain.simulate.outcome import (
     Waiting,
     WorkloadOutcome,
 )
-from podberth.explain.simulate.trace import Compaction, Point, ProfileStudy, Regret, Run, Study
 from tests.unit.explain.report.test_page import Checked
 
 EVIL = "<script>alert(1)</script>"
 USED = Quality(2, 1, 3, {"cpu": 0.5}, {"cpu": 0.25}, {"cpu": 0.1})
-RUN = Run(4, 3, [Point(0.5, 1, USED), Point(1.0, 0, USED)], USED)
-STUDY = Study(
-    2,
-    4,
-    2,
-    1.3,
-    1.0,
-    [ProfileStudy(EVIL, RUN, Regret(3, 6, 1, 0)), ProfileStudy("b", RUN, Regret(3, 0, 0, 0), RUN, Compaction(4, 1, 2))],
-)
-PERCENT = [(0.0, 0.0), (1.0, 1.0)]
 OUTCOME = Outcome(
     profile="p",
     placed=[Placed("ns/a", "n", "was"), Placed("ns/b", "n", None, True)],
@@ -47,9 +36,9 @@ OUTCOME = Outcome(
 )
 
 
-@pytest.mark.parametrize("page", [outcome_page(OUTCOME, only_mine=False), study_page(STUDY)], ids=["outcome", "study"])
-def test_is_balanced_escaped_and_loads_nothing(page: str) -> None:
+def test_is_balanced_escaped_and_loads_nothing() -> None:
     """It opens without a network, and runs no script whatever names say."""
+    page = outcome_page(OUTCOME, only_mine=False)
     checked = Checked()
     checked.feed(page)
     assert checked.open == []
@@ -71,39 +60,3 @@ def test_long_lists_are_folded() -> None:
     page = outcome_page(replace(OUTCOME, placed=placed))
     assert "<summary>5 more</summary>" in page
     assert page.index("ns/p24<") < page.index("<summary>") < page.index("ns/p25<")
-
-
-def test_study_says_its_figures() -> None:
-    """A row of figures for each profile; nothing where a profile has none."""
-    page = study_page(STUDY)
-    assert '<td>pods placed</td><td class="number">3 of 4</td><td class="number">3 of 4</td>' in page
-    assert '<td>regret, points a decision</td><td class="number">2.00</td><td class="number">0.00</td>' in page
-    assert '<td>nodes that hold the 4 pods</td><td class="number"></td><td class="number">1 of 2</td>' in page
-
-
-@pytest.mark.parametrize(
-    ("points", "path", "ticks"),
-    [
-        pytest.param(PERCENT, "52.0,206.0 616.0,12.0", "0% 20% 40% 60% 80% 100%", id="from corner to corner"),
-        pytest.param([(0.0, 0.55)], "52.0,28.2", "0% 20% 40% 60%", id="the axis ends at a round number"),
-        pytest.param([(0.0, 0.1)], "52.0,12.0", "0% 2% 4% 6% 8% 10%", id="no number is rounded"),
-        pytest.param([(5.0, 0.0), (7.0, 0.0)], "52.0,206.0 616.0,206.0", "0% 1%", id="nothing at all"),
-        pytest.param([], "", "0% 1%", id="no points"),
-    ],
-)
-def test_chart(points: list[tuple[float, float]], path: str, ticks: str) -> None:
-    """Points are scaled into the box."""
-    chart = line_chart("t", "x", [Line("a", points)])
-    assert chart.paths == [("a", path)]
-    assert " ".join(tick.text for tick in chart.y_ticks) == ticks
-
-
-@pytest.mark.parametrize(
-    ("most", "ticks"),
-    [(0, "0 1"), (1, "0 1"), (4, "0 1 2 3 4"), (680, "0 200 400 600 800"), (7000, "0 2,000 4,000 6,000 8,000")],
-)
-def test_counts(most: float, ticks: str) -> None:
-    """There is no half node; x is in percent, and ends where the points do."""
-    chart = line_chart("t", "x", [Line("a", [(0.0, 0.0), (1.3, most)])], counts=True)
-    assert " ".join(tick.text for tick in chart.y_ticks) == ticks
-    assert " ".join(tick.text for tick in chart.x_ticks) == "0% 50% 100%"

@@ -188,8 +188,7 @@ async def test_configurations_go_while_the_api_server_enforces(api: Api, start: 
     for path in (MUTATING, VALIDATING):
         await api.call("DELETE", f"{path}/zz-berth-admission")
     await until(lambda: replica.registration.native)
-    replica.registration.wake()
-    await asyncio.sleep(1.0)  # twice the pause between two looks: nothing is to happen, so nothing can be waited for
+    await replica.registration.reconcile()
     for path in (MUTATING, VALIDATING):
         assert (await api.get(path))["items"] == []
     assert (await api.call("DELETE", one)).status == 200

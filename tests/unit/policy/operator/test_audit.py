@@ -12,7 +12,7 @@ from podberth.kube.errors import ApiError
 from podberth.kube.flow import API, Lane
 from podberth.kube.resources import OWNERS
 from podberth.policy import impact
-from podberth.policy.operator.audit import Audit, Result, Total, report
+from podberth.policy.operator.audit import Audit, Result, Total
 from podberth.policy.operator.listing import DEFAULT_KINDS, KindError, resource
 from podberth.policy.spec import Policies
 from tests.unit.policy.build import needs, policies, policy, rule
@@ -67,7 +67,6 @@ async def test_counts() -> None:
     maps = [item("a", team="x"), item("b", bad="1", team="y"), item("c"), item("d", bad="2", team="x"), item("e")]
     result = await audited(Lists(configmaps=maps), "configmaps")
     assert result.total == Total(objects=5, rejected=0, mutated=3)
-    assert result.kinds == {"ConfigMap": Total(objects=5, rejected=0, mutated=3)}
     forbid, label = result.policies["forbid"], result.policies["label"]
     assert (forbid.objects, forbid.rejected, forbid.mutated) == (5, 2, 0)
     assert forbid.examples == ["ConfigMap team/b", "ConfigMap team/d"]
@@ -107,14 +106,6 @@ async def test_exempt_namespaces_are_not_read() -> None:
     result = await audited(lists, "configmaps", exempt=frozenset({"team"}))
     assert result.total.objects == 0
     assert not lists.asked
-
-
-async def test_report_adds_up() -> None:
-    """The report has the sum over namespaces, and each of them."""
-    result = await audited(Lists(configmaps=[item("a")]), "configmaps")
-    found = report({"b": result, "a": result}, "now")
-    assert (found["objects"], found["mutated"], list(found["namespaces"])) == (2, 2, ["a", "b"])
-    assert json.loads(json.dumps(found)) == found
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,18 @@ from podberth.kube.machine import Machine
 from podberth.policy.native.admission_policies import admission_policies
 from podberth.policy.native.policy_set import SET_NAME
 from podberth.policy.operator import enforcement as module
-from podberth.policy.operator.enforcement import KINDS, MOVED, ROLES, ROOT, SETS, WEBHOOKS, Enforcer, Kept, kept
+from podberth.policy.operator.enforcement import (
+    KINDS,
+    MOVED,
+    NOTHING_TOLD,
+    ROLES,
+    ROOT,
+    SETS,
+    WEBHOOKS,
+    Enforcer,
+    Kept,
+    kept,
+)
 from podberth.policy.operator.judge import Stored
 from podberth.policy.operator.settings import Settings
 from podberth.policy.operator.status import NATIVE, NOT_ACCEPTED, OLDER, Enforcement
@@ -54,6 +65,8 @@ class Cluster:
         self.failed = 0
         self.halves: list[float] = [float("inf"), float("inf")]
         """Each half has seen what was stored up to this resourceVersion."""
+        self.tells = True
+        """What tells of modes warn and observe is in force."""
         self.webhook_answers = False
         self.sets: dict[str, list[tuple[int, str]]] = {}
         """Namespace → resourceVersions of its set, and what either half answers from then on."""
@@ -70,7 +83,7 @@ class Cluster:
         if path.endswith("/selfsubjectreviews"):
             return json.dumps({"status": {"userInfo": {"username": USER}}}).encode()
         if "dryRun" in query:
-            raise ApiError(403, "Forbidden", self._judged(path.split("/")[4]))
+            raise ApiError(403, "Forbidden", *self._judged(path.split("/")[4]))
         if verb == "GET":
             return json.dumps(self._read(path, query)).encode()
         if verb == "DELETE":
@@ -139,16 +152,18 @@ class Cluster:
         self.gone(path)
         return b"{}"
 
-    def _judged(self, namespace: str) -> str:
-        """The answer to a dry run in a namespace."""
+    def _judged(self, namespace: str) -> tuple[str, None, None, str, list[str]]:
+        """The answer to a dry run in a namespace: what an `ApiError` has after its reason."""
         self.asked.append(namespace)
         if self.webhook_answers:
-            return 'admission webhook "hook" denied the request: webhook'
-        said = []
+            return 'admission webhook "hook" denied the request: webhook', None, None, "", []
+        said, warnings = [], []
         for half in self.halves if BINDING in self.objects else ():
             seen = [answer for version, answer in self.sets.get(namespace, ()) if version <= half]
             said += [answer for answer in seen[-1:] if answer]
-        return f"denied request: {' '.join(said)}" if said else "not refused"
+        if self.tells and said:
+            warnings.append(f'299 - "Validation failed for policy with binding: {said[-1]}"')
+        return f"denied request: {' '.join(said)}" if said else "not refused", None, None, "", warnings
 
     @property
     def natively(self) -> set[str]:
@@ -245,8 +260,8 @@ async def test_to_the_api_server(cluster: Cluster) -> None:
     await release.look()
     assert cluster.moved
     sets = [f"PATCH {SETS.path(namespace, SET_NAME)}" for namespace in ("team", "other")]
-    assert cluster.wrote[10:] == [*sets, f"PATCH {BINDING}", *(f"DELETE {path}/hook" for path in WEBHOOKS)]
-    assert (release.enforcer.writes, release.enforcer.repairs) == (15, 0)
+    assert cluster.wrote[len(WANTED) :] == [*sets, f"PATCH {BINDING}", *(f"DELETE {path}/hook" for path in WEBHOOKS)]
+    assert (release.enforcer.writes, release.enforcer.repairs) == (len(WANTED) + 5, 0)
     assert release.looks == 2
 
 
@@ -279,9 +294,9 @@ def _without_owner(cluster: Cluster, path: str) -> None:
 
 
 @pytest.mark.parametrize("harm", [_deleted, _without_label, _renamed, _without_owner])
-@pytest.mark.parametrize("number", [2, 3, 8, 9])
+@pytest.mark.parametrize("number", [2, 3, 6, 7])
 async def test_drift(cluster: Cluster, harm: Callable[[Cluster, str], None], number: int) -> None:
-    """Of ten objects the one is written that is not as it should be. With the binding its mark may be gone: then all
+    """Of eight objects the one is written that is not as it should be. With the binding its mark may be gone: then all
     has to be proved again.
     """
     cluster.put(f"{ROLES}/berth-operator", {"metadata": {"name": "berth-operator"}})
@@ -318,30 +333,31 @@ async def test_what_others_add_is_replaced(cluster: Cluster) -> None:
     assert "matchResources" not in cluster.objects[path]["spec"]
 
 
-async def test_who_has_seen_one_has_seen_the_older_ones(cluster: Cluster) -> None:
-    """The newest set is asked for, which proves all that were written before; the next one needs a dry run again."""
-    release = await started(cluster)
-    for namespace in ("a", "b", "c"):
-        assert (await release.enforcer.enforce(namespace, [FORBID])).pending
-    assert not cluster.asked
-    for namespace in ("a", "b", "c"):
-        assert await release.ways(namespace, FORBID) == {"forbid": NATIVE}
-    assert cluster.asked == ["c"]
-    assert await release.ways("a", NOTE) == {"note": NATIVE}
-    assert cluster.asked == ["c", "a"]
-
-
-async def test_a_newer_set_that_is_not_seen_does_not_hold_up_others(cluster: Cluster) -> None:
-    """A namespace's own set is asked for as well, where the newest one is not seen yet."""
+async def test_each_namespace_is_asked_for_itself(cluster: Cluster) -> None:
+    """A set that is not seen yet does not hold up others, however new it is."""
     release = await started(cluster)
     await release.enforcer.enforce("a", [FORBID])
     cluster.halves = [float(cluster.version)] * 2
     await release.enforcer.enforce("b", [FORBID])
+    assert not cluster.asked
     assert await release.ways("a", FORBID) == {"forbid": NATIVE}
-    assert cluster.asked == ["b", "a"]
+    assert cluster.asked == ["a"]
     assert (await release.ways("b", FORBID))["forbid"].reason == "Starting"
     cluster.halves = [float("inf")] * 2
     assert await release.ways("b", FORBID) == {"forbid": NATIVE}
+
+
+@pytest.mark.parametrize("mode", ["warn", "observe"])
+async def test_what_changes_nothing_is_seen_by_a_warning(cluster: Cluster, mode: str) -> None:
+    """The halves that enforce answer already; a set without such policies needs no warning."""
+    release = await started(cluster, "team", "other")
+    cluster.tells = False
+    told = stored("told", rule(reject=True), mode=mode)
+    found = (await release.ways("team", told))["told"]
+    assert (found.reason, found.message.rpartition(": ")[2]) == ("Starting", NOTHING_TOLD)
+    assert await release.ways("other", FORBID) == {"forbid": NATIVE}
+    cluster.tells = True
+    assert await release.ways("team", told) == {"told": NATIVE}
 
 
 @pytest.mark.parametrize("half", [0, 1])
@@ -491,11 +507,11 @@ async def test_the_api_server_refuses_a_set(cluster: Cluster) -> None:
 @pytest.mark.parametrize("status", [403, 422])
 async def test_admission_policies_that_can_not_all_be_written_go(cluster: Cluster, status: int) -> None:
     """Half of them would enforce half: what was written is taken away, and the webhook goes on."""
-    mutating = f"PATCH {path_of(WANTED[8])}"
+    mutating = f"PATCH {path_of(WANTED[6])}"
     cluster.refused[mutating] = status
     cluster.webhook_answers = True
     release = await started(cluster, "team")
-    assert len(cluster.wrote) == 16
+    assert len(cluster.wrote) == 12
     assert not cluster.natively
     found = (await release.ways("team", FORBID))["forbid"]
     assert (found.way, found.reason) == ("Webhook", "KindsMissing")
@@ -504,7 +520,7 @@ async def test_admission_policies_that_can_not_all_be_written_go(cluster: Cluste
     del cluster.refused[mutating]
     await release.look()
     # Rights come and go, so they are asked for again; what the API server does not take, it never will.
-    assert len(cluster.natively) == (10 if status == 403 else 0)
+    assert len(cluster.natively) == (len(WANTED) if status == 403 else 0)
 
 
 @pytest.mark.parametrize("verb", ["GET", "PATCH"])
@@ -515,7 +531,7 @@ async def test_rights_that_go_for_a_while(cluster: Cluster, verb: str) -> None:
     _renamed(cluster, path_of(WANTED[1]))
     with pytest.raises(ApiError):
         await release.look()
-    assert len(cluster.natively) == 10
+    assert len(cluster.natively) == len(WANTED)
     assert await release.ways("team", FORBID) == {"forbid": NATIVE}
     cluster.refused.clear()
     await release.look()
@@ -543,7 +559,7 @@ async def test_to_the_webhook(cluster: Cluster, lack: Callable[[Cluster], None])
     lack(cluster)
     release = await started(cluster, "team", enforcement="webhook")
     assert not cluster.wrote
-    assert len(cluster.natively) == 10
+    assert len(cluster.natively) == len(WANTED)
     register(cluster)
     cluster.webhook_answers = True
     await release.look()
@@ -575,7 +591,7 @@ async def test_what_can_not_be_read_is_looked_at_again(cluster: Cluster, capsys:
     working = asyncio.create_task(release.enforcer.run())
     await until(lambda: cluster.failed >= 3)
     cluster.refused.clear()
-    await until(lambda: len(cluster.natively) == 10)
+    await until(lambda: len(cluster.natively) == len(WANTED))
     cluster.gone(BINDING)
     release.enforcer.wake()
     await until(lambda: BINDING in cluster.objects)

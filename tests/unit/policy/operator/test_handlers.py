@@ -17,7 +17,7 @@ from podberth.apiserver import ApiServer
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.lease import LeaseLostError
-from podberth.policy.operator import handlers, kopf_limits
+from podberth.policy.operator import handlers, index
 from podberth.policy.operator.replica import Operator
 from podberth.policy.operator.settings import Settings
 from tests.unit.policy.admission.conftest import CRD as PLAIN_CRD
@@ -43,8 +43,8 @@ async def api() -> AsyncIterator[Api]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Waiting is not tested; and kopf's default registry stays what it is."""
-    monkeypatch.setattr(kopf_limits, "CHECK_SECONDS", 0.2)
-    monkeypatch.setattr(kopf_limits, "AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(index, "CHECK_SECONDS", 0.2)
+    monkeypatch.setattr(index, "AGAIN_SECONDS", 0.1)
     yield
     kopf.set_default_registry(handlers.REGISTRY)
 
@@ -73,14 +73,15 @@ async def running(url: str) -> AsyncIterator[None]:
         client = await ours["after"].enter_async_context(Client(Connection(host=url), qps=-1.0))
         operator = Operator(client, client, Settings("berth", audit_seconds=0.0))
         client.fence = None
-        memo.update(operator.memo())
+        memo.update(vars(operator.memo()))
         ours["operator"] = operator
         ours["beside"] = [asyncio.create_task(part) for part in (operator.missed.run(), operator.enforcer.run())]
 
     async def end(**_: Any) -> None:
         """What is under way ends before its client does."""
-        for _, planned in ours["operator"].reconciler._soon.values():  # noqa: SLF001 - a replica's process ends here
-            planned.cancel()
+        for one in ours["operator"].reconciler._namespaces.values():  # noqa: SLF001 - a replica's process ends here
+            if one.soon is not None:
+                one.soon[1].cancel()
         passes = (task for task in asyncio.all_tasks() if "Reconciler" in repr(task.get_coro()))
         under_way = [*ours["beside"], *passes]
         for task in under_way:

@@ -1,9 +1,7 @@
-"""Liveness and readiness in virtual time: silence, attempts and answers tell different things."""
+"""Liveness and readiness in virtual time, and when the operator begins."""
 
 from __future__ import annotations
 
-import asyncio
-from types import SimpleNamespace
 from typing import Any, cast
 
 import kopf
@@ -17,9 +15,7 @@ from podberth.policy.operator.kopf_limits import (
     DEAD_SECONDS,
     STALE_SECONDS,
     Essence,
-    Missed,
     Pulse,
-    Session,
     until_served,
 )
 from tests.unit.policy.operator.conftest import Clock
@@ -49,25 +45,15 @@ def test_fresh_then_stale(clock: Clock) -> None:
     assert "no answer for 151 s" in str(pulse.unready())
 
 
-def test_a_watch_that_stopped_trying_is_dead(clock: Clock) -> None:
-    """When nothing is even tried any more, kopf's loop hangs: only a new process helps."""
-    pulse = Pulse(["a"], clock)
-    pulse.heard("a")
-    clock.now += STALE_SECONDS + 1
-    assert "tried nothing for 151 s" in str(pulse.dead())
-
-
 def test_an_outage_is_no_death(clock: Clock) -> None:
-    """While the API server is away attempts go on: alive, until it lasts so long that new certificates may help."""
+    """While the API server is away it is alive, until that lasts so long that new certificates may help."""
     pulse = Pulse(["a"], clock)
     pulse.heard("a")
     until = clock.now + DEAD_SECONDS
     while clock.now < until:
         clock.now += 20
-        pulse.tried("a")
         assert pulse.dead() is None
     clock.now += 20
-    pulse.tried("a")
     assert "no answer for 620 s" in str(pulse.dead())
 
 
@@ -82,15 +68,19 @@ def test_the_oldest_stream_counts(clock: Clock) -> None:
     assert pulse.age() == 100
     clock.now += 60
     pulse.heard("a")
-    assert pulse.dead() is not None
     assert pulse.unready() is not None
+    clock.now += DEAD_SECONDS
+    pulse.heard("a")
+    assert pulse.dead() is not None
 
 
 def test_strangers_do_not_count() -> None:
     """A request for another path proves nothing about ours."""
     pulse = Pulse(["/apis/podberth.dev/v1alpha1/metadatapolicies"])
-    assert pulse.followed("/prefix/apis/podberth.dev/v1alpha1/metadatapolicies") is not None
-    assert pulse.followed("/apis/podberth.dev/v1alpha1/namespaces/a/metadatapolicies") is None
+    pulse.heard("/apis/podberth.dev/v1alpha1/namespaces/a/metadatapolicies")
+    assert pulse.age() is None
+    pulse.heard("/prefix/apis/podberth.dev/v1alpha1/metadatapolicies")
+    assert pulse.age() is not None
 
 
 def test_no_crd_is_alive_and_unready(clock: Clock) -> None:
@@ -141,36 +131,6 @@ async def test_kopf_begins_when_discovery_has_the_kind(
     assert not left
     assert not pulse.absent
     assert capsys.readouterr().out.count(told) == 1
-
-
-async def test_what_is_gone_is_told_though_the_next_list_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A comparison that is done again finds nothing any more in the index that the first one has mended."""
-    monkeypatch.setattr(kopf_limits, "AGAIN_SECONDS", 0)
-
-    class Answers:
-        def __init__(self, *answers: bool | Exception) -> None:
-            self.left = list(answers)
-
-        async def compare(self, *_: Any) -> bool:
-            answer = self.left.pop(0)
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-
-        async def get(self, *_: Any, **__: Any) -> bytes:
-            return b'{"metadata": {"resourceVersion": "1"}}'
-
-    lost: list[None] = []
-    session = SimpleNamespace(relisted=asyncio.Event())
-    session.relisted.set()
-    indices: Any = Answers(True, False), Answers(Unreachable("gone"), False)
-    missed = Missed(
-        cast("Client", Answers()), cast("Session", session), Pulse(["a"]), (), indices, lambda: lost.append(None)
-    )
-    run = asyncio.create_task(missed.run())
-    await missed.complete.wait()
-    run.cancel()
-    assert lost == [None]
 
 
 def body_of(generation: int = 1, **more: Any) -> kopf.Body:

@@ -1,24 +1,49 @@
-"""A trace of a few pods, played in every way; and what is refused of a trace's files."""
+"""A trace of a few pods, played in every way."""
+
+from math import inf
+from typing import Any
 
 import pytest
 
-from podberth.explain.objects.documents import ObjectError
-from podberth.explain.report.simulation_page import study_page
-from podberth.explain.report.simulation_tables import figures
-from podberth.explain.simulate import trace as replay
-from podberth.explain.simulate.trace import TRACE_PROFILES, Recorded, Trace, beside, read, study
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
+from podberth.lab import Arrival, World
+from podberth.lab import study as replay
+from podberth.lab.gpus import plugins
+from podberth.lab.study import (
+    TRACE_PROFILES,
+    Recorded,
+    beside,
+    gpu_profiles,
+    inflation,
+    inflations,
+    share_profiles,
+    shares_gpus,
+    study,
+)
+from podberth.lab.study_report import figures, share_figures, study_page
+from podberth.lab.traces.openb import GPU_MODEL
+from podberth.lab.traces.rows import node, on_labels, pod
 from tests.registered import registry
 
-NODES = "sn,cpu_milli,memory_mib,gpu,model\na,8000,8192,2,T4\nb,8000,8192,2,T4\nc,8000,8192,2,G2\n"
-HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+GPU = "alibabacloud.com/gpu-milli"
+NODES = (("a", 2, "T4"), ("b", 2, "T4"), ("c", 2, "G2"))
 
 
-def trace(*rows: str, nodes: str = NODES) -> Trace:
+def trace(*pods: str, nodes: tuple[tuple[str, int, str], ...] = NODES, cpu: str = "8") -> World:
     """A trace of these pods: `name,cpu,memory,gpus,milli,models,from,until`."""
-    lines = [",".join([*row.split(",")[:6], "LS", "Running", *row.split(",")[6:], ""]) for row in rows]
-    return read(nodes.encode(), (HEAD + "\n".join(lines)).encode())
+    objects = []
+    for name, count, model in nodes:
+        room = {"cpu": cpu, "memory": "8Gi"} | ({GPU: str(1000 * count)} if count else {})
+        objects.append(node(name, room, {GPU_MODEL: model}))
+    arrivals = []
+    for name, milli, memory, gpus, share, models, begin, until in (row.split(",") for row in pods):
+        requests = {"cpu": f"{milli}m", "memory": f"{memory}Mi"}
+        if int(gpus):
+            requests[GPU] = str(int(gpus) * int(share))
+        affinity: dict[str, Any] = {"affinity": on_labels({GPU_MODEL: models.split("|")})} if models else {}
+        arrivals.append(Arrival(float(begin), pod(name, requests, **affinity), float(until) - float(begin)))
+    return World("small", tuple(objects), tuple(arrivals))
 
 
 ONE_EACH = trace(*(f"p{i},1000,1024,1,1000,,{i},{i + 10}" for i in range(4)))
@@ -39,7 +64,7 @@ def test_saturation(profile: str, in_use: int) -> None:
     run, placements = replay.saturation(ONE_EACH, frameworks()[profile], 4 / 6, quiet)
     assert (run.arrived, run.placed, len(placements)) == (4, 4, 4)
     assert run.end.nodes_in_use == in_use
-    assert run.end.allocated["alibabacloud.com/gpu-milli"] == pytest.approx(4 / 6)
+    assert run.end.allocated[GPU] == pytest.approx(4 / 6)
 
 
 def test_saturation_ends_with_a_full_cluster() -> None:
@@ -52,7 +77,7 @@ def test_saturation_ends_with_a_full_cluster() -> None:
 
 def test_departures_make_room() -> None:
     """Two pods of three GPUs' node time share it one after the other; one that never fits waits for ever."""
-    one_node = NODES.splitlines()[0] + "\na,8000,8192,2,T4\n"
+    one_node = NODES[:1]
     found = trace("x,1000,1024,2,1000,,0,10", "y,1000,1024,2,1000,,5,20", "z,9000,1,0,0,,6,30", nodes=one_node)
     run = replay.departures(found, frameworks()["default"], quiet)
     assert (run.arrived, run.placed) == (3, 2)
@@ -66,7 +91,7 @@ def test_departures_make_room() -> None:
         pytest.param(trace("big,9000,1024,1,1000,,0,5"), None, id="what fits nowhere is held by no number of nodes"),
     ],
 )
-def test_compaction(found: Trace, nodes: int | None) -> None:
+def test_compaction(found: World, nodes: int | None) -> None:
     """The fewest nodes that hold the pods."""
     assert replay.compaction(found, frameworks()["packed"], quiet).nodes == nodes
 
@@ -106,14 +131,14 @@ def test_models_are_honoured() -> None:
     assert placements == [("p", "c")]
 
 
-WITHOUT = "sn,cpu_milli,memory_mib,gpu,model\na,4000,8192,0,\nb,4000,8192,0,\n"
+WITHOUT = (("a", 0, ""), ("b", 0, ""))
 
 
 @pytest.mark.parametrize("gpus", [0, 1], ids=["nobody asks for a GPU", "one pod asks for what no node has"])
 def test_a_trace_without_gpus(gpus: int) -> None:
     """Figures are of what its nodes have, and so is the load."""
     rows = [f"p{i},1000,1024,{gpus if i == 3 else 0},1000,,{i},{i + 10}" for i in range(4)]
-    found = study(trace(*rows, nodes=WITHOUT), frameworks(), 1.3, 0.5, quiet)
+    found = study(trace(*rows, nodes=WITHOUT, cpu="4"), frameworks(), 1.3, 0.5, quiet)
     assert found.measure == "cpu"
     assert found.stretch < 10
     for each in found.profiles:
@@ -128,7 +153,7 @@ def test_a_trace_without_gpus(gpus: int) -> None:
 
 def test_how_long_pods_waited() -> None:
     """In time of the trace, of those that got a node."""
-    one_node = NODES.splitlines()[0] + "\na,8000,8192,2,T4\n"
+    one_node = NODES[:1]
     found = trace("x,1000,1024,2,1000,,0,10", "y,1000,1024,2,1000,,5,20", "z,9000,1,0,0,,6,30", nodes=one_node)
     assert replay.departures(found, frameworks()["default"], quiet).waits == replay.Waits(1, 0.0, 5.0, 5.0)
     told = dict(figures(study(found, frameworks(), 1.0, 0, quiet)))
@@ -144,20 +169,54 @@ def test_study() -> None:
     assert [each.regret.total for each in found.profiles] == [0, 0]
 
 
-@pytest.mark.parametrize(
-    ("nodes", "pods", "said"),
-    [
-        pytest.param("a,b\n", HEAD, "openb_nodes.csv, line 1: no column sn, cpu_milli", id="columns"),
-        pytest.param(NODES + "a,1,1,0,\n", HEAD, "openb_nodes.csv, line 5: sn: a is there twice", id="twice"),
-        pytest.param(NODES + "d,x,1,0,\n", HEAD, 'line 5: cpu_milli: "x": expected a number', id="no number"),
-        pytest.param(NODES + "d,-1,1,0,\n", HEAD, 'line 5: cpu_milli: "-1": expected a number', id="negative"),
-        pytest.param(NODES + "d,1\n", HEAD, "openb_nodes.csv, line 5: expected 5 fields", id="short line"),
-        pytest.param(NODES, HEAD + ",1,1,0,0,,,,0,1,\n", "openb_pods.csv, line 2: name: Required value", id="no name"),
-        pytest.param("\xff", HEAD, "openb_nodes.csv: expected CSV in UTF-8", id="no text"),
-    ],
-)
-def test_refused(nodes: str, pods: str, said: str) -> None:
-    """File, line, column and value."""
-    with pytest.raises(ObjectError) as error:
-        read(nodes.encode("latin-1"), pods.encode())
-    assert said in str(error.value)
+HALVES = trace(*(f"p{i},100,100,1,600,,{i},{i + 10}" for i in range(8)))
+
+
+def shared() -> dict[str, Framework]:
+    """The four profiles that know single GPUs."""
+    return build(gpu_profiles(HALVES), plugins())
+
+
+def test_a_share_is_of_one_gpu() -> None:
+    """Of six GPUs, eight times 0.6 fit as a sum, on single ones six; by the sum, all eight are placed."""
+    by_sum, _ = replay.saturation(HALVES, frameworks()["default"], 0.8, quiet)
+    assert by_sum.placed == 8
+    for name, framework in shared().items():
+        run = inflation(HALVES, framework, 0.8, 0, quiet)
+        assert (run.profile, run.pods, run.placed) == (name, [8], [6])
+        assert run.allocated == [pytest.approx(0.6)]
+        assert run.fragmented == [pytest.approx(0.4)], "no task can use the rest"
+
+
+def test_inflation_draws_tasks_until_so_much_was_asked_for() -> None:
+    """Each task once, then others; another seed is another order, the same seed is the same."""
+    mixed = trace(*(f"p{i},{500 * (1 + i % 3)},100,1,{(200, 500, 1000)[i % 3]},,{i},{i + 10}" for i in range(6)))
+    framework = shared()["fragmentation"]
+    first, again, other = (inflation(mixed, framework, 1.3, seed, quiet) for seed in (1, 1, 2))
+    assert first == again
+    assert first.pods[0] > 6
+    assert (first.pods, first.allocated) != (other.pods, other.allocated)
+
+
+def test_inflations_are_told() -> None:
+    """Means over the seeds; on the page, too."""
+    runs = inflations(HALVES, shared(), 0.8, 2, quiet)
+    found = study(HALVES, frameworks(), 1.0, 0, quiet)
+    assert shares_gpus(HALVES)
+    whole = type(found)(**{**{f: getattr(found, f) for f in found.__struct_fields__}, "shares": runs})
+    assert dict(share_figures(whole))["GPUs allocated"] == ["60.0 % ± 0.0"] * 4
+    page = study_page(whole)
+    assert "2 random orders" in page
+    assert "packed-gpus" in page
+
+
+def test_profiles_that_have_the_plugin_keep_it() -> None:
+    """It is enabled once."""
+    once = share_profiles(TRACE_PROFILES)
+    assert share_profiles(once) == once
+
+
+def test_what_never_ends_is_there_for_ever() -> None:
+    """A lifetime without an end is no event, and is not stretched."""
+    found = World("w", HALVES.objects, (Arrival(0.0, HALVES.arrivals[0].pod, inf),))
+    assert replay.departures(replay.stretched(found, 5.0), frameworks()["default"], quiet).placed == 1

@@ -1,0 +1,140 @@
+"""What a recording costs: CPU of `berth run` with it and without, by turns on a null server; bytes of a pod's life.
+
+`python -m bench.recording [--runs N] [--workload NAME] [--lives N]`. The workload's backlog is bound by two schedulers
+that differ in `--record` only. For the bytes, pods come ten a second on virtual time, as a Deployment's, a Job's and a
+StatefulSet's do, and each has the updates that a kubelet writes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+import uuid
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+from bench.__main__ import load
+from bench.contenders import BerthContender
+from bench.null_server import NullServer
+from bench.run import Row, Runner
+from podberth.lab.recording.log import segments
+from podberth.testing.workloads.workload import Mode
+from tests.builders import node, pod
+from tests.unit.lab.recording.flights import Flight
+
+PER_SECOND = 10.0
+LASTS = 600.0
+"""Seconds that a pod runs."""
+
+
+class RecordingContender(BerthContender):
+    """`berth run --record`."""
+
+    key, title = "berth-recording", "Berth, recording"
+
+    def options(self, place: Path) -> list[str]:
+        return ["--record", str(place / "recording")]
+
+
+def cost(workload: str, runs: int, part: float) -> list[tuple[float, float]]:
+    """CPU milliseconds of a pod, without and with the recording, of each round."""
+    with tempfile.TemporaryDirectory(prefix="berth-bench-") as directory, NullServer() as cluster:
+        (wanted,) = (each.scaled(1.0, part) for each in load(workload))
+        wanted = msgspec.structs.replace(wanted, modes=[Mode.BACKLOG])
+        plain, recorded = BerthContender(cluster, Path(directory)), RecordingContender(cluster, Path(directory))
+        runner = Runner(cluster, Path(directory), lambda text: print(text, file=sys.stderr, flush=True))
+        rows: list[Row] = runner.run(wanted, [plain, recorded], runs)
+    found = {key: [row.cpu_ms or 0.0 for row in rows if row.contender == key] for key in (plain.key, recorded.key)}
+    return list(zip(found[plain.key], found[recorded.key], strict=True))
+
+
+def hexed(random: Random) -> str:
+    """A UID."""
+    return str(uuid.UUID(int=random.getrandbits(128), version=4))
+
+
+def life(number: int, random: Random) -> dict[str, Any]:
+    """A pod as one of three kinds of controllers makes it."""
+    app = f"app-{random.randrange(40)}"
+    kind = ("ReplicaSet", "Job", "StatefulSet")[number % 3]
+    name = f"{app}-{random.getrandbits(24):06x}-{random.getrandbits(20):05x}"
+    made: dict[str, Any] = pod(name, f"{random.choice((50, 100, 250))}m", "64Mi")
+    created = f"2026-11-29T{number // 36000 % 24:02}:{number // 600 % 60:02}:{number // 10 % 60:02}Z"
+    made["metadata"] |= {"uid": hexed(random), "creationTimestamp": created}
+    made["metadata"]["labels"] = {"app": app, "pod-template-hash": f"{hash(app) & 0xFFFFFF:06x}"}
+    owner = {"kind": kind, "name": app, "uid": str(uuid.UUID(int=hash(app) & (1 << 64) - 1)), "controller": True}
+    if kind == "Job":
+        owner |= {"name": f"{app}-{number}", "uid": hexed(random)}
+        made["metadata"]["labels"] = {"job-name": owner["name"], "controller-uid": owner["uid"]}
+    if kind == "StatefulSet":
+        made["metadata"]["labels"] = {"app": app, "statefulset.kubernetes.io/pod-name": name}
+    made["metadata"]["ownerReferences"] = [owner]
+    return made
+
+
+async def bytes_of_a_life(lives: int) -> float:
+    """Bytes on the disk for each pod that came and went."""
+    random = Random(1)
+    with tempfile.TemporaryDirectory(prefix="berth-bench-") as directory:
+        flight = Flight(Path(directory))
+        for i in range(200):
+            made = node(f"node-{i:03}", "64", "256Gi", zone=f"z{i % 3}")
+            flight.put(made)
+        going: list[tuple[float, str]] = []
+        for number in range(lives):
+            flight.now += random.expovariate(PER_SECOND)
+            made = life(number, random)
+            flight.put(made)
+            flight.work()
+            name = made["metadata"]["name"]
+            began = {**made, "spec": {**made["spec"], "nodeName": flight.placed.pop(name)}}
+            began["status"] = {"phase": "Running", "startTime": made["metadata"]["creationTimestamp"]}
+            began["status"]["conditions"] = [
+                {"type": "Ready", "status": "True"},
+                {"type": "PodScheduled", "status": "True", "lastTransitionTime": made["metadata"]["creationTimestamp"]},
+            ]
+            flight.now += 0.01
+            flight.put({**began, "status": {**began["status"], "phase": "Pending"}})
+            flight.put(began)
+            going.append((flight.now + LASTS, name))
+            while going and going[0][0] < flight.now:
+                gone = going.pop(0)[1]
+                flight.put({**flight.objects["Pod", gone], "status": {"phase": "Running"}})
+                flight.gone("Pod", gone)
+            if number % 200 == 0:
+                await asyncio.sleep(0)
+        flight.written()
+        flight.close()
+        return sum(each.path.stat().st_size for each in segments(Path(directory))) / lives
+
+
+def main() -> None:
+    """Measure, and print both."""
+    options = argparse.ArgumentParser(prog="python -m bench.recording", description=(__doc__ or "").partition("\n")[0])
+    options.add_argument("--runs", type=int, default=5)
+    options.add_argument("--workload", default="basic")
+    options.add_argument("--part", type=float, default=1.0, help="of the workload's pods")
+    options.add_argument("--lives", type=int, default=36_000)
+    chosen = options.parse_args()
+    if chosen.lives:
+        each = asyncio.run(bytes_of_a_life(chosen.lives))
+        day = each * PER_SECOND * 86_400
+        print(
+            f"{each:.0f} bytes a pod's life, of {chosen.lives:,}; 24 h at {PER_SECOND:g} a second: {day / 1e6:.0f} MB"
+        )
+    if chosen.runs:
+        pairs = cost(chosen.workload, chosen.runs, chosen.part)
+        for plain, recorded in pairs:
+            print(f"{plain:.4f} ms a pod, {recorded:.4f} with the recording: {recorded / plain:.3f}")
+        plain, recorded = (statistics.median(column) for column in zip(*pairs, strict=True))
+        print(f"median: {plain:.4f} and {recorded:.4f} ms: {recorded / plain:.3f}")
+
+
+if __name__ == "__main__":
+    main()

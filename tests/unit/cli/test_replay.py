@@ -1,0 +1,113 @@
+"""`berth replay`: what a recording holds, any second of it, and whether all is decided the same again."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from podberth.lab.recording.log import segments
+from tests.unit.cli.conftest import Berth
+from tests.unit.lab.recording.flights import Flight, busy
+
+
+@pytest.fixture(scope="module")
+def flown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording of a minute, in which a pod of 9 cores waits."""
+    directory = tmp_path_factory.mktemp("flown") / "recording"
+
+    async def fly() -> None:
+        flight = Flight(directory)
+        busy(flight)
+        flight.close()
+
+    asyncio.run(fly())
+    return directory
+
+
+def test_contents(flown: Path, berth: Berth) -> None:
+    """For people, and as data."""
+    found = berth("replay", str(flown))
+    assert (found.code, found.err) == (0, "")
+    assert "berth run, from its start" in found.out
+    assert "60 pods came" in found.out
+    (part,) = json.loads(berth("replay", str(flown), "-o", "json").out)["processes"]
+    assert part["podsCame"] == 60
+    assert part["whole"] is True
+    assert part["bytes"] == sum(each.path.stat().st_size for each in segments(flown))
+
+
+def test_verify(flown: Path, berth: Berth) -> None:
+    """Equal, and exit code 0; another seed differs, and 1."""
+    found = berth("replay", str(flown), "--verify")
+    assert (found.code, found.err) == (0, "")
+    assert found.out.startswith("equal: ")
+    assert json.loads(berth("replay", str(flown), "--verify", "-o", "json").out)["processes"][0]["differ"] == 0
+
+
+def test_why_explains_in_the_state_that_the_decision_saw(flown: Path, berth: Berth) -> None:
+    """A pod that was placed went to that node; one that was not is told as it was told then."""
+    placed = berth("replay", str(flown), "--why", "default/p12", "-o", "json")
+    where = placed.err.rpartition("placed on ")[2].strip()
+    answer = json.loads(placed.out)
+    assert placed.code == 0
+    assert where in answer["choice"]["best"]
+    failed = berth("replay", str(flown), "--why", "p14", "-o", "json")
+    assert failed.code == 1
+    assert json.loads(failed.out)["message"] in failed.err
+
+
+def test_any_second(flown: Path, berth: Berth) -> None:
+    """Commands answer as of then: a pod that came later is not known."""
+    asked = ("replay", str(flown), "--at")
+    assert berth(*asked, "6s", "explain", "p50").code == 2
+    early = berth(*asked, "6s", "explain", "default/p14", "-o", "json")
+    assert json.loads(early.out)["outcome"] == "unschedulable"
+    assert berth(*asked, "5s", "--dump", "then.json").code == 0
+    items = json.loads(Path("then.json").read_text())["items"]
+    assert [each["metadata"]["name"] for each in items if each["kind"] == "Node"] == ["n0", "n1", "n2", "n3"]
+    assert berth("explain", "p13", "--cluster", "then.json").code == 2
+
+
+def test_masked(flown: Path, berth: Berth) -> None:
+    """It has other names, says the same, and its placements are decided the same."""
+    assert berth("replay", str(flown), "--copy", "masked", "--mask").code == 0
+    found = berth("replay", "masked", "--verify")
+    assert (found.code, found.err) == (0, "")
+    one, other = (
+        json.loads(berth("replay", name, "-o", "json").out)["processes"][0] for name in (str(flown), "masked")
+    )
+    assert {**one, "bytes": 0, "bytesPerPod": 0} == {**other, "bytes": 0, "bytesPerPod": 0}
+    assert berth("replay", "masked", "--dump", "masked.json").code == 0
+    items = json.loads(Path("masked.json").read_text())["items"][1:]
+    assert all(each["metadata"]["name"].startswith("mask") for each in items)
+    assert {each["spec"]["nodeName"][:4] for each in items if each["spec"].get("nodeName")} == {"mask"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("none",), "none: no such file or directory"),
+        ((".",), ".: expected a directory that berth run --record or berth shadow --record has written"),
+        (("REC", "--verify", "--why", "p"), "--verify and --why: expected one of them"),
+        (("REC", "--at", "soon", "explain", "p"), "REC: --at soon: expected a time such as 23:15:02, "),
+        (
+            ("REC", "--at", "1999-01-01T00:00:00Z", "--dump", "x"),
+            "REC: --at 1999-01-01T00:00:00Z: the recording begins",
+        ),
+        (("REC", "--at", "5s"), "--at: expected a command after it: explain, simulate, capacity; or --dump FILE"),
+        (("REC", "explain", "p"), "explain: expected one of explain, simulate, capacity after --at TIME"),
+        (("REC", "--why", "nobody"), "REC: nobody: no such pod was seen until then"),
+        (("REC", "--mask"), "--mask: expected only together with --copy"),
+        (("REC", "--copy", "other"), "other: expected an empty directory or a recording, and there is a.txt"),
+    ],
+)
+def test_wrong_input(flown: Path, berth: Berth, words: tuple[str, ...], said: str) -> None:
+    """One line that names the option or the directory."""
+    Path("REC").symlink_to(flown)
+    Path("other").mkdir()
+    Path("other/a.txt").touch()
+    found = berth("replay", *words)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith(f"berth: {said}"), found.err
+    assert len(found.err.splitlines()) == 1
