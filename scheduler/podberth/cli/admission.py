@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from podberth.cli import services
-from podberth.cli.plain import Option
+from podberth.cli.services import Option
 
 
 def admission(

@@ -8,19 +8,9 @@ import typer
 
 from podberth.cli import options
 from podberth.cli.errors import FOUND, about, complain
+from podberth.cli.finding import add_groups
 from podberth.cli.given import given
-from podberth.cli.group import add_groups
 from podberth.cli.inputs import named
-from podberth.cli.options import (
-    ClusterFiles,
-    ConfigFile,
-    Context,
-    Kubeconfig,
-    PageForm,
-    RequestTimeout,
-    SchedulerName,
-    Validate,
-)
 from podberth.cli.output import PageOutput, as_asked
 from podberth.cli.subject import Group, Owner, PodName, called, chosen, in_file, namespace_of
 from podberth.explain import report
@@ -108,18 +98,18 @@ def _capacity(
         typer.Argument(help="Which of the file's pods or workloads, if there are several: web, or deploy/web."),
     ] = None,
     namespace: Annotated[str | None, options.of_namespace("The namespace of a pod that does not name one.")] = None,
-    cluster: ClusterFiles = None,
-    config: ConfigFile = None,
-    scheduler: SchedulerName = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    timeout: RequestTimeout = "30s",
+    cluster: options.ClusterFiles = None,
+    config: options.ConfigFile = None,
+    scheduler: options.SchedulerName = None,
+    context: options.Context = None,
+    kubeconfig: options.Kubeconfig = None,
+    timeout: options.RequestTimeout = "30s",
     at_least: Annotated[
         int, typer.Option(min=0, help="The exit code is 0 if so many more fit, and 1 if they do not.")
     ] = 1,
-    output: PageForm = PageOutput.TABLE,
+    output: options.PageForm = PageOutput.TABLE,
     everything: Annotated[bool, typer.Option("--all", help="Show every node.")] = False,
-    validate: Validate = True,
+    validate: options.Validate = True,
 ) -> int:
     """Show how many more pods like one fit, on which nodes, what limits them, and what one more node would add.
 

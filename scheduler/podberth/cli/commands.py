@@ -15,7 +15,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from podberth.cli.plain import SERVICES, typed
+from podberth.cli.main import SERVICES
 
 _FILES = (
     *("--filename", "--cluster", "--config", "--kubeconfig", "--certificate-authority"),
@@ -72,9 +72,7 @@ def _given(word: str, ctx: Any) -> str:
 
 
 def _help(command: Any, context: Any) -> str:
-    """Return the help of a command, whose lines end between words: a hyphen ends no line, as it may be in an option's
-    name.
-    """
+    """Return the help of a command. No line ends at a hyphen, which may be in an option's name."""
     formatter = context.make_formatter()
     write_text, write_list = formatter.write_text, formatter.write_dl
 
@@ -128,6 +126,8 @@ def imported(name: str) -> typer.Typer:
     if name not in SERVICES:
         found: typer.Typer = module.app
         return found
+    from podberth.cli.services import typed
+
     made = typer.Typer(add_completion=False)
     made.command()(typed(getattr(module, name)))
     return made

@@ -36,9 +36,7 @@ class InputError(Exception):
 
 
 def misused(option: str, what: str) -> Exception:
-    """Return what typer raises for a wrong value of an option. It imports typer, which a good start of a service does
-    not.
-    """
+    """Return what typer raises for a wrong option. typer is imported here, not when a service starts."""
     import typer
 
     return typer.BadParameter(what, param_hint=option)
@@ -179,9 +177,7 @@ def _usage_error() -> type[Exception]:
 
 
 def _rooms_errors() -> tuple[type[Exception], ...]:
-    """Return the rooms' own exceptions. Asked only when something went wrong, so that a good start imports none of
-    them.
-    """
+    """Return the exceptions about input. They are imported only when something went wrong."""
     from podberth.explain.objects import documents
     from podberth.explain.simulate.simulation import UndecidedError
     from podberth.framework import config

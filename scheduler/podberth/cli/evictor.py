@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from podberth.cli import services
 from podberth.cli.output import Output, as_data, as_table
-from podberth.cli.plain import Option
+from podberth.cli.services import Option
 
 if TYPE_CHECKING:
     from podberth.explain.promises import Plan

@@ -6,6 +6,9 @@ from pathlib import Path
 
 from podberth import __version__
 
+SERVICES = frozenset(("run", "evictor", "admission", "operator"))
+"""Commands that run until they get a signal to end: each is a function of that name in a module of that name."""
+
 
 def entry() -> None:
     """The console script."""
@@ -15,7 +18,7 @@ def entry() -> None:
 
 def complete() -> None:
     """The program that kubectl runs to complete `kubectl berth`."""
-    from podberth.cli.completion import for_kubectl
+    from podberth.cli.options import for_kubectl
 
     print(for_kubectl(sys.argv[1:]))
 
@@ -32,16 +35,16 @@ def run(arguments: list[str], program: str = "berth") -> int:
 
     def invoke() -> int | None:
         if os.environ.get("_BERTH_COMPLETE"):
-            from podberth.cli.completion import offer
+            from podberth.cli.options import offer
 
             return offer()
         from importlib import import_module
 
-        from podberth.cli import plain
+        if arguments and arguments[0] in SERVICES:
+            from podberth.cli import services
 
-        if arguments and arguments[0] in plain.SERVICES:
             service = getattr(import_module(f"podberth.cli.{arguments[0]}"), arguments[0])
-            given = plain.read(arguments[1:], service)
+            given = services.read(arguments[1:], service)
             if given is not None:
                 ended: int | None = service(**given)
                 return ended

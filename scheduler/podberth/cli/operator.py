@@ -5,7 +5,7 @@ from typing import Annotated
 
 from podberth.cli import services
 from podberth.cli.errors import misused
-from podberth.cli.plain import Option
+from podberth.cli.services import Option
 
 
 def operator(

@@ -15,7 +15,6 @@ from podberth.cli.errors import FOUND, WRONG, Faults, InputError, complain
 from podberth.cli.inputs import lines, named
 from podberth.cli.options import RequestTimeout, seconds
 from podberth.cli.output import DataOutput, Output, as_data, as_json, yaml_of
-from podberth.cli.plain import typed
 from podberth.cli.policy_inputs import (
     accepted,
     all_objects,
@@ -28,6 +27,7 @@ from podberth.cli.policy_inputs import (
     run_tests,
     test_files,
 )
+from podberth.cli.services import typed
 from podberth.explain.report.terminal import console_for
 from podberth.explain.report.wording import count, printable
 from podberth.model.mistakes import misfit

@@ -4,7 +4,7 @@ import gc
 from typing import TYPE_CHECKING, Annotated
 
 from podberth.cli import services
-from podberth.cli.plain import Option
+from podberth.cli.services import Option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,21 +8,10 @@ import msgspec
 import typer
 from msgspec.structs import replace
 
-from podberth.cli import completion, options
+from podberth.cli import options
 from podberth.cli.errors import FOUND, Faults, InputError, about, complain
 from podberth.cli.given import given
 from podberth.cli.inputs import configuration, content, named
-from podberth.cli.options import (
-    ClusterFiles,
-    ConfigFile,
-    Context,
-    Kubeconfig,
-    PageForm,
-    RequestTimeout,
-    SchedulerName,
-    Validate,
-    labels,
-)
 from podberth.cli.output import PageOutput, as_asked, progress
 from podberth.explain import report
 from podberth.explain.doubts import note
@@ -51,7 +40,7 @@ def _chosen_by(selector: str | None) -> Callable[[Node], bool]:
     """Return whether a node has these labels. Raises InputError."""
     if selector is None:
         return lambda node: True
-    matches = labels(selector)
+    matches = options.labels(selector)
     return lambda node: matches(node.labels)
 
 
@@ -134,16 +123,16 @@ def simulate(
         list[str] | None,
         typer.Option(
             help="The name of a node to drain; may be repeated.",
-            autocompletion=completion.nodes,
+            autocompletion=options.nodes,
         ),
     ] = None,
-    cluster: ClusterFiles = None,
+    cluster: options.ClusterFiles = None,
     namespace: Annotated[str | None, options.of_namespace("The namespace of pods in -f that do not name one.")] = None,
-    config: ConfigFile = None,
-    scheduler: SchedulerName = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    timeout: RequestTimeout = "30s",
+    config: options.ConfigFile = None,
+    scheduler: options.SchedulerName = None,
+    context: options.Context = None,
+    kubeconfig: options.Kubeconfig = None,
+    timeout: options.RequestTimeout = "30s",
     trace: Annotated[
         Path | None,
         typer.Option(
@@ -173,7 +162,7 @@ def simulate(
             "repeated."
         ),
     ] = None,
-    output: PageForm = PageOutput.TABLE,
+    output: options.PageForm = PageOutput.TABLE,
     only_mine: Annotated[
         bool,
         typer.Option(
@@ -194,7 +183,7 @@ def simulate(
         str | None,
         options.of_labels("With --removable: look at the nodes with these labels: pool=web."),
     ] = None,
-    validate: Validate = True,
+    validate: options.Validate = True,
 ) -> int:
     """Show what would happen if pods were created, or nodes added or drained. Nothing is written.
 

@@ -2,20 +2,21 @@
 
 import asyncio
 import sys
+from collections.abc import Iterator
 from typing import Annotated
 from urllib.parse import urlencode
 
 import msgspec
 import typer
 
-from podberth.cli import completion, options
+from podberth.cli import options
 from podberth.cli.errors import FOUND, InputError, complain
 from podberth.cli.live import until_answered
 from podberth.cli.options import Context, RequestTimeout, seconds
 from podberth.cli.output import Output, as_data
 from podberth.cli.subject import place_of, pod_named
 from podberth.engine.story import Timeline
-from podberth.explain.report.timeline import lines
+from podberth.explain.report.wording import count, duration, printable, visible
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, Unreachable
@@ -24,6 +25,7 @@ from podberth.kube.kubeconfig import serving_port
 app = typer.Typer(add_completion=False)
 SERVER = "https://localhost:10259"
 _PATH = "/debug/story"
+_WIDTH = 11
 
 
 @app.command()
@@ -33,7 +35,7 @@ def story(
         typer.Argument(
             help="The pod: its name, or namespace/name.",
             show_default=False,
-            autocompletion=completion.pods,
+            autocompletion=options.pods,
         ),
     ] = None,
     namespace: Annotated[str | None, options.of_namespace("The pod's namespace; without it, the context's.")] = None,
@@ -99,9 +101,7 @@ def story(
     if output is not Output.TABLE:
         as_data(msgspec.json.decode(raw), output)
     else:
-        from podberth.explain.report.wording import visible
-
-        sys.stdout.writelines(f"{visible(line)}\n" for line in lines(told, points=points))
+        sys.stdout.writelines(f"{visible(line)}\n" for line in _lines(told, points=points))
     return 0
 
 
@@ -122,3 +122,39 @@ def _hint(said: str) -> str:
             "as with kubectl port-forward"
         )
     return "; kubectl port-forward makes a way to the scheduler's port 10259"
+
+
+def _lines(timeline: Timeline, *, points: bool = False) -> Iterator[str]:
+    """Yield the story as lines of text. `points`: with a line for each extension point of each attempt."""
+    pod = timeline.pod
+    yield printable(f"{pod.namespace}/{pod.name}: {timeline.state}")
+    yield printable(f"UID {pod.uid}, scheduled by {pod.scheduler_name}")
+    if timeline.entries:
+        yield f"Seen first at {_clock(timeline.entries[0].time)}. It is now {_clock(timeline.told_at)}."
+    if not timeline.leads:
+        leader = timeline.leader or "nobody"
+        yield printable(f"This replica stands by and decides nothing: {leader} leads, and has the rest of the story.")
+    if timeline.leads_since:
+        since = _clock(timeline.leads_since)
+        yield f"This replica leads since {since}. Another leader saw the first part, and what it did is not told here."
+    if timeline.others:
+        yield printable(f"Other pods had the same name: {', '.join(timeline.others)} (ask by --uid).")
+    yield ""
+    for i, entry in enumerate(timeline.entries):
+        if timeline.left_out and i == timeline.left_out_after:
+            yield f"{'…':>{_WIDTH}}  {_left_out(timeline.left_out)}"
+        yield f"{duration(entry.seconds):>{_WIDTH}}  {printable(entry.text)}"
+        if points:
+            for point in entry.details.get("points", ()):
+                spent = f"{1000 * point['seconds']:.3f} ms"
+                yield printable(f"{'':>{_WIDTH}}    {point['point']:<12} {spent:>12}  {point['status']}")
+    if timeline.left_out and timeline.left_out_after >= len(timeline.entries):
+        yield f"{'…':>{_WIDTH}}  {_left_out(timeline.left_out)}"
+
+
+def _left_out(number: int) -> str:
+    return f"{count(number, 'entry' if number == 1 else 'entrie')} not kept, to make room"
+
+
+def _clock(time: str) -> str:
+    return f"{time[:19].replace('T', ' ')} UTC"

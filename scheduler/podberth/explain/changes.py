@@ -83,7 +83,6 @@ class Tolerate(SmallChange, frozen=True):
         return f"tolerate {taint_text(self.key, self.value, self.effect)}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Add the toleration."""
         added = Toleration(self.key, "Equal", self.value, self.effect)
         shape.tolerations = tolerations_of((*shape.tolerations, added))
 
@@ -115,7 +114,6 @@ class RespellNodeSelector(SmallChange, frozen=True):
         return f"write {self.meant_key}={self.meant_value} in nodeSelector, not {self.key}={self.value}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Ask for the label that was meant."""
         meant = Requirement(self.meant_key, "In", frozenset((self.meant_value,)))
         others = [r for r in shape.node_selector if r.key not in (self.key, self.meant_key)]
         shape.node_selector = (*others, meant)
@@ -134,7 +132,6 @@ class RespellNodeAffinity(SmallChange, frozen=True):
         return f"write {self.key}={self.meant} in the required node affinity, not {self.key}={self.value}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Replace the only value of the requirement."""
         old = _term(shape, self.term)
         if old is not None:
             labels = tuple(_respelt(r, self.key, self.value, self.meant) for r in old.labels)
@@ -207,7 +204,6 @@ class RespellPodTerm(SmallChange, frozen=True):
         return f"write {self.key}={self.meant} in the pod affinity per {per}, not {self.key}={self.value}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Replace the term."""
         shape.affinity_terms = Terms(self.respelt(t) if str(t) == self.term else t for t in shape.affinity_terms)
 
     def respelt(self, term: AffinityTerm) -> AffinityTerm:
@@ -247,7 +243,6 @@ class SoftenSpread(SmallChange, frozen=True):
         return f"let the spread over {_last_word(self.topology_key)} be ScheduleAnyway"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Soften every constraint over this key."""
         shape.spread = tuple(replace(c, hard=False) if c.topology_key == self.topology_key else c for c in shape.spread)
 
 
@@ -262,7 +257,6 @@ class RaiseMaxSkew(SmallChange, frozen=True):
         return f"let the spread over {_last_word(self.topology_key)} have maxSkew {self.max_skew}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Raise it for every hard constraint over this key that asks for less."""
         shape.spread = tuple(
             replace(c, max_skew=max(c.max_skew, self.max_skew)) if c.hard and c.topology_key == self.topology_key else c
             for c in shape.spread
@@ -270,9 +264,7 @@ class RaiseMaxSkew(SmallChange, frozen=True):
 
 
 class HonorPolicy(SmallChange, frozen=True):
-    """Let a topology spread constraint count no domains where the pod can't go: the policy `nodeTaintsPolicy` or
-    `nodeAffinityPolicy` is to be `Honor`.
-    """
+    """Let a spread constraint count no domains where the pod can't go: one of its policies is to be `Honor`."""
 
     cost = 0.9
     topology_key: str
@@ -286,7 +278,6 @@ class HonorPolicy(SmallChange, frozen=True):
         )
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Honor it in every hard constraint over this key."""
         of_taints = self.policy == "nodeTaintsPolicy"
         shape.spread = tuple(
             replace(c, honor_taints=of_taints or c.honor_taints, honor_affinity=c.honor_affinity or not of_taints)
@@ -366,9 +357,7 @@ class Uncordon(SmallChange, frozen=True):
         return f"uncordon {self.node}"
 
     def changed(self, node: Node) -> Node:
-        """Return the node as `kubectl uncordon` leaves it: without the mark, and without the taint that stands for
-        it.
-        """
+        """Return the node without the mark of `kubectl cordon`, and without the taint that stands for it."""
         return replace(node, unschedulable=False, taints=tuple(t for t in node.taints if t.key != UNSCHEDULABLE.key))
 
 
@@ -383,7 +372,6 @@ class RemoveTaint(SmallChange, frozen=True):
         return f"once it is sure that {self.node} runs, take the taint {self.taint} off it"
 
     def changed(self, node: Node) -> Node:
-        """Return the node without the taint."""
         return replace(node, taints=tuple(t for t in node.taints if str(t) != self.taint))
 
 
@@ -400,7 +388,6 @@ class AwaitUntaint(SmallChange, frozen=True):
         return cure.format(node=self.node)
 
     def changed(self, node: Node) -> Node:
-        """Return the node without the taint."""
         return replace(node, taints=tuple(t for t in node.taints if t.key != self.key))
 
 
@@ -505,7 +492,6 @@ class _ChangeOfRequest(SmallChange, frozen=True):
     request: str
 
     def changed(self, spec: ClaimSpec) -> ClaimSpec:
-        """Return what the claim asks for then."""
         base, _, sub = self.request.partition("/")
         requests = []
         for one in spec.requests:
@@ -518,7 +504,6 @@ class _ChangeOfRequest(SmallChange, frozen=True):
         return replace(spec, requests=tuple(requests))
 
     def edited(self, asked: DeviceRequest) -> DeviceRequest:
-        """Return what the request asks for then."""
         raise NotImplementedError
 
     @property
@@ -619,7 +604,6 @@ class DropConstraint(SmallChange, frozen=True):
         return f"drop the constraint {self.constraint} of claim {self.claim}"
 
     def changed(self, spec: ClaimSpec) -> ClaimSpec:
-        """Return what the claim asks for then."""
         left = tuple(one for one in spec.constraints if str(one) != self.constraint)
         return replace(spec, constraints=left)
 
@@ -783,7 +767,6 @@ class ForgetNode(SmallChange, frozen=True):
         return f"let the claim {self.name} forget the node {self.node}, which was chosen for its volume"
 
     def made(self, storage: Storage) -> StorageKind | None:
-        """Return the claim without the node."""
         claim = storage.claims.get((self.namespace, self.name))
         return None if claim is None else replace(claim, selected_node=None)
 
@@ -798,7 +781,6 @@ class ForgetClaim(SmallChange, frozen=True):
         return f"clear the claimRef of the volume {self.volume}, which is Released, with what it holds"
 
     def made(self, storage: Storage) -> StorageKind | None:
-        """Return the volume as it is Available."""
         volume = storage.volumes.get(self.volume)
         if volume is None:
             return None

@@ -145,9 +145,7 @@ def _patched(kind: str, path: str, spec: Mapping[str, Any], steps: Iterable[tupl
 
 
 def _with_its_class(patch: list[Operation], pod: Pod, spec: Mapping[str, Any]) -> tuple[list[str], list[Operation]]:
-    """Return the texts and patches by which a pod gets another PriorityClass, as its preemption policy can't be
-    changed.
-    """
+    """Return the commands and patch for another PriorityClass, as a pod's preemption policy can't be changed."""
     named = spec.get("priorityClassName")
     rest = [operation for operation in patch if operation["path"] != "/preemptionPolicy"]
     if not named or len(rest) == len(patch):

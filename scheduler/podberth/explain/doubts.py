@@ -59,9 +59,7 @@ def _of_pods(pod: Pod, cluster: Cluster) -> Iterator[str]:
 
 
 def counts_nobody(pod: Pod, cluster: Cluster) -> Iterator[str]:
-    """Yield a note for each anti-affinity or spread term that selects no pod, though a pod has a label spelt nearly
-    so.
-    """
+    """Yield a note for each anti-affinity or spread term that selects no pod, and nearly selects some."""
     apart = [
         (f"the anti-affinity per {_last(term.topology_key)} keeps it apart from no pod", term.selector.requirements)
         for term in islice(pod.shape.anti_affinity_terms, _REQUIREMENTS)

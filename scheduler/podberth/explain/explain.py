@@ -120,9 +120,7 @@ def _preempting(
     written: Written | None,
     notes: list[str],
 ) -> list[shown.Remedy]:
-    """Return the preemption that a pod which may not preempt would cause. `notes` gets the reason if that is not
-    known.
-    """
+    """Return the preemption that the pod may not do. `notes` gets the reason if that is not known."""
     if pod.preempts:
         return []
     allowed = structs.replace(pod, preempts=True)
@@ -203,15 +201,11 @@ class _Answer:
         decision: Decision,
         cluster: Cluster,
         *,
-        message: str | None,
         verdict: tuple[str, Reason] | None,
         detail: Detail | None = None,
-        cause: str | None = None,
-        rejected: Sequence[shown.RejectedNode] = (),
-        preemption: shown.Preemption | None = None,
-        remedies: Sequence[shown.Remedy] = (),
-        promise: shown.PromiseState | None = None,
+        **parts: Any,
     ) -> Explanation:
+        """Return the answer. `parts`: those of its fields that do not follow from the decision."""
         feasible = _feasible(decision, cluster)
         self.notes += _found_further(feasible, self._framework, decision, cluster)
         return Explanation(
@@ -219,19 +213,14 @@ class _Answer:
             pod=self._facts,
             profile=self._framework.profile.name,
             nodes=shown.NodeCounts(total=decision.nodes, feasible=len(feasible)),
-            message=message,
             verdict=None if verdict is None else _early(*verdict, detail),
-            cause=cause,
             unheld=self._unheld,
             choice=_choice(feasible),
             scorers=[shown.Scorer(plugin=s.plugin, weight=s.weight) for s in decision.scores],
             feasible=list(_with_devices(feasible, self._framework, decision, cluster)),
-            rejected=list(rejected),
             summary=_summary(decision),
-            preemption=preemption,
-            remedies=list(remedies),
             notes=self.notes,
-            promise=promise,
+            **parts,
         )
 
     def failed(

@@ -209,10 +209,10 @@ class Explanation(Shown, kw_only=True, frozen=True):
     choice: Choice | None
     scorers: list[Scorer]
     feasible: list[FeasibleNode]
-    rejected: list[RejectedNode]
+    rejected: list[RejectedNode] = []
     summary: list[ReasonCount]
-    preemption: Preemption | None
-    remedies: list[Remedy]
+    preemption: Preemption | None = None
+    remedies: list[Remedy] = []
     notes: list[str]
     promise: PromiseState | None = None
     cause: str | None = None

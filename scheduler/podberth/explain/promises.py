@@ -23,9 +23,7 @@ from podberth.model.shape import keeps_own, required
 
 
 class Races:
-    """Finds conflicts of placed pods with other schedulers' pods. These are gathered at the first pod that requires
-    anything.
-    """
+    """Finds conflicts of placed pods with other schedulers' pods, which are gathered when first needed."""
 
     def __init__(self, cluster: Cluster, frameworks: Mapping[str, Framework]) -> None:
         self._cluster = cluster
@@ -62,9 +60,7 @@ class Races:
 
 
 def in_turn(conflicts: Sequence[Conflict]) -> list[tuple[Conflict, Conflict | None]]:
-    """Return each conflict with the one that goes before it: of several that are the same, the evictor takes one at a
-    time.
-    """
+    """Return each conflict with the one that goes before it: of those that are the same, one is evicted at a time."""
     found: list[tuple[Conflict, Conflict | None]] = []
     for conflict in conflicts:
         first = conflict

@@ -162,9 +162,7 @@ class Asking:
         return self._ask(name, "fixes_of_pod", self.inquiry, reason) or ()
 
     def failed(self, what: str, error: PluginError) -> None:
-        """Note that a plugin failed while something was tried. `what`: the missing part of the answer; one note says
-        so.
-        """
+        """Note once that a plugin failed while something was tried. `what`: the missing part of the answer."""
         self.notes.setdefault((error.plugin, what), f"{what}: {error}")
 
     @contextmanager
@@ -267,9 +265,7 @@ def stuck_at(asking: Asking, decision: Decision) -> list[Stuck]:
 
 
 def _repeats(asking: Asking, stuck: Stuck, plugin: str, reason: Reason) -> bool:
-    """Return whether an obstacle repeats another one of the node: from the same plugin, or a cordon, which is a mark
-    and a taint.
-    """
+    """Return whether the node has the obstacle already: of the same plugin, or as a cordon, which is mark and taint."""
     if any(o.plugin == plugin and (o.first or o.reason == reason) for o in stuck.obstacles):
         return True
     if not asking.inquiry.cluster.nodes.unschedulable[stuck.row]:

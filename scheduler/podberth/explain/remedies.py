@@ -67,9 +67,7 @@ class SideEffects:
         """True for each group that fits without changes; None: not computed yet."""
 
     def of(self, changes: Sequence[Change]) -> shown.SideEffects | None:
-        """Return the effects of these changes; None: a plugin failed, and a note says so. The cluster is as before
-        afterwards.
-        """
+        """Return the effects of these changes on the cluster as it is; None: a plugin failed, and a note says so."""
         try:
             return self._simulated(changes)
         except PluginError as error:
@@ -152,9 +150,7 @@ def awaited(trial: Trial, first: tuple[Change, ...]) -> tuple[AwaitPod, ...]:
 
 
 def instead_of_moves(changes: Sequence[Change], cluster: Cluster) -> tuple[Change, ...]:
-    """Return the changes with others in place of moves of a pod that is being deleted, or only nominated for its
-    node.
-    """
+    """Return the changes; a pod to move that is being deleted is waited for, one that is only nominated is deleted."""
     return tuple(_instead(change, cluster) if isinstance(change, MovePod) else change for change in changes)
 
 
@@ -398,9 +394,7 @@ def _one_more_node(trial: Trial, first: Plan, but: dict[str, str] | None = None)
 
 
 def templates_of(nodes: Iterable[Node]) -> list[tuple[Node, int]]:
-    """Return one node of each make (labels but for its name, taints, size), the smallest first, and how many there
-    are.
-    """
+    """Return one node of each make (labels but its name, taints, size), the smallest first, and how many there are."""
     makes: dict[Any, list[Node]] = {}
     for node in nodes:
         labels = frozenset((key, value) for key, value in node.labels.items() if key != HOSTNAME)

@@ -21,9 +21,7 @@ def similar(text: str, known: Iterable[str], most: int = 1) -> list[str]:
 
 
 def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Return names that may have been meant, the likeliest first: with the same numbers (7, 07), then spelt
-    similarly.
-    """
+    """Return names that may have been meant: those with the same numbers (7, 07) before those spelt similarly."""
     names = list(dict.fromkeys(known))
     plain = _without_zeros(name)
     same = [each for each in names if _without_zeros(each) == plain and each != name]

@@ -204,9 +204,7 @@ class Trial:
     def _after(
         self, comes: Sequence[Pod], pod: Pod, nodes: Sequence[str], place: Placing
     ) -> tuple[Sequence[str], list[str]]:
-        """Return those of the nodes that are left when others come first, and who takes some; none as soon as none is
-        left.
-        """
+        """Return the nodes that are left when others come first, and who takes some; it ends when none is left."""
         rest, takers, unfit = nodes, list[str](), set[object]()
         for each in comes:
             kind = id(each.shape), id(each.labels), each.priority
@@ -239,9 +237,7 @@ class Trial:
                     yield pod
 
     def fewest(self, changes: tuple[Change, ...], first: Container[Change]) -> tuple[Change, ...]:
-        """Return those of the changes without which it does not do: one that is needless is left out, but none of
-        `first`.
-        """
+        """Return the changes without those that are needless; all of `first` stay."""
         for change in changes:
             rest = tuple(each for each in changes if each != change)
             if rest and change not in first and self.nodes(rest):
@@ -420,9 +416,7 @@ def _of_every_node(cluster: Cluster, like: str) -> Iterator[Pod]:
 
 
 def _published_for(clone: Node, like: str, cluster: Cluster) -> list[ResourceSlice]:
-    """Return the slices that a driver would publish for a node like one that is there: its devices, in a pool of its
-    own.
-    """
+    """Return what a driver would publish for a node like one that is there: the same devices, in their own pool."""
     slices, suffix = list(cluster.devices.slices_on(like)), clone.name.removeprefix(like)
     generations = {
         pool: max(one.generation for one in slices if one.pool_id == pool) for pool in (one.pool_id for one in slices)

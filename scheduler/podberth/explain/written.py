@@ -105,9 +105,7 @@ def unmerged(spec: Spec, labels: Mapping[str, str]) -> list[Operation]:
 
 
 def by_name(made: Iterable[Lowered]) -> dict[str, Any]:
-    """Return a strategic merge patch of the spec, which finds containers by their names, whatever they ask for so
-    far.
-    """
+    """Return a strategic merge patch of the spec, which finds containers by name, whatever they ask for now."""
     found: dict[str, Any] = {}
     for each in made:
         amounts = {part: {each.resource: each.amount} for part in each.parts}
@@ -434,9 +432,7 @@ def in_the_template(written: Written, pod: Pod) -> Object:
 
 
 def templates_of(written: Written, pod: Pod) -> Iterator[Object]:
-    """Yield the specs of templates that may have made a pod: the one that is known, else with and without its
-    defaults.
-    """
+    """Yield the template's spec; if it is not known, those that may be it: with and without defaults."""
     if written.owner is not None:
         yield written.owner["spec"]["template"]["spec"]
         return

@@ -11,11 +11,10 @@ from statistics import fmean, pstdev
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
-from podberth.explain.report import timeline
 from podberth.explain.report.pages import render
 from podberth.explain.report.simulation_tables import percent
 from podberth.explain.report.terminal import number, plain_table
-from podberth.explain.report.wording import printable
+from podberth.explain.report.wording import duration, printable
 from podberth.lab.study import Compaction, Point, ProfileStudy, Study
 
 WIDTH, HEIGHT = 640, 240
@@ -190,7 +189,7 @@ def measured(study: Study) -> str:
 
 
 def _wait(seconds: float) -> str:
-    return timeline.after(seconds) if seconds else "0 s"
+    return duration(seconds) if seconds else "0 s"
 
 
 def _fewest(found: Compaction | None) -> str:

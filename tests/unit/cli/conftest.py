@@ -13,7 +13,7 @@ from tests.unit.explain.story import DUMP
 
 @dataclass
 class Outcome:
-    """What a command line came to."""
+    """The result of a command line."""
 
     code: int
     out: str

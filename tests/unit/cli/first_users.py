@@ -205,7 +205,7 @@ def _class(name: str, value: int) -> Object:
 
 
 def workload(name: str, replicas: object, cpu: str = "500m", kind: str = "Deployment", **spec: Any) -> Object:
-    """What makes pods."""
+    """An object that makes pods."""
     template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container(cpu, "256Mi")]}}
     fields = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template, **spec}
     version = "argoproj.io/v1alpha1" if kind == "Rollout" else "apps/v1"
@@ -213,7 +213,7 @@ def workload(name: str, replicas: object, cpu: str = "500m", kind: str = "Deploy
 
 
 def files() -> dict[str, list[Object]]:
-    """What was tried on the dump, by the name of the file."""
+    """The files that were tried on the dump, by name."""
     own = storage.claim("data", storage_class="nowhere")
     claims = [{"metadata": {"name": "data"}, "spec": own["spec"]}]
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "shop"}}

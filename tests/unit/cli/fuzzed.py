@@ -182,7 +182,7 @@ def inputs(seed: int, number: int) -> list[tuple[str, bytes]]:
 
 
 def _clear(said: str) -> bool:
-    """Whether wrong input is told in lines of ours, without a word of Python."""
+    """Return whether wrong input is told in lines of ours, without a word of Python."""
     lines = said.splitlines()
     return bool(lines) and all(line.startswith("berth: ") for line in lines) and not LEAKS.search(said)
 

@@ -39,7 +39,7 @@ TWINS = {"kind": "List", "items": [node("n"), pod("web", uid="1"), pod("web", ui
     ],
 )
 def test_dumps(berth: Berth, content: Any, said: str) -> None:
-    """What is wrong with a dump."""
+    """A dump's fault is told in one line."""
     found = berth("explain", "web", "--cluster", _written(content))
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith(f"berth: bad: {said}")
@@ -68,7 +68,7 @@ def test_dumps(berth: Berth, content: Any, said: str) -> None:
     ],
 )
 def test_configurations(berth: Berth, content: Any, said: str) -> None:
-    """What is wrong with a KubeSchedulerConfiguration."""
+    """The fault of a KubeSchedulerConfiguration is told in one line."""
     found = berth("explain", "web", "--cluster", "cluster.json", "--config", _written(content))
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith(f"berth: bad: {said}")
@@ -123,7 +123,7 @@ SELECTOR = {"topologyKey": "x", "labelSelector": {"matchExpressions": [{"key": "
     ],
 )
 def test_manifests(berth: Berth, content: Any, said: str) -> None:
-    """What is wrong with the pod of a file."""
+    """The fault of a file's pod is told in one line."""
     found = berth("explain", "-f", _written(content), "--cluster", "cluster.json")
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith(f"berth: bad: {said}")
@@ -239,7 +239,7 @@ SETTINGS = {
 
 
 def test_settings_of_services(tmp_path: Path) -> None:
-    """What a service can't work with, and an address that is taken: one line after those of the log, no traceback."""
+    """A service tells unusable settings, and an address that is taken, in one line after those of the log."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(json.dumps(_nobody()))
     (taken,) = listen("127.0.0.1", 0)

@@ -140,7 +140,7 @@ def device_workload(name: str, devices: float) -> Workload:
 
 @pytest.mark.parametrize("name", ["dra", "dra-steady", "dra-extended"])
 def test_claims_are_made_as_the_claim_controller_makes_them(server: tuple[str, str], name: str) -> None:
-    """Where none runs: each pod gets its device, twice in a row, and nothing is left behind."""
+    """Each pod gets its device twice in a row where no controller runs, and nothing is left behind."""
     url, kubeconfig = server
     workload = device_workload(name, 0.01)
 

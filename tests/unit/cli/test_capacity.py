@@ -42,7 +42,7 @@ def test_exit_code(berth: Berth, file: str, least: str, code: int) -> None:
 
 
 def test_more_than_are_tried(berth: Berth, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the search ends at its bound it is not said that so many do not fit."""
+    """A search that ends at its bound does not say that so many do not fit."""
     monkeypatch.setattr("podberth.explain.simulate.arrivals._MOST", 2)
     made = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
     made["metadata"]["labels"] = {"app": "w"}

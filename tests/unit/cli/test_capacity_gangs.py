@@ -1,4 +1,4 @@
-"""How many more gangs fit: what sums say is what comes of placing one gang after the other."""
+"""Sums count as many more gangs as are placed one after the other."""
 
 import json
 from pathlib import Path

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from podberth.apiserver import ApiServer
-from podberth.cli import completion
+from podberth.cli import options
 from podberth.cli.commands import COMMANDS
 from tests.unit.cli.conftest import Berth
 
@@ -27,7 +27,7 @@ complete -p berth
 
 @pytest.fixture(autouse=True)
 def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is asked in the environment does not stay there."""
+    """A question in the environment does not stay there."""
     for name in ("_BERTH_COMPLETE", "_TYPER_COMPLETE_FISH_ACTION", "_TYPER_COMPLETE_ARGS", "COLUMNS"):
         monkeypatch.setenv(name, "")
 
@@ -48,14 +48,14 @@ def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_may_come_next(words: list[str], wanted: set[str], last: str) -> None:
     """Commands, options and values; else files."""
-    *found, end = completion.for_kubectl(words).splitlines()
+    *found, end = options.for_kubectl(words).splitlines()
     assert ({line.partition("\t")[0] for line in found}, end) == (wanted, last)
 
 
 def test_every_command_can_be_completed() -> None:
     """All have options, and each has a description, in one line."""
     for name in COMMANDS:
-        *found, end = completion.for_kubectl([name, "--"]).splitlines()
+        *found, end = options.for_kubectl([name, "--"]).splitlines()
         assert end == ":4" and "--help" in {line.partition("\t")[0] for line in found}
         assert all(line.startswith("--") and line.partition("\t")[2] for line in found), name
 
@@ -123,7 +123,7 @@ async def test_names_come_from_the_cluster(tmp_path: Path) -> None:
             (["explain", "--cluster", "cluster.json", *at, ""], [":0"]),
             (["explain", "--config", str(tmp_path / "config.yaml"), "--scheduler", ""], ["one", "two", ":4"]),
         ):
-            said = await asyncio.to_thread(completion.for_kubectl, words)
+            said = await asyncio.to_thread(options.for_kubectl, words)
             assert said.splitlines() == wanted, words
 
 
@@ -135,7 +135,7 @@ def test_nobody_waits_for_what_is_not_there(tmp_path: Path) -> None:
         ["explain", "--kubeconfig", "none", "--context", ""],
         ["explain", "--config", "none", "--scheduler", ""],
     ):
-        assert completion.for_kubectl(words) == ":0"
+        assert options.for_kubectl(words) == ":0"
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_lint_finds_nothing_in_the_defaults(berth: Berth) -> None:
 
 
 def test_lint_tells_of_a_packing_profile(berth: Berth) -> None:
-    """Where, what, why, what to do, and the two nodes; exit code 1."""
+    """The finding says where, what, why and what to do, and shows the two nodes; the exit code is 1."""
     told = berth("config", "lint", write("pack.yaml", PACK))
     assert (told.code, told.err) == (1, "")
     assert "pack.yaml: profiles[0].pluginConfig[0].args.scoringStrategy.type: packing-outvoted\n" in told.out

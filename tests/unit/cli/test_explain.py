@@ -195,7 +195,7 @@ def teams(berth: Berth, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iter
 
 
 def test_a_plugin_from_outside_explains_itself(berth: Berth, teams: Callable[[str], None]) -> None:
-    """What it says of each node, and the change that it offers once it was tried, as docs/plugins.md shows them."""
+    """It says something of each node, and its change is offered once it was tried, as docs/plugins.md shows."""
     teams("")
     found = berth(*TEAMS)
     assert (found.code, found.err) == (1, "")

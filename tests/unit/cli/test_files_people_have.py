@@ -22,7 +22,7 @@ hello { "a": 1
 
 
 def listed(kind: str, *items: Object) -> Object:
-    """What `kubectl cluster-info dump` and must-gather write: items that name neither kind nor version."""
+    """A list as `kubectl cluster-info dump` and must-gather write it: its items name neither kind nor version."""
     bare = [{key: value for key, value in item.items() if key not in ("kind", "apiVersion")} for item in items]
     return {"kind": f"{kind}List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": bare}
 

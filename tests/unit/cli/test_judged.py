@@ -1,4 +1,4 @@
-"""What the API server would refuse is refused by `explain -f` and `simulate -f`, unless asked not to look."""
+"""`explain -f` and `simulate -f` refuse what the API server would refuse, unless asked not to look."""
 
 import copy
 import json
@@ -147,7 +147,7 @@ def test_nodes_are_judged_too(berth: Berth, allocatable: Object, said: str) -> N
 
 
 def test_no_validate(berth: Berth) -> None:
-    """Who knows better may go on."""
+    """A user who knows better may go on."""
     Path("made.yaml").write_text(yaml.safe_dump(changed(POD, "spec.nodeSelectors", {"a": "b"})))
     assert berth("explain", "-f", "made.yaml", "--cluster", "cluster.json", "--no-validate").code == 1
     assert berth("simulate", "-f", "made.yaml", "--cluster", "cluster.json", "--no-validate").code == 1

@@ -89,7 +89,7 @@ def test_help_is_short_too(berth: Berth, path: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("path", TREE, ids=" ".join)
 def test_help_names_no_type_of_python(berth: Berth, path: tuple[str, ...]) -> None:
-    """What a value is, is said in words such as FILE."""
+    """Help names values by words such as FILE."""
     assert not re.search(r"<[a-z]|\bstr\b|\bbool\b|\bfloat\b", berth(*path, "-h").out)
 
 
@@ -126,7 +126,7 @@ def test_letters_mean_the_same_everywhere() -> None:
 
 
 def _taken(option: Any) -> object:
-    """What an option takes, once or several times."""
+    """The value that an option takes, once or several times."""
     annotation = option.type_descriptor.annotation
     return next(iter(get_args(annotation)), annotation)
 
@@ -232,7 +232,7 @@ def test_ends(error: BaseException, code: int) -> None:
 
 
 def test_a_bug_is_not_hidden() -> None:
-    """What is not about input comes out as it is."""
+    """An exception that is not about input comes out as it is."""
 
     def fails() -> int:
         raise ZeroDivisionError
@@ -264,7 +264,7 @@ def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
 
 
 def test_a_terminal_without_unicode(berth: Berth) -> None:
-    """What it can't show becomes a question mark, not a traceback."""
+    """A sign that it can't show becomes a question mark, not a traceback."""
     command = [str(Path(sysconfig.get_path("scripts")) / "berth"), "explain", "web", "--cluster", "cluster.json"]
     found = subprocess.run(command, capture_output=True, env={"PYTHONIOENCODING": "ascii"}, check=False)
     assert (found.returncode, found.stderr) == (0, b"")

@@ -1,6 +1,5 @@
-"""What `berth explain` offers is carried out, and holds: situations from public threads, and others of their kinds.
-
-The files of `situations` came with the answers.
+"""Offers of `berth explain` are carried out, and hold: situations from public threads, and others of their kinds. The
+files of `situations` came with the answers.
 """
 
 import json
@@ -209,7 +208,7 @@ def test_a_pod_of_lower_priority_keeps_no_node(berth: Berth) -> None:
 
 
 def test_capacity_says_for_whom_a_node_is_kept(berth: Berth) -> None:
-    """What is free and kept is not free; without the pod it would be."""
+    """Kept room is not free; without the pod it would be."""
     folder = FILES / "13-nominated"
     found = berth("capacity", "-f", str(folder / "q.json"), "--cluster", str(folder / "cap.json"), "-o", "json")
     answer = json.loads(found.out)
@@ -276,7 +275,7 @@ def tainted(taint: str, *others: Object) -> list[Object]:
 def test_taints_are_left_to_their_controllers(
     berth: Berth, cluster: str | list[Object], want: list[str], who: str
 ) -> None:
-    """Who takes it away is told; nobody tolerates it. A node that is about to go is nobody's hope."""
+    """The controller that takes it away is named; nobody tolerates it. A node that is about to go is not offered."""
     answer = asked(berth, "new", cluster)
     assert list(offers(answer)) == want
     assert who in answer["cause"]
@@ -543,7 +542,7 @@ def test_what_cannot_be_asked_for_is_not_offered(berth: Berth, made: Object, mor
 
 
 def test_a_runtime_class_requires_its_nodes(berth: Berth) -> None:
-    """What admission puts into each pod, no change of the template takes out; and no patch finds it there."""
+    """No change of the template takes out what admission puts into each pod, and no patch finds it there."""
     classed = {
         "apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass",
@@ -687,7 +686,7 @@ def full_quota(pods: int) -> Object:
     ("owner", "told"), [("", False), ("Deployment", False), ("StatefulSet", True), ("DaemonSet", True)]
 )
 def test_a_quota_without_room_for_the_new_pod(berth: Berth, owner: str, *, told: bool) -> None:
-    """Where the old pod goes first there is room; else a command would leave a roll-out stuck, or be refused."""
+    """There is room if the old pod goes first; else a command would leave a roll-out stuck, or be refused."""
     made = pod("p", "2", labels={"app": "web"})
     there = [node("n1", "1"), full_quota(1), owned(made, owner, "web") if owner else made]
     answer = asked(berth, "p", there)

@@ -22,7 +22,7 @@ START = re.search(r"cd (examples/\w+)\n(.*?)```", (ROOT / "README.md").read_text
 
 
 def anchors(page: Path) -> set[str]:
-    """What the headings of a page are called in links, as GitHub makes it from their text."""
+    """The names of a page's headings in links, as GitHub makes them from the text."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     headings = (re.sub(r"\]\([^)]*\)|[^\w\s-]", "", line) for line in re.findall(r"^#+ (.*)$", text, re.MULTILINE))
     return {heading.strip().lower().replace(" ", "-") for heading in headings}

@@ -26,7 +26,7 @@ def placed(found: Object) -> dict[str, tuple[int, dict[str, int]]]:
 
 
 def simulated(berth: Berth, file: str, cluster: str, code: int) -> Object:
-    """What simulate says of a file in `situations`, or of one here."""
+    """The answer of simulate about a file in `situations`, or one here."""
     path, there = FILES / file, FILES / cluster
     found = berth("simulate", "-f", str(path if path.exists() else file), "--cluster", str(there), "-o", "json")
     assert (found.code, found.err) == (code, "")
@@ -398,7 +398,7 @@ CONTAINER = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "2"}, 
     ],
 )
 def test_refused_by_admission(berth: Berth, more: list[Object], made: Object, says: str) -> None:
-    """What the API server would not create is said in its words."""
+    """A pod that the API server would not create is named in its words."""
     found = berth(
         "simulate",
         "-f",
@@ -562,7 +562,7 @@ def test_only_what_is_not_there_is_new(berth: Berth, made: Object, there: list[O
 def test_a_roll_out_in_place_is_not_taken_for_nothing_new(
     berth: Berth, made: Object, there: Object, code: int, says: str
 ) -> None:
-    """Who asks in a pipeline is not told that all is well. A Job's pods stay as they are."""
+    """A pipeline that asks is not told that all is well. A Job's pods stay as they are."""
     there["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3"
     cluster = write("c.yaml", node("n1", cpu="8"), node("n2", cpu="8"), there)
     found = berth("simulate", "-f", write("f.yaml", made), "--cluster", cluster, "-o", "json")

@@ -18,7 +18,7 @@ from podberth.app.scheduler import Scheduler
 from podberth.cli import story as story_module
 from podberth.engine.history import LONGEST
 from podberth.engine.story import Failed
-from podberth.explain.report.timeline import after
+from podberth.explain.report.wording import duration
 from podberth.service.certificate import Certificate, self_signed
 from podberth.service.serving import Address, Endpoints, Gate, Serving
 from tests.unit.cli.conftest import Berth
@@ -124,7 +124,7 @@ def options(port: Port) -> list[str]:
 
 
 def test_a_story(berth: Berth, port: Port) -> None:
-    """Who it is, where it stands, and a line for each thing that happened."""
+    """The story names the pod and its state, and has a line for each thing that happened."""
     found = berth("story", "web", *options(port))
     assert (found.code, found.err) == (0, "")
     assert (
@@ -147,7 +147,7 @@ available: 1 Preemption is not helpful for scheduling.
 
 
 def test_json(berth: Berth, port: Port) -> None:
-    """What the port answers, as it is: kind and version, and the calendar's time of each entry."""
+    """JSON is the port's answer as it is: kind and version, and the calendar's time of each entry."""
     found = berth("story", "default/web", "-o", "json", *options(port))
     told = json.loads(found.out)
     assert (told["apiVersion"], told["kind"], told["state"]) == ("podberth.dev/v1alpha1", "Story", "bound")
@@ -187,7 +187,7 @@ def test_a_replica_that_stands_by(berth: Berth, port: Port) -> None:
 
 
 def test_what_was_left_out(berth: Berth, port: Port) -> None:
-    """Where it was, and how many; control characters of messages are not obeyed."""
+    """The gap has its place and number; control characters of messages are not obeyed."""
     story = port.engine.history.stories.get("web")
     for i in range(3 * LONGEST):
         story.note(Failed(port.harness.now, i, "Unschedulable", f"{i}\x1b[2J", frozenset(), None))
@@ -238,7 +238,7 @@ def test_wrong_input(berth: Berth, arguments: list[str], said: str, tmp_path: Pa
 
 
 def test_who_may_not(berth: Berth, port: Port) -> None:
-    """What the port says, with its address."""
+    """The port's refusal is told with its address."""
     port.token.write_text("somebody-elses")
     found = berth("story", "web", *options(port))
     assert (found.code, found.err) == (2, f"berth: {port.server}: the bearer token is not valid\n")
@@ -281,7 +281,7 @@ def test_nobody_there(berth: Berth, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ids=str,
 )
 def test_queries(query: dict[str, str], status: int) -> None:
-    """What the page wants, and how long its answers are."""
+    """The page refuses wrong queries, and bounds its answers."""
     harness = Harness()
     harness.put(pod("web"))
 
@@ -300,4 +300,4 @@ def test_queries(query: dict[str, str], status: int) -> None:
 )
 def test_times(seconds: float, want: str) -> None:
     """As precise as it matters."""
-    assert after(seconds) == want
+    assert duration(seconds) == want

@@ -79,7 +79,7 @@ class World:
         self._berth = berth
 
     async def ask(self, name: str, *arguments: str) -> Outcome:
-        """What `berth story` says."""
+        """The text of `berth story`."""
         return await asyncio.to_thread(self._berth, "story", f"default/{name}", *arguments, *self._where)
 
     async def told(self, name: str) -> Object:

@@ -1,4 +1,4 @@
-"""What the argument of a command is about: the same forms for all commands, and one line for what has no name."""
+"""Arguments have the same forms for all commands, and one without a name is refused in one line."""
 
 from pathlib import Path
 

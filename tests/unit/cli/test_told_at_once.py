@@ -113,7 +113,7 @@ def test_a_broken_document_hides_no_fault_of_another(berth: Berth) -> None:
 
 
 def test_nodes_and_pods_that_are_not_there(berth: Berth) -> None:
-    """What only shows with the cluster at hand is gathered, too."""
+    """Faults that only show with the cluster at hand are gathered, too."""
     _write("a.yaml", pod("web", "1", namespace="shop"))
     _write("b.yaml", pod("c", namespace="shop"), pod("c", namespace="shop"))
     files = ("-f", "a.yaml", "-f", "b.yaml")
@@ -257,7 +257,7 @@ def test_an_object_of_no_namespace_meets_all_policies(berth: Berth) -> None:
 
 @pytest.mark.parametrize("command", ["eval", "compile"])
 def test_all_policies_of_a_file(berth: Berth, command: str) -> None:
-    """What is no YAML, what is of another kind, and all that is wrong with each policy."""
+    """All is told: a document that is no YAML, one of another kind, and each fault of each policy."""
     _write("policies.yaml", POLICY, changed(POLICY, "spec.rules", 5), POD, changed(POLICY, "spec.rules.0.name", 7))
     Path("policies.yaml").write_text(f"{Path('policies.yaml').read_text()}---\na: [1\n")
     _write("pod.yaml", POD)

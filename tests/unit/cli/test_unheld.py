@@ -1,4 +1,4 @@
-"""What a dump does not hold is said, and never taken for "there is none"; and what a pod waits for is named rightly."""
+"""Kinds that a dump lacks are named, and never taken for "there is none"; a pod's real cause is named."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What plugins from outside say of their rejections: wrong answers are noted, and end nothing."""
+"""Wrong answers of plugins from outside about their rejections are noted, and end nothing."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -205,7 +205,7 @@ def test_ours_explain_what_they_reject(name: str) -> None:
 
 
 def test_asked_once() -> None:
-    """What is the same for all nodes is found once."""
+    """Facts that are the same for all nodes are found once."""
     found = []
 
     class Counting(Explainer):

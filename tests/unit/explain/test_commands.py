@@ -132,7 +132,7 @@ def test_who_is_lost_and_who_relies_on_a_label() -> None:
 
 
 def test_no_node_gets_a_label_that_is_perhaps_misspelt() -> None:
-    """What was meant is offered instead."""
+    """The label that was meant is offered instead."""
     there = [node("edge0", labels={"pool": "edge"}), node("n1", labels={"pool": "general"})]
     found = [each.text for each in explained(pod("p", select={"pool": "genral"}), there).remedies]
     assert "write pool=general in nodeSelector, not pool=genral" in found
@@ -269,7 +269,7 @@ def test_nothing_is_offered_that_the_spec_does_not_say() -> None:
 
 
 def test_what_else_a_change_does() -> None:
-    """Who lands, who moves and where to, and who loses; each was simulated, and nothing of it stays."""
+    """Effects name the pods that land, move and lose; each was simulated, and nothing of it stays."""
     there = [namespace("default"), node("n", "4"), node("m", "3", cordoned=True), pod("q", "2", on="n")]
     others = [pod("small", "1500m"), pod("twin", "2")]
     effects = {each.text: each.effects for each in explained(pod("p", "3"), there, waiting=others).remedies}
@@ -369,7 +369,7 @@ def test_the_label_that_was_meant_is_offered(select: dict[str, str], meant: dict
     ],
 )
 def test_misspelt_pods_and_nodes(made: Object, said: str | None) -> None:
-    """What a pod wants to be near, and the node that it names, are held against those that are there."""
+    """Pods that a pod wants to be near, and the node that it names, are compared with those that are there."""
     there = [
         namespace("default"),
         node("node-07", zone="a"),

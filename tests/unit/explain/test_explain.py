@@ -60,7 +60,7 @@ def test_why_the_winner_won() -> None:
 
 
 def test_totals_are_the_sum_of_the_weighted_scores() -> None:
-    """What is shown adds up, and the ranks follow the totals."""
+    """The scores add up to the totals, and the ranks follow these."""
     answer = explained(pod("p", "100m"), [*CLUSTER, node("n", "4"), node("m", "4")])
     for each in answer.feasible:
         assert each.total == sum(score.weighted for score in each.scores.values())

@@ -62,7 +62,7 @@ def budget(name: str, allowed: int) -> Object:
     ],
 )
 def test_actions(objects: list[Object], want: list[tuple[str, str, str | None, str]]) -> None:
-    """What would be done, and why not."""
+    """The plan says what would be done, or why not."""
     found = planned(disk("a", "hdd"), disk("b"), *objects).evictions
     assert [(one.name, one.action, one.target) for one in found] == [(n, a, t) for n, a, t, _ in want]
     assert all(says.lower() in one.text.lower() for one, (*_, says) in zip(found, want, strict=True))

@@ -1,4 +1,4 @@
-"""What would free a pod: the changes that are offered, and that each of them, carried out, does."""
+"""The right changes are offered, and each of them frees the pod when it is carried out."""
 
 from typing import Any
 

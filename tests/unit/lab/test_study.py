@@ -100,7 +100,7 @@ def test_compaction(found: World, nodes: int | None) -> None:
     ("stretch", "together"), [pytest.param(1, 2, id="as published"), pytest.param(3, 4, id="three times as long")]
 )
 def test_fullest(stretch: float, together: int) -> None:
-    """How many are there at once."""
+    """The largest number of pods at once is counted."""
     found = trace(*(f"p{i},1000,1024,1,1000,,{10 * i},{10 * i + 15}" for i in range(4)))
     assert len(replay.fullest(replay.stretched(found, stretch).arrivals)) == together
 

@@ -31,11 +31,9 @@ class LowerMinCount(SmallChange, frozen=True):
         return self.cost + 1 - self.count / self.instead_of
 
     def changed(self, group: PodGroup) -> PodGroup:
-        """Return the group with it."""
         return replace(group, min_count=self.count)
 
     def command(self, group: PodGroup) -> str:
-        """Return the command that makes the change."""
         spec = (
             {"minMember": self.count}
             if group.key.api == COSCHEDULING
@@ -169,13 +167,13 @@ class GroupExplanation(Shown, kw_only=True, frozen=True):
     group: GroupFacts
     profile: str
     nodes: int
-    fits: int
-    domain: str
-    placed: dict[str, str]
-    cause: str
-    message: str
-    stopped: Stop | None
-    domains: list[DomainRoom]
-    remedies: list[GroupRemedy]
-    endings: list[Ending]
+    fits: int = 0
+    domain: str = ""
+    placed: dict[str, str] = field(default_factory=dict)
+    cause: str = ""
+    message: str = ""
+    stopped: Stop | None = None
+    domains: list[DomainRoom] = field(default_factory=list)
+    remedies: list[GroupRemedy] = field(default_factory=list)
+    endings: list[Ending] = field(default_factory=list)
     notes: list[str]

@@ -18,7 +18,7 @@ from podberth.explain.gangs.gang import Domain, Gang, domains
 from podberth.explain.rejections import against
 from podberth.explain.simulate.arrivals import Batch
 from podberth.explain.simulate.capacity import API_VERSION, OneMore, all_alike, makes
-from podberth.explain.simulate.room import Room, claimed_room, room
+from podberth.explain.simulate.room import Room, room
 from podberth.explain.simulate.simulation import Simulation, UndecidedError
 from podberth.explain.trial import applied
 from podberth.framework.decision import fit_error
@@ -94,10 +94,9 @@ def _by_sums(cluster: Cluster, framework: Framework, group: PodGroup, batches: S
             if isinstance(claim, ResourceClaim):
                 cluster.devices.put(claim)
     pod = replace(batch.pod(0), preempts=False)
-    counted = room if batch.equal else claimed_room
 
     def count() -> tuple[Room, list[Domain]] | None:
-        rooms = counted(pod, framework, cluster)
+        rooms = room(pod, framework, cluster)
         where = domains(Gang(group, (), ()), framework, cluster)
         return None if rooms is None else (rooms, where)
 
@@ -124,9 +123,7 @@ def _in_domains(rooms: Room, where: Sequence[Domain], size: int, needed: int) ->
 
 
 def _gangs(free: int, size: int, needed: int) -> tuple[int, int]:
-    """Return how many gangs, and pods of theirs, go where so many pods fit: the last one may be without some of its
-    pods.
-    """
+    """Return (gangs, their pods) for so much room: the last gang may be without some of its pods."""
     whole, rest = divmod(free, max(size, 1))
     if size < needed:
         return 0, 0

@@ -190,9 +190,7 @@ class _Answer:
         return unsatisfied(gang.group, len(gang.running) + before, len(gang.waiting) - tried)
 
     def _stop(self, part: Part, domain: Domain) -> tuple[shown.Stop | None, str, list[Plan]]:
-        """Return the first pod that finds no node once as many as fit have theirs, the reason, and the fixes that
-        plugins offer.
-        """
+        """Return the first pod that finds no node once the others have theirs, why, and the plugins' fixes."""
         stopped = part.stopped
         if stopped is None:
             return None, "", []
@@ -222,9 +220,7 @@ class _Answer:
             yield f"{which} scheduling gates ({', '.join(gates)}), and the others wait for that"
 
     def _rooms(self, most: Sequence[int | None]) -> list[shown.DomainRoom]:
-        """Return the number of pods that each domain takes, the fullest first; also for a topology that the profile
-        ignores.
-        """
+        """Return the pods that each domain takes, most first; also of a topology that the profile ignores."""
         gang, where, found = self._gang, self._where, list(most)
         if self._key is not None and not self._heeds:
             where = list(by_label(self._key, self._cluster))[:_DOMAINS]
@@ -256,20 +252,8 @@ class _Answer:
         why = "; ".join(self._held()) or "it has no pods"
         return self._answer(shown.HELD, cause=why)
 
-    def _answer(
-        self,
-        outcome: str,
-        *,
-        fits: int = 0,
-        domain: str = "",
-        placed: dict[str, str] | None = None,
-        cause: str = "",
-        message: str = "",
-        stopped: shown.Stop | None = None,
-        domains: Sequence[shown.DomainRoom] = (),
-        remedies: Sequence[shown.GroupRemedy] = (),
-        endings: Sequence[shown.Ending] = (),
-    ) -> GroupExplanation:
+    def _answer(self, outcome: str, **parts: Any) -> GroupExplanation:
+        """Return the answer. `parts`: those of its fields that are not the same whatever comes of the dry run."""
         gang = self._gang
         condition = gang.group.condition(INITIALLY_SCHEDULED)
         pods: Sequence[Pod] = gang.waiting or gang.running
@@ -289,16 +273,8 @@ class _Answer:
             ),
             profile=self._framework.profile.name,
             nodes=self._cluster.nodes.count,
-            fits=fits,
-            domain=domain,
-            placed=placed or {},
-            cause=cause,
-            message=message,
-            stopped=stopped,
-            domains=list(domains),
-            remedies=list(remedies),
-            endings=list(endings),
             notes=list(dict.fromkeys([*self._notes, *self._fitting.notes])),
+            **parts,
         )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from podberth.cache.cluster import Cluster
 from podberth.explain.gangs.gang import Domain
-from podberth.explain.simulate.room import Room, claimed_room, room
+from podberth.explain.simulate.room import Room, room
 from podberth.explain.trial import placing
 from podberth.framework.decision import Decision, fit_error
 from podberth.framework.runtime import Framework
@@ -44,10 +44,8 @@ class Fitting:
         """
         if not alike(members, self.cluster):
             return None
-        first = members[0]
-        counted = claimed_room if first.shape.claims else room
         try:
-            return counted(first, self.framework, self.cluster)
+            return room(members[0], self.framework, self.cluster)
         except PluginError as error:
             self.notes[f"the pods could not be counted by sums, and are placed one by one: {error}"] = None
             return None

@@ -56,9 +56,7 @@ _ENDINGS = 2
 
 
 def endings(gang: Gang, fitting: Fitting, where: Sequence[Domain]) -> tuple[list[shown.Ending], str]:
-    """Return the sets of pods whose end starts the gang, the smallest first, and notes on the search. Raises
-    PluginError.
-    """
+    """Return sets of pods whose end starts the gang, the smallest first, and a note. Raises PluginError."""
     search = _Search(gang, fitting)
     found: list[shown.Ending] = []
     fits = fitting.most(gang.waiting, where)
@@ -132,9 +130,7 @@ class _Search:
         return [pod for row, number in zip(rows, levels, strict=True) for pod in candidates[row][:number]]
 
     def _counts(self) -> Ints:
-        """Return int64[rows]: how many pods of the gang each node takes; where sums do not say, whether it takes
-        any.
-        """
+        """Return int64[rows]: the pods of the gang that each node takes; without sums, 1 if it takes any."""
         found = self._fitting.room(self._gang.waiting)
         if found is not None:
             return found.counts
@@ -300,9 +296,7 @@ class Remedies:
                 return
 
     def _labels(self, first: Whole, key: str) -> Iterator[Whole]:
-        """Yield labels for as few nodes as are enough, which put them into a domain; the domains with most room come
-        first.
-        """
+        """Yield labels that put as few nodes as are enough into a domain; domains with most room come first."""
         where, nodes = self._where(()), self._cluster.nodes
         found = self._fitting.room(self._gang.waiting)
         free = [(row, node) for row, node in nodes.live() if key not in node.labels]
@@ -342,9 +336,7 @@ class Remedies:
             yield (Request({name: amount}, {name: asked[name]}),)
 
     def _more_nodes(self, first: Whole) -> Iterator[Whole]:
-        """Yield as few additional nodes as are enough, of two sizes; of each size, the make of which fewest are
-        needed.
-        """
+        """Yield as few new nodes as are enough, of two sizes; of each, the make of which fewest are needed."""
         found: dict[object, AddNodes] = {}
         in_domains, most = len(self._where(())) > 1, _MORE_NODES
         for node, _ in templates_of(node for _, node in self._cluster.nodes.live()):
@@ -408,9 +400,7 @@ class Remedies:
         return domains(gang, self._fitting.framework, self._cluster)
 
     def _edited(self, plan: Whole) -> list[Pod]:
-        """Return the waiting pods after the changes that concern pods; these apply to the pods like the one that stops
-        the gang.
-        """
+        """Return the waiting pods after changes of pods, which apply to those like the one that stops the gang."""
         edits = [change for change in plan if isinstance(change, OnPod)]
         if not edits:
             return list(self._gang.waiting)

@@ -66,9 +66,7 @@ def _metadata(found: Object, path: str) -> Iterator[str]:
 
 
 def _pod(template: Object, path: str, *, wants_metadata: bool = True, comparing: bool = False) -> Iterator[str]:
-    """Yield the mistakes in a pod or a template, whose fields have the right types. `comparing`: tolerations may say Gt
-    and Lt.
-    """
+    """Yield the mistakes in a well-typed pod or template. `comparing`: tolerations may say Gt and Lt."""
     spec = template.get("spec") or {}
     if wants_metadata:
         yield from _metadata(template.get("metadata") or {}, f"{path}metadata")
@@ -163,9 +161,7 @@ def _all_containers(spec: Object) -> Iterator[tuple[str, Any]]:
 
 
 def _with_images(spec: Object) -> dict[str, Any]:
-    """Return the spec with an image for each container that has none: it may be left out where admission would add
-    it.
-    """
+    """Return the spec with an image for each container that has none, as admission may add it."""
     return {
         **spec,
         **{
@@ -235,9 +231,7 @@ def _wrong(found: Mapping[str, Any], kind: str, comparing: bool) -> Iterator[str
 
 
 def _besides(misfits: Iterable[Misfit], lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines about other places than those where something was left out, which would be consequences of
-    that.
-    """
+    """Yield the lines that are no consequences of what was left out."""
     places = [_steps(misfit.path) for misfit in misfits]
     for line in lines:
         path = _PATH.match(line)

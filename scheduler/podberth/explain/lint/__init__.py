@@ -1,4 +1,4 @@
 """Finds what is wrong with a configuration that is valid: settings that do nothing, or not what they seem to ask for.
 
-Next stage: `checks` asks every check; `scenes` tries profiles on two nodes with the engine itself.
+`checks` asks every check; `packing` tries profiles on two nodes with the engine itself.
 """

@@ -78,9 +78,7 @@ def _built(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> Pro
 
 
 def _named(config: ProfileConfig) -> set[str]:
-    """Return the plugins that a profile may run, or has arguments for; others that are installed need not be
-    imported.
-    """
+    """Return the plugins that a profile may run, or has arguments for; no others are imported."""
     points = (getattr(config.plugins, point) for point in Plugins.__struct_fields__)
     names = {ref.name for chosen in points for ref in chosen.enabled}
     return names | {ref.name for ref in at_multi_point(config)} | {plugin.name for plugin in config.plugin_config}

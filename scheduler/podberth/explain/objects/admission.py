@@ -11,7 +11,7 @@ from podberth.apiserver.rules import defaults, plugins, validation
 from podberth.apiserver.rules.plugins import Surroundings, created
 from podberth.apiserver.rules.podgroups import PRIORITY_CLASSES
 from podberth.apiserver.rules.status import StatusError, decoding
-from podberth.explain.objects.documents import Document, ObjectError, located, plain
+from podberth.explain.objects.documents import Document, ObjectError, located, named
 from podberth.model.pod import Pod
 
 Object = dict[str, Any]
@@ -41,18 +41,14 @@ class Admission:
 
     def add(self, document: Document) -> None:
         """Add an object of one of `KINDS`. Raises ObjectError."""
-        kind, found = document.kind, plain(document)
-        metadata = found.get("metadata")
-        name = metadata.get("name") if isinstance(metadata, dict) else None
-        if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
-            raise ObjectError(located(document.place, f"{kind} ?: metadata.name: Required value"))
+        kind, (found, namespace, name) = document.kind, named(document)
         try:
             defaults.apply(kind, found)
         except (StatusError, AttributeError, TypeError, KeyError, ValueError) as error:
             said = error.message if isinstance(error, StatusError) else f"expected a {kind}"
             raise ObjectError(located(document.place, f"{kind} {name}: {said}")) from None
         classed = kind in ("PriorityClass", "RuntimeClass")
-        space = "" if classed else str(metadata.get("namespace") or "default")
+        space = "" if classed else namespace
         self._knows_priorities |= kind == "PriorityClass"
         self.of_kind[kind].setdefault(space, {})[name] = found
 

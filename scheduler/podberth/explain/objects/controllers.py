@@ -51,9 +51,7 @@ daemon/util, AddOrUpdateDaemonPodTolerations).
 
 
 def of_daemon(spec: Mapping[str, Any], node: str = "") -> dict[str, Any]:
-    """Return a template's spec with the tolerations that the DaemonSet controller adds, and the affinity to its
-    node.
-    """
+    """Return the spec with the tolerations that the DaemonSet controller adds, and the affinity to its node."""
     done = dict(spec)
     given = spec.get("tolerations") or []
     more = TOLERATED if spec.get("hostNetwork") else TOLERATED[:-1]

@@ -21,9 +21,7 @@ class Refusal(NamedTuple):
 
 
 class Disruptions:
-    """Counts evictions against what the budgets' status allows. A pod that is placed again makes room for the next
-    one.
-    """
+    """Counts evictions against the budgets' status. A pod that is placed again makes room for the next one."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -131,9 +131,7 @@ def yaml_parts(text: bytes) -> list[Any]:
 
 
 def _parts(text: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the documents of a text before they are read, with the number of lines before each; none if that is not
-    sure.
-    """
+    """Yield (lines before it, document) of a text that is not read yet; nothing if the borders are not sure."""
     if _DIRECTIVE.search(text):
         return
     begins = [found.start() for found in _BEGINS.finditer(text)]
@@ -167,9 +165,7 @@ def yaml_documents(text: bytes, before: int = 0) -> list[Any]:
 
 
 def _size(value: Any, sizes: dict[int, int]) -> int:
-    """Return the number of values in a tree, counted as often as aliases repeat them; above the bound for one that
-    holds itself.
-    """
+    """Return the number of values with all aliases repeated; above the bound for a tree that holds itself."""
     if not isinstance(value, dict | list):
         return 1
     size = sizes.get(id(value))
@@ -256,6 +252,16 @@ def plain(document: Document) -> dict[str, Any]:
     return found
 
 
+def named(document: Document) -> tuple[dict[str, Any], str, str]:
+    """Return (the object, its namespace, its name). Raises ObjectError for one without a name."""
+    found = plain(document)
+    metadata = found.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
+        raise ObjectError(located(document.place, f"{document.kind} ?: metadata.name: Required value"))
+    return found, str(metadata.get("namespace") or "default"), name
+
+
 def read(text: bytes) -> list[Document]:
     """Return all objects of a text.
 
@@ -317,9 +323,7 @@ def parse(text: bytes) -> Any:
 
 
 def _decoded(text: bytes) -> bytes:
-    """Return the text in UTF-8, where its first bytes say that it is in another encoding, without the logs between
-    objects.
-    """
+    """Return the text in UTF-8, whatever its first bytes say it is in, without the logs between objects."""
     begins = [encoding for mark, encoding in _ENCODINGS.items() if text.startswith(mark)]
     begins += [encoding for first, encoding in _UNMARKED if first.match(text)]
     if begins:

@@ -32,9 +32,7 @@ class Templated(NamedTuple):
 
 
 def templated(spec: Object) -> Iterator[Templated]:
-    """Yield the claims that a pod's spec has from templates. What is no list of mappings is passed over: others judge
-    it.
-    """
+    """Yield the claims that a pod's spec has from templates, as far as it is well-typed."""
     claims = spec.get("resourceClaims")
     for each in claims if isinstance(claims, list) else ():
         template = each.get("resourceClaimTemplateName") if isinstance(each, dict) else None
@@ -43,9 +41,7 @@ def templated(spec: Object) -> Iterator[Templated]:
 
 
 def claim_name(pod: str, name: str) -> str:
-    """Return the name of a claim that is made for a pod. Long names are cut, each by its share, as the controller
-    does.
-    """
+    """Return the name of a claim for a pod. Long names are cut, each by its share, as the controller does."""
     whole = f"{pod}-{name}"
     if len(whole) <= _LONGEST:
         return whole
@@ -55,9 +51,7 @@ def claim_name(pod: str, name: str) -> str:
 def claim(
     template: Object, asked: Templated, *, owner: str, namespace: str, uid: str, of_group: bool = False
 ) -> dict[str, Any]:
-    """Return the ResourceClaim for a pod or a pod group of this name and UID. `template`: the whole
-    ResourceClaimTemplate.
-    """
+    """Return the ResourceClaim for a pod or pod group. `template`: the whole ResourceClaimTemplate."""
     spec = template.get("spec") or {}
     given = spec.get("metadata") or {}
     api_version, kind = ("scheduling.k8s.io/v1beta1", "PodGroup") if of_group else ("v1", "Pod")

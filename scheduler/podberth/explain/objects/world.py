@@ -16,7 +16,7 @@ from podberth.cache.cluster import Cluster
 from podberth.explain.judging.schema import Misfit, fitting, type_of
 from podberth.explain.objects import admission, resource_claims
 from podberth.explain.objects.admission import Admission
-from podberth.explain.objects.documents import Document, ObjectError, plain
+from podberth.explain.objects.documents import Document, ObjectError, named, plain
 from podberth.explain.objects.versions import called
 from podberth.model import wire
 from podberth.model.devices import DEVICE_KINDS, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
@@ -246,17 +246,11 @@ class World:
                 self.cluster.storage.put(thing)
 
     def _add_claim_template(self, document: Document) -> None:
-        found = plain(document)
-        metadata = found.get("metadata")
-        name = metadata.get("name") if isinstance(metadata, dict) else None
-        if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
-            raise ObjectError(f"{_named(document.kind, '', '?', document.place)}: metadata.name: Required value")
-        self.claim_templates[str(metadata.get("namespace") or "default"), name] = found
+        found, namespace, name = named(document)
+        self.claim_templates[namespace, name] = found
 
     def gone(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Remove an object that was deleted. `uid`: of the one that is meant, as a pod of the same name may exist
-        already.
-        """
+        """Remove a deleted object. `uid`: of the one that is meant, as another pod of its name may exist."""
         cluster = self.cluster
         match kind:
             case "Pod":
@@ -380,9 +374,7 @@ _UNSAID = {"Pod": b'"schedulerName"', "Node": b'"allocatable"'}
 
 
 def _as_read(kind: str, raw: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
-    """Return the object with the defaults that the API server shows. One that is malformed stays: its decoder says
-    why.
-    """
+    """Return the object with the API server's defaults. One that is malformed stays: its decoder says why."""
     if kind not in _UNSAID or _UNSAID[kind] in bytes(raw):
         return raw
     try:
@@ -394,9 +386,7 @@ def _as_read(kind: str, raw: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
 
 
 def _is_default(raw: bytes | msgspec.Raw) -> bool:
-    """Return whether a StorageClass is the one for claims that name none (upstream: storage/util,
-    IsDefaultAnnotation).
-    """
+    """Return whether a StorageClass is the default one (upstream: storage/util, IsDefaultAnnotation)."""
     metadata = msgspec.json.decode(raw, type=_Named).metadata
     annotations = metadata.get("annotations") or {}
     return any(annotations.get(f"storageclass.{group}kubernetes.io/is-default-class") == "true" for group in _BETA)

@@ -135,9 +135,7 @@ def _said(claim: ResourceClaim | None) -> str:
 
 
 def _users(claim: ResourceClaim) -> list[str]:
-    """Return `pod namespace/name` of each pod that a claim is reserved for; of what is no pod, its resource and
-    name.
-    """
+    """Return `pod namespace/name` of each pod that a claim is reserved for; of others, resource and name."""
     found = []
     for raw in claim.raw_reserved_for:
         said = msgspec.json.decode(raw)
@@ -488,9 +486,7 @@ class _Fixes:
                 yield from self._less_of_resource(one, one.asked.count - count)
 
     def _less_of_resource(self, one: Alternative, less: int) -> Iterator[Fix]:
-        """Yield what helps if the pod asks for less of an extended resource, for which the
-        scheduler makes the claim.
-        """
+        """Yield the smaller request for an extended resource, for which the scheduler makes the claim."""
         requests = self._inquiry.pod.shape.requests
         for resource, of in self._wants.resources.items():
             if of.name == one.of.name and requests.get(resource, 0) > less:

@@ -19,7 +19,6 @@ class NodeNameExplainer(Explainer):
     """Says of a node that NodeName rejects: which node the pod names."""
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Return the name that the pod's spec asks for."""
         wanted = inquiry.pod.node_name
         return f"the pod's spec.nodeName is {wanted}", {"nodeName": wanted}
 
@@ -28,7 +27,6 @@ class NodePortsExplainer(Explainer):
     """Says of a node that NodePorts rejects: who has the ports."""
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Return each port that is taken, and the pod that has it."""
         taken = _holders(inquiry, row)
         ports = [{"ip": ip, "protocol": protocol, "port": port, "pod": pod.key} for (ip, protocol, port), pod in taken]
         text = ", ".join(f"{port['protocol']} {port['port']} is taken by {port['pod']}" for port in ports)
@@ -58,7 +56,6 @@ class NodeUnschedulableExplainer(Explainer):
     """Says of a node that NodeUnschedulable rejects: the node is cordoned."""
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Return the mark that `kubectl cordon` sets."""
         return "cordoned", {}
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
@@ -70,7 +67,6 @@ class NodeDeclaredFeaturesExplainer(Explainer):
     """Says of a node that NodeDeclaredFeatures rejects: which features the node does not declare."""
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Return the features that the node does not declare."""
         lacking = sorted(inquiry.pod.shape.features - inquiry.node(row).features)
         return f"the node does not declare {', '.join(lacking)}", {"lacking": lacking}
 
@@ -81,7 +77,6 @@ class RequiredDuringExecutionExplainer(Explainer):
     plugin: RequiredDuringExecution
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Return the part of the promise that the node does not meet."""
         node, wanted = inquiry.node(row), self.plugin.wanted(inquiry.pod)
         if wanted is None:
             return reason.text, {}
@@ -96,7 +91,6 @@ class ServiceAffinityExplainer(Explainer):
     plugin: ServiceAffinity
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Return the labels that differ: what the pod's Service (or its nodeSelector) has, and what the node has."""
         labels, wanted = inquiry.node(row).labels, self.plugin.wanted(inquiry.pod, inquiry.cluster)
         differ = {label: value for label, value in wanted.items() if labels.get(label) != value}
         parts = [f"{label}={value}: node has {labels.get(label) or 'no such label'}" for label, value in differ.items()]

@@ -88,9 +88,7 @@ def _short_of(leaving: Sequence[Pod], short: Sequence[_Shortage]) -> list[_Short
 
 
 def _several(movable: Sequence[Pod], short: Sequence[_Shortage]) -> Sequence[Pod]:
-    """Return a few large pods that make enough room together, those first that are missed least; empty: there are
-    none.
-    """
+    """Return a few large pods that make enough room together, those missed least first; empty: none do."""
     by_size = sorted(movable, key=lambda pod: -max(pod.shape.requests.get(s.resource, 0) / s.needed for s in short))
     large = sorted(by_size[:_LARGE], key=movable.index)
     together = (some for number in range(2, _TOGETHER + 1) for some in combinations(large, number))

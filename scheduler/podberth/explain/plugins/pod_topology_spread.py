@@ -16,9 +16,7 @@ class PodTopologySpreadExplainer(Explainer):
     plugin: PodTopologySpread
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Return how many matching pods the node's domains have, against the emptiest ones and the skew that is
-        allowed.
-        """
+        """Return the matching pods in the node's domains, those in the emptiest, and the skew that is allowed."""
         found = [detail for _, detail in self._uneven(inquiry, row)]
         return "; ".join(text for text, _ in found), {"constraints": [numbers for _, numbers in found]}
 
@@ -45,9 +43,7 @@ class PodTopologySpreadExplainer(Explainer):
         return [*honored, *([raised] if len(raised) == len(skews) else []), softened]
 
     def _uneven(self, inquiry: Inquiry, row: int) -> Iterator[tuple[str, Detail]]:
-        """Yield the constraints that a node would not keep: their topology keys, with the numbers that the filter goes
-        by.
-        """
+        """Yield (topology key, the numbers that the filter goes by) of constraints that the node would not keep."""
         constraints = self.plugin.constraints(inquiry.pod, inquiry.cluster, hard=True)
         spread = self.plugin.spread(inquiry.pod, inquiry.cluster, hard=True)
         labels = inquiry.node(row).labels

@@ -82,17 +82,13 @@ def usable_classes(storage: Storage) -> list[StorageClass]:
 
 
 def class_for_new_volume(storage: Storage, wanted: str) -> str | None:
-    """Return the class with which to make a claim again: the one that is wanted if it is usable, else the first that
-    is.
-    """
+    """Return the class with which to make a claim again: the wanted one if it is usable, else the first that is."""
     usable = [c.name for c in usable_classes(storage)]
     return wanted if wanted in usable else next(iter(usable), None)
 
 
 def where_volumes_are(inquiry: Inquiry) -> dict[str, str]:
-    """Return the labels that a node needs to reach the volumes that the pod has, as far as one can give them to a new
-    node.
-    """
+    """Return the labels that a new node needs to reach the pod's volumes, as far as one can give it them."""
     storage, pod = inquiry.cluster.storage, inquiry.pod
     found: dict[str, str] = {}
     for used in pod.shape.volumes.claims:
@@ -568,9 +564,7 @@ class NodeVolumeLimitsExplainer(Explainer):
     plugin: NodeVolumeLimits
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Return how many volumes of which driver the node has attached, of how many, and how many
-        more the pod brings.
-        """
+        """Return how many volumes of a driver are attached, of how many, and how many more the pod brings."""
         if reason != self.plugin.too_many:
             return reason.text, {}
         short = list(self._short(inquiry, row))

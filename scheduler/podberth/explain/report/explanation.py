@@ -247,9 +247,7 @@ class ExplanationTable:
         yield from more(len(answer.rejected) - len(shown))
 
     def _why(self, node: RejectedNode) -> Text:
-        """Return a line for each finding; those of later plugins, which were not asked by kube-scheduler, are
-        dimmed.
-        """
+        """Return a line for each finding; those of plugins that kube-scheduler did not get to ask are dimmed."""
         text = Text("\n").join(Text(self._short(finding.detail)) for finding in node.findings)
         for finding in node.also:
             text.append(f"\nand {self._short(f'{finding.plugin}: {finding.detail}')}", style="dim")

@@ -9,16 +9,12 @@ _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def printable(text: str) -> str:
-    """Return the text without what moves a terminal's cursor or changes its colours: names come from files and
-    clusters.
-    """
+    """Return the text without what steers a terminal: names come from files and clusters."""
     return "".join(c if c.isprintable() else "�" for c in text)
 
 
 def escaped(json: str) -> str:
-    """Return a JSON text in which what `printable` leaves out is written as escapes, as in texts only they can be
-    there.
-    """
+    """Return a JSON text in which what `printable` leaves out is escaped; it can only be in texts."""
     return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", json)
 
 
@@ -30,6 +26,18 @@ def visible(page: str) -> str:
 def count(number: int, what: str) -> str:
     """Return `1 node`, `4,980 nodes`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time, the less precise the longer it is."""
+    if seconds < 120.0:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    if whole < 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600:02} h"
 
 
 def some(names: Sequence[str], most: int) -> str:

@@ -5,7 +5,7 @@ would. Nobody is preempted for them.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 from msgspec import Struct, field
@@ -18,7 +18,7 @@ from podberth.explain.explanation import Limit
 from podberth.explain.rejections import against, kept_rows, put_there
 from podberth.explain.remedies import templates_of
 from podberth.explain.simulate.arrivals import Batch
-from podberth.explain.simulate.room import Room, claimed_room, room
+from podberth.explain.simulate.room import room
 from podberth.explain.simulate.simulation import Simulation, UndecidedError
 from podberth.explain.trial import applied
 from podberth.framework.decision import fit_error
@@ -27,12 +27,11 @@ from podberth.model.devices import ResourceClaim
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.quantity import show
-from podberth.model.storage import PersistentVolume, PersistentVolumeClaim
+from podberth.model.storage import ClaimKey, PersistentVolume, PersistentVolumeClaim
 from podberth.model.volumes import NO_VOLUMES
 
 API_VERSION, KIND = "podberth.dev/v1alpha1", "Capacity"
 _KINDS = 12
-Counting = Callable[[Pod, Framework, Cluster], Room | None]
 
 
 class NodeRoom(Struct, rename="camel", frozen=True):
@@ -93,14 +92,14 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch) -> Capacity:
     names = cluster.nodes.names
     kept = _keep_nodes(pod, cluster)
     before = _free(cluster, pod)
-    counted = _counter(batch, cluster)
-    summed = None if counted is None else counted(pod, framework, cluster)
-    if counted is not None and summed is not None and all_alike(batch, int(summed.counts.sum())):
+    own = _own_claims(batch, cluster)
+    summed = None if own is None else room(pod, framework, cluster, own)
+    if own is not None and summed is not None and all_alike(batch, int(summed.counts.sum())):
         decision = framework.find(pod, cluster)
         counts, message = summed.counts, None if len(decision.feasible) else fit_error(decision)
         reasons = against(decision)
         reasons |= {row: [reason] for row, reason in summed.limits.items()}
-        one_more = list(_by_sums(cluster, framework, pod, counted))
+        one_more = list(_by_sums(cluster, framework, pod, own))
         exhausted = True
     else:
         filling = Filling(cluster, framework, batch)
@@ -143,9 +142,7 @@ def _keep_nodes(pod: Pod, cluster: Cluster) -> dict[int, list[Pod]]:
 def _kept_out(
     kept: Mapping[int, list[Pod]], pod: Pod, framework: Framework, cluster: Cluster
 ) -> Iterator[tuple[int, str]]:
-    """Yield the rows that would take one more pod if no pods were nominated for them, and the names of these. Raises
-    PluginError.
-    """
+    """Yield (row, names) of nodes that take one more pod but for those nominated there. Raises PluginError."""
     if not kept:
         return
     full = set(kept) - set(framework.find(pod, cluster).feasible.tolist())
@@ -227,24 +224,19 @@ class Filling:
         return row
 
 
-def _counter(batch: Batch, cluster: Cluster) -> Counting | None:
-    """Return a counter that places pods of a batch by sums; None: none can. The first pod's claims exist then."""
+def _own_claims(batch: Batch, cluster: Cluster) -> Collection[ClaimKey] | None:
+    """Return the volume claims of the first pod, and have all its claims exist; None: sums can't count its equals."""
     first = batch.pod(0).shape
     if batch.equal and first.volumes is NO_VOLUMES and not (first.claims or first.containers):
-        return room
+        return ()
     if not batch.differs_by_claims or not batch.alike(0):
         return None
-    own = batch.volume_claims(0)
     for thing in batch.objects(0):
         if isinstance(thing, ResourceClaim):
             cluster.devices.put(thing)
         elif isinstance(thing, PersistentVolume | PersistentVolumeClaim):
             cluster.storage.put(thing)
-
-    def counted(pod: Pod, framework: Framework, cluster: Cluster) -> Room | None:
-        return claimed_room(pod, framework, cluster, own)
-
-    return counted
+    return batch.volume_claims(0)
 
 
 def all_alike(batch: Batch, number: int) -> bool:
@@ -252,12 +244,12 @@ def all_alike(batch: Batch, number: int) -> bool:
     return batch.equal or all(map(batch.alike, range(1, number + 1)))
 
 
-def _by_sums(cluster: Cluster, framework: Framework, pod: Pod, counted: Counting) -> Iterator[OneMore]:
+def _by_sums(cluster: Cluster, framework: Framework, pod: Pod, own: Collection[ClaimKey]) -> Iterator[OneMore]:
     """Yield what each make of node would take, empty but for what all nodes of the make have."""
     for node, number in makes(cluster):
         change = AddNode(node.name)
         with applied(cluster, [change]):
-            found = counted(pod, framework, cluster)
+            found = room(pod, framework, cluster, own)
             row = cluster.nodes.live_row(change.clone(node).name)
             assert found is not None and row is not None
             adds = int(found.counts[row])

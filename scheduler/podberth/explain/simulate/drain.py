@@ -101,7 +101,5 @@ def again(pod: Pod) -> Pod:
 
 
 def goes_anyway(pod: Pod) -> bool:
-    """Return whether a pod is being deleted and no controller waits for that to make a new one, as a StatefulSet
-    does.
-    """
+    """Return whether a pod is being deleted, and no StatefulSet waits for that to make a new one."""
     return pod.terminating and (pod.owner is None or pod.owner[0] != "StatefulSet")

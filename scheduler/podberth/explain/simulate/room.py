@@ -19,7 +19,6 @@ from podberth.framework.declaration import declared
 from podberth.framework.runtime import Framework
 from podberth.model.devices import Allocation
 from podberth.model.pod import Pod
-from podberth.model.shape import PodShape
 from podberth.model.storage import ClaimKey
 from podberth.model.volumes import NO_VOLUMES
 from podberth.plugins.dynamic_resources.claims import device_resources
@@ -39,11 +38,20 @@ class Room(NamedTuple):
     limits: dict[int, str]
 
 
-def room(pod: Pod, framework: Framework, cluster: Cluster) -> Room | None:
-    """Return the number of pods that each node takes; None: nodes can't be looked at one by one.
+def room(pod: Pod, framework: Framework, cluster: Cluster, own: Collection[ClaimKey] = frozenset()) -> Room | None:
+    """Return the number of pods like this one that each node takes; None: nodes can't be looked at one by one.
+
+    The pod's equals would have claims like its own, which are there. `own`: of those, the ones for volumes.
 
     Raises PluginError.
     """
+    shape = pod.shape
+    if shape.volumes is NO_VOLUMES and not (shape.claims or shape.containers):
+        return _by_nodes(pod, framework, cluster)
+    return _by_claims(pod, framework, cluster, own)
+
+
+def _by_nodes(pod: Pod, framework: Framework, cluster: Cluster) -> Room | None:
     filters = framework.filters
     counts = np.zeros(cluster.nodes.rows, dtype=np.int64)
     if not filters.goes_by_shape(pod) or filters.looks_elsewhere(pod, cluster, [pod]):
@@ -82,12 +90,12 @@ def _names(pod: Pod, framework: Framework) -> list[str]:
     return names
 
 
-PLENTY = 1 << 60
+_PLENTY = 1 << 60
 """More pods than any node takes."""
 _ONE_POD = "ReadWriteOncePod"
 
 
-def attachable(pod: Pod, framework: Framework, cluster: Cluster, own: Collection[ClaimKey]) -> Ints | None:
+def _attachable(pod: Pod, framework: Framework, cluster: Cluster, own: Collection[ClaimKey]) -> Ints | None:
     """Return int64[rows]; None where one pod may take a volume, or the room for it, from another.
 
     `own`: the pod's claims of which each of its equals has one, too; they are there. Raises PluginError.
@@ -104,15 +112,15 @@ def attachable(pod: Pod, framework: Framework, cluster: Cluster, own: Collection
     for used in volumes.claims:
         key = (pod.namespace, used.claim(pod.name))
         claim = storage.claims.stored(key)
-        if claim is None or (key not in own and _ONE_POD in claim.access_modes):
-            return None
+        if claim is None or (key not in own and (_ONE_POD in claim.access_modes or not claim.volume_name)):
+            return None  # one pod may have it, or the first one decides where it is for all
         counted = attached.of_claim(claim, with_csi_node=True)
         if counted is None:
             continue
         if key not in own and (attached.limits(counted[1]) >= 0).any():
             return None  # the first pod on a node attaches it for those that follow
         of_driver[counted[1]] += 1
-    most = np.full(cluster.nodes.rows, PLENTY, dtype=np.int64)
+    most = np.full(cluster.nodes.rows, _PLENTY, dtype=np.int64)
     for driver, number in of_driver.items():
         limits = attached.limits(driver)
         left = np.maximum(limits - attached.counts(driver), 0) // number
@@ -124,19 +132,12 @@ _MOST = 10_000
 """The largest number of pods that the devices of one node are counted for."""
 
 
-def claimed_room(
-    pod: Pod, framework: Framework, cluster: Cluster, own: Collection[ClaimKey] = frozenset()
-) -> Room | None:
-    """Return the number of pods that each node takes; None: nodes can't be looked at one by one.
-
-    The pod's equals would have claims like its own, which are there. `own`: of those, the ones for volumes.
-
-    Raises PluginError.
-    """
+def _by_claims(pod: Pod, framework: Framework, cluster: Cluster, own: Collection[ClaimKey]) -> Room | None:
     most: list[tuple[Ints, str]] = []
-    bare = without_claims(pod.shape)
+    bare = copy(pod.shape)
+    bare.volumes, bare.claims, bare.containers = NO_VOLUMES, (), ()
     if pod.shape.volumes is not NO_VOLUMES:
-        volumes = attachable(pod, framework, cluster, own)
+        volumes = _attachable(pod, framework, cluster, own)
         if volumes is None:
             return None
         most.append((volumes, NodeVolumeLimits.too_many.text))
@@ -157,11 +158,11 @@ def claimed_room(
             most.append((devices, plugin.unallocatable.text))
         if resources:
             there = plugin.without_devices(pod, cluster)
-            by_itself = room(replace(pod, shape=copy(bare)), framework, cluster)
+            by_itself = _by_nodes(replace(pod, shape=copy(bare)), framework, cluster)
             if by_itself is None:
                 return None
             bare.requests = {name: amount for name, amount in bare.requests.items() if name not in resources}
-    others = room(replace(pod, shape=bare), framework, cluster)
+    others = _by_nodes(replace(pod, shape=bare), framework, cluster)
     if others is None:
         return None
     counts, limits = others.counts.copy(), dict(others.limits)
@@ -177,20 +178,13 @@ def claimed_room(
     return Room(counts, {row: limit for row, limit in limits.items() if counts[row]})
 
 
-def without_claims(shape: PodShape) -> PodShape:
-    """Return the shape of a pod that asks for the same, but for volumes and devices."""
-    bare = copy(shape)
-    bare.volumes, bare.claims, bare.containers = NO_VOLUMES, (), ()
-    return bare
-
-
 def _served(pod: Pod, plugin: DynamicResources, cluster: Cluster) -> Ints | None:
     """Return int64[rows]: how many pods get their devices on each node."""
     groups = plugin.alike(pod, cluster)
     if groups is None:
         return None
     served = np.zeros(cluster.nodes.rows, dtype=np.int64)
-    served[plugin.without_devices(pod, cluster)] = PLENTY
+    served[plugin.without_devices(pod, cluster)] = _PLENTY
     for rows in groups:
         number = _served_by(rows[0], pod, plugin, cluster)
         if number is None:

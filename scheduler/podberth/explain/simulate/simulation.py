@@ -94,9 +94,7 @@ class Simulation:
         self._tell(Put(thing))
 
     def gone(self, kind: str, namespace: str, name: str, uid: str, *, comes_again: bool = False) -> None:
-        """Apply the deletion of an object. `comes_again`: the next pod has the same name, and claims without
-        devices.
-        """
+        """Apply a deletion. `comes_again`: the next pod has the same name, and claims without devices."""
         for known in (self.bound, self.failed, self.undecided, self.preparing):
             known.pop(uid, None)
         if kind == "Pod" and uid in self._unheard:

@@ -1,4 +1,4 @@
-"""What berth run would do about a group that does not start in a dry run is said: whom it preempts."""
+"""A group that does not start in a dry run is told whom berth run would preempt for it."""
 
 import json
 from pathlib import Path

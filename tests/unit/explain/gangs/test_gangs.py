@@ -1,4 +1,4 @@
-"""Why a pod group does not start, and what would start it: an engine judges every answer."""
+"""An engine judges each answer about a pod group: its cause, and the changes that would start it."""
 
 from copy import deepcopy
 from itertools import product
@@ -203,7 +203,7 @@ def test_the_largest_part_is_not_only_what_comes_first() -> None:
 
 
 def test_pods_that_differ_are_tried_as_the_engine_would() -> None:
-    """What a pod asks for after a change counts for the scores of those that come after it, too."""
+    """A pod's changed requests count for the scores of those that come after it, too."""
     nodes = [node("n0", "6"), node("n1", "6"), *(pod(f"x{i}", "1", on="n0") for i in range(5))]
     objects = [*nodes, group(5), *(member(f"train-{i}", cpu) for i, cpu in enumerate(["1", "1", "3", "1", "3"]))]
     answer = asked(objects)

@@ -1,4 +1,4 @@
-"""What `berth config lint` finds: a table of configurations, and that every remedy about weights holds."""
+"""`berth config lint` has the findings of a table of configurations, and each remedy about weights holds."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ FINE: list[tuple[str, Object]] = [
 
 @pytest.mark.parametrize("document", [each[1] for each in FINE], ids=[each[0] for each in FINE])
 def test_nothing_to_say(document: Object) -> None:
-    """What is as it should be is left alone."""
+    """A configuration that is as it should be is left alone."""
     assert found(document) == []
 
 
@@ -175,7 +175,7 @@ def outvoted(document: Object) -> Finding | None:
 
 
 def test_what_is_set_is_not_advised() -> None:
-    """Where the constraints for pods without their own are a list, the list is what outvotes packing."""
+    """A list of constraints for pods without their own is named as what outvotes packing."""
     every = [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}]
     spread = {**LIST, "defaultConstraints": every}
     advice = outvoted(one(NodeResourcesFit=MOST, PodTopologySpread=spread))

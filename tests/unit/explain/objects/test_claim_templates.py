@@ -150,7 +150,7 @@ def test_a_victim_takes_its_claim_along() -> None:
 
 
 def test_capacity_counts_devices() -> None:
-    """What fits by devices where there is room for more pods, and what one more node of the kind adds."""
+    """Devices bound how many fit where there is room for more pods, and what one more node adds."""
     held = claim("x", status=allocated(result("d0", "b"), node="b", reserved=["u"]))
     answer = asked(templated(pod("t", "1"), "t"), *THERE, *gpus("a", 3), *gpus("b", 2), held)
     assert on_nodes(answer) == {"a": 3, "b": 1}

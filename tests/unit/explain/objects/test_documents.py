@@ -79,7 +79,7 @@ def test_reads(text: str, want: list[tuple[str, str]]) -> None:
     ],
 )
 def test_refuses(text: bytes, said: str) -> None:
-    """What is no dump is refused in one line that says why."""
+    """A text that is no dump is refused in one line that says why."""
     with pytest.raises(ObjectError) as found:
         read(text)
     assert said in str(found.value)
@@ -150,7 +150,7 @@ def test_a_broken_document_hides_no_other() -> None:
 
 
 def test_json_ends_where_it_is_broken() -> None:
-    """What stands before the fault is there, and the fault is told with its place in the whole text."""
+    """Objects before the fault are there, and the fault is told with its place in the whole text."""
     found, faults = readable(f'{NODE}\n{{"kind": "List",\n"items": [{POD},]}}\n{POD}'.encode())
     assert [one.kind for one in found] == ["Node"]
     assert [fault.partition(": not JSON")[0] for fault in faults] == ["line 3, column 54"]

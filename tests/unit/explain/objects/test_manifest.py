@@ -160,7 +160,7 @@ def test_workloads_stand_for_their_pods(kind: str, body: Object) -> None:
     ],
 )
 def test_refuses(made: Object, said: str) -> None:
-    """What the API server would refuse is refused by field."""
+    """A field that the API server would refuse is named."""
     with pytest.raises(ObjectError) as found:
         pods([document(made)])
     assert said in str(found.value)

@@ -68,7 +68,7 @@ def by_parts(masks: Masks) -> Callable[[str], str]:
 
 
 def answers(objects: list[Object], text: Callable[[str], str]) -> dict[str, Any]:
-    """What explain says of each waiting pod, and where a crowd of new ones goes; names as `text` has them."""
+    """The answers about each waiting pod, and the nodes of a crowd of new ones; names as `text` has them."""
     there = world(objects)
     found: dict[str, Any] = {}
     for key in sorted(there.waiting):

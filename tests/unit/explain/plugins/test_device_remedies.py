@@ -1,4 +1,4 @@
-"""What would give a pending pod its devices: each change is tried, and frees the pod when it is carried out."""
+"""Each change that is offered for devices frees the pod when it is carried out."""
 
 import json
 import shlex
@@ -402,7 +402,7 @@ def test_who_has_devices_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def freed(plan: list[Change], incoming: Object, objects: list[Object]) -> bool:
-    """Whether the pod fits once a plan is carried out."""
+    """Return whether the pod fits once a plan is carried out."""
     incoming, objects = deepcopy(incoming), deepcopy(objects)
     for change in plan:
         carry_out(change, incoming, objects)

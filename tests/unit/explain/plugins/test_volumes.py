@@ -29,7 +29,7 @@ def of(incoming: Object, *objects: Object) -> Explanation:
 
 
 def texts(answer: Explanation) -> list[str]:
-    """What is offered."""
+    """The texts of the offers."""
     return [each.text for each in answer.remedies]
 
 

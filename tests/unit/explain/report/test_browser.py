@@ -138,8 +138,8 @@ UNSEEN = """
 
 @pytest.mark.parametrize(("text", "words"), PAGES)
 async def test_the_page_works(chromium: Path, axe: Path, tmp_path: Path, text: str, words: list[str]) -> None:
-    """What it says is visible, nothing is asked of a network, no script runs, a phone need not scroll sideways, no
-    word is broken, and axe has nothing against it, in light and in dark.
+    """The page is visible, asks nothing of a network, runs no script, needs no sideways scrolling on a phone, breaks no
+    word, and axe has nothing against it, in light and in dark.
     """
     file = tmp_path / "page.html"
     file.write_text(text, encoding="utf-8")

@@ -42,7 +42,7 @@ def drawn(answer: Explanation, width: int, *, everything: bool = False, colour: 
     ],
 )
 def test_golden(name: str, incoming: Any, width: int, everything: bool) -> None:
-    """What the story's pods look like; BERTH_GOLDEN=write writes the files anew."""
+    """The story's pods look as before; BERTH_GOLDEN=write writes the files anew."""
     got = drawn(explained(incoming), width, everything=everything)
     path = GOLDEN / f"{name}.txt"
     if os.environ.get("BERTH_GOLDEN") == "write":
@@ -60,7 +60,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 
 def test_a_shared_ending_of_long_names_is_told_once() -> None:
-    """Where room is short, `.eu-west-1.compute.internal` is not repeated on every line."""
+    """A shared ending such as `.eu-west-1.compute.internal` is not repeated on every line of a narrow terminal."""
     nodes = [node(f"ip-10-0-0-{i}.eu-west-1.compute.internal", "1") for i in range(3)]
     text = drawn(explained(pod("p", "8"), nodes), 100)
     assert text.count("compute.internal") == 1
@@ -89,7 +89,7 @@ def test_colours_only_where_asked() -> None:
 
 
 def test_names_cannot_move_the_cursor() -> None:
-    """What a dump calls its nodes is shown, not obeyed."""
+    """Names of a dump's nodes are shown, not obeyed."""
     text = drawn(explained(pod("p", "8"), [node("a\x1b[2Jb", "1"), node("[red]c", "1")]), 100)
     assert "\x1b" not in text
     assert "a�[2Jb" in text

@@ -55,7 +55,7 @@ def test_escapes() -> None:
 
 
 def test_breakable() -> None:
-    """Where a browser does not break a name by itself; not in negative numbers. It is escaped."""
+    """Names may break where a browser would not break them by itself; negative numbers may not. Text is escaped."""
     assert breakable("shop/web-7-x of <b>-1</b>") == "shop/web-<wbr>7-x of &lt;b&gt;-1&lt;/b&gt;"
     assert breakable("--4 -4 a- 4") == "--4 -4 a- 4"
     assert breakable("gpu=here:NoSchedule, pods: 3") == "gpu=<wbr>here:<wbr>NoSchedule, pods: 3"

@@ -1,4 +1,4 @@
-"""How many more fit: the sums agree with placing one after the other, and what one more node adds comes true."""
+"""Sums agree with placing pods one after the other, and one more node adds as many as was said."""
 
 import json
 from collections import Counter
@@ -22,7 +22,7 @@ Object = dict[str, Any]
 
 
 def asked(made: Object, *there: Object, **spec: Any) -> Capacity:
-    """How many more pods of a ReplicaSet fit."""
+    """The answer about more pods of a ReplicaSet."""
     where = world([namespace("default"), *there])
     document = json.dumps(workload("ReplicaSet" if not spec else "StatefulSet", made, **spec)).encode()
     kind = "StatefulSet" if spec else "ReplicaSet"
@@ -33,12 +33,12 @@ def asked(made: Object, *there: Object, **spec: Any) -> Capacity:
 
 
 def on_nodes(answer: Capacity) -> dict[str, int]:
-    """Where they fit."""
+    """The nodes where they fit."""
     return {each.node: each.pods for each in answer.nodes if each.pods}
 
 
 def limits(answer: Capacity) -> dict[str, int]:
-    """What keeps the next one out."""
+    """The reasons that keep the next one out."""
     return {each.reason: each.nodes for each in answer.limits}
 
 

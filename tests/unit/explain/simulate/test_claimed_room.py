@@ -12,7 +12,7 @@ from podberth.cache.validate import validate
 from podberth.explain.simulate import capacity as counting
 from podberth.explain.simulate.arrivals import Batch
 from podberth.explain.simulate.capacity import Capacity
-from podberth.explain.simulate.room import claimed_room
+from podberth.explain.simulate.room import room as counted
 from podberth.explain.simulate.simulation import Simulation
 from tests import storage
 from tests.builders import Object, node, pod
@@ -61,7 +61,7 @@ NODE = st.tuples(st.sampled_from(sorted(MAKES)), st.sampled_from(["1", "2", "9"]
 
 
 def published(name: str, make: str, nic: bool) -> list[Object]:
-    """What drivers say of a node."""
+    """The objects by which drivers describe a node."""
     counted = make == "parts"
     found = [resource_slice(name, *MAKES[make], node=name, count=2 if counted else 1)]
     if counted:
@@ -151,7 +151,7 @@ def test_they_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("why", ["a device for all", "a claim of its own name", "a claim that is there"])
 def test_what_is_not_counted(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a pod may take something away from one on another node, or finds something that its equals don't."""
+    """Nothing is counted if a pod may take something from one on another node, or finds what its equals don't."""
     placed: list[Any] = []
 
     class Begun(Simulation):
@@ -180,7 +180,7 @@ def test_nothing_is_left_taken() -> None:
     made = templated(pod("t"), "t")
     made["status"] = {"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "t-t"}]}
     asking: Any = there.decode(made)
-    found = claimed_room(asking, framework(), there.cluster)
+    found = counted(asking, framework(), there.cluster)
     assert found is not None
     assert found.counts[:3].tolist() == [4, 4, 4]
     assert not there.cluster.devices.in_flight

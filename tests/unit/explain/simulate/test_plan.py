@@ -1,4 +1,4 @@
-"""What would happen: pods created, nodes drained, on small clusters."""
+"""Plans on small clusters: pods are created, nodes drained."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which nodes could be removed: each answer is carried out by draining, which the engine itself does."""
+"""Each node that could be removed is drained by the engine itself, and its pods land."""
 
 from random import Random
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from podberth.cli import plain
+from podberth.cli import services
 from podberth.cli.commands import imported
+from podberth.cli.main import SERVICES
 
 DATACLASSES = 24
 """Each takes half a millisecond to make, as its methods are compiled then; a msgspec.Struct takes a thirtieth."""
@@ -52,10 +53,10 @@ def command(
 )
 def test_plain_options(arguments: list[str], want: dict[str, str | int] | None) -> None:
     """All of them understood, or none."""
-    assert plain.read(arguments, command) == want
+    assert services.read(arguments, command) == want
 
 
-@pytest.mark.parametrize("name", sorted(plain.SERVICES))
+@pytest.mark.parametrize("name", sorted(SERVICES))
 def test_typer_reads_the_same(name: str) -> None:
     """Each option of a service that is read plainly has the name, the default and the kind that typer gives it."""
     service = getattr(import_module(f"podberth.cli.{name}"), name)
@@ -64,7 +65,7 @@ def test_typer_reads_the_same(name: str) -> None:
     read = 0
     for option, value in (each for parameter in by_name for each in ((parameter, "7"), (parameter, "text"))):
         words = [f"--{option.replace('_', '-')}", value]
-        given = plain.read(words, service)
+        given = services.read(words, service)
         if given is not None:
             with made.make_context(name, list(words)) as context:
                 assert context.params[option] == given[option]
@@ -109,7 +110,7 @@ def test_a_scheduler_starts_without_what_it_does_not_need(tmp_path: Path) -> Non
     assert found.stderr == "berth: /nowhere/kubeconfig: no such file; expected a kubeconfig\n"
 
 
-@pytest.mark.parametrize("name", sorted(plain.SERVICES))
+@pytest.mark.parametrize("name", sorted(SERVICES))
 def test_a_service_is_imported_at_once(name: str) -> None:
     """Its module waits until it runs for what it needs then."""
     code = (
@@ -121,7 +122,7 @@ def test_a_service_is_imported_at_once(name: str) -> None:
 
 
 def test_a_decision_imports_nothing() -> None:
-    """What the first one imported would hold the event loop: masked arrays, for one, which np.unique asks for."""
+    """An import in the first decision would hold the event loop: masked arrays, for one, which np.unique asks for."""
     code = (
         "import sys; from tests.unit.engine.conftest import Harness, node, pod; harness = Harness();"
         "poor = node('poor'); del poor['status']['allocatable']['memory'];"
