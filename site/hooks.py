@@ -27,6 +27,7 @@ API = {
     "api/kit.md": "podberth.kit",
     "api/changes.md": "podberth.explain.changes",
     "api/testing.md": "podberth.kit.testing",
+    "api/lab.md": "podberth.lab",
 }
 """Pages that are made from docstrings."""
 LATER = ("decisions/", "evidence/", "changelog")
@@ -39,7 +40,7 @@ BRACKETS = re.compile(r"(?<!!)\[([^][\n`]*)\](?!\()")
 SOURCES = {place: path for path, place in PLACES.items()}
 NAV = [
     {"Home": ["index.md", "pages.md"]},
-    {"Ask": ["answers.md", "story.md", "beside.md"]},
+    {"Ask": ["answers.md", "story.md", "beside.md", "lab.md"]},
     {"Run": ["install.md", "operations.md", "configuration.md", "security.md", "speed.md", "faults.md", "equal.md"]},
     {"Schedule": ["gangs.md", "devices.md", "policy.md", "admission.md", "operator.md", "evictor.md"]},
     {"Extend": ["plugins.md", *API]},
