@@ -15,7 +15,8 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 @pytest.fixture(scope="module")
 def ran() -> Any:
     """The notebook after a run in its directory."""
-    book = nbformat.read(EXAMPLES / "lab.ipynb", as_version=4)
+    read: Any = nbformat.read  # it has no types
+    book = read(EXAMPLES / "lab.ipynb", as_version=4)
     assert all(not cell.outputs and cell.execution_count is None for cell in book.cells if cell.cell_type == "code")
     NotebookClient(book, timeout=120, resources={"metadata": {"path": str(EXAMPLES)}}).execute()
     return book
