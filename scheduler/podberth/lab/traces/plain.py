@@ -30,7 +30,7 @@ def read(directory: Path) -> World:
         for row in _table(directory, NODES, ("name", "capacity"), unique="name")
     ]
     arrivals: list[Arrival] = []
-    gangs: dict[tuple[str, str], float] = {}
+    gangs: dict[tuple[str, str], tuple[float, int]] = {}
     members: Counter[tuple[str, str]] = Counter()
     seen: set[tuple[str, str]] = set()
     for row in _table(directory, PODS, ("name", "arrival")):
@@ -55,8 +55,14 @@ def read(directory: Path) -> World:
         arrivals.append(Arrival(at, raw, row.number("duration", inf)))
         if group:
             members[namespace, group] += 1
-            gangs[namespace, group] = min(at, gangs.get((namespace, group), inf))
-    changes = [Change(at, put=gang(name, members[space, name], space)) for (space, name), at in gangs.items()]
+            first, its = gangs.setdefault((namespace, group), (at, int(priority)))
+            if its != int(priority):
+                raise row.error("priority", f"{its}, as the others of gang {group} have")
+            gangs[namespace, group] = min(at, first), its
+    changes = [
+        Change(at, put=gang(name, members[space, name], space, priority))
+        for (space, name), (at, priority) in gangs.items()
+    ]
     return World(
         directory.name,
         tuple(objects),

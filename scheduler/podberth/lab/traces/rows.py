@@ -195,14 +195,14 @@ def pod(
     )
 
 
-def gang(name: str, members: int, namespace: str = "default") -> bytes:
-    """Return the PodGroup of pods that start together."""
+def gang(name: str, members: int, namespace: str = "default", priority: int = 0) -> bytes:
+    """Return the PodGroup of pods that start together, with their priority."""
     return encode(
         {
             "apiVersion": "scheduling.k8s.io/v1alpha2",
             "kind": "PodGroup",
             "metadata": {"name": name, "namespace": namespace, "uid": f"group-{namespace}-{name}"},
-            "spec": {"schedulingPolicy": {"gang": {"minCount": members}}},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": members}}, "priority": priority},
         }
     )
 
