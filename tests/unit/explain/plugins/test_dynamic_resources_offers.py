@@ -195,6 +195,13 @@ _CASES: dict[str, tuple[Object, list[Object]]] = {
         [on(device("a", _taints=[FORTH])), held("x", "a"), claim("c", request(adminAccess=True))],
     ),
     "three pods have it": (P, [on(device("a")), held("x", "a", by="q r s"), claim()]),
+    "taints of one device each, where two are missing": (
+        P,
+        [
+            on(device("a"), device("b", _taints=[FORTH]), device("c", _taints=[{**FORTH, "key": "l"}])),
+            claim("c", request(count=3)),
+        ],
+    ),
     "nine devices": (P, [on(*(device(f"d{i}", _taints=[FORTH]) for i in range(9))), claim()]),
     "half a counter": (
         P,
