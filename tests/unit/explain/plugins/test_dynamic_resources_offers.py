@@ -202,6 +202,10 @@ _CASES: dict[str, tuple[Object, list[Object]]] = {
             claim("c", request(count=3)),
         ],
     ),
+    "claims that have one each, by their names": (
+        P,
+        [on(device("a"), device("b")), held("y", "a"), held("x", "b"), claim()],
+    ),
     "nine devices": (P, [on(*(device(f"d{i}", _taints=[FORTH]) for i in range(9))), claim()]),
     "half a counter": (
         P,
