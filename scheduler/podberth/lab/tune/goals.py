@@ -191,7 +191,7 @@ class Yardstick:
 
     def measured(self, result: Result) -> dict[str, float]:
         """Return the value of each goal, by its text."""
-        decided = _Decided(result, self._warm)
+        decided = _Decided(result, self._warm, self._end)
         busy = self._busy(decided)
         return {str(each): self._one(each, decided, busy, result) for each in self._goals}
 
@@ -253,7 +253,7 @@ class Yardstick:
 class _Decided:
     """The decisions of a run, as columns with one entry for each pod. Pods of the warm-up do not count."""
 
-    def __init__(self, result: Result, warm: float) -> None:
+    def __init__(self, result: Result, warm: float, end: float) -> None:
         table = result.columns["decisions"]
         never = math.inf
         counted = np.array(table["arrived"]) >= warm
@@ -270,7 +270,8 @@ class _Decided:
         ]
         """(namespace and name, node, when it was bound, when it ended) of each pod that got a node, in the warm-up
         too."""
-        self._over = max(result.columns["utilisation"]["at"], default=0.0)
+        times = [end, *result.columns["utilisation"]["at"], *self._bound.tolist(), *ended]
+        self._over = max(time for time in times if time != never)
 
     def bound(self, priority: str) -> Any:
         """Return bool[pods]: whether each pod of a priority, or of all, got a node."""
