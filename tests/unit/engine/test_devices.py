@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -370,6 +371,40 @@ def test_the_end_of_a_claim_without_devices_concerns_its_own_namespace(harness: 
     harness.tick(0)
     assert place_of(harness) is not Place.UNSCHEDULABLE
     assert place_of(harness, "elsewhere/q") is Place.UNSCHEDULABLE
+
+
+def test_a_share_of_a_device_is_written(harness: Harness) -> None:
+    """Its capacity, under a UUID of its own (version 4, as from uuid.NewUUID); a device that is whole has neither."""
+    parts = device("d0", {"memory": "4Gi"}, _allowMultipleAllocations=True)
+    asked = request("part", capacity={"requests": {"memory": "1Gi"}}), request("whole", count=1)
+    api = Api(harness, node("n"), device_class(), claim("c", *asked, meta=FINALIZED))
+    api.put(resource_slice("n", parts, device("d1"), node="n"))
+    api.put(claiming(pod("p"), "c"))
+    (write,) = only(harness.cycles(), PreBindWrite).writes
+    assert isinstance(write, Patch)
+    given = {one["request"]: one for one in write.change["status"]["allocation"]["devices"]["results"]}
+    assert given["part"]["consumedCapacity"] == {"memory": "1Gi"}
+    assert UUID(given["part"]["shareID"]).version == 4
+    assert given["whole"] == result("d1", "n", request="whole")
+    held = harness.engine.cluster.devices.in_flight["claim/c"].allocation.devices
+    assert [one.consumed is None for one in held] == [False, True]
+
+
+def test_nodes_of_a_device_that_can_t_be_written(harness: Harness) -> None:
+    """An allocation has one term: of a slice with two, it would be for other nodes (createNodeSelector)."""
+    terms = [{"matchExpressions": [{"key": key, "operator": "Exists"}]} for key in ("a", "b")]
+    for number, said in ((1, None), (2, "unsupported ResourceSlice.NodeSelector with 2 terms")):
+        each = Harness()
+        there = resource_slice("s", device("d0"), nodeSelector={"nodeSelectorTerms": terms[:number]})
+        api = Api(each, node("n", labels={"a": "1"}), device_class(), there, claim(meta=FINALIZED))
+        api.put(claiming(pod("p"), "c"))
+        found = each.cycles()
+        if said is None:
+            (write,) = only(found, PreBindWrite).writes
+            assert isinstance(write, Patch)
+            assert write.change["status"]["allocation"]["nodeSelector"] == {"nodeSelectorTerms": terms[:1]}
+        else:
+            assert said in only(found, Failed).message
 
 
 def test_a_class_that_comes_later_serves_an_extended_resource(harness: Harness) -> None:

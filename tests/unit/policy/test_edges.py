@@ -153,6 +153,17 @@ def test_owners_are_known_by_their_kind() -> None:
     assert owner({**made, "kind": "Service"}) is None
 
 
+@pytest.mark.parametrize("field", ["spec", "selector", "template"])
+def test_an_owner_that_says_too_little(field: str) -> None:
+    """It is not valid in the API: nothing is known of what it makes."""
+    spec: Object = {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}}}
+    made = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "uid": "u"}, "spec": spec}
+    assert owner(made) is not None
+    made.pop(field, None)
+    spec.pop(field, None)
+    assert owner(made) is None
+
+
 @pytest.mark.parametrize("document", [{"matchLabels": {"a": "b"}}, {"a": "b"}])
 def test_selectors_of_both_shapes(document: Object) -> None:
     both = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}], "matchLabels": {}}

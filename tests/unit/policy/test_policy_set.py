@@ -96,17 +96,30 @@ def test_a_rule_is_facts() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "readers"),
-    [("enforce", "mutating rejects"), ("warn", "mutating rejects warns"), ("observe", "mutating observes rejects")],
+    [("enforce", "mutating rejects"), ("warn", "mutating rejects tells"), ("observe", "mutating rejects tells")],
 )
 def test_who_reads_a_set(mode: str, readers: str) -> None:
-    """Those who enforce read every set, though it has nothing for them; who tells of a mode, sets that have it."""
-    found = data(policy("p", rule(has(app="web"), annotations=needs("n", "Exists"), reject=True), mode=mode))
-    asked = {key.rpartition(".")[0]: key for key in found if key.endswith((".labels", ".annotations"))}
+    """Those who enforce read every set, though it has nothing for them; who tells, sets that have something to tell."""
+    asks = policy("p", rule(has(app="web"), annotations=needs("n", "Exists"), reject=True), mode=mode)
+    found = data(asks)
+    asked = {key.rpartition(".")[0] for key in found if key.endswith((".labels", ".annotations"))}
     assert " ".join(sorted(asked)) == readers
-    of_mode = {"enforce": "rejects", "warn": "warns", "observe": "observes"}[mode]
-    assert (found[f"{of_mode}.labels"], found[f"{of_mode}.annotations"]) == ("app", "n")
+    reader = "rejects" if mode == "enforce" else "tells"
+    assert (found[f"{reader}.labels"], found[f"{reader}.annotations"]) == ("app", "n")
     if mode != "enforce":
         assert found["rejects.labels"] == found["mutating.annotations"] == ""
+    document = made(NOTE, asks).document
+    assert document is not None
+    assert ("podberth.dev/tells" in document["metadata"]["labels"]) is (mode != "enforce")
+
+
+@pytest.mark.parametrize(("mode", "by_class"), [("enforce", True), ("warn", False)])
+def test_a_set_says_whether_it_asks_for_classes(mode: str, by_class: bool) -> None:
+    """Of pods, by a rule that enforces: the class is worked out only there."""
+    plain = rule(has(app="web"), reject=True)
+    asks = policy("p", plain, rule(annotations=has(**{QOS: "Burstable"}), reject=True), mode=mode)
+    assert ("by-class" in data(asks)) is by_class
+    assert "by-class" not in data(policy("p", plain))
 
 
 @pytest.mark.parametrize(
