@@ -27,6 +27,7 @@ API = {
     "api/kit.md": "podberth.kit",
     "api/changes.md": "podberth.explain.changes",
     "api/testing.md": "podberth.kit.testing",
+    "api/lab.md": "podberth.lab podberth.lab.run",
 }
 """Pages that are made from docstrings."""
 LATER = ("decisions/", "evidence/", "changelog")
@@ -39,7 +40,7 @@ BRACKETS = re.compile(r"(?<!!)\[([^][\n`]*)\](?!\()")
 SOURCES = {place: path for path, place in PLACES.items()}
 NAV = [
     {"Home": ["index.md", "pages.md"]},
-    {"Ask": ["answers.md", "story.md", "beside.md"]},
+    {"Ask": ["answers.md", "story.md", "beside.md", "lab.md"]},
     {"Run": ["install.md", "operations.md", "configuration.md", "security.md", "speed.md", "faults.md", "equal.md"]},
     {"Schedule": ["gangs.md", "devices.md", "policy.md", "admission.md", "operator.md", "evictor.md"]},
     {"Extend": ["plugins.md", *API]},
@@ -63,8 +64,10 @@ def on_files(files: Files, config: Any) -> Files:
         if inside is not None:
             files.remove(inside)
         files.append(File.generated(config, place, content=path.read_text(encoding="utf-8")))
-    for place, module in API.items():
-        files.append(File.generated(config, place, content=f"---\ntitle: {module}\n---\n\n::: {module}\n"))
+    for place, modules in API.items():
+        first, *more = modules.split()
+        content = "\n".join((f"---\ntitle: {first}\n---\n", f"::: {first}\n", *(f"::: {module}\n" for module in more)))
+        files.append(File.generated(config, place, content=content))
     files.append(File.generated(config, STYLE, content=(Path(__file__).parent / STYLE).read_text(encoding="utf-8")))
     return files
 

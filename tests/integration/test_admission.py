@@ -271,7 +271,7 @@ def test_reject_all_deadlocks_nothing(policed: Policed, team: str) -> None:
 
 @pytest.mark.parametrize("path", [MUTATING, VALIDATING], ids=["mutating", "validating"])
 def test_configuration_heals(policed: Policed, path: str) -> None:
-    """A webhook configuration that is deleted or edited by hand is made again as it was."""
+    """A webhook configuration that is deleted or edited by hand is made again as it was; labels of others stay."""
     policed.start()
     policed.wait_registered()
     wait_for("both", lambda: all(served(policed.api, one) for one in (MUTATING, VALIDATING)))
@@ -292,6 +292,16 @@ def test_configuration_heals(policed: Policed, path: str) -> None:
     wait_for("the edit to be undone", healed, START)
     api.patch(path, {"webhooks": None})
     wait_for("the webhooks to be back", healed, START)
+    # What is merged by name, an apply would leave: a condition that nothing meets switches the webhook off.
+    never = {"name": "never", "expression": "false"}
+    odd = [
+        {**before[0], "matchConditions": [*before[0]["matchConditions"], never]},
+        {**before[0], "name": "x.example.com"},
+    ]
+    api.patch(path, {"metadata": {"labels": {"team": "web"}, "annotations": {"note": "here"}}, "webhooks": odd})
+    wait_for("the additions to go", healed, START)
+    meta = api.get(path)["metadata"]
+    assert (meta["labels"]["team"], meta["annotations"]) == ("web", {"note": "here"})
 
 
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"

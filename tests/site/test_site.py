@@ -20,6 +20,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 import podberth.kit
+import podberth.lab
 from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened
 
@@ -133,8 +134,11 @@ def test_pages_read_as_on_github(site: Path, pages: dict[Path, Page]) -> None:
     assert different == {}
 
 
-def test_every_name_of_the_kit_is_explained(site: Path, pages: dict[Path, Page]) -> None:
+def test_every_name_of_the_apis_is_explained(site: Path, pages: dict[Path, Page]) -> None:
     """With the docstrings of the code."""
+    named = pages[site / "0.1/api/lab/index.html"].names
+    assert {f"podberth.lab.{name}" for name in podberth.lab.__all__} - named == set()
+    assert "podberth.lab.run.run" in named
     named = pages[site / "0.1" / "api" / "kit" / "index.html"].names
     assert {f"podberth.kit.{name}" for name in podberth.kit.__all__} - named == {"podberth.kit.changes"}
     assert "podberth.explain.changes.Change" in pages[site / "0.1" / "api" / "changes" / "index.html"].names

@@ -3,14 +3,15 @@
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from podberth.cli import recordings
 from podberth.cli.errors import FOUND, InputError, complain
-from podberth.cli.options import PageForm
+from podberth.cli.inputs import named, profiles
+from podberth.cli.options import PageForm, SchedulerName
 from podberth.cli.output import PageOutput, as_data, private
 from podberth.explain.explanation import API_VERSION
 from podberth.explain.objects.world import DUMP
@@ -18,7 +19,7 @@ from podberth.explain.report.wording import count, printable
 from podberth.model.kinds import KINDS
 
 if TYPE_CHECKING:
-    from podberth.lab.recording.reading import State
+    from podberth.lab.recording.reading import Recording, State
     from podberth.lab.recording.summary import Contents, Moment
     from podberth.lab.recording.verify import Verified
 
@@ -56,6 +57,16 @@ def replay(
     dump: Annotated[
         str | None, typer.Option("--dump", metavar="FILE", help="Write the cluster at --at, or the end, as a dump.")
     ] = None,
+    diff: Annotated[
+        str | None,
+        typer.Option(
+            "--diff",
+            metavar="OTHER",
+            help="Say what this configuration would have done from --at, or the beginning, in place of the recorded "
+            "one.",
+        ),
+    ] = None,
+    scheduler: SchedulerName = None,
     copy: Annotated[
         str | None, typer.Option("--copy", metavar="OUT", help="Write the recording to another directory.")
     ] = None,
@@ -65,10 +76,10 @@ def replay(
     ] = False,
     output: PageForm = PageOutput.TABLE,
 ) -> int:
-    """Show what is in a recording; verify it, or ask about any second of it.
+    """Show what is in a recording; verify it, ask about any second of it, or run it by another configuration.
 
-    The exit code is 0; with --verify 1 when decisions differ; with --why and --at that of the command that answers; 2
-    when the input is wrong.
+    The exit code is 0; with --verify and --diff 1 when decisions differ; with --why and --at that of the command that
+    answers; 2 when the input is wrong.
     """
     asked = [
         name for name, given in (("--verify", verify), ("--why", why), ("--dump", dump), ("--mask", mask)) if given
@@ -93,6 +104,8 @@ def replay(
             entries = write_copy(recording, recordings.to_write(copy), mask=mask)
             complain([f"{copy}: {entries:,} entries"])
             return 0
+        if diff is not None:
+            return _diff(recording, diff, at, scheduler, output)
         if at is None and why is None and dump is None:
             _print(summary.contents(recording), output)
             return 0
@@ -111,6 +124,29 @@ def replay(
         if not command:
             raise InputError(f"--at: expected a command after it: {', '.join(_COMMANDS)}; or --dump FILE")
         return _ask(command, moment.state(), moment, output)
+
+
+def _diff(recording: "Recording", other: str, at: str | None, scheduler: str | None, output: PageOutput) -> int:
+    from podberth.lab.recording import page, summary
+    from podberth.lab.recording.difference import difference
+
+    settings, _ = profiles(other, scheduler)
+    begin = 0.0
+    if at is not None:
+        from_then = summary.moment(recording, at)
+        begin = (from_then.at or from_then.head.at) - from_then.head.at
+        whole = summary.Moment(recording, from_then.process)
+    else:
+        whole = summary.moment(recording, None)
+    found = difference(whole, settings, name=named(other), profile=scheduler, begin=begin)
+    match output:
+        case PageOutput.TABLE:
+            sys.stdout.writelines(f"{line}\n" for line in page.lines(found))
+        case PageOutput.HTML:
+            sys.stdout.write(page.page(found))
+        case _:
+            as_data(found, output)
+    return 0 if found.empty else FOUND
 
 
 def _dump(state: "State") -> bytes:
@@ -132,7 +168,7 @@ def _ask(command: list[str], state: "State", moment: "Moment", output: PageOutpu
         return run([*command, *given])
 
 
-def _verify(recording: Any, output: PageOutput) -> int:
+def _verify(recording: "Recording", output: PageOutput) -> int:
     from podberth.lab.recording.verify import by_engine, one_by_one
 
     found: list[Verified] = []

@@ -1,36 +1,27 @@
 """`berth shadow`: how Berth would have decided what another scheduler decides."""
 
 import asyncio
-import gzip
 import re
 import signal
 import sys
 import time
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from io import BufferedReader, RawIOBase
-from itertools import count
-from pathlib import Path
-from typing import Annotated, BinaryIO, cast
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 from msgspec import Raw
 from msgspec.structs import replace
 
-from podberth.cli import live
+from podberth.cli import live, recordings
 from podberth.cli.errors import FOUND, InputError, complain
-from podberth.cli.inputs import GZIP, MOST_LINES, STDIN, named, opened, profiles, standard_input, unasked, unfetched
+from podberth.cli.inputs import profiles, unasked, unfetched
 from podberth.cli.options import ConfigFile, Context, Kubeconfig, RequestTimeout, SchedulerName, seconds
-from podberth.cli.output import Output, as_json, private, replaceable, yaml_of
+from podberth.cli.output import Output, as_json, yaml_of
 from podberth.explain.judging.schema import shown
-from podberth.explain.objects.documents import ObjectError
-from podberth.explain.objects.dump import Masks
 from podberth.explain.shadow.answer import Compared, Summary
-from podberth.explain.shadow.record import Change, Recording, first_line, line_of, masked, objects_of, read_first
-from podberth.explain.shadow.record import read_line as change_of
-from podberth.explain.shadow.shadow import Shadow
+from podberth.explain.shadow.shadow import Change, Shadow
 from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
 from podberth.kube.client import Client
@@ -42,9 +33,9 @@ from podberth.kube.reflector import Reflector
 from podberth.kube.resources import DEVICES, GROUPS, NODES, PODS, SCHEDULING, Resource
 from podberth.model.kinds import Decoder
 
-_LONGEST = 16 << 20
-"""Bytes of a line. An object of the API has a tenth of that."""
-_NOTHING = "nothing was written: the cluster was not listed"
+if TYPE_CHECKING:
+    from podberth.lab.recording.shadowed import ShadowRecorder
+
 FOLLOWED = (*SCHEDULING, *DEVICES, *GROUPS)
 """The kinds that are listed and watched."""
 _NEEDED = (NODES, PODS)
@@ -54,152 +45,6 @@ _NO_SUCH_KIND = 404
 _TICK_SECONDS = 0.5
 DEFAULT = "default-scheduler"
 _DURATION = re.compile(r"(?=\d)(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s?)?", re.ASCII)
-
-
-class Recorder:
-    """Writes what is seen, without what no decision reads.
-
-    It goes to a file beside the one that is asked for, and takes its place at the end if the cluster was listed: so an
-    older recording is there until there is a newer one. Masks sort as the names do and so are known at the end; then
-    all is written a second time. Only their owner may read these files.
-    """
-
-    def __init__(self, path: str, of: str, began: float, *, mask: bool) -> None:
-        self._path = path
-        self._of = of
-        self._began = began
-        self._mask = mask
-        self._packed = path.endswith(".gz")
-        self._listed = False
-        self.lines = 0
-        with _told(path):
-            self._target = replaceable(path)
-            self._seen = f"{self._target}.{'unmasked' if mask else 'part'}"
-            self._file = _opened(self._seen, packed=self._packed)
-            self._file.write(first_line(of, began, masked=False) + b"\n")
-
-    def write(self, change: Change) -> None:
-        """One more change; what can't be read is left out, as it is of the comparison. Raises InputError."""
-        with suppress(ObjectError), _told(self._path):
-            line = line_of(change)
-            self._listed, listed = False, self._listed or change.synced
-            self._file.write(line + b"\n")
-            self._listed = listed
-            self.lines += 1
-
-    def close(self) -> None:
-        """Finish the file. Raises InputError."""
-        written = [self._seen]
-        try:
-            with _told(self._path):
-                self._file.close()
-                if self._listed and self._mask:
-                    written.append(f"{self._target}.part")
-                    self._write_masked(written[-1])
-                if self._listed:
-                    Path(written[-1]).replace(self._target)
-        finally:
-            for each in written:
-                Path(each).unlink(missing_ok=True)
-        complain([f"{self._path}: {f'{self.lines:,} changes' if self._listed else _NOTHING}"])
-
-    def _write_masked(self, path: str) -> None:
-        masks = Masks(objects_of(line) for line in self._lines())
-        with _opened(path, packed=self._packed) as file:
-            file.write(first_line(self._of, self._began, masked=True) + b"\n")
-            for line in self._lines():
-                file.write(masked(line, masks.masked, masks.text) + b"\n")
-
-    def _lines(self) -> Iterator[bytes]:
-        """Yield the lines after the first."""
-        with Path(self._seen).open("rb") as file:
-            lines = _all_lines(file, self._path)
-            next(lines, None)
-            yield from lines
-
-
-def recording(path: str) -> tuple[Recording, Iterator[Change]]:
-    """Return what a file says of itself, and its changes as they are read; - is standard input.
-    Both raise InputError.
-    """
-    with _told(named(path)):
-        lines = _all_lines(standard_input() if path == STDIN else opened(path), named(path))
-        try:
-            about = read_first(next(lines, b""))
-        except ObjectError as error:
-            raise InputError(f"{named(path)}: {error}") from None
-    return about, _changes(named(path), lines)
-
-
-def _changes(path: str, lines: Iterator[bytes]) -> Iterator[Change]:
-    for number, line in enumerate(lines, start=2):
-        try:
-            yield change_of(line)
-        except ObjectError as error:
-            raise InputError(f"{path}: line {number}: {error}") from None
-
-
-def _all_lines(raw: BinaryIO, path: str) -> Iterator[bytes]:
-    """Yield lines without their ends, unpacked if they are packed. `path`: in messages. Raises InputError."""
-    buffered = _Counted(cast(RawIOBase, raw))
-    packed = path.endswith(".gz") or buffered.peek(len(GZIP)).startswith(GZIP)
-    try:
-        with buffered, cast(BinaryIO, gzip.open(buffered)) if packed else buffered as file:
-            first = True
-            for number in count():
-                line = file.readline(_LONGEST)
-                if not line:
-                    return
-                if packed and number > MOST_LINES and number > buffered.taken:
-                    raise InputError(f"{path}: unpacks to more than {MOST_LINES:,} lines, of less than a byte each")
-                if not (first or line.endswith(b"\n")):
-                    raise InputError(f"{path}: ends within a line: the recording was cut off")
-                first = False
-                yield line.removesuffix(b"\n")
-    except (EOFError, zlib.error):
-        raise InputError(f"{path}: the recording was cut off, or is damaged") from None
-    except gzip.BadGzipFile as error:
-        raise InputError(f"{path}: expected a gzip file: {error}") from None
-
-
-class _Counted(BufferedReader):
-    """Counts the bytes that were read."""
-
-    taken = 0
-
-    def read(self, size: int | None = -1) -> bytes:
-        found = super().read(size)
-        self.taken += len(found)
-        return found
-
-
-class _Packed(gzip.GzipFile):
-    """Closes its file too, so that a full disk is told."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        super().__init__(fileobj=file, mode="wb", compresslevel=6)
-        self._packed = file
-
-    def close(self) -> None:
-        try:
-            super().close()
-        finally:
-            self._packed.close()
-
-
-def _opened(path: str, *, packed: bool) -> BinaryIO:
-    """Return a file for its owner alone: it holds what the owner may see of a cluster. Raises OSError, InputError."""
-    file = private(path)
-    return cast(BinaryIO, _Packed(file)) if packed else file
-
-
-@contextmanager
-def _told(path: str) -> Iterator[None]:
-    """Have an OSError about a file be one line that names it."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{path}: {(error.strerror or str(error) or type(error).__name__).lower()}") from None
 
 
 class _Item(Partial):
@@ -346,21 +191,17 @@ def shadow(
         str | None,
         typer.Option(
             "--record",
-            metavar="FILE",
-            help="Write what is seen of the cluster to this file, packed if its name ends in .gz. An older one is "
-            "replaced at the end.",
+            metavar="DIR",
+            help="Record in this directory what is seen of the cluster, for --from and berth replay: no Secrets, "
+            "environments or commands. It needs the extra podberth[lab].",
         ),
     ] = None,
-    mask: Annotated[
-        bool,
-        typer.Option("--mask", help="With --record: replace names, values of labels and images, as berth dump does."),
-    ] = False,
     recorded: Annotated[
         str | None,
         typer.Option(
             "--from",
-            metavar="FILE",
-            help="Decide what was recorded instead of following a cluster; - is standard input.",
+            metavar="DIR",
+            help="Decide what was recorded instead of following a cluster, by berth shadow or berth run.",
         ),
     ] = None,
     config: ConfigFile = None,
@@ -382,15 +223,20 @@ def shadow(
     limit = None if duration is None else _seconds(duration)
     if recorded is not None and (record is not None or duration is not None or kubeconfig or context):
         raise InputError("--from reads a recording: --record, --for, --kubeconfig and --context don't go with it")
-    if mask and record is None:
-        raise InputError("--mask: expected only together with --record")
-    if record is not None:
-        replaceable(record)
     if recorded is not None:
-        first, changes = recording(recorded)
-        of = of or first.of or DEFAULT
-        framework, decoder, _ = _profile(config, scheduler, of)
-        return _play(Shadow(framework, of, decoder=decoder, began=first.began), changes, pods, output)
+        with recordings.told(recorded, "berth shadow --from"):
+            from podberth.lab.recording.reading import Recording
+            from podberth.lab.recording.summary import moment
+            from podberth.lab.recording.world import changes, recorded_of
+
+            end = moment(Recording(recorded), None)
+            of = of or recorded_of(end.head)
+            framework, decoder, _ = _profile(config, scheduler, of)
+            shadowing = Shadow(framework, of, decoder=decoder, began=end.head.began)
+            return _play(shadowing, changes(end), pods, output)
+    if record is not None:
+        with recordings.told(record, "--record"):
+            recordings.to_write(record)
     of = of or DEFAULT
     framework, decoder, usual = _profile(config, scheduler, of)
     began = time.time()
@@ -398,8 +244,8 @@ def shadow(
         Shadow(framework, of, decoder=decoder, began=began),
         pods,
         limit,
+        decoder=decoder,
         record=record,
-        mask=mask,
         began=began,
         of=of,
         where=(kubeconfig or usual, context, seconds(timeout)),
@@ -435,8 +281,8 @@ def _follow(
     pods: int | None,
     limit: float | None,
     *,
+    decoder: Decoder,
     record: str | None,
-    mask: bool,
     began: float,
     of: str,
     where: tuple[str | None, str | None, float],
@@ -446,7 +292,7 @@ def _follow(
 
     kubeconfig, context, timeout = where
     connection = connect(kubeconfig, context)
-    recorder = None if record is None else Recorder(record, of, began, mask=mask)
+    recorder = None if record is None else _recorder(record, of, decoder, began)
 
     def receive(change: Change) -> None:
         if recorder is not None:
@@ -472,7 +318,22 @@ def _follow(
     finally:
         if recorder is not None:
             recorder.close()
+            complain([f"{record}: {recorder.written:,} changes"])
     return _end(shadow, output)
+
+
+def _recorder(record: str, of: str, decoder: Decoder, began: float) -> "ShadowRecorder":
+    with recordings.told(record, "--record"):
+        from podberth.lab.recording.shadowed import ShadowRecorder
+
+        return ShadowRecorder(
+            recordings.to_write(record),
+            of,
+            decoder.beside(),
+            began,
+            later=lambda seconds, do: asyncio.get_running_loop().call_later(seconds, do),
+            ended=lambda why: complain([f"{record}: the recording has ended: {why}"]),
+        )
 
 
 def _end(shadow: Shadow, output: Output) -> int:

@@ -18,14 +18,17 @@ _GZIP = b"\x1f\x8b"
 def read_world(path: str | Path) -> World:
     """Return the world that a file or a directory holds.
 
-    The form is found out: a trace in one of the forms of `podberth.lab.traces`; all else is a dump, one file of JSON or
-    YAML or a directory of them, as `berth dump` or kubectl write it. Pods of a dump that have no
-    node come at 0, the oldest first; what is there never ends.
+    The form is found out: what `berth run --record` or `berth shadow --record` has written is a directory of segments,
+    and its last run is the world; a trace in one of the forms of `podberth.lab.traces`; all else is a dump, one file of
+    JSON or YAML or a directory of them, as `berth dump` or kubectl write it. Pods of a dump that have no node come at
+    0, the oldest first; what is there never ends.
 
     Raises ObjectError with a line for each problem, naming the file, the object and the field, and OSError.
     """
     path = Path(path)
     try:
+        if path.is_dir() and any(each.suffix == ".log" for each in path.iterdir()):
+            return _recording(path)
         trace = reader_of(path)
         return _dump(path) if trace is None else trace()
     except ObjectError as error:
@@ -53,6 +56,18 @@ def _content(path: Path) -> bytes:
         return gzip.decompress(raw)
     except (OSError, EOFError) as error:
         raise ObjectError(f"expected a gzip file: {error}") from None
+
+
+def _recording(path: Path) -> World:
+    from podberth.lab.recording.log import LogError  # it needs the extra `lab`
+    from podberth.lab.recording.reading import Recording
+    from podberth.lab.recording.summary import moment
+    from podberth.lab.recording.world import Recorded
+
+    try:
+        return Recorded(moment(Recording(path), None)).world(path.name)
+    except LogError as error:
+        raise ObjectError(str(error)) from None
 
 
 def _dump(path: Path) -> World:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from podberth.cache.column import Ints
 from podberth.engine.observers import Observer
-from podberth.engine.queue.queued import QueuedPod
+from podberth.engine.queue.queued import Heap, Queued, QueuedGroup, QueuedPod
 from podberth.explain.judging.schema import shown
 from podberth.explain.simulate.outcome import Floats, rooms, stranded
 from podberth.explain.simulate.simulation import Simulation
@@ -26,7 +26,7 @@ from podberth.model.pod import Pod
 from podberth.model.pod_group import PodGroup
 
 LOOKS = 100
-"""The number of moments at which a run is measured, at equal distances over the world's time."""
+"""The number of equal distances at which a run is measured."""
 _PATIENCE = 60.0
 """Seconds without a binding, after all that a world has has happened, after which the run ends."""
 _UNITS = {"cpu": "millicores", "memory": "bytes", "ephemeral-storage": "bytes"}
@@ -43,9 +43,10 @@ def run(
     """Return what becomes of the world's pods if this configuration schedules them.
 
     All pods are scheduled by one profile, the first one unless it is named. `seed` chooses among nodes that are equally
-    good. `looks`: at so many moments the utilisation and the fragmentation are measured, and when all is over. Nothing
-    else than the arguments is read: no clock, no network, no file. HTTP extenders are not asked. A pod that is
-    preempted comes again at once if it has a controller, under its old name, and lasts its whole time again.
+    good. Utilisation and fragmentation are measured at so many (`looks`) equal distances until the world's horizon, or
+    once at the end where that is 0. Nothing but the arguments is read: no clock, no network, no file; HTTP extenders
+    are not asked. A pod that is preempted comes again at once if it has a controller, under its old name, and lasts its
+    whole time again.
 
     Raises ConfigError for a configuration that can't be used or a profile that it does not have, ObjectError for a
     world's object that can't be read.
@@ -63,12 +64,24 @@ def run(
         initial_backoff=configuration.pod_initial_backoff_seconds,
         max_backoff=configuration.pod_max_backoff_seconds,
     )
+    simulation.engine.queue.places.flush = _Unflushed()
     found = world.decoded(annotated(frameworks))
     course = _Course(simulation, world, found, name)
     simulation.engine.observe(course)
     course.play(looks)
     notes = [f"the HTTP extender {each.url_prefix} is not asked" for each in configuration.extenders]
     return Result(world.name, name, seed, course.summary(), course.columns(), tuple(notes))
+
+
+class _Unflushed(Heap):
+    """Tries no pod again because it has waited for five minutes: no event is lost here, and without one nothing else
+    would come of it. Groups are, as some of them give up what they hold.
+    """
+
+    def push(self, order: Any, queued: Queued) -> None:
+        """Keep a group."""
+        if isinstance(queued, QueuedGroup):
+            super().push(order, queued)
 
 
 class _Life(Struct, eq=False):
@@ -113,6 +126,10 @@ class _Course(Observer):
         """Pods that lost their node just now."""
         self._preemptions: list[tuple[float, Pod, str, Pod]] = []
         self._looks: list[_Look] = []
+        self._due: deque[float] = deque()
+        """The times at which to look at the world."""
+        self._told = True
+        """Whether the engine may have something to do later."""
         self._active = 0.0
         """The last time at which anything but a retry happened."""
 
@@ -126,11 +143,14 @@ class _Course(Observer):
 
     def bound(self, queued: QueuedPod, node: str, by: str, now: float) -> None:
         life = self._living.get(queued.pod.uid)
-        self._active = now
         if life is not None:
-            life.node, life.bound = node, now
-            if life.lasts != inf:
-                heapq.heappush(self._ends, (now + life.lasts, life.number, life))
+            self._bound(life, node)
+
+    def _bound(self, life: _Life, node: str) -> None:
+        now = self._active = self._simulation.now
+        life.node, life.bound = node, now
+        if life.lasts != inf:
+            heapq.heappush(self._ends, (now + life.lasts, life.number, life))
 
     def preempted(self, pod: Pod, node: str, victims: tuple[Pod, ...], group: PodGroup | None, now: float) -> None:
         self._preemptions += [(now, victim, node, pod) for victim in victims]
@@ -147,34 +167,40 @@ class _Course(Observer):
                 self._uids[thing.key] = thing.uid
         arrivals = deque(zip(world.arrivals, self._found.arrivals, strict=True))
         changes = deque(zip(world.changes, self._found.changes, strict=True))
-        distance = world.span / looks if looks else 0.0
+        moments = [world.horizon * i / looks for i in range(looks + 1)] if looks and world.horizon else []
+        self._due = deque(moments)
         while True:
             moment = min(
                 arrivals[0][0].at if arrivals else inf,
                 changes[0][0].at if changes else inf,
                 self._ends[0][0] if self._ends else inf,
             )
-            tick = simulation.engine.next_tick()
+            tick = simulation.engine.next_tick() if self._told else None
             if moment == inf and (tick is None or tick > self._active + _PATIENCE):
                 break
-            if tick is not None and tick < moment:
+            self._told = tick is not None
+            if tick is not None and tick <= moment:
                 moment = tick
-            self._look_until(moment, distance)
-            simulation.wait_until(moment)
+            self._look_before(moment)
+            if moment == tick:
+                simulation.wait_until(moment)
+            simulation.now = moment
             while self._ends and self._ends[0][0] <= moment:
                 life = heapq.heappop(self._ends)[2]
                 if life.ended is None:
                     self._gone(life.pod)
             while changes and changes[0][0].at <= moment:
                 self._change(changes.popleft()[1])
+            coming: list[_Life] = []
             while arrivals and arrivals[0][0].at <= moment:
                 arrival, pod = arrivals.popleft()
-                self._come(pod, arrival.lasts)
-            simulation.work()
+                coming.append(self._born(pod, arrival.lasts))
+            self._come(coming)
             while self._evicted:
-                self._come_again()
-                simulation.work()
-        self._looks.append(self._seen(max(self._active, world.span)))
+                self._come(self._again())
+        self._look_before(inf)
+        if not self._looks:
+            self._looks.append(self._seen(self._active))
 
     def _as_scheduled(self, thing: Modelled) -> Modelled:
         """Return a pod that waits as one of the profile that is run."""
@@ -182,16 +208,44 @@ class _Course(Observer):
             return replace(thing, scheduler_name=self._profile)
         return thing
 
-    def _come(self, pod: Pod, lasts: float, moved_from: str | None = None) -> None:
+    def _born(self, pod: Pod, lasts: float, moved_from: str | None = None) -> _Life:
         now = self._active = self._simulation.now
-        life = _Life(len(self._lives), replace(pod, scheduler_name=self._profile), lasts, now, moved_from=moved_from)
+        if pod.scheduler_name != self._profile:
+            pod = replace(pod, scheduler_name=self._profile)
+        life = _Life(len(self._lives), pod, lasts, now, moved_from=moved_from)
         self._lives.append(life)
         self._living[pod.uid] = life
         self._uids[pod.key] = pod.uid
-        self._simulation.put(life.pod)
+        return life
+
+    def _come(self, coming: list[_Life]) -> None:
+        """Have pods come that come at one moment.
+
+        While no other pod could be tried, each is placed at once, in the order of the queue: most pods of most worlds
+        come when there is room, and that takes half as long as the way through the queue and the binding cycle.
+        """
+        simulation = self._simulation
+        if not simulation.engine.has_work:
+            if len(coming) > 1:
+                framework, now = simulation.framework(coming[0].pod), simulation.now
+                coming.sort(key=lambda life: framework.sort_key(life.pod, now))
+            for i, life in enumerate(coming):
+                decision = simulation.place(life.pod)
+                if decision is None:
+                    coming = coming[i:]
+                    break
+                life.attempts, life.feasible = 1, decision.fitting
+                self._bound(life, simulation.bound[life.pod.uid][1])
+            else:
+                return
+        self._told = True
+        for life in coming:
+            simulation.put(life.pod)
+        simulation.work()
 
     def _gone(self, pod: Pod) -> None:
         self._active = self._simulation.now
+        self._told = self._told or len(self._simulation.engine.queue) > 0
         self._simulation.gone("Pod", pod.namespace, pod.name, pod.uid)
         self._end(pod.uid)
 
@@ -201,8 +255,9 @@ class _Course(Observer):
             life.ended = self._simulation.now
         return life
 
-    def _come_again(self) -> None:
-        """Have the pods that lost their nodes come again, if a controller makes them."""
+    def _again(self) -> list[_Life]:
+        """Return the pods that come again as they lost their nodes: those that a controller makes."""
+        found: list[_Life] = []
         evicted, self._evicted = self._evicted, []
         for pod in evicted:
             life = self._end(pod.uid)
@@ -212,10 +267,12 @@ class _Course(Observer):
                     if claim is not None:
                         self._simulation.put(claim)
                 again = replace(pod, node_name="", nominated_node_name="", started=None)
-                self._come(again, inf if life is None else life.lasts, pod.node_name)
+                found.append(self._born(again, inf if life is None else life.lasts, pod.node_name))
+        return found
 
     def _change(self, change: Modelled | Key) -> None:
         self._active = self._simulation.now
+        self._told = True
         if isinstance(change, tuple):
             kind, namespace, name = change
             if kind == "Pod":
@@ -242,10 +299,11 @@ class _Course(Observer):
 
     # -- what is seen -------------------------------------------------------------------------------------------------
 
-    def _look_until(self, moment: float, distance: float) -> None:
-        """Look at the world at each of the moments that are due before this one: nothing happens between two."""
+    def _look_before(self, moment: float) -> None:
+        """Look at the world for each of the times that are due before a moment: nothing has happened between them."""
         seen: _Look | None = None
-        while distance and (at := len(self._looks) * distance) < moment:
+        while self._due and self._due[0] < moment:
+            at = self._due.popleft()
             seen = self._seen(at) if seen is None else seen._replace(at=at)
             self._looks.append(seen)
 
@@ -319,7 +377,7 @@ class _Course(Observer):
 
     def summary(self) -> dict[str, float]:
         """Return the figures."""
-        over = self._looks[-1].at
+        over = self._active
         bound = [life for life in self._lives if life.bound is not None]
         waits: dict[int, list[float]] = {}
         for life in self._lives:

@@ -81,11 +81,13 @@ class World(Struct, frozen=True, dict=True):
     were made again are among the arrivals.
     """
 
-    @cached_property
-    def span(self) -> float:
-        """The seconds in which all happens if each pod is bound at once."""
-        ends = (each.at + (each.lasts if each.lasts != inf else 0.0) for each in self.arrivals)
-        return max((*ends, *(each.at for each in self.changes)), default=0.0)
+    @property
+    def horizon(self) -> float:
+        """The seconds until nothing comes or changes any more; pods that last until later do not count. Where all comes
+        at 0: until the last one ends that is bound at once.
+        """
+        last = max((each[-1].at for each in (self.arrivals, self.changes) if each), default=0.0)
+        return last or max((each.lasts for each in self.arrivals if each.lasts != inf), default=0.0)
 
     def decoded(self, annotated: AnnotationsRead) -> Decoded:
         """Return the objects as profiles read them which read these annotations.

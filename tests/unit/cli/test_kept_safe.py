@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from podberth.cli import inputs, shadow
+from podberth.cli import inputs
 from podberth.cli.main import run
 from podberth.explain.objects import documents
 from podberth.kube.errors import ConfigError
 from podberth.kube.kubeconfig import select
 from tests.builders import Object, node, pod
 
-FIRST = '{"kind":"ShadowRecording","version":1,"of":"default-scheduler"}\n'
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 HOSTILE = "a\x1b[31m\x9b\u202e\u2066b"
 
@@ -66,38 +65,25 @@ def test_a_port_that_is_none(word: str, tmp_path: Path, capsys: pytest.CaptureFi
     assert f'{file} (context a): clusters[a].{word}: "https://a:99999": expected a URL' in line
 
 
-@pytest.mark.parametrize("text", [FIRST + '{"at":1,"kind":"Pod","object":%s}\n', "%s\n"])
-def test_a_recording_that_is_nested_too_deep(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is wrong input."""
-    file = tmp_path / "recording.jsonl"
-    file.write_text(text % ("[" * 50_000 + "]" * 50_000))
-    assert str(file) in refused(capsys, "shadow", "--from", str(file))
-
-
 def test_what_a_packed_file_holds_is_bounded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Objects, lines of a recording and lines of YAML: each is said in one line."""
+    """Objects and lines of YAML: each is said in one line."""
     monkeypatch.setattr(documents, "_MOST", 50)
     monkeypatch.setattr(documents, "_MOST_LINES", 50)
-    monkeypatch.setattr(shadow, "MOST_LINES", 50)
     monkeypatch.setattr(inputs, "MOST_LINES", 50)
-    gone = '{"at":1,"kind":"Pod","gone":["a","b","c"]}\n'
     files = {
         "one.json": '{"kind":"X"}\n' * 51,
         "list.json": json.dumps({"kind": "List", "items": [{"kind": "X"}] * 51}),
         "bad.json": '{"kind":"X"}\n' * 60 + "{",
         "many.yaml": "- a\n" * 51,
-        "many.jsonl": FIRST + gone * 2_000,
     }
     for name, text in files.items():
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
     told = {}
     for name in files:
         file = str(tmp_path / f"{name}.gz")
-        asked = ["shadow", "--from", file] if name.endswith("jsonl") else ["explain", "p", "--cluster", file]
-        told[name] = refused(capsys, *asked).partition(".gz: ")[2]
-    assert told.pop("many.jsonl") == "unpacks to more than 50 lines, of less than a byte each"
+        told[name] = refused(capsys, "explain", "p", "--cluster", file).partition(".gz: ")[2]
     assert told.pop("many.yaml").startswith("expected at most 32 MB and 50 lines of YAML")
     assert set(told.values()) == {"expected at most 50 objects"}
 

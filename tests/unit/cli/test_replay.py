@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from podberth.framework.config import decode
+from podberth.lab import read_world, run
 from podberth.lab.recording.log import segments
+from tests.builders import configuration, profile
 from tests.unit.cli.conftest import Berth
 from tests.unit.lab.recording.flights import Flight, busy
 
@@ -82,6 +85,42 @@ def test_masked(flown: Path, berth: Berth) -> None:
     items = json.loads(Path("masked.json").read_text())["items"][1:]
     assert all(each["metadata"]["name"].startswith("mask") for each in items)
     assert {each["spec"]["nodeName"][:4] for each in items if each["spec"].get("nodeName")} == {"mask"}
+
+
+PACKED = {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}}
+OTHER = configuration(profile(NodeResourcesFit=PACKED))
+
+
+def test_difference(flown: Path, berth: Berth) -> None:
+    """Nothing of equal configurations; of one that packs, the pods that go elsewhere, and what that is good for."""
+    Path("same.yaml").write_text(json.dumps(configuration(profile())))
+    Path("other.yaml").write_text(json.dumps(OTHER))
+    same = berth("replay", str(flown), "--diff", "same.yaml", "-o", "json")
+    found = json.loads(same.out)
+    assert (same.code, same.err) == (0, "")
+    assert (found["moved"], found["podsThatDiffer"], found["regret"]["points"]) == (0, [], 0)
+    assert found["regret"]["judged"] == found["regret"]["none"] > 40
+    assert all(each["ours"] == each["other"] for each in found["measures"])
+    other = berth("replay", str(flown), "--diff", "other.yaml", "-o", "json")
+    found = json.loads(other.out)
+    assert other.code == 1
+    assert found["moved"] == len([1 for each in found["podsThatDiffer"] if each["node"] != each["other"]]) > 10
+    assert found["regret"]["points"] == sum(found["regret"]["byPlugin"].values()) > 0
+    ours, others = ({each["name"]: each[of] for each in found["measures"]} for of in ("ours", "other"))
+    assert others["nodes_in_use"] < ours["nodes_in_use"]
+    assert "go elsewhere" in berth("replay", str(flown), "--diff", "other.yaml").out
+    assert "<title>berth and other.yaml" in berth("replay", str(flown), "--diff", "other.yaml", "-o", "html").out
+    later = json.loads(berth("replay", str(flown), "--at", "15s", "--diff", "other.yaml", "-o", "json").out)
+    assert 0 < later["pods"] < found["pods"]
+
+
+def test_world(flown: Path) -> None:
+    """Experiments read it: its pods come as they came, and as many are bound."""
+    world = read_world(flown)
+    assert len(world.objects) == 4
+    assert len(world.arrivals) == 60
+    result = run(world, decode(configuration(profile())), seed=3)
+    assert result.summary["bound"] == 51
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """`berth shadow` beside an embedded API server over real HTTP: what it says, what it asks for, how it ends."""
 
 import asyncio
-import gzip
 import json
 import os
 import re
@@ -9,25 +8,22 @@ import signal
 import sysconfig
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from io import BytesIO, TextIOWrapper
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import aiohttp
 import pytest
 import yaml
-from msgspec import Raw
 
 from podberth.apiserver.server import ApiServer
 from podberth.apiserver.users import MASTER, User
-from podberth.cli.errors import PIPE_CLOSED, InputError
-from podberth.cli.shadow import FOLLOWED, Recorder
-from podberth.explain.shadow.record import Change
+from podberth.cli.errors import PIPE_CLOSED
+from podberth.cli.shadow import FOLLOWED
 from tests.builders import Object, node, pod
 from tests.unit.cli.conftest import Berth
 
 BERTH = Path(sysconfig.get_path("scripts")) / "berth"
-RECORDED = Path(__file__).parents[3] / "examples/shadow/seen.jsonl"
+RECORDED = Path(__file__).parents[3] / "examples/shadow/seen"
 PAGE = Path(__file__).parents[3] / "docs/beside.md"
 ROLE = yaml.safe_load(next(text for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.S)))
 PODS = "/api/v1/namespaces/default/pods"
@@ -119,7 +115,7 @@ async def test_follows_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     """Every pod that is bound is told; each request is a list or a watch that the page's role allows, and no more."""
     async with town(tmp_path, monkeypatch) as there:
         await there.put_pod("before")
-        shadow = await there.shadow("--pods", "3", "-o", "json", "--record", "seen.jsonl.gz", "--mask")
+        shadow = await there.shadow("--pods", "3", "-o", "json", "--record", "seen")
         await there.bind("before", "small")
         await there.put_pod("good")
         await there.bind("good", "large")
@@ -128,7 +124,7 @@ async def test_follows_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         out, err = await asyncio.wait_for(shadow.communicate(), 60)
     *told, summary = of_json(out)
     assert shadow.returncode == 1
-    assert re.fullmatch(r"berth: seen\.jsonl\.gz: \d+ changes\n", err.decode())
+    assert re.fullmatch(r"berth: seen: \d+ changes\n", err.decode())
     assert {(each["pod"], each["verdict"]) for each in told} == {
         ("default/before", "better"),
         ("default/good", "same"),
@@ -139,8 +135,7 @@ async def test_follows_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     assert {verb for verb, _ in asked} == {"list", "watch"}
     assert {path for _, path in asked} == {each.path() for each in FOLLOWED}
     assert set().union(*asked.values()) == {200, 404}  # kinds that this server does not have
-    assert not (tmp_path / "seen.jsonl.gz.unmasked").exists()
-    again = berth("shadow", "--from", "seen.jsonl.gz", "-o", "json")
+    again = berth("shadow", "--from", "seen", "-o", "json")
     assert (again.code, again.err) == (1, "")
     *replayed, _ = of_json(again.out.encode())
     assert [(each["verdict"], each["lead"]) for each in replayed] == [(each["verdict"], each["lead"]) for each in told]
@@ -172,120 +167,28 @@ async def test_it_ends_when_nobody_reads_it(tmp_path: Path, monkeypatch: pytest.
     """`berth shadow | head -1`: it ends as other commands do then, with no words, and the recording is whole."""
     async with town(tmp_path, monkeypatch) as there:
         reader, writer = os.pipe()
-        shadow = await there.shadow("--record", "seen.jsonl", stdout=writer)
+        shadow = await there.shadow("--record", "seen", stdout=writer)
         os.close(writer)
         os.close(reader)
         await there.put_pod("good")
         await there.bind("good", "large")
         _, err = await asyncio.wait_for(shadow.communicate(), 60)
     assert shadow.returncode == PIPE_CLOSED
-    assert re.fullmatch(r"berth: seen\.jsonl: \d+ changes\n", err.decode())
-
-
-SYNCED = Change(at=1.0, synced=True)
-
-
-@pytest.mark.parametrize("name", ["seen.jsonl", "seen.jsonl.gz"])
-@pytest.mark.parametrize("mask", [False, True])
-def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mask: bool, name: str) -> None:
-    """The file is named, an older one stays, and nothing else is left."""
-    Path(tmp_path / name).write_bytes(b"older")
-
-    def full(path: str) -> BinaryIO:
-        Path(path).touch()
-        return Path("/dev/full").open("wb")  # what is written to it fails when it is closed
-
-    monkeypatch.setattr("podberth.cli.shadow.private", full)
-    recorder = Recorder(str(tmp_path / name), "other", 0.0, mask=mask)
-    recorder.write(SYNCED)
-    with pytest.raises(InputError, match=r"seen.jsonl(.gz)?: no space left on device"):
-        recorder.close()
-    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [(name, b"older")]
-
-
-@pytest.mark.parametrize("mask", [False, True])
-def test_an_older_recording_stays_until_there_is_a_newer_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], mask: bool
-) -> None:
-    """It was gone before the server had answered."""
-    path = tmp_path / "seen.jsonl"
-    path.write_bytes(b"older")
-    recorder = Recorder(str(path), "other", 0.0, mask=mask)
-    assert path.read_bytes() == b"older"
-    recorder.write(SYNCED)
-    assert path.read_bytes() == b"older"
-    recorder.close()
-    assert path.read_bytes().startswith(b'{"kind":"ShadowRecording"')
-    assert [each.name for each in tmp_path.iterdir()] == ["seen.jsonl"]
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert capsys.readouterr().err == f"berth: {path}: 1 changes\n"
-
-
-@pytest.mark.parametrize("mask", [False, True])
-def test_what_was_never_listed_replaces_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str], mask: bool) -> None:
-    """Some kinds had come, and then it was interrupted."""
-    path = tmp_path / "seen.jsonl"
-    path.write_bytes(b"older")
-    recorder = Recorder(str(path), "other", 0.0, mask=mask)
-    recorder.write(Change(kind="Node", object=Raw(json.dumps(node("n")).encode())))
-    recorder.close()
-    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("seen.jsonl", b"older")]
-    assert capsys.readouterr().err == f"berth: {path}: nothing was written: the cluster was not listed\n"
-
-
-def test_a_link_to_a_recording_stays_one(tmp_path: Path) -> None:
-    """What it names is replaced."""
-    (tmp_path / "kept").mkdir()
-    (tmp_path / "kept/seen.jsonl").write_bytes(b"older")
-    (tmp_path / "link").symlink_to("kept/seen.jsonl")
-    recorder = Recorder(str(tmp_path / "link"), "other", 0.0, mask=False)
-    recorder.write(SYNCED)
-    recorder.close()
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "kept/seen.jsonl").read_bytes().startswith(b"{")
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_recording_of_standard_input(berth: Berth, monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
-    """As - is everywhere else; whether it is packed is seen."""
-    raw = RECORDED.read_bytes()
-    given = TextIOWrapper(BytesIO(gzip.compress(raw) if packed else raw))
-    monkeypatch.setattr("sys.stdin", given)
-    found = berth("shadow", "--from", "-")
-    assert (found.code, found.err) == (1, "")
-    assert found.out == berth("shadow", "--from", str(RECORDED)).out
-    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(raw)))
-    found = berth("shadow", "--from", "-", "--config", "-")
-    said = "berth: standard input: is given for two things, and can be read once\n"
-    assert (found.code, found.out, found.err) == (2, "", said)
-
-
-def test_a_device_is_not_replaced(tmp_path: Path) -> None:
-    """What is no file is left alone, also behind a link."""
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("pipe")
-    for name in ("pipe", "link"):
-        with pytest.raises(InputError, match=f"{name}: expected the name of a file, got a device"):
-            Recorder(str(tmp_path / name), "other", 0.0, mask=False)
-    with pytest.raises(InputError, match="expected the name of a file, got a directory"):
-        Recorder(str(tmp_path), "other", 0.0, mask=False)
-    assert (tmp_path / "pipe").is_fifo()
+    assert re.fullmatch(r"berth: seen: \d+ changes\n", err.decode())
 
 
 async def test_a_cluster_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, berth: Berth) -> None:
-    """One line, exit code 2, and an older recording is still there."""
+    """One line, and exit code 2."""
     monkeypatch.chdir(tmp_path)
     async with ApiServer(tokens={"reader": User("reader")}, authorizer=lambda *_: False) as server:
         server.kubeconfig("kubeconfig")
-        (tmp_path / "seen.jsonl").write_text("older")
-        words = ("--for", "5s", "--record", "seen.jsonl")
+        words = ("--for", "5s", "--record", "seen")
         found = await asyncio.to_thread(berth, "shadow", "--kubeconfig", "kubeconfig", *words)
         # The server accepts connections in their order: those that were opened last are not left half open.
         async with aiohttp.ClientSession() as session, session.get(f"{server.url}/healthz") as answer:
             assert answer.status == 200
     assert (found.code, found.out) == (2, "")
     assert found.err.splitlines()[-1].startswith("berth: can't follow nodes of http://127.0.0.1:")
-    assert (tmp_path / "seen.jsonl").read_text() == "older"
 
 
 @pytest.mark.parametrize(
@@ -296,23 +199,20 @@ async def test_a_cluster_that_may_not_be_read(tmp_path: Path, monkeypatch: pytes
         (("--for", "0s"), '--for: "0s": expected a time such as 90s, 15m or 1h30m'),
         (("--for", "9" * 5000), '--for: "9999'),
         (("--for", "9" * 400 + "h"), '--for: "9999'),
-        (("--mask",), "--mask: expected only together with --record"),
         (("--from", "x", "--record", "y"), "--from reads a recording: --record, --for, --kubeconfig and --context"),
-        (("--record", "-"), "-: expected the name of a file: standard output has the answer"),
-        (("--from", "cluster.json"), "cluster.json: expected what berth shadow --record writes"),
-        (("--from", "nothing.gz"), "nothing.gz: no such file or directory"),
-        (("--from", "cut.jsonl"), "cut.jsonl: ends within a line: the recording was cut off"),
-        (("--from", "cut.gz"), "cut.gz: the recording was cut off, or is damaged"),
-        (("--from", "other.gz"), "other.gz: expected a gzip file"),
+        (("--record", "cluster.json"), "cluster.json: expected a directory"),
+        (("--record", "."), ".: expected an empty directory or a recording, and there is cluster.json"),
+        (("--from", "nothing"), "nothing: no such file or directory"),
+        (("--from", "cluster.json"), "cluster.json: not a directory"),
+        (("--from", "."), ".: expected a directory that berth run --record or berth shadow --record has written"),
+        (("--from", "cut"), "cut: holds nothing yet: nothing was written to it for a second"),
         (("--scheduler", "nobody"), '--scheduler: "nobody": expected one of the profiles berth'),
     ],
 )
 def test_wrong_input(berth: Berth, words: tuple[str, ...], said: str) -> None:
     """One line that names the option or the file."""
-    head = b'{"kind": "ShadowRecording", "version": 1}\n'
-    Path("cut.jsonl").write_bytes(head + b'{"at": 1')
-    Path("cut.gz").write_bytes(gzip.compress(head + b'{"at": 1, "synced": true}\n' * 9)[:-12])
-    Path("other.gz").write_bytes(head)
+    Path("cut").mkdir()
+    Path("cut/00000001.log").write_bytes((RECORDED / "00000001.log").read_bytes()[:40])
     found = berth("shadow", *words)
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith(f"berth: {said}"), found.err

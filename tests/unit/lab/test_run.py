@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from podberth.explain.objects.documents import ObjectError
+from podberth.explain.simulate.simulation import Simulation
 from podberth.framework.config import ConfigError, decode
 from podberth.lab import Change, Result, World, run
 from tests.builders import configuration, node, pod, profile
@@ -87,24 +88,33 @@ def test_a_pod_goes_before_its_time() -> None:
 
 
 def test_utilisation_and_fragmentation() -> None:
-    """Looks are at equal distances. Of the 3 cores that are free on one of two nodes, none is of use to a pod of 4."""
+    """At equal distances until the last pod comes. Of 3 cores on one of two nodes, a pod of 4 can use none."""
     found = run(
-        world([node("a", "4"), node("b", "4")], comes(pod("x", "1"), 0, 10), comes(pod("y", "4"), 5, 5)),
+        world([node("a", "4"), node("b", "4")], comes(pod("x", "1"), 0, 10), comes(pod("y", "4"), 6, 5)),
         configured(),
         looks=2,
     )
-    cpu = [
-        row[:1] + row[2:]
-        for row in rows(found, "utilisation", "at", "resource", "used", "allocatable")
-        if row[1] == "cpu"
-    ]
-    assert cpu == [(0.0, 1000, 8000), (5.0, 5000, 8000), (10.0, 0, 8000)]
-    free = [
-        row[:1] + row[2:]
-        for row in rows(found, "fragmentation", "at", "resource", "free", "stranded")
-        if row[1] == "cpu"
-    ]
-    assert free == [(0.0, 7000, 1500.0), (5.0, 3000, 1500.0), (10.0, 8000, 0.0)]
+    for table, want in {
+        "utilisation": [(0.0, 1000, 8000), (3.0, 1000, 8000), (6.0, 5000, 8000)],
+        "fragmentation": [(0.0, 7000, 1500.0), (3.0, 7000, 1500.0), (6.0, 3000, 1500.0)],
+    }.items():
+        columns = [name for name in found.columns[table] if name not in ("unit", "nodes_in_use", "waiting")]
+        assert [row[:1] + row[2:] for row in rows(found, table, *columns) if row[1] == "cpu"] == want
+    assert found.summary["stranded[cpu]"] == 1500 / 8000
+
+
+def test_a_pod_is_placed_at_once_as_the_engine_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way past the queue changes nothing, while pods wait or not."""
+    quick = run(MIXED, configured(), seed=3)
+    monkeypatch.setattr(Simulation, "place", lambda self, pod: None)
+    assert run(MIXED, configured(), seed=3) == quick
+    assert quick.summary["preemptions"] and quick.summary["waiting_p99_s"] > 0
+
+
+def test_waiting_alone_changes_nothing() -> None:
+    """A pod that waits for hours is tried when there is room for it, and not every five minutes."""
+    found = run(world([node("a", "2")], comes(pod("x", "2"), 0, 90_000), comes(pod("y", "2"), 1)), configured())
+    assert rows(found, "decisions", "bound", "attempts") == [(0.0, 1), (90_000.0, 2)]
 
 
 def test_units_are_in_the_schema() -> None:
@@ -131,7 +141,7 @@ def test_the_configuration_decides(strategy: str, nodes: int) -> None:
 
 
 MIXED = world(
-    [node(f"n{i}", "4", zone=f"z{i % 2}") for i in range(6)],
+    [node(f"n{i}", "4", zone=f"z{i % 2}") for i in range(3)],
     *(comes(owned(pod(f"p{i}", "1", priority=i % 3, labels={"app": f"a{i % 4}"})), i, 7 + i) for i in range(40)),
 )
 _ELSEWHERE = """

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from podberth.explain.explanation import Explanation, FeasibleNode
@@ -22,10 +22,16 @@ from podberth.explain.simulate.removable import Removals
 _JOINT = re.compile(r"(?<=\w-)(?=\d)|(?<=\w[=:])(?=\w)")
 
 
-def render(template: str, **values: Any) -> str:
-    """Return one of this folder's templates with these values: a page that needs no other file and no network."""
+def render(template: str, *, package: str = __package__, **values: Any) -> str:
+    """Return a template with these values: a page that needs no other file and no network.
+
+    `package`: whose it is; what it builds on is here.
+    """
     environment = Environment(
-        loader=PackageLoader("podberth.explain.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=ChoiceLoader([PackageLoader(each) for each in dict.fromkeys((package, __package__))]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
     environment.filters["thousands"] = "{:,}".format
     environment.filters["breakable"] = breakable

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from podberth.engine.schedule_one import Choice
@@ -19,7 +20,6 @@ from podberth.explain.objects.world import World
 from podberth.explain.rejections import Asking, first_against, given_away, place_of
 from podberth.explain.shadow import answer as said
 from podberth.explain.shadow.answer import Compared, PluginPoints, Summary, Tally, Waiting
-from podberth.explain.shadow.record import Change
 from podberth.framework.decision import Decision, fit_error
 from podberth.framework.explaining import Inquiry
 from podberth.framework.runtime import Framework
@@ -34,6 +34,24 @@ SETTLE_SECONDS = 2.0
 """The time for which an answer that differs waits for Bindings that were overtaken."""
 _LOOKED = 100
 """The number of waiting pods that are tried at the end."""
+
+
+_NOTHING = Raw()
+
+
+class Change(Struct, kw_only=True):
+    """A change of a cluster. `at`: seconds since the first one. One of `object`, `gone` (namespace, name, uid) and
+    `synced`, the moment from which on everything is known, is set.
+
+    `listed`: it comes from a list, not from a watch, so that what happened in between was not seen.
+    """
+
+    at: float = 0.0
+    kind: str = ""
+    object: Raw = _NOTHING
+    gone: tuple[str, str, str] | None = None
+    synced: bool = False
+    listed: bool = False
 
 
 class _Wait(NamedTuple):

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podberth.cache.cluster import Cluster
-from podberth.cache.column import Ints
+from podberth.cache.column import Bools, Ints
 from podberth.model.pod import Pod
 
 Floats = NDArray[np.float64]
+_AT_ONCE = 512
+"""The number of distinct requests that are compared with all nodes at a time."""
 
 
 class Quality(msgspec.Struct, rename="camel", frozen=True):
@@ -39,7 +41,7 @@ class Mix:
             counts[asked] = counts.get(asked, 0) + 1
         self.resources = tuple(resources)
         self.requests: Ints = np.array(list(counts), dtype=np.int64).reshape(len(counts), len(resources))
-        self.shares = np.array(list(counts.values()), dtype=np.float64) / max(sum(counts.values()), 1)
+        self.counts: Ints = np.array(list(counts.values()), dtype=np.int64)
 
 
 def quality(cluster: Cluster, mix: Mix) -> Quality:
@@ -70,16 +72,24 @@ def stranded(total: Ints, free: Ints, mix: Mix) -> Floats:
     fit now, for whichever resource, times what is free. After Weng et al., "Beware of Fragmentation" (USENIX ATC'23),
     which has it for GPUs. `total`, `free`: int[resources, nodes].
     """
-    lost = np.zeros(free.shape, dtype=np.float64)
-    weight = np.zeros(free.shape, dtype=np.float64)
-    for asked, share in zip(mix.requests, mix.shares, strict=True):
-        could = np.all(total >= asked[:, None], axis=0)
-        fits = np.all(free >= asked[:, None], axis=0)
-        wants = (asked > 0) * share
-        weight += np.outer(wants, could)
-        lost += np.outer(wants, could & ~fits)
+    # Sums of whole numbers: they are exact, in whatever order a machine adds them.
+    lost, weight = np.zeros(free.shape), np.zeros(free.shape)
+    for start in range(0, len(mix.counts), _AT_ONCE):
+        asked, counts = mix.requests[start : start + _AT_ONCE], mix.counts[start : start + _AT_ONCE]
+        could = _fits(asked, total)
+        wants = ((asked > 0) * counts[:, None]).T.astype(np.float64)
+        weight += wants @ could.astype(np.float64)
+        lost += wants @ (could & ~_fits(asked, free)).astype(np.float64)
     np.divide(lost, weight, out=lost, where=weight > 0)
     return lost * np.maximum(free, 0)
+
+
+def _fits(asked: Ints, room: Ints) -> Bools:
+    """Return bool[requests, nodes]. `asked`: int[requests, resources], `room`: int[resources, nodes]."""
+    fits = np.ones((len(asked), room.shape[1]), dtype=np.bool_)
+    for amounts, there in zip(asked.T, room, strict=True):
+        fits &= there >= amounts[:, None]
+    return fits
 
 
 def totals(cluster: Cluster, resources: Sequence[str]) -> Mapping[str, int]:

@@ -20,17 +20,21 @@ from podberth.engine.instructions import (
     Preempt,
     SetGroupCondition,
 )
+from podberth.engine.queue.fair_share import FREE
 from podberth.engine.stimuli import Bound, Cycle, Follows, Gone, PreBindWritten, Put, Stimulus, Tick
 from podberth.explain.objects.resource_claims import KIND, ClaimWrites, left_by
 from podberth.framework.binding import Delete, Write, next_version
+from podberth.framework.decision import Decision
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.kinds import Modelled
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey, PodGroup
+from podberth.model.shape import PodShape
 
 _PATIENCE = 60.0
 """Seconds of virtual time without a binding after which the simulation ends."""
+_OF_DEVICES = frozenset(("DynamicResources",))
 
 
 class UndecidedError(Exception):
@@ -68,6 +72,10 @@ class Simulation:
         self.conditions: dict[GroupKey, str] = {}
         """Why pod groups do not start, as it was last said of them."""
         self._newly: list[str] = []
+        self._beyond: dict[tuple[str, PodShape], frozenset[str]] = {}
+        """(profile, shape) → the plugins that have to do with a pod after its decision."""
+        self._unheard: set[str] = set()
+        """UIDs of pods that were placed while nobody waited: the engine knows them from the columns only."""
         self._claim_writes = ClaimWrites()
 
     @property
@@ -89,6 +97,11 @@ class Simulation:
         """Apply a deletion. `comes_again`: the next pod has the same name, and claims without devices."""
         for known in (self.bound, self.failed, self.undecided, self.preparing):
             known.pop(uid, None)
+        if kind == "Pod" and uid in self._unheard:
+            self._unheard.remove(uid)
+            if not len(self.engine.queue):
+                self.cluster.drop_pod(uid)
+                return
         pod = self._pod(uid) if kind == "Pod" else None
         self._tell(Gone(kind, namespace, name, uid))
         if pod is not None:
@@ -124,26 +137,61 @@ class Simulation:
         As `put` and `work` would, without the queue: nobody comes between pods that arrive together. None where more
         has to be done for each than to decide it. Whoever waits for a pod to be placed is told of each.
         """
-        framework, cluster, engine = self.framework(pod), self.cluster, self.engine
-        if not _only_decides(framework, pod):
+        framework = self.framework(pod)
+        if not self._only_decides(framework, pod):
             return 0
         done = 0
         for equal in equals:
-            try:
-                decision = framework.decide_quickly(equal, cluster)
-            except PluginError:
-                break  # the engine tells it of the next pod
-            if not len(decision.feasible):
+            if self._placed(framework, equal) is None:
                 break
-            node = cluster.nodes.names[engine.choice.row(decision)] or ""
-            placed = replace(equal, node_name=node)
-            if len(engine.queue):
-                self._tell(Put(placed))
-            else:
-                cluster.put_pod(placed)
-            self.bound[equal.uid] = (placed, node)
             done += 1
         return done
+
+    def place(self, pod: Pod) -> Decision | None:
+        """Bind a pod that would be tried next if it were put, as `put` and `work` would, without queue and binding
+        cycle; return the decision.
+
+        None: nothing was done, so it has to be put. It fits nowhere, it is held, a plugin failed, or more has to be
+        done for it than to decide. Those who observe the engine hear of nothing.
+        """
+        framework = self.framework(pod)
+        if not self._only_decides(framework, pod) or framework.profile.percentage or pod.shape.steps > FREE:
+            return None
+        if pod.scheduling_group is not None or self.cluster.reservations.by_profile:
+            return None
+        try:
+            return None if framework.held_by(pod, self.cluster) else self._placed(framework, pod)
+        except PluginError:
+            return None  # the engine tells it
+
+    def _placed(self, framework: Framework, pod: Pod) -> Decision | None:
+        """Decide and bind a pod for which nothing else has to be done; None: a plugin failed, or it fits nowhere."""
+        cluster, engine = self.cluster, self.engine
+        try:
+            decision = framework.decide_quickly(pod, cluster)
+        except PluginError:
+            return None  # the engine tells it of the next pod
+        if not len(decision.feasible):
+            return None
+        node = cluster.nodes.names[engine.choice.row(decision)] or ""
+        placed = replace(pod, node_name=node)
+        if len(engine.queue):
+            self._tell(Put(placed))
+        else:
+            cluster.put_pod(placed)
+            self._unheard.add(pod.uid)
+        self.bound[pod.uid] = (placed, node)
+        return decision
+
+    def _only_decides(self, framework: Framework, pod: Pod) -> bool:
+        """Return whether nothing has to be reserved, waited for or written to bind pods of this shape."""
+        key = (framework.profile.name, pod.shape)
+        beyond = self._beyond.get(key)
+        if beyond is None:
+            beyond = self._beyond[key] = _beyond(framework, pod.shape)
+        if beyond == _OF_DEVICES:  # asked about each resource that devices may serve; here nothing does
+            return not (pod.shape.claims or self.cluster.devices.served)
+        return not beyond
 
     def work(self) -> None:
         """Schedule until no pod in the queue is active."""
@@ -208,6 +256,7 @@ class Simulation:
                 for victim in victims:
                     self.preempted[victim.uid] = (victim, pod, node)
                     self.bound.pop(victim.uid, None)
+                    self._unheard.discard(victim.uid)
                 gone: list[Stimulus] = [Gone("Pod", victim.namespace, victim.name, victim.uid) for victim in victims]
                 return gone + [stimulus for victim in victims for stimulus in self._without(victim)]
         return []
@@ -226,9 +275,8 @@ class Simulation:
         return found
 
 
-def _only_decides(framework: Framework, pod: Pod) -> bool:
-    """Return whether nothing has to be reserved, waited for or written to bind pods of this shape."""
+def _beyond(framework: Framework, shape: PodShape) -> frozenset[str]:
     plugins = framework.profile.plugins
-    if any(plugins(point) for point in ("permit", "post_bind")) or len(plugins("bind")) > 1:
-        return False
-    return all(point in plugin.skips(pod.shape) for point in ("reserve", "pre_bind") for plugin in plugins(point))
+    always = [*plugins("permit"), *plugins("post_bind"), *plugins("bind")[1:]]
+    asked = [each for point in ("reserve", "pre_bind") for each in plugins(point) if point not in each.skips(shape)]
+    return frozenset(plugin.name for plugin in (*always, *asked))

@@ -23,7 +23,7 @@ from podberth.framework.config import SchedulerConfiguration
 from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
 from podberth.kube.machine import MACHINE, Machine
-from podberth.lab.recording.entries import ADDED, Head, Kind
+from podberth.lab.recording.entries import ADDED, BOUND, CYCLE, PLACED, TICK, Head, Kind
 from podberth.lab.recording.log import Limits, Log
 from podberth.lab.recording.writing import Writing
 from podberth.model.kinds import Modelled
@@ -156,12 +156,12 @@ class Recorder:
             thing = stimulus.thing
             writing.put(thing, self._raw.pop(id(thing), None), ADDED * stimulus.added, now)
         elif kind is Cycle:
-            writing.event(Kind.CYCLE, now)
+            writing.event(CYCLE, now)
         elif kind is Bound:
             assert isinstance(stimulus, Bound)
-            writing.event(Kind.BOUND, now, writing.pod(stimulus.uid))
+            writing.event(BOUND, now, writing.pod(stimulus.uid))
         elif kind is Tick:
-            writing.event(Kind.TICK, now)
+            writing.event(TICK, now)
             if self._raw and self._scheduler is not None and not self._scheduler.inbox:
                 self._raw.clear()  # they were read, and are not to be handled
         elif kind is Gone:
@@ -197,7 +197,7 @@ def facts(instructions: list[Instruction], writing: Writing) -> None:
         if kind is Bind or kind is BoundByPlugin:
             assert isinstance(one, Bind | BoundByPlugin)
             node = writing.name(one.node)
-            writing.add((Kind.PLACED, writing.pod(one.pod.uid), node))
+            writing.add((PLACED, writing.pod(one.pod.uid), node))
         elif kind is Failed:
             assert isinstance(one, Failed)
             message = writing.message(one.message)

@@ -11,7 +11,20 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from podberth.lab.recording.entries import ADDED, FINISHED, PHASES, PREEMPTED, READY, TERMINATING, Head, Kind, Reducer
+from podberth.lab.recording.entries import (
+    ADDED,
+    FINISHED,
+    PHASES,
+    POD,
+    POD_AGAIN,
+    POD_GONE,
+    PREEMPTED,
+    READY,
+    TERMINATING,
+    Head,
+    Kind,
+    Reducer,
+)
 from podberth.lab.recording.entries import encoder as packer
 from podberth.lab.recording.log import Log, To
 from podberth.model.kinds import Modelled
@@ -93,12 +106,12 @@ class _Tables:
         state = self._state(pod)
         self.numbers[pod.uid] = self._pods
         self._pods += 1
-        self.entries.append((Kind.POD, since, how, template, labels, owner, pod.name, pod.uid, pod.created, *state))
+        self.entries.append((POD, since, how, template, labels, owner, pod.name, pod.uid, pod.created, *state))
 
     def pod_again(self, pod: Pod, number: int, how: int, now: float) -> None:
         """Add what may have changed of a pod."""
         since, state = self.since(now), self._state(pod)
-        self.entries.append((Kind.POD_AGAIN, since, how, number, *state))
+        self.entries.append((POD_AGAIN, since, how, number, *state))
 
     def _state(self, pod: Pod) -> Entry:
         text = pod.resource_version
@@ -170,7 +183,7 @@ class Writing:
         """Add an entry as it is."""
         self._tables.entries.append(entry)
 
-    def event(self, kind: Kind, now: float, *what: Any) -> None:
+    def event(self, kind: int, now: float, *what: Any) -> None:
         """Add an entry with its time, before all facts of what comes of it."""
         self._begin(now)
         tables = self._tables
@@ -275,7 +288,7 @@ class Writing:
         if kind == "Pod":
             number = self.pod(uid)
             self._pods.pop(uid, None)
-            self.event(Kind.POD_GONE, now, number)
+            self.event(POD_GONE, now, number)
             self._tables.numbers.pop(uid, None)
         else:
             self._objects.pop((kind, namespace, name), None)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -23,7 +22,7 @@ from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.objects import Change, Deleted, Key, Meta
 from podberth.kube.reflector import Reflector, beside
 from podberth.kube.resources import METADATA_POLICIES, Resource
-from podberth.policy.admission.group import Group, KnownPolicies, Stored, parsed
+from podberth.policy.admission.group import KnownPolicies, Stored, known, parsed
 from podberth.service.log import RateLimit
 
 KEPT_UNITS = 512
@@ -54,18 +53,14 @@ class PolicyCache:
         client: Client,
         allowed_prefixes: tuple[str, ...] = (),
         *,
-        on_change: Callable[[], None] = lambda: None,
         machine: Machine = MACHINE,
         check_seconds: float = EVERY_SECONDS,
     ) -> None:
         self._client = client
         self._allowed_prefixes = allowed_prefixes
-        self._on_change = on_change
-        self._groups: defaultdict[str, Group] = defaultdict(Group)
+        self._policies: defaultdict[str, dict[str, Stored]] = defaultdict(dict)
+        """Namespace → name → policy."""
         self._held: dict[str, KnownPolicies] = {}
-        self._counts: dict[str, tuple[int, int, int]] = {}
-        """Namespace → its part of `_totals`."""
-        self._totals = (0, 0, 0)
         self._missing: dict[tuple[str, str], Stored] = {}
         """Policies that apply and have to be requested, as only their price was kept."""
         self._first: set[tuple[str, str]] = set()
@@ -124,19 +119,17 @@ class PolicyCache:
 
     def kept(self, namespace: str) -> list[str]:
         """Return the names of the policies of a namespace of which more than the price is kept."""
-        group = self._groups.get(namespace)
-        return [] if group is None else [one.name for one in group.stored.values() if one.policy is not None]
+        return [one.name for one in self._policies.get(namespace, {}).values() if one.policy is not None]
 
     def counts(self) -> tuple[int, int]:
-        """Return (accepted, refused) policies. Asked after each change, so nobody goes through thousands of
-        namespaces.
-        """
-        return self._totals[:2]
+        """Return the number of policies that apply, and that are not accepted."""
+        applied, refused = map(sum, zip((0, 0), *(held.counts for held in self._held.values()), strict=True))
+        return applied, refused
 
     @property
     def left_out(self) -> int:
         """The number of policies that are accepted and not applied, as those of their namespace cost too much."""
-        return self._totals[2]
+        return sum(held.left_out for held in self._held.values())
 
     @property
     def closed(self) -> int:
@@ -144,17 +137,16 @@ class PolicyCache:
         return sum(held.closed for held in self._held.values())
 
     def _stored(self, namespace: str, name: str) -> Stored | None:
-        group = self._groups.get(namespace)
-        return None if group is None else group.stored.get(name)
+        return self._policies.get(namespace, {}).get(name)
 
     # -- from the reflector --------------------------------------------------------------------------------------
 
     def _decode(self, raw: msgspec.Raw) -> Stored:
         meta = _head(raw).metadata
-        known = self._stored(meta.namespace, meta.name)
-        if known is not None and (known.uid, known.generation) == (meta.uid, meta.generation) and meta.generation:
-            known.resource_version = meta.resource_version  # else it would look as if this event had been lost
-            return known  # a write of the status, which are many
+        held = self._stored(meta.namespace, meta.name)
+        if held is not None and (held.uid, held.generation) == (meta.uid, meta.generation) and meta.generation:
+            held.resource_version = meta.resource_version  # else it would look as if this event had been lost
+            return held  # a write of the status, which are many
         return self._read_whole(raw)
 
     def _read_whole(self, raw: msgspec.Raw) -> Stored:
@@ -170,7 +162,7 @@ class PolicyCache:
         touched = set()
         for change in changes:
             if isinstance(change, Deleted):
-                self._groups[change.namespace].remove(change.name)
+                self._policies[change.namespace].pop(change.name, None)
                 touched.add(change.namespace)
                 continue
             stored = change.object
@@ -180,7 +172,7 @@ class PolicyCache:
         self._settle(touched)
 
     def _learned(self, stored: Stored) -> None:
-        self._groups[stored.namespace].put(stored)
+        self._policies[stored.namespace][stored.name] = stored
         if stored.problem:
             what, place = "a policy is not accepted and does not apply", stored.namespace
             self._rate_limit.write(
@@ -189,16 +181,14 @@ class PolicyCache:
 
     def _settle(self, touched: set[str]) -> None:
         for namespace in touched:
-            group = self._groups[namespace]
-            if not group.stored:
-                self._count(namespace, (0, 0, 0))
-                del self._groups[namespace]
-                self._held.pop(namespace, None)
-                continue
             before = self.of(namespace)
-            held, missing = group.settle()
+            held, missing = known(self._policies[namespace].values())
             self._held[namespace] = held
-            self._count(namespace, group.counts)
+            if not self._policies[namespace]:
+                del self._policies[namespace], self._held[namespace]
+            # Somebody may edit the same policy all day.
+            tell = log.debug if held.counts == before.counts else log.info
+            tell("policies changed", namespace=namespace, accepted=held.counts[0], refused=held.counts[1])
             for stored in missing:
                 key = namespace, stored.name
                 self._missing[key] = stored
@@ -212,16 +202,6 @@ class PolicyCache:
                     left_out=held.left_out,
                     closed=held.closed,
                 )
-        if touched:
-            self._on_change()
-
-    def _count(self, namespace: str, now: tuple[int, int, int]) -> None:
-        before = self._counts.pop(namespace, (0, 0, 0))
-        if any(now):
-            self._counts[namespace] = now
-        gone = [-one for one in before]
-        accepted, refused, left_out = map(sum, zip(self._totals, gone, now, strict=True))
-        self._totals = accepted, refused, left_out
 
     def _malformed(self, _resource: Resource, key: Key | None, error: Exception) -> None:
         what = "a policy can't be read, its last readable version stays in use"

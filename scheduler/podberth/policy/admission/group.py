@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from heapq import nsmallest
 
@@ -31,6 +30,8 @@ class KnownPolicies(msgspec.Struct, frozen=True, dict=True):
     left_out: int = 0
     closed: bool = False
     units: int = 0
+    counts: tuple[int, int] = (0, 0)
+    """The number of policies that apply, and that are not accepted."""
 
     @cached_property
     def policies(self) -> Policies:
@@ -87,59 +88,24 @@ def parsed(raw: bytes | msgspec.Raw, allowed_prefixes: tuple[str, ...]) -> Polic
         return error.line
 
 
-class Group:
-    """The policies of a namespace by name. Call `put` and `remove`, then `settle`."""
+def known(stored: Collection[Stored]) -> tuple[KnownPolicies, list[Stored]]:
+    """Return what applies of the policies of a namespace, and those of them that have to be read again.
 
-    def __init__(self) -> None:
-        self.stored: dict[str, Stored] = {}
-        self.refused: set[str] = set()
-        self._order: list[tuple[Place, int]] = []
-        self._applied: tuple[Place, ...] = ()
-        self._new: list[Stored] = []
-
-    def put(self, stored: Stored) -> None:
-        """Add a policy that is new or has changed."""
-        self.remove(stored.name)
-        self.stored[stored.name] = stored
-        if stored.problem:
-            self.refused.add(stored.name)
-        else:
-            insort(self._order, (stored.place, stored.units))
-            self._new.append(stored)
-
-    def remove(self, name: str) -> None:
-        """Remove a policy that was deleted."""
-        stored = self.stored.pop(name, None)
-        if stored is None:
-            return
-        self.refused.discard(name)
-        if not stored.problem:
-            del self._order[bisect_left(self._order, (stored.place, stored.units))]
-
-    def settle(self) -> tuple[KnownPolicies, list[Stored]]:
-        """Return the policies that apply now, and those of them that have to be read again.
-
-        Looks at those that apply and at those that did, however many there are besides.
-        """
-        found = bounds.bound(self._order)
-        within = set(found.applied)
-        for stored in (*self._new, *filter(None, (self.stored.get(place.name) for place in self._applied))):
-            if stored.place not in within:
-                stored.policy = None
-        self._new.clear()
-        self._applied = found.applied
-        applied = [self.stored[place.name] for place in found.applied]
-        held = KnownPolicies(
-            specs=tuple(one.policy for one in applied if one.policy is not None),
-            refused=tuple(nsmallest(MOST_NAMED, self.refused)),
-            uids={one.name: one.uid for one in applied},
-            left_out=len(self._order) - len(applied),
-            closed=found.closed,
-            units=found.units,
-        )
-        return held, [one for one in applied if one.policy is None]
-
-    @property
-    def counts(self) -> tuple[int, int, int]:
-        """Return the number of policies that apply, are refused, and are left out."""
-        return len(self._applied), len(self.refused), len(self._order) - len(self._applied)
+    Of those that do not apply only the price is kept.
+    """
+    accepted = sorted((one for one in stored if not one.problem), key=lambda one: one.place)
+    refused = [one.name for one in stored if one.problem]
+    found = bounds.bound((one.place, one.units) for one in accepted)
+    applied, left_out = accepted[: len(found.applied)], accepted[len(found.applied) :]
+    for one in left_out:
+        one.policy = None
+    held = KnownPolicies(
+        specs=tuple(one.policy for one in applied if one.policy is not None),
+        refused=tuple(nsmallest(MOST_NAMED, refused)),
+        uids={one.name: one.uid for one in applied},
+        left_out=len(left_out),
+        closed=found.closed,
+        units=found.units,
+        counts=(len(applied), len(refused)),
+    )
+    return held, [one for one in applied if one.policy is None]

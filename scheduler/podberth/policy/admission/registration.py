@@ -30,6 +30,7 @@ from podberth.kube.resources import Resource
 from podberth.policy.admission.settings import Settings
 from podberth.policy.native import requests
 from podberth.policy.spec import GROUP
+from podberth.service.applied import apply
 from podberth.service.certificate import CertificateError
 
 MUTATING = Resource(
@@ -47,6 +48,7 @@ BINDINGS = Resource(
 )
 IN_FORCE = "podberth.dev/in-force"
 """Annotation of the release's binding: "true" once all policies were seen to be enforced by the API server."""
+FIELD_MANAGER = "berth-admission"
 LOOK_SECONDS = 5.0
 PAUSE_SECONDS = 0.5
 """Between two looks, so that a quarrel with another controller over a configuration is no busy loop."""
@@ -56,45 +58,17 @@ log = structlog.get_logger("registration")
 Object = dict[str, Any]
 
 
-class _OwnerReference(msgspec.Struct):
-    kind: str
-    name: str
-    uid: str
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    labels: dict[str, str] | None = None
-    owner_references: list[_OwnerReference] | None = None
-
-
-class _ClientConfig(msgspec.Struct, rename="camel"):
-    ca_bundle: str | None = None
-
-
-class _Hook(msgspec.Struct, rename="camel"):
-    name: str = ""
-    client_config: _ClientConfig | None = None
-
-
-class _Configuration(msgspec.Struct):
-    """The fields of an existing configuration that `repaired` reads."""
-
-    metadata: _Meta
-    webhooks: list[_Hook] | None = None
-
-
 class _Binding(msgspec.Struct):
     metadata: MarkedMeta
 
 
-_configuration = msgspec.json.Decoder(_Configuration).decode
 _binding = msgspec.json.Decoder(_Binding).decode
 
 
 def desired(settings: Settings, resource: Resource, bundle: bytes | None, owner_uid: str | None = None) -> Object:
     """Return one of the two configurations; without a bundle the caBundle is left to whoever injects it.
 
-    Every field is spelled out, also where it is the default, so that what the API server gives back compares equal.
+    Every field is spelled out, also where it is the default, so that whoever changes one finds it changed back.
     `owner_uid`: of the ClusterRole `settings.owner`, with which the garbage collector removes them.
     """
     path = PATHS[resource.plural]
@@ -133,41 +107,8 @@ def desired(settings: Settings, resource: Resource, bundle: bytes | None, owner_
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, "webhooks": [hook]}
 
 
-def repaired(found: Object, wanted: Object) -> Object | None:
-    """Return the object to write over an existing configuration; None when it is as wanted.
-
-    Labels, annotations and owners that others gave it stay; so does an injected caBundle where we have none.
-    """
-    if "caBundle" not in wanted["webhooks"][0]["clientConfig"]:
-        wanted = {**wanted, "webhooks": [_with_injected(found, hook) for hook in wanted["webhooks"]]}
-    meta = found["metadata"]
-    labels = (meta.get("labels") or {}) | wanted["metadata"]["labels"]
-    owners = _owners(meta.get("ownerReferences") or [], wanted["metadata"].get("ownerReferences", []))
-    same = labels == meta.get("labels") and owners == (meta.get("ownerReferences") or [])
-    if same and _like(found.get("webhooks"), wanted["webhooks"]):
-        return None
-    kept = {**meta, "labels": labels} | ({"ownerReferences": owners} if owners else {})
-    return {**wanted, "metadata": kept}
-
-
-def _owners(found: list[Object], ours: list[Object]) -> list[Object]:
-    """Keep others' owners; replace our own, since an owner that was created again has another uid."""
-    if not ours or any(one["uid"] == ours[0]["uid"] for one in found):
-        return found
-    names = {(one["kind"], one["name"]) for one in ours}
-    return [one for one in found if (one["kind"], one["name"]) not in names] + ours
-
-
-def _with_injected(found: Object, hook: Object) -> Object:
-    for old in found.get("webhooks") or []:
-        injected = (old.get("clientConfig") or {}).get("caBundle")
-        if old.get("name") == hook["name"] and injected:
-            return {**hook, "clientConfig": {**hook["clientConfig"], "caBundle": injected}}
-    return hook
-
-
 def _like(found: Any, wanted: Any) -> bool:
-    """Equal, but for fields that we never name: a newer API server may default some that we do not know."""
+    """Equal, but for fields that we never name: an injected caBundle, or what a newer API server defaults."""
     if isinstance(wanted, dict) and wanted:
         return isinstance(found, dict) and all(_like(found.get(key), value) for key, value in wanted.items())
     if isinstance(wanted, list):
@@ -301,20 +242,23 @@ class Registration:
 
     async def _one(self, resource: Resource, bundle: bytes | None) -> None:
         wanted = desired(self._settings, resource, bundle, await self._owner())
-        path = resource.path(None, self._settings.configuration)
+        before = await self._version(resource.path(None, self._settings.configuration))
+
+        def means(found: Object) -> bool:
+            return _like(found.get("webhooks"), wanted["webhooks"])
+
+        found = await apply(self._client, resource, None, wanted, FIELD_MANAGER, means)
+        if found["metadata"]["resourceVersion"] != before:
+            self._wrote(resource, "repaired" if before else "created")
+
+    async def _version(self, path: str) -> str:
+        """Return the resourceVersion of an object; empty when it is not there."""
         try:
-            body = await self._client.get(path)
+            return read_answer(await self._client.get(path), metadata.decode).metadata.resource_version
         except ApiError as error:
             if error.status != 404:
                 raise
-            await self._client.create(resource.path(), msgspec.json.encode(wanted))
-            self._wrote(resource, "created")
-            return
-        read_answer(body, _configuration)
-        due = repaired(msgspec.json.decode(body), wanted)
-        if due is not None:
-            await self._client.replace(path, msgspec.json.encode(due))
-            self._wrote(resource, "repaired")
+            return ""
 
     async def _owner(self) -> str | None:
         """Return the owner's UID. It is read each time, as a role that was deleted and created again has another."""

@@ -90,7 +90,7 @@ class Replica:
             self.certificates = SharedSecret(
                 client, settings.namespace, settings.secret, settings.names, tls, overlap=overlap, on_change=self._look
             )
-        self.cache = PolicyCache(client, settings.allowed_prefixes, on_change=self._policies_changed, machine=machine)
+        self.cache = PolicyCache(client, settings.allowed_prefixes, machine=machine)
         self.tallies = Tallies(machine.wall)
         options = Options(
             own_namespace=settings.namespace,
@@ -121,7 +121,6 @@ class Replica:
             rng=machine.chance,
         )
         self.registration = Registration(client, settings, self.certificates, lambda: self.elector.leading)
-        self._counts = (0, 0)
         self.metrics = self._metrics()
         self.server = AdmissionServer(self.reviewer, self.metrics, lambda: tls.context, lambda: self.cache.unready)
 
@@ -200,12 +199,6 @@ class Replica:
 
     def _schedulers_changed(self) -> None:
         self.reviewer.live_schedulers = self.schedulers.live
-
-    def _policies_changed(self) -> None:
-        counts, self._counts = self._counts, self.cache.counts()
-        accepted, refused = self._counts
-        # Somebody may edit the same policy all day.
-        (log.debug if counts == self._counts else log.info)("policies changed", accepted=accepted, refused=refused)
 
     def _metrics(self) -> Metrics:
         started = time.monotonic()

@@ -41,6 +41,7 @@ from podberth.policy.operator.listing import served
 from podberth.policy.operator.settings import Settings
 from podberth.policy.operator.status import NATIVE, NOT_ACCEPTED, OLDER, Enforcement, way_of
 from podberth.policy.spec import GROUP
+from podberth.service.applied import APPLY, apply
 
 MOVED = f"{GROUP}/in-force"
 """Annotation of the mutating binding: "true" once all policies were seen to be enforced by the API server."""
@@ -74,7 +75,6 @@ REFUSALS = (400, 413, 422)
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 MYSELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 FIELD_MANAGER = "berth-operator"
-APPLY = "application/apply-patch+yaml"
 NOTHING_TOLD = "it was refused, but without the warning that shows that modes warn and observe are told of"
 _ANSWERED = re.compile(r"denied (?:the )?request: webhook(?: |$)")
 
@@ -494,18 +494,12 @@ class Enforcer:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     async def _apply(self, resource: Resource, namespace: str | None, wanted: Object) -> Object:
-        """Apply one object by the server's own merge; its metadata."""
-        path = resource.path(namespace, wanted["metadata"]["name"])
-        query = urlencode({"fieldManager": FIELD_MANAGER, "force": "true"})
-        body = msgspec.json.encode(wanted)
-        raw = await self._client.request("PATCH", path, query=query, body=body, content_type=APPLY)
-        found = msgspec.json.decode(raw)
-        if not same(found.get("spec"), wanted["spec"]):
-            # What others added to what is merged by name: an apply leaves it.
-            meta = {**wanted["metadata"], "resourceVersion": found["metadata"]["resourceVersion"]}
-            whole = msgspec.json.encode({**wanted, "metadata": meta})
-            query = urlencode({"fieldManager": FIELD_MANAGER})
-            found = msgspec.json.decode(await self._client.request("PUT", path, query=query, body=whole))
+        """Apply one object; its metadata."""
+
+        def means(found: Object) -> bool:
+            return same(found.get("spec"), wanted["spec"])
+
+        found = await apply(self._client, resource, namespace, wanted, FIELD_MANAGER, means)
         self.writes += 1
         written: Object = found["metadata"]
         return written

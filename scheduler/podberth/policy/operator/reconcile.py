@@ -81,6 +81,8 @@ def entry(document: Mapping[str, Any]) -> Entry:
 class _Namespace:
     """The passes of one namespace, and what is known of it."""
 
+    __slots__ = "certain", "judged", "lock", "long", "name", "next", "rested", "soon"
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.lock = asyncio.Lock()

@@ -1,25 +1,20 @@
 """What another scheduler decided, decided again: each answer is that of the profile in the state of that moment."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from copy import deepcopy
 from random import Random
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
 from podberth.cache.validate import validate
-from podberth.explain.objects.documents import ObjectError
-from podberth.explain.objects.dump import Masks
 from podberth.explain.objects.world import World
 from podberth.explain.shadow import answer as said
-from podberth.explain.shadow import record
 from podberth.explain.shadow.answer import Compared
-from podberth.explain.shadow.record import Change
-from podberth.explain.shadow.shadow import SETTLE_SECONDS, Shadow
+from podberth.explain.shadow.shadow import SETTLE_SECONDS, Change, Shadow
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.model.pod import Pod
@@ -368,42 +363,3 @@ def test_whoever_decides_as_berth_does_agrees(seed: int) -> None:
     found = stream.end()
     assert len(found) == len(chosen)
     assert [each for each in found if each.verdict not in said.AGREED] == []
-
-
-def test_a_recording_gives_the_same_answers_masked_or_not() -> None:
-    """What is kept of the changes is what decides; masks change names only."""
-    stream = Stream([*TWO, node("third", "6", labels={"team": "blue"})])
-    for name, cpu, where in (("a", "1", "small"), ("b", "5", "small"), ("c", "1", "large"), ("d", "2", "third")):
-        made = theirs(name, cpu)
-        made["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": "secret"}]
-        stream.put(made)
-        stream.bind(made, where)
-    stream.gone(theirs("a"))
-    stream.end()
-    lines = [record.line_of(each) for each in stream.changes]
-    assert b"secret" not in b"".join(lines)
-    masks = Masks(record.objects_of(line) for line in lines)
-    hidden = [record.masked(line, masks.masked, masks.text) for line in lines]
-    assert b"blue" not in b"".join(hidden) and b'"name":"small"' not in b"".join(hidden)
-    ways: list[tuple[list[bytes], Callable[[str], str]]] = [(lines, lambda name: name), (hidden, masks.text)]
-    for kept, shown in ways:
-        shadow = Shadow(framework(), OTHER)
-        again = [each for line in kept for each in shadow.see(record.read_line(line))] + shadow.finish()
-        assert [(each.pod.partition("/")[2], each.node, each.verdict, each.lead) for each in again] == [
-            (shown(each.pod.partition("/")[2]), shown(each.node), each.verdict, each.lead) for each in stream.answers
-        ]
-        assert not shadow.world.placed.keys() & {"default/a"}
-
-
-@pytest.mark.parametrize(
-    ("line", "text"),
-    [
-        (b"", "expected what berth shadow --record writes"),
-        (b'{"kind": "List"}', "expected what berth shadow --record writes"),
-        (b'{"kind": "ShadowRecording", "version": 7}', "version: 7: expected 1"),
-    ],
-)
-def test_files_that_are_no_recordings(line: bytes, text: str) -> None:
-    """One sentence."""
-    with pytest.raises(ObjectError, match=text):
-        record.read_first(line)

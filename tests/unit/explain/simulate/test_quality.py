@@ -13,7 +13,7 @@ def mix(*requests: tuple[int, ...]) -> Mix:
     """Pods that ask for so much CPU and memory."""
     found = Mix([], ("cpu", "memory"))
     found.requests = np.array(requests, dtype=np.int64)
-    found.shares = np.full(len(requests), 1 / len(requests))
+    found.counts = np.ones(len(requests), dtype=np.int64)
     return found
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podberth.policy.admission.cache import KEPT_UNITS, PolicyCache
-from podberth.policy.admission.group import Group, Stored
+from podberth.policy.admission.group import Stored, known
 from podberth.policy.admission.reviewer import Reviewer
 from podberth.policy.bounds import MOST, bound, price
 from podberth.policy.options import Options
@@ -19,7 +19,6 @@ from podberth.policy.spec import Policy
 from tests.unit.policy.admission.builders import Object, config_map, policy, review, rule
 from tests.unit.policy.admission.conftest import POLICIES, Api, until
 from tests.unit.policy.admission.test_reviewer import asked
-from tests.unit.work import lines
 
 WIDE = {f"key-{i}": "v" for i in range(32)}
 
@@ -141,40 +140,22 @@ edits = st.lists(
 @given(edits)
 def test_groups_after_any_edits(changes: list[tuple[str, int | None, int, int]]) -> None:
     """However a namespace came to its policies, what applies is what the bound says of those that are there."""
-    group = Group()
+    there: dict[str, Stored] = {}
     for i, (name, cost, kind, day) in enumerate(changes):
         if cost is None:
-            group.remove(name)
+            there.pop(name, None)
         else:
-            group.put(Stored("team", name, f"uid-{i}", "1", i, f"2026-01-0{day + 1}", SPEC, "", cost, kind))
-        held, missing = group.settle()
-        expected = bound(sorted((one.place, one.units) for one in group.stored.values()))
+            there[name] = Stored("team", name, f"uid-{i}", "1", i, f"2026-01-0{day + 1}", SPEC, "", cost, kind)
+        held, missing = known(there.values())
+        expected = bound(sorted((one.place, one.units) for one in there.values()))
         assert (held.units, held.closed, held.left_out) == (
             expected.units,
             expected.closed,
-            len(group.stored) - len(expected.applied),
+            len(there) - len(expected.applied),
         )
         assert set(held.uids) == {place.name for place in expected.applied}
         for one in missing:
             one.policy = SPEC
-            group.put(one)
-        assert group.settle()[1] == []
+        assert known(there.values())[1] == []
         applied = set(expected.applied)
-        assert all((one.policy is not None) == (one.place in applied) for one in group.stored.values())
-
-
-async def test_a_change_looks_at_no_other_namespace(api: Api) -> None:
-    """What is told after each change is counted when it changes: there may be thousands of namespaces."""
-    places = [f"team-{i}" for i in range(20)]
-    for place in places:
-        made = await api.create("/api/v1/namespaces", {"metadata": {"name": place}})
-        assert made.status == 201, made.body
-    await put(api, *(policy("one", rule(reject=True), namespace=place) for place in places))
-    async with following(api) as cache:
-        await until(lambda: cache.counts() == (20, 0))
-        assert lines(cache.counts)[0] < len(places)
-        await put(api, policy("two", rule(reject=True), namespace="team-0"))
-        await until(lambda: cache.counts() == (21, 0))
-        for name, place in (("one", "team-0"), ("two", "team-0"), ("one", "team-1")):
-            await api.call("DELETE", f"{POLICIES.format(place)}/{name}")
-        await until(lambda: cache.counts() == (18, 0))
+        assert all((one.policy is not None) == (one.place in applied) for one in there.values())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from podberth.kube.errors import ApiError
-from podberth.policy.admission.registration import IN_FORCE, MUTATING, VALIDATING, Registration, desired, repaired
+from podberth.policy.admission.registration import IN_FORCE, MUTATING, VALIDATING, Registration, desired
 from podberth.policy.admission.settings import Settings
 from podberth.policy.settings import SettingsError
 
@@ -68,100 +67,6 @@ def test_exemptions() -> None:
     assert "caBundle" not in hook["clientConfig"]
 
 
-def stored(resource: Any = MUTATING, bundle: bytes | None = BUNDLE) -> dict[str, Any]:
-    """The configuration as the API server would give it back."""
-    found = copy.deepcopy(desired(Settings(namespace="berth"), resource, bundle))
-    found["metadata"] |= {"uid": "u", "resourceVersion": "7", "managedFields": []}
-    return found
-
-
-def edited(path: str, value: Any) -> dict[str, Any]:
-    """A configuration that somebody changed."""
-    found = stored()
-    *above, last = path.split(".")
-    holder: Any = found
-    for part in above:
-        holder = holder[int(part) if part.isdecimal() else part]
-    holder[int(last) if last.isdecimal() else last] = value
-    return found
-
-
-@pytest.mark.parametrize(
-    "found",
-    [
-        edited("webhooks", []),
-        edited("webhooks.0.failurePolicy", "Fail"),
-        edited("webhooks.0.clientConfig.caBundle", "AAAA"),
-        edited("webhooks.0.namespaceSelector", {}),
-        edited("webhooks.0.objectSelector", {"matchLabels": {"policed": "yes"}}),
-        edited("webhooks.0.rules.0.operations", ["CREATE"]),
-        edited("webhooks.0.matchConditions", []),
-        edited("metadata.labels", {}),
-    ],
-    ids=range(8),
-)
-def test_edits_are_repaired(found: dict[str, Any]) -> None:
-    """Whatever of ours was edited is written back, over the version that was seen."""
-    wanted = desired(Settings(namespace="berth"), MUTATING, BUNDLE)
-    due = repaired(found, wanted)
-    assert due is not None
-    assert due["webhooks"] == wanted["webhooks"]
-    assert due["metadata"]["resourceVersion"] == "7"
-    assert due["metadata"]["labels"].items() >= wanted["metadata"]["labels"].items()
-
-
-def test_what_is_not_ours_stays() -> None:
-    """Foreign labels and annotations, and fields that a newer API server defaults, are no reason to write."""
-    found = stored()
-    found["metadata"]["annotations"] = {"cert-manager.io/inject-ca-from": "x/y"}
-    found["metadata"]["labels"] = {**found["metadata"]["labels"], "team": "platform"}
-    found["webhooks"][0]["aFieldOf2030"] = {"x": 1}
-    wanted = desired(Settings(namespace="berth"), MUTATING, BUNDLE)
-    assert repaired(found, wanted) is None
-    found["webhooks"][0]["timeoutSeconds"] = 30
-    due = repaired(found, wanted)
-    assert due is not None
-    assert due["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": "x/y"}
-    assert due["metadata"]["labels"]["team"] == "platform"
-
-
-ROLE = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "berth-admission", "uid": "1"}
-BEFORE = ROLE | {"uid": "0"}
-FOREIGN = {"apiVersion": "v1", "kind": "Namespace", "name": "platform", "uid": "9"}
-
-
-@pytest.mark.parametrize(
-    ("found", "due"),
-    [
-        pytest.param(None, [ROLE], id="none"),
-        pytest.param([ROLE], None, id="ours"),
-        pytest.param([BEFORE], [ROLE], id="the role was made anew"),
-        pytest.param([FOREIGN, BEFORE], [FOREIGN, ROLE], id="another's stays"),
-        pytest.param([FOREIGN, ROLE], None, id="beside another's"),
-    ],
-)
-def test_owner(found: list[dict[str, str]] | None, due: list[dict[str, str]] | None) -> None:
-    """The role that is there now owns the configuration; without the setting nobody does."""
-    settings = Settings(namespace="berth", owner="berth-admission")
-    there = stored()
-    if found is not None:
-        there["metadata"]["ownerReferences"] = found
-    written = repaired(there, desired(settings, MUTATING, BUNDLE, "1"))
-    assert (written and written["metadata"]["ownerReferences"]) == due
-    assert repaired(there, desired(Settings(namespace="berth"), MUTATING, BUNDLE)) is None
-
-
-def test_injected_bundle_stays() -> None:
-    """Without a CA of our own, what cert-manager's injector wrote is kept, also through a repair."""
-    wanted = desired(Settings(namespace="berth"), MUTATING, None)
-    assert repaired(stored(), wanted) is None
-    found = edited("webhooks.0.failurePolicy", "Fail")
-    due = repaired(found, wanted)
-    assert due is not None
-    assert due["webhooks"][0]["clientConfig"]["caBundle"] == base64.b64encode(BUNDLE).decode()
-    assert "caBundle" not in wanted["webhooks"][0]["clientConfig"]
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -189,10 +94,15 @@ class Api:
         self.in_force = True
         self._settings = settings
 
+    async def request(self, _verb: str, path: str, **_: Any) -> bytes:
+        """What applying a configuration changes: nothing."""
+        resource = MUTATING if MUTATING.plural in path else VALIDATING
+        found = desired(self._settings, resource, BUNDLE)
+        return json.dumps({**found, "metadata": {**found["metadata"], "resourceVersion": "1"}}).encode()
+
     async def get(self, path: str) -> bytes:
         if "bindings" not in path:
-            resource = MUTATING if MUTATING.plural in path else VALIDATING
-            return json.dumps(desired(self._settings, resource, BUNDLE)).encode()
+            return await self.request("GET", path)
         if not self.in_force:
             raise ApiError(404, "NotFound", "not found")
         return json.dumps({"metadata": {"name": "b", "annotations": {IN_FORCE: "true"}}}).encode()

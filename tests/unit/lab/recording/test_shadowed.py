@@ -1,0 +1,51 @@
+"""A recording of `berth shadow`: the same answers, also with masks, and without what no decision reads."""
+
+from pathlib import Path
+
+import pytest
+
+from podberth.explain.shadow.shadow import Shadow
+from podberth.lab.recording.copying import write_copy
+from podberth.lab.recording.log import segments
+from podberth.lab.recording.reading import Recording
+from podberth.lab.recording.shadowed import ShadowRecorder
+from podberth.lab.recording.summary import moment
+from podberth.lab.recording.world import changes
+from podberth.model.kinds import Decoder
+from tests.builders import node
+from tests.unit.explain.shadow.test_shadow import OTHER, TWO, Stream, theirs
+from tests.unit.explain.story import framework
+
+
+def test_comes_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each pod is judged as it was when it was seen; names differ where they are masked."""
+    stream = Stream([*TWO, node("third", "6", labels={"team": "blue"})])
+    for name, cpu, where in (("a", "1", "small"), ("b", "5", "small"), ("c", "1", "large"), ("d", "2", "third")):
+        made = theirs(name, cpu)
+        made["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": "secret"}]
+        stream.put(made)
+        stream.bind(made, where)
+    stream.gone(theirs("a"))
+    stream.end()
+    ended: list[str] = []
+    there = tmp_path / "there"
+    recorder = ShadowRecorder(there, OTHER, Decoder(), 1.0, later=lambda seconds, do: None, ended=ended.append)
+    for each in stream.changes:
+        recorder.write(each)
+    recorder.close()
+    assert ended == []
+    held = b"".join(frame for each in segments(there) for frame in each.frames())
+    assert b"secret" not in held
+    assert write_copy(Recording(there), tmp_path / "hidden", mask=True) > len(stream.changes)
+    hidden = b"".join(frame for each in segments(tmp_path / "hidden") for frame in each.frames())
+    assert b"blue" not in hidden
+    for directory in ("there", "hidden"):
+        shadow = Shadow(framework(), OTHER)
+        seen = changes(moment(Recording(tmp_path / directory), None))
+        again = [each for change in seen for each in shadow.see(change)] + shadow.finish()
+        assert [(each.verdict, each.lead) for each in again] == [(each.verdict, each.lead) for each in stream.answers]
+        assert not shadow.world.placed.keys() & {"default/a"}
+        if directory == "there":
+            assert [each.pod for each in again] == [each.pod for each in stream.answers]
+        else:
+            assert all(each.node.startswith("mask") for each in again)
