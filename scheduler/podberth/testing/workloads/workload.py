@@ -240,6 +240,11 @@ def read(text: bytes) -> Workload:
         document = parse(text)
     except ObjectError as error:
         raise WorkloadError(str(error)) from None
+    if isinstance(document, list) and any(isinstance(one, dict) and "workloadTemplate" in one for one in document):
+        raise WorkloadError(
+            "test cases of kube-scheduler's scheduler_perf: expected one workload in Berth's format; "
+            'docs/evidence/benchmarks.md, "By scheduler_perf\'s names", says what each case is called here'
+        )
     raw = msgspec.json.encode(document)
     try:
         found = msgspec.json.decode(raw, type=Workload)
