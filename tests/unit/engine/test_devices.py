@@ -516,6 +516,27 @@ def test_a_taint_rule_keeps_claims_off(harness: Harness, taint: Object, tolerati
     assert bool([one for one in harness.cycles() if isinstance(one, PreBindWrite)]) is fits
 
 
+@pytest.mark.parametrize(
+    ("selector", "taints"),
+    [
+        ({"driver": "gpu.test", "pool": "n", "device": "d0"}, True),
+        ({"driver": "other.test", "pool": "n", "device": "d0"}, False),
+        ({"driver": "gpu.test", "pool": "m", "device": "d0"}, False),
+        ({"driver": "gpu.test", "pool": "n", "device": "d1"}, False),
+        ({"pool": "n"}, True),
+        ({"pool": "m"}, False),
+        ({}, True),
+    ],
+    ids=str,
+)
+def test_a_taint_rule_is_about_what_it_names(harness: Harness, selector: dict[str, str], taints: bool) -> None:
+    """Driver, pool and device, as far as they are named; without a selector about all, as in upstream's tracker.go."""
+    api = Api(harness, node("n"), device_class(), resource_slice("n", device("d0"), node="n"), claim(meta=FINALIZED))
+    api.put(taint_rule("r", {"key": "broken", "effect": "NoSchedule"}, **selector))
+    api.put(claiming(pod("p"), "c"))
+    assert bool([one for one in harness.cycles() if isinstance(one, Failed)]) is taints
+
+
 def test_the_first_alternative_is_preferred(harness: Harness) -> None:
     """Of two nodes, the one that has it."""
     api = Api(

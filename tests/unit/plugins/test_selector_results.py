@@ -54,6 +54,13 @@ def test_what_two_tenants_ask_is_evaluated_once_and_stays_for_the_second() -> No
     assert all(results.known("100", traits) is not None for traits in devices)
 
 
+def test_devices_of_before_are_not_taken_for_others() -> None:
+    """When numbers begin afresh, those that had one get another."""
+    results, asked, devices = SelectorResults(MOST, numbers=2), Asked(), of_devices()
+    for number in (1, 2, 150, 1, 199, 150):
+        assert results.holds("100", devices[number], "good", asked) == (number < 100)
+
+
 def test_numbers_begin_afresh_when_devices_come_and_go() -> None:
     """Then everything is evaluated again, and nothing is mixed up."""
     results, asked = SelectorResults(MOST, numbers=50), Asked()

@@ -180,6 +180,11 @@ CASES: list[tuple[str, list[Object], str]] = [
         f"{NEEDS}, of which the node reaches none; pool gpu.test/n: duplicate device name a",
     ),
     (
+        "a pool with a device whose counters are not there",
+        [resource_slice("n", device("a"), device("b", _consumesCounters=USES), node="n"), claim()],
+        f"{NEEDS}, of which the node reaches none; pool gpu.test/n: counter set s not found",
+    ),
+    (
         "a value that devices have to have in common",
         [
             resource_slice("n", device("a", model="L4"), device("b", model="T4"), device("c"), node="n"),

@@ -195,6 +195,17 @@ _CASES: dict[str, tuple[Object, list[Object]]] = {
         [on(device("a", _taints=[FORTH])), held("x", "a"), claim("c", request(adminAccess=True))],
     ),
     "three pods have it": (P, [on(device("a")), held("x", "a", by="q r s"), claim()]),
+    "taints of one device each, where two are missing": (
+        P,
+        [
+            on(device("a"), device("b", _taints=[FORTH]), device("c", _taints=[{**FORTH, "key": "l"}])),
+            claim("c", request(count=3)),
+        ],
+    ),
+    "claims that have one each, by their names": (
+        P,
+        [on(device("a"), device("b")), held("y", "a"), held("x", "b"), claim()],
+    ),
     "nine devices": (P, [on(*(device(f"d{i}", _taints=[FORTH]) for i in range(9))), claim()]),
     "half a counter": (
         P,
