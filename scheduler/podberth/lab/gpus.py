@@ -176,7 +176,7 @@ class GPUShare(Plugin):
             return None
         free, amount = self.devices(cluster)[feasible], self._asked(pod.shape)
         if self._strategy == "Packed":
-            return _packed(parts(amount), free, self._counts(cluster.nodes)[feasible]) if amount else None
+            return _packed(parts(amount), free, self._counts(cluster.nodes)[feasible])
         cpu = cluster.nodes.resources["cpu"]
         left = cluster.nodes.allocatable[cpu, feasible] - cluster.nodes.requested[cpu, feasible]
         grown, _ = self._growth(amount, pod.shape.requests.get("cpu", 0), left, free)
@@ -296,10 +296,11 @@ class GPUShare(Plugin):
 
 def _packed(wanted: Parts, free: Ints, counts: Ints) -> Ints:
     """Return scores that are best for devices in use, then for free ones beside these, then for nodes without any in
-    use: GpuPacking of the paper.
+    use: GpuPacking of the paper. Pods without devices go where these are the fullest.
     """
     untouched = np.count_nonzero(free == WHOLE, axis=1)
-    left = np.sort(np.where(free >= wanted.share, free, 2 * WHOLE), axis=1)[:, : wanted.devices]
+    fits = (free >= wanted.share) & (np.arange(free.shape[1]) < counts[:, None])
+    left = np.sort(np.where(fits, free, 2 * WHOLE), axis=1)[:, : wanted.devices]
     whole = np.count_nonzero(left == WHOLE, axis=1)
     shared = np.maximum(MAX_SCORE - left.sum(axis=1) * 10 // WHOLE, _FREE_DEVICE)
     beside = np.maximum(_FREE_DEVICE - whole, _FREE_NODE)

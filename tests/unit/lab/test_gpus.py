@@ -64,9 +64,9 @@ def test_it_keeps_the_promises_of_a_plugin(strategy: str) -> None:
 
 def test_shared_gpus_are_filled_first() -> None:
     """Packed: beside what is there, though another node is empty; whole ones on a node in use, if it has one."""
-    pods = [pod("p", 300), pod("q", 300), pod("r", 1000)]
+    pods = [pod("p", 300), pod("q", 300), pod("r", 1000), pod("without", 0)]
     placed = proven("Packed", [node("a", 2), node("b", 2)], pods).nodes
-    assert placed["p"] == placed["q"] == placed["r"]
+    assert placed["p"] == placed["q"] == placed["r"] == placed["without"]
 
 
 def test_fragmentation() -> None:

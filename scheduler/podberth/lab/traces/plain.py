@@ -14,7 +14,7 @@ from typing import Any
 
 from podberth.explain.objects.documents import ObjectError
 from podberth.lab.gpus import SHARED_GPU, WHOLE
-from podberth.lab.traces.rows import Row, gang, node, pod, rows
+from podberth.lab.traces.rows import Row, gang, node, once, pod, rows
 from podberth.lab.world import Arrival, Change, World
 from podberth.model.quantity import QuantityError, parse_quantity
 
@@ -27,7 +27,7 @@ def read(directory: Path) -> World:
     """Return the world of the two tables. Raises ObjectError, a line that names file, line and column."""
     objects = [
         node(row.name("name"), {**_amounts(row, "capacity"), **_devices(row)}, _pairs(row, "labels"))
-        for row in _table(directory, NODES, ("name", "capacity"), unique="name")
+        for row in once(_table(directory, NODES, ("name", "capacity")), "name")
     ]
     arrivals: list[Arrival] = []
     gangs: dict[tuple[str, str], tuple[float, int]] = {}
@@ -71,10 +71,10 @@ def read(directory: Path) -> World:
     )
 
 
-def _table(directory: Path, name: str, columns: tuple[str, ...], unique: str = "") -> Iterator[Row]:
+def _table(directory: Path, name: str, columns: tuple[str, ...]) -> Iterator[Row]:
     path = next(path for ending in ENDINGS if (path := directory / f"{name}{ending}").exists())
     if path.suffix != ".parquet":
-        return rows(path, columns, unique)
+        return rows(path, columns)
     return _parquet(path, columns)
 
 

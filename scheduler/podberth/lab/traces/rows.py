@@ -3,7 +3,7 @@
 import csv
 import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -76,16 +76,20 @@ def rows(path: Path, columns: tuple[str, ...] = (), unique: str = "") -> Iterato
     `columns`: those that a header must have. `unique`: one of them that is no two rows' own. Fields of JSON objects in
     objects have names like `capacity.cpus`. Raises ObjectError that names file, line and column.
     """
-    seen: set[str] = set()
     with opened(path) as text:
         found = _json_rows(path.name, text) if ".json" in path.name else _csv_rows(path.name, text, columns)
-        for row in found:
-            if unique:
-                name = row.name(unique)
-                if name in seen:
-                    raise ObjectError(f"{row.place}: {unique}: {name} is there twice")
-                seen.add(name)
-            yield row
+        yield from once(found, unique) if unique else found
+
+
+def once(found: Iterable[Row], unique: str) -> Iterator[Row]:
+    """Yield rows, no two of which have the same name in a column. Raises ObjectError."""
+    seen: set[str] = set()
+    for row in found:
+        name = row.name(unique)
+        if name in seen:
+            raise ObjectError(f"{row.place}: {unique}: {name} is there twice")
+        seen.add(name)
+        yield row
 
 
 def tables(directory: Path, name: str) -> list[Path]:

@@ -95,6 +95,9 @@ def test_no_parquet(tmp_path: Path) -> None:
     (tmp_path / "pods.parquet").write_text("no")
     with pytest.raises(ObjectError, match=r"nodes\.parquet: expected Parquet"):
         read_world(tmp_path)
+    parquet.write_table(pa.table({"name": ["a", "a"], "capacity": ["cpu=1", "cpu=1"]}), tmp_path / "nodes.parquet")
+    with pytest.raises(ObjectError, match=r"nodes\.parquet, row 2: name: a is there twice"):
+        read_world(tmp_path)
     parquet.write_table(pa.table({"name": ["a"]}), tmp_path / "nodes.parquet")
     with pytest.raises(ObjectError, match=r"nodes\.parquet: no column capacity"):
         read_world(tmp_path)
