@@ -232,7 +232,8 @@ def shadow(
             end = moment(Recording(recorded), None)
             of = of or recorded_of(end.head)
             framework, decoder, _ = _profile(config, scheduler, of)
-            shadowing = Shadow(framework, of, decoder=decoder, began=end.head.began)
+            exact = not end.head.of
+            shadowing = Shadow(framework, of, decoder=decoder, began=end.head.began, exact=exact)
             return _play(shadowing, changes(end), pods, output)
     if record is not None:
         with recordings.told(record, "--record"):

@@ -76,10 +76,19 @@ class Shadow:
     """The state of a cluster, and what one profile would have done. Not for two threads.
 
     `of`: the schedulerName whose decisions are compared; `began`: when the first change came, in seconds since the
-    epoch.
+    epoch; `exact`: each change that binds a pod comes when the pod was decided, so that no other state is looked at.
     """
 
-    def __init__(self, framework: Framework, of: str, *, decoder: Decoder | None = None, began: float = 0.0) -> None:
+    def __init__(
+        self,
+        framework: Framework,
+        of: str,
+        *,
+        decoder: Decoder | None = None,
+        began: float = 0.0,
+        exact: bool = False,
+    ) -> None:
+        self._exact = exact
         self.world = World(decoder)
         self.tally = Tally()
         self.unreadable = 0
@@ -186,7 +195,8 @@ class Shadow:
         self._placed += 1
         self._lately.append((self._placed, thing.uid))
         found = self._overtaken(None if wait is None else wait.since) if self.synced else []
-        if opened is not None and opened.verdict in said.DIFFER and before is not None and self._waits:
+        waits = bool(self._waits) and not self._exact
+        if opened is not None and opened.verdict in said.DIFFER and before is not None and waits:
             self._open.append(_Open(before, opened, self._placed))
         elif opened is not None:
             found.append(opened)
@@ -237,7 +247,9 @@ class Shadow:
             return base
         base = replace(base, newer=self._placed - wait.since)
         found = self._decided(before, base)
-        return found if found.verdict not in said.DIFFER else self._earlier(before, found, wait.since)
+        if found.verdict not in said.DIFFER or self._exact:
+            return found
+        return self._earlier(before, found, wait.since)
 
     def _decided(self, pod: Pod, base: Compared) -> Compared:
         """Return the answer in the state as it is."""

@@ -24,7 +24,7 @@ from podberth.model.kinds import Decoder
 from podberth.plugins.registry import registry
 
 _MOST = 1_000
-"""Pods that are listed."""
+"""The number of pods that are listed of those that differ (`differ`)."""
 
 
 class Moved(Struct, frozen=True, rename="camel"):
@@ -86,6 +86,7 @@ class Difference(Shown, kw_only=True, frozen=True):
     other_preemptions: int
     regret: Regret
     measures: list[Measure]
+    differ: int
     pods_that_differ: list[Moved]
     notes: list[str]
 
@@ -149,6 +150,7 @@ def difference(
         other_preemptions=len(two.columns["preemptions"]["at"]),
         regret=regret(moment, other, profile),
         measures=_measures(one, two),
+        differ=len(moved),
         pods_that_differ=moved[:_MOST],
         notes=_notes(head.of, [*one.notes, *two.notes]),
     )
@@ -175,7 +177,7 @@ def regret(moment: Moment, other: SchedulerConfiguration, profile: str | None = 
     read = annotated(frameworks)
     modes, own = read.affinity, framework.profile.name
     decoder = Decoder(replace(read, affinity={**modes, of: modes[own]}) if own in modes else read, limits=other.limits)
-    shadow = Shadow(framework, of, decoder=decoder, began=moment.head.began)
+    shadow = Shadow(framework, of, decoder=decoder, began=moment.head.began, exact=not moment.head.of)
     for change in changes(moment):
         shadow.see(change)
     shadow.finish()

@@ -77,8 +77,8 @@ def lines(found: Difference) -> Iterator[str]:
             else f", waited {_seconds(each.waited)} → {_seconds(each.other_waited)}"
         )
         yield printable(f"  {each.pod}: {each.node or 'nowhere'} → {each.other or 'nowhere'}{waits}")
-    if len(found.pods_that_differ) > _SHOWN:
-        yield f"  and {len(found.pods_that_differ) - _SHOWN:,} more (-o json or html has them)"
+    if found.differ > _SHOWN:
+        yield f"  and {found.differ - _SHOWN:,} more (-o json and html have more of them)"
     for note in found.notes:
         yield printable(f"  {note}")
 
@@ -99,5 +99,5 @@ def page(found: Difference) -> str:
         figures=_figures(found),
         regret=_regret(found),
         pods=in_two(shown),
-        unshown=len(found.pods_that_differ) - len(shown),
+        unshown=found.differ - len(shown),
     )

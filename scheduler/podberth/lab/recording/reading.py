@@ -249,10 +249,10 @@ class _Reader:
         match kind:
             case Kind.HEAD:
                 head = msgspec.convert(entry[1], Head)
-                self.at, self._ns = head.at, round(head.at * 1e9)
+                self.at, self._ns = head.at, int(head.at * 1e9 + 0.5)
                 return Event(self.at, kind, what=(head,))
             case Kind.AT:
-                self.at, self._ns = entry[1], round(entry[1] * 1e9)
+                self.at, self._ns = entry[1], int(entry[1] * 1e9 + 0.5)
             case Kind.EPOCH:
                 return Event(self.at, kind, what=(entry[1],))
             case Kind.TEXT:

@@ -7,7 +7,7 @@ line of the log, and the scheduler goes on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,8 @@ class Recorder:
         self._head = Head(berth=__version__, fresh=True, configuration=kept(config), seed=seed, verify=verify)
         self._raw: dict[int, bytes] = {}
         """The id of an object that was read, and is not handled yet → its bytes."""
+        self._keeps = True
+        """Something is still recorded."""
         self._epoch = 0.0
         self._writing: Writing | None = None
         self._scheduler: Scheduler | None = None
@@ -76,7 +78,7 @@ class Recorder:
 
     def read(self, kind: str, thing: Modelled, raw: bytes) -> None:
         """Keep the bytes of an object until the engine is given it."""
-        if self._writing is None or self._writing.ended is None:
+        if self._keeps:
             self._raw[id(thing)] = raw
 
     def follow(self, scheduler: Scheduler, handle: Handle) -> Handle:
@@ -146,26 +148,24 @@ class Recorder:
             self._writing.close()
 
     def _ended(self, why: str) -> None:
+        self._keeps = False
         self._raw.clear()
         log.error("the recording has ended, and the scheduler goes on", directory=str(self._directory), reason=why)
 
-    def _stimulus(self, stimulus: Stimulus, now: float, writing: Writing) -> None:
+    def _stimulus(self, stimulus: Any, now: float, writing: Writing) -> None:
         kind = type(stimulus)
         if kind is Put:
-            assert isinstance(stimulus, Put)
             thing = stimulus.thing
-            writing.put(thing, self._raw.pop(id(thing), None), ADDED * stimulus.added, now)
+            writing.put(thing, self._raw.pop(id(thing), None), ADDED if stimulus.added else 0, now)
         elif kind is Cycle:
             writing.event(CYCLE, now)
         elif kind is Bound:
-            assert isinstance(stimulus, Bound)
             writing.event(BOUND, now, writing.pod(stimulus.uid))
         elif kind is Tick:
             writing.event(TICK, now)
             if self._raw and self._scheduler is not None and not self._scheduler.inbox:
                 self._raw.clear()  # they were read, and are not to be handled
         elif kind is Gone:
-            assert isinstance(stimulus, Gone)
             writing.gone(stimulus.kind, stimulus.namespace, stimulus.name, stimulus.uid, now)
         else:
             writing.event(Kind.STIMULUS, now, kind.__name__, *rare(stimulus))
@@ -190,19 +190,16 @@ def rare(stimulus: Any) -> list[Any]:
     return found
 
 
-def facts(instructions: list[Instruction], writing: Writing) -> None:
+def facts(instructions: Iterable[Any], writing: Writing) -> None:
     """Add what was decided."""
     for one in instructions:
         kind = type(one)
         if kind is Bind or kind is BoundByPlugin:
-            assert isinstance(one, Bind | BoundByPlugin)
             node = writing.name(one.node)
             writing.add((PLACED, writing.pod(one.pod.uid), node))
         elif kind is Failed:
-            assert isinstance(one, Failed)
             message = writing.message(one.message)
             writing.add((Kind.FAILED, writing.pod(one.pod.uid), one.reason, message))
         elif kind is Preempt:
-            assert isinstance(one, Preempt)
             node = writing.name(one.node)
             writing.add((Kind.PREEMPTS, writing.pod(one.pod.uid), node, [writing.pod(pod.uid) for pod in one.victims]))

@@ -64,16 +64,16 @@ class _Tables:
         self._labels: dict[int, tuple[int, Mapping[str, str]]] = {}
         """The id of labels → their number, and they themselves, so that no others get that id."""
         self._pods = 0
-        self._now = at
-        self._ns = round(at * 1e9)
+        self.now = at
+        self._ns = int(at * 1e9 + 0.5)
         self._version = 0
 
     def since(self, now: float) -> int:
         """Return the nanoseconds since the last entry."""
-        if now == self._now:
+        if now == self.now:
             return 0
-        ns = round(now * 1e9)
-        self._now, before, self._ns = now, self._ns, ns
+        ns = int(now * 1e9 + 0.5)
+        self.now, before, self._ns = now, self._ns, ns
         if ns / 1e9 != now:
             self.entries.append((Kind.AT, now))
             return 0
@@ -173,7 +173,6 @@ class Writing:
         self._known: Iterator[None] | None = None
         """Writes the state of the segment, some of it each time."""
         self._due = False
-        self._now = head.at
         self._tables = _Tables(head.at)
         self._tables.entries.append((Kind.HEAD, msgspec.to_builtins(head)))
 
@@ -185,16 +184,17 @@ class Writing:
 
     def event(self, kind: int, now: float, *what: Any) -> None:
         """Add an entry with its time, before all facts of what comes of it."""
-        self._begin(now)
+        if not self._due or len(self._tables.entries) >= _FLUSH_ENTRIES:
+            self._begin()
         tables = self._tables
         tables.entries.append((kind, tables.since(now), *what))
 
-    def _begin(self, now: float) -> None:
-        self._now = now
+    def _begin(self) -> None:
+        """Hand over what has gathered, or have it handed over in time."""
         if not self._due:
             self._due = True
             self._later(FLUSH_SECONDS, self._in_time)
-        elif len(self._tables.entries) >= _FLUSH_ENTRIES:
+        else:
             self.flush()
 
     def pod(self, uid: str) -> int | str:
@@ -211,7 +211,8 @@ class Writing:
 
     def put(self, thing: Modelled, raw: bytes | Raw | None, how: int, now: float) -> None:
         """Add an object. `raw`: its bytes; None if they are not kept, and its template or form should be known."""
-        self._begin(now)
+        if not self._due or len(self._tables.entries) >= _FLUSH_ENTRIES:
+            self._begin()
         if type(thing) is Pod:
             self._put_pod(thing, raw, how, now)
         else:
@@ -326,7 +327,7 @@ class Writing:
             if self._tables.entries:
                 self.log.put(To.LOG, self._tables.taken())
             self._pods, self._objects, self._forms, self._known = {}, {}, {}, None
-            self._tables = _Tables(self._now)
+            self._tables = _Tables(self._tables.now)
             self._tell(why)
 
     def close(self) -> None:
@@ -340,7 +341,7 @@ class Writing:
         self.ended = self.ended or "closed"
 
     def _next_segment(self) -> None:
-        log, now = self.log, self._now
+        log, now = self.log, self._tables.now
         log.put(To.NEXT_SEGMENT)
         log.due = False
         self.head = replace(self.head, began=self._wall(), at=now, fresh=False)
