@@ -70,6 +70,9 @@ def run(
     simulation.engine.observe(course)
     course.play(looks)
     notes = [f"the HTTP extender {each.url_prefix} is not asked" for each in configuration.extenders]
+    if simulation.undecided:
+        count, message = len(simulation.undecided), next(iter(simulation.undecided.values()))
+        notes.append(f"pods that a plugin failed to decide: {count:,}, the first of them: {message}")
     return Result(world.name, name, seed, course.summary(), course.columns(), tuple(notes))
 
 

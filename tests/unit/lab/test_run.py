@@ -14,6 +14,7 @@ from podberth.explain.objects.documents import ObjectError
 from podberth.explain.simulate.simulation import Simulation
 from podberth.framework.config import ConfigError, decode
 from podberth.lab import Change, Result, World, run
+from podberth.plugins.registry import IN_TREE
 from tests.builders import configuration, node, pod, profile
 from tests.unit.lab.worlds import comes, configured, owned, raw, world
 
@@ -217,6 +218,20 @@ def test_extenders_are_not_asked_and_that_is_said() -> None:
     found = run(world([node("a")], comes(pod("x"))), asks)
     assert found.notes == ("the HTTP extender http://127.0.0.1:1 is not asked",)
     assert found.summary["bound"] == 1
+
+
+def test_a_plugin_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pods wait, the run ends, and a note has the plugin and what it said."""
+
+    def fails(*_: object) -> None:
+        raise ValueError("no such planet")
+
+    monkeypatch.setattr(IN_TREE["NodeAffinity"], "filter", fails)
+    found = run(world([node("a")], comes(pod("x", need=["zone=mars"]))), configured())
+    assert found.columns["decisions"]["node"] == [None]
+    (note,) = found.notes
+    assert note.startswith("pods that a plugin failed to decide: 1, the first of them: ")
+    assert "NodeAffinity" in note and "no such planet" in note
 
 
 def test_nothing_heavy_is_imported() -> None:

@@ -113,6 +113,16 @@ def test_who_reads_a_set(mode: str, readers: str) -> None:
     assert ("podberth.dev/tells" in document["metadata"]["labels"]) is (mode != "enforce")
 
 
+def test_kinds_and_writes_of_a_rule() -> None:
+    """One kind has to hold, one of several has to; a rule that writes any label says so."""
+    both: dict[str, Any] = {"set_labels": {"a": "1"}, "set_annotations": {"b": "2"}}
+    rules = [rule(kinds=kinds, **both) for kinds in (["Pod"], ["Pod", "Secret"])]
+    patch = "/metadata/labels/a|1 /metadata/annotations/b|2"
+    found = lines("writes", policy("p", *rules))
+    assert sorted(found) == sorted([["", "", "", "", "labels", patch], ["", "", "#Pod|#Secret", "", "labels", patch]])
+    assert data(policy("p", *rules))["writes.triggers"].split(RECORD) == ["#Pod", ""]
+
+
 @pytest.mark.parametrize(("mode", "by_class"), [("enforce", True), ("warn", False)])
 def test_a_set_says_whether_it_asks_for_classes(mode: str, by_class: bool) -> None:
     """Of pods, by a rule that enforces: the class is worked out only there."""
