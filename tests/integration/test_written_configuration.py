@@ -12,14 +12,34 @@ import yaml
 from podberth.framework.config import decode
 from podberth.framework.declaration import declaration_of
 from podberth.framework.profiles import effective
+from podberth.lab.tune.space import document, space
 from podberth.plugins.registry import IN_TREE
-from tests.builders import configuration, node_selector, profile
+from tests.builders import configuration, node, node_selector, pod, profile
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import Cluster
 
 RATIO = {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}
 EVEN = {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"}
+TUNED: dict[str, int | str | bool] = {
+    "weight.NodeResourcesFit": 7,
+    "weight.NodeResourcesBalancedAllocation": 3,
+    "NodeResourcesFit.strategy": "RequestedToCapacityRatio",
+    "NodeResourcesFit.shape.0": 3,
+    "NodeResourcesFit.shape.50": 1,
+    "NodeResourcesFit.shape.100": 9,
+    "NodeResourcesFit.resource.memory": 0,
+}
+"""What `berth tune` may come to."""
+
+
+def tuned() -> Object:
+    """The configuration that it writes."""
+    there = space(decode(configuration(profile())), "berth", [node("a"), pod("x", "1", "1Gi")])
+    return document(there.configuration({**there.begin(), **TUNED}))
+
+
 GIVEN: dict[str, Object] = {
+    "tuned": tuned(),
     "defaults": configuration(profile("a")),
     "all sorts": configuration(
         profile(

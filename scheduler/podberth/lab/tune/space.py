@@ -1,0 +1,345 @@
+"""The settings of a profile that a search may vary, and a configuration with values put in.
+
+Only what changes decisions is varied: weights of scoring plugins, scoring strategies with their resources and shapes,
+arguments that scores follow from. The share of nodes that is scored stays at all of them. Backoffs stay, too: an
+attempt costs nothing on virtual time, so that the shortest would always seem the best.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from podberth.explain.objects.documents import ObjectError
+from podberth.framework.config import (
+    ConfigError,
+    PluginConfig,
+    PluginRef,
+    PluginSet,
+    ProfileConfig,
+    SchedulerConfiguration,
+)
+from podberth.framework.profiles import build_profile, without_type
+from podberth.model.resources import is_extended
+from podberth.plugins.node_resources import STRATEGIES
+from podberth.plugins.registry import registry
+from podberth.plugins.shape_score import SHAPE_SCALE
+
+Value = int | str | bool
+Values = Mapping[str, Value]
+"""Name of a setting → what it is set to."""
+Object = Mapping[str, Any]
+
+_HIGHEST = 10
+"""The largest weight that is tried, unless the base has a larger one: only ratios of weights change decisions."""
+_POINTS = (0, 50, 100)
+"""Percent of utilization at which the shape of RequestedToCapacityRatio has a score of its own."""
+_FIT, _BALANCED, _SPREAD, _AFFINITY = (
+    "NodeResourcesFit",
+    "NodeResourcesBalancedAllocation",
+    "PodTopologySpread",
+    "InterPodAffinity",
+)
+_STRATEGY = f"{_FIT}.strategy"
+_CLAIMS = {"persistentVolumeClaim", "ephemeral"}
+"""Kinds of a pod's volumes that are claims."""
+_ALL = "all"
+"""NodeResourcesBalancedAllocation balances all resources that pods of the world ask for."""
+_ZONE, _HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+_CONSTRAINTS: Mapping[str, Sequence[str] | None] = {"system": None, "none": (), "zone": (_ZONE,), "hostname": (_HOST,)}
+"""Choice of default constraints → the topology keys of its list; None: kube-scheduler's own list."""
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One value that may vary: a whole number from `low` to `high`, or one of `choices`. `base`: where it begins."""
+
+    name: str
+    base: Value
+    low: int = 0
+    high: int = 0
+    choices: tuple[Value, ...] = ()
+
+    def __str__(self) -> str:
+        values = "|".join(str(choice).lower() for choice in self.choices) or f"{self.low}..{self.high}"
+        return f"{self.name} {values}"
+
+
+class Space(msgspec.Struct, frozen=True):
+    """What is varied of one profile. `idle`: weights that are not, as this world has nothing that the plugin scores."""
+
+    base: SchedulerConfiguration
+    profile: str
+    settings: tuple[Setting, ...]
+    resources: tuple[str, ...]
+    """The resources that pods of the world ask for."""
+    idle: tuple[str, ...] = ()
+
+    def narrowed(self, patterns: Sequence[str]) -> "Space":
+        """Return the space with the settings that a pattern such as `weight.*` names; all, where there is no pattern.
+
+        Raises ObjectError for a pattern that names none.
+        """
+        for pattern in patterns:
+            if not any(fnmatchcase(setting.name, pattern) for setting in self.settings):
+                there = ", ".join(setting.name for setting in self.settings)
+                raise ObjectError(f"--vary: {msgspec.json.encode(pattern).decode()}: expected one or more of {there}")
+        if not patterns:
+            return self
+        chosen = [each for each in self.settings if any(fnmatchcase(each.name, pattern) for pattern in patterns)]
+        return replace(self, settings=tuple(chosen))
+
+    def begin(self) -> dict[str, Value]:
+        """Return the values of the base."""
+        return {setting.name: setting.base for setting in self.settings}
+
+    def configuration(self, values: Values) -> SchedulerConfiguration:
+        """Return the base with these values in its profile; what is as in the base is not written anew."""
+        changed = self.changed(values)
+        fit = any(name.startswith(f"{_FIT}.") for name in changed)
+        new = {name: values[name] for name in values if name in changed or (fit and name.startswith(f"{_FIT}."))}
+        profiles = [
+            _applied(each, new, self.resources) if each.scheduler_name == self.profile else each
+            for each in self.base.profiles
+        ]
+        return replace(self.base, profiles=profiles)
+
+    def changed(self, values: Values) -> dict[str, tuple[Value, Value]]:
+        """Return the settings that differ from the base and have an effect: (its value, the new one).
+
+        A plugin whose weight is 0 has no arguments to speak of, and only RequestedToCapacityRatio has a shape.
+        """
+        off = tuple(f"{name.removeprefix('weight.')}." for name, value in values.items() if _is_off(name, value))
+        if values.get(_STRATEGY, STRATEGIES[2]) != STRATEGIES[2]:
+            off = (*off, f"{_FIT}.shape.")
+        return {
+            setting.name: (setting.base, values[setting.name])
+            for setting in self.settings
+            if values.get(setting.name, setting.base) != setting.base and not setting.name.startswith(off)
+        }
+
+
+def _is_off(name: str, value: Value) -> bool:
+    return name.startswith("weight.") and value == 0
+
+
+def space(base: SchedulerConfiguration, profile: str, objects: Iterable[Object]) -> Space:
+    """Return all that may vary of a profile in a world that has these nodes, pods and other objects.
+
+    Raises ConfigError where the profile can't be built.
+    """
+    config = next(each for each in base.profiles if each.scheduler_name == profile)
+    built = build_profile(config, registry(), "profiles[0]")
+    looks = _Looks(objects)
+    settings: list[Setting] = []
+    idle: list[str] = []
+    for plugin in built.plugins("score"):
+        if not looks.scored_by(plugin.name):
+            idle.append(f"weight.{plugin.name}")
+            continue
+        weight = built.weights[plugin.name]
+        settings.append(Setting(f"weight.{plugin.name}", weight, 0, max(_HIGHEST, weight)))
+        settings += _arguments(plugin.name, _args(config, plugin.name), looks.resources)
+    if not settings:
+        raise ConfigError(f"profiles: {profile}: has no plugin at score whose weight would change a decision")
+    return Space(base, profile, tuple(settings), looks.resources, tuple(idle))
+
+
+class _Looks:
+    """What the objects of a world have that some plugin scores."""
+
+    def __init__(self, objects: Iterable[Object]) -> None:
+        asked: set[str] = set()
+        found: set[str] = set()
+        for each in objects:
+            kind, spec = each.get("kind"), each.get("spec") or {}
+            if kind == "Pod":
+                asked |= _requests(spec)
+                affinity = spec.get("affinity") or {}
+                soft = (affinity.get("nodeAffinity") or {}).get("preferredDuringSchedulingIgnoredDuringExecution")
+                found |= {"NodeAffinity"} if soft else set()
+                found |= {_AFFINITY} if affinity.get("podAffinity") or affinity.get("podAntiAffinity") else set()
+                found |= {_SPREAD} if spec.get("topologySpreadConstraints") else set()
+                found |= {"DynamicResources"} if spec.get("resourceClaims") else set()
+                found |= (
+                    {"VolumeBinding"} if any(_CLAIMS & each.keys() for each in spec.get("volumes") or ()) else set()
+                )
+            elif kind == "Node":
+                taints = spec.get("taints") or ()
+                found |= {"TaintToleration"} if any(each["effect"] == "PreferNoSchedule" for each in taints) else set()
+                found |= {"ImageLocality"} if (each.get("status") or {}).get("images") else set()
+            elif kind in ("Service", "ReplicaSet", "StatefulSet", "ReplicationController"):
+                found.add(_SPREAD)  # their pods are spread by default
+        self._found = found
+        self._asked_by = frozenset(
+            (
+                "NodeAffinity",
+                _AFFINITY,
+                _SPREAD,
+                "DynamicResources",
+                "VolumeBinding",
+                "TaintToleration",
+                "ImageLocality",
+            )
+        )
+        self.resources = tuple(sorted(asked, key=lambda name: (is_extended(name), name)))
+
+    def scored_by(self, plugin: str) -> bool:
+        """Return whether a plugin may tell nodes apart; of one that is not known here, that is assumed."""
+        return plugin not in self._asked_by or plugin in self._found
+
+
+def _requests(spec: Object) -> set[str]:
+    containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    return {name for each in containers for name in ((each.get("resources") or {}).get("requests") or ())}
+
+
+def _args(config: ProfileConfig, plugin: str) -> dict[str, Any]:
+    return without_type(next((each.args for each in config.plugin_config if each.name == plugin), {}))
+
+
+def _arguments(plugin: str, args: Object, resources: Sequence[str]) -> list[Setting]:
+    """Return what may vary of a plugin's arguments."""
+    match plugin:
+        case "NodeResourcesFit":
+            given = args.get("scoringStrategy") or {}
+            shape = (given.get("requestedToCapacityRatio") or {}).get("shape") or ()
+            scores = {point["utilization"]: point["score"] for point in shape}
+            weights = {each["name"]: each.get("weight") or 1 for each in given.get("resources") or ()}
+            weights = weights or {"cpu": 1, "memory": 1}
+            strategy = given.get("type") or STRATEGIES[0]
+            return [
+                Setting(_STRATEGY, strategy, choices=STRATEGIES),
+                *(
+                    Setting(f"{_FIT}.shape.{at}", scores.get(at, at * SHAPE_SCALE // 100), 0, SHAPE_SCALE)
+                    for at in _POINTS
+                ),
+                *(
+                    Setting(f"{_FIT}.resource.{name}", weight, 0, max(_HIGHEST, weight))
+                    for name in resources
+                    for weight in [weights.get(name, 0)]
+                ),
+            ]
+        case "NodeResourcesBalancedAllocation":
+            balanced = [each["name"] for each in args.get("resources") or ()] or ["cpu", "memory"]
+            usual = ",".join(balanced)
+            all_of_them = set(balanced) >= set(resources)
+            return [] if all_of_them else [Setting(f"{_BALANCED}.resources", usual, choices=(usual, _ALL))]
+        case "InterPodAffinity":
+            ignored = bool(args.get("ignorePreferredTermsOfExistingPods"))
+            return [
+                Setting(f"{_AFFINITY}.hardPodAffinityWeight", args.get("hardPodAffinityWeight", 1), 0, 100),
+                Setting(f"{_AFFINITY}.ignorePreferredTermsOfExistingPods", ignored, choices=(False, True)),
+            ]
+        case "PodTopologySpread":
+            own = args.get("defaultConstraints") or ()
+            base = "given" if own else "none" if args.get("defaultingType") == "List" else "system"
+            return [
+                Setting(f"{_SPREAD}.defaultConstraints", base, choices=(*(["given"] if own else []), *_CONSTRAINTS))
+            ]
+    return []
+
+
+def _applied(config: ProfileConfig, values: Values, resources: Sequence[str]) -> ProfileConfig:
+    """Return the profile with the values put in."""
+    score = config.plugins.score
+    for name, value in values.items():
+        if name.startswith("weight."):
+            score = _weighted(score, name.removeprefix("weight."), int(value))
+    args = {each.name: each.args for each in config.plugin_config}
+    _put(args, _FIT, _fit(values, args.get(_FIT, {})))
+    if values.get(f"{_BALANCED}.resources") == _ALL:
+        _put(args, _BALANCED, {"resources": [{"name": name, "weight": 1} for name in resources]})
+    _put(args, _AFFINITY, {name.partition(".")[2]: each for name, each in values.items() if name.startswith(_AFFINITY)})
+    chosen = values.get(f"{_SPREAD}.defaultConstraints", "given")
+    if chosen != "given":
+        keys = _CONSTRAINTS[str(chosen)]
+        listed = [{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway"} for key in keys or ()]
+        kind = "System" if keys is None else "List"
+        _put(args, _SPREAD, {"defaultingType": kind, "defaultConstraints": listed})
+    plugins = replace(config.plugins, score=score)
+    return replace(config, plugins=plugins, plugin_config=[PluginConfig(name, each) for name, each in args.items()])
+
+
+def _put(args: dict[str, dict[str, Any]], plugin: str, given: Object) -> None:
+    if given:
+        args[plugin] = {**args.get(plugin, {}), **given}
+
+
+def _weighted(score: PluginSet, plugin: str, weight: int) -> PluginSet:
+    """Return the plugins at score with a weight for one of them; 0 takes it out."""
+    enabled = [ref for ref in score.enabled if ref.name != plugin]
+    disabled = [ref for ref in score.disabled if ref.name != plugin]
+    if weight:
+        return PluginSet([*enabled, PluginRef(plugin, weight)], disabled)
+    if not any(ref.name == "*" for ref in disabled):
+        disabled.append(PluginRef(plugin))
+    return PluginSet(enabled, disabled)
+
+
+def _fit(values: Values, args: Object) -> dict[str, Any]:
+    """Return the scoring strategy that the values say; without a value for it, that of the arguments.
+
+    Resources whose weight is 0 are left out; if all are, the list is kube-scheduler's own, cpu and memory.
+    """
+    mine = {name: value for name, value in values.items() if name.startswith(f"{_FIT}.")}
+    if not mine:
+        return {}
+    given = dict(args.get("scoringStrategy") or {"type": STRATEGIES[0]})
+    kind = mine.get(_STRATEGY, given.get("type"))
+    weights = {each["name"]: each.get("weight") or 1 for each in given.get("resources") or ()}
+    weights = weights or {"cpu": 1, "memory": 1}
+    prefix = f"{_FIT}.resource."
+    weights |= {name.removeprefix(prefix): int(value) for name, value in mine.items() if name.startswith(prefix)}
+    found: dict[str, Any] = {
+        "type": kind,
+        "resources": [{"name": name, "weight": weight} for name, weight in weights.items() if weight]
+        or [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}],
+    }
+    if kind == STRATEGIES[2]:
+        ratio = given.get("requestedToCapacityRatio") or {}
+        points = [
+            {"utilization": at, "score": int(mine[f"{_FIT}.shape.{at}"])}
+            for at in _POINTS
+            if f"{_FIT}.shape.{at}" in mine
+        ]
+        known = ratio.get("shape") or [{"utilization": 0, "score": 0}, {"utilization": 100, "score": SHAPE_SCALE}]
+        found["requestedToCapacityRatio"] = {"shape": points if len(points) > 1 else known}
+    return {"scoringStrategy": found}
+
+
+def document(configuration: SchedulerConfiguration) -> dict[str, Any]:
+    """Return a configuration as plain values, without what is as by default."""
+    usual = SchedulerConfiguration()
+    found: dict[str, Any] = {"apiVersion": configuration.api_version, "kind": configuration.kind}
+    return found | _without_defaults(configuration, usual)
+
+
+def _without_defaults(thing: msgspec.Struct, usual: msgspec.Struct) -> dict[str, Any]:
+    names = zip(thing.__struct_fields__, thing.__struct_encode_fields__, strict=True)
+    found: dict[str, Any] = {}
+    for name, field in names:
+        value, default = getattr(thing, name), getattr(usual, name)
+        if value == default:
+            continue
+        if isinstance(value, msgspec.Struct) and type(value) is type(default):
+            found[field] = _without_defaults(value, default)
+        elif isinstance(value, list):
+            found[field] = [_element(each) for each in value]
+        else:
+            found[field] = msgspec.to_builtins(value)
+    return found
+
+
+def _element(value: Any) -> Any:
+    """Return an element of a list: what it is called, and what is not as by default."""
+    if not isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value)
+    needed = {field.name: "" for field in msgspec.structs.fields(value) if field.required}
+    return _without_defaults(value, type(value)(**needed))
+
+
+def packed(configuration: SchedulerConfiguration) -> bytes:
+    """Return a configuration as JSON, as a task has it."""
+    return msgspec.json.encode(document(configuration))

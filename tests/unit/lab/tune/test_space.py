@@ -1,0 +1,149 @@
+"""What may vary, and the configurations that come of it."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from podberth.explain.lint.checks import lint
+from podberth.explain.objects.documents import ObjectError
+from podberth.framework.config import decode
+from podberth.framework.profiles import build, build_profile
+from podberth.lab.tune.space import Space, Value, packed, space
+from podberth.plugins.registry import registry
+from tests.builders import configuration, node, pod, profile
+
+EVERYTHING = [
+    node("a", taints=["soft:PreferNoSchedule"], images={"i": 100}, others={"example.test/gpu": "4"}),
+    pod("x", "1", "1Gi", prefer=[(1, "zone in a")], near=["app=web by host"], others={"example.test/gpu": "1"}),
+    {"kind": "Service", "metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}}},
+]
+
+
+def all_of() -> Space:
+    """Return a space in which all that may vary does."""
+    return space(decode(configuration(profile())), "berth", EVERYTHING)
+
+
+def drawn(there: Space, chance: random.Random) -> dict[str, Value]:
+    """Return any values of a space."""
+    return {
+        each.name: chance.choice(each.choices) if each.choices else chance.randint(each.low, each.high)
+        for each in there.settings
+    }
+
+
+def test_what_a_world_varies() -> None:
+    """A plugin that finds nothing to score in the world is left alone; resources are those that pods ask for."""
+    bare = space(decode(configuration(profile())), "berth", [node("a"), pod("x", "1", "1Gi")])
+    assert [each.name for each in bare.settings] == [
+        "weight.NodeResourcesFit",
+        "NodeResourcesFit.strategy",
+        "NodeResourcesFit.shape.0",
+        "NodeResourcesFit.shape.50",
+        "NodeResourcesFit.shape.100",
+        "NodeResourcesFit.resource.cpu",
+        "NodeResourcesFit.resource.memory",
+        "weight.NodeResourcesBalancedAllocation",
+    ]
+    assert "weight.InterPodAffinity" in bare.idle
+    names = {each.name for each in all_of().settings}
+    assert {"NodeResourcesFit.resource.example.test/gpu", "InterPodAffinity.hardPodAffinityWeight"} < names
+    assert {"PodTopologySpread.defaultConstraints", "NodeResourcesBalancedAllocation.resources"} < names
+    assert set(all_of().idle) == {"weight.DynamicResources", "weight.VolumeBinding"}
+
+
+def test_narrowed() -> None:
+    """Patterns choose settings; one that names none is refused."""
+    found = all_of().narrowed(["weight.Node*", "*.strategy"])
+    assert [each.name for each in found.settings] == [
+        "weight.NodeAffinity",
+        "weight.NodeResourcesFit",
+        "NodeResourcesFit.strategy",
+        "weight.NodeResourcesBalancedAllocation",
+    ]
+    with pytest.raises(ObjectError, match=r'--vary: "backoff": expected one or more of weight.TaintToleration, '):
+        all_of().narrowed(["backoff"])
+
+
+def test_the_base_is_itself() -> None:
+    """The values that a search begins with change nothing."""
+    there = all_of()
+    assert there.configuration(there.begin()) == there.base
+    assert there.changed(there.begin()) == {}
+
+
+def test_values_are_put_in() -> None:
+    """Weights at score, the strategy with its shape, arguments; a plugin whose weight is 0 does not score."""
+    there = all_of()
+    values = {
+        **there.begin(),
+        "weight.NodeResourcesFit": 6,
+        "weight.ImageLocality": 0,
+        "NodeResourcesFit.strategy": "RequestedToCapacityRatio",
+        "NodeResourcesFit.shape.50": 9,
+        "NodeResourcesFit.resource.memory": 0,
+        "NodeResourcesFit.resource.example.test/gpu": 3,
+        "PodTopologySpread.defaultConstraints": "zone",
+        "InterPodAffinity.hardPodAffinityWeight": 40,
+    }
+    made = decode(msgspec.json.decode(packed(there.configuration(values))))
+    built = build_profile(made.profiles[0], registry(), "profiles[0]")
+    assert built.weights["NodeResourcesFit"] == 6
+    assert "ImageLocality" not in [plugin.name for plugin in built.plugins("score")]
+    args = {each.name: each.args for each in made.profiles[0].plugin_config}
+    assert args["NodeResourcesFit"]["scoringStrategy"] == {
+        "type": "RequestedToCapacityRatio",
+        "resources": [{"name": "cpu", "weight": 1}, {"name": "example.test/gpu", "weight": 3}],
+        "requestedToCapacityRatio": {
+            "shape": [
+                {"utilization": 0, "score": 0},
+                {"utilization": 50, "score": 9},
+                {"utilization": 100, "score": 10},
+            ]
+        },
+    }
+    assert args["InterPodAffinity"] == {"hardPodAffinityWeight": 40}
+    assert args["PodTopologySpread"]["defaultingType"] == "List"
+    assert there.changed(values)["weight.NodeResourcesFit"] == (1, 6)
+
+
+def test_what_has_no_effect_is_not_written() -> None:
+    """Arguments of a plugin that does not score, and a shape that the strategy does not read, are as in the base."""
+    there = all_of()
+    off = {**there.begin(), "weight.NodeResourcesFit": 0, "NodeResourcesFit.strategy": "MostAllocated"}
+    assert there.changed(off) == {"weight.NodeResourcesFit": (1, 0)}
+    assert there.configuration(off).profiles[0].plugin_config == []
+    assert there.changed({**there.begin(), "NodeResourcesFit.shape.0": 5}) == {}
+
+
+def test_all_configurations_are_valid() -> None:
+    """Whatever is drawn is built, reads the same from JSON, and has no argument without an effect."""
+    there, chance = all_of(), random.Random(1)
+    for _ in range(40):
+        made = there.configuration(drawn(there, chance))
+        assert decode(msgspec.json.decode(packed(made))) == made
+        build(made, registry())
+        assert not [each for each in lint(made, registry()) if each.code == "args-without-effect"]
+
+
+def test_a_base_with_its_own_lists() -> None:
+    """Weights and arguments of the file are where the search begins, and all else of it stays."""
+    text = configuration(
+        profile(
+            plugins={
+                "score": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit", "weight": 20}]},
+            },
+            NodeResourcesFit={"ignoredResources": ["example.test/fpga"], "scoringStrategy": {"type": "MostAllocated"}},
+        )
+    )
+    there = space(decode(text), "berth", EVERYTHING)
+    begin = there.begin()
+    assert (begin["weight.NodeResourcesFit"], begin["NodeResourcesFit.strategy"]) == (20, "MostAllocated")
+    assert "weight.InterPodAffinity" not in begin
+    made = there.configuration({**begin, "weight.NodeResourcesFit": 0}).profiles[0]
+    assert (made.plugins.score.enabled, [each.name for each in made.plugins.score.disabled]) == ([], ["*"])
+    args = there.configuration({**begin, "NodeResourcesFit.resource.cpu": 4}).profiles[0].plugin_config[0].args
+    assert args["ignoredResources"] == ["example.test/fpga"]
