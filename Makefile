@@ -147,8 +147,8 @@ LOCK = $(VENV)/lock/bin/uv pip compile -q --universal --python-version 3.11 --ge
 lock: ## Resolve requirements*.lock from pyproject.toml
 	@$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv
 	@$(VENV)/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
-		--extra dask --extra fast --extra lab --extra otel --group dev --group site pyproject.toml -o requirements.lock
-	@$(LOCK) --extra fast -c requirements.lock pyproject.toml -o image/run.lock
+		--extra dask --extra fast --extra lab --extra otel --extra record --group dev --group site pyproject.toml -o requirements.lock
+	@$(LOCK) --extra fast --extra record -c requirements.lock pyproject.toml -o image/run.lock
 	@printf 'hatchling\nuv\n' | $(LOCK) -c requirements.lock - -o image/build.lock
 
 sbom: ## A bill of materials of the image's Python packages (CycloneDX), in dist/

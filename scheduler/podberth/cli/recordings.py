@@ -24,7 +24,7 @@ def told(directory: str, option: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name != "zstandard":
             raise
-        raise InputError(f"{option}: expected the extra podberth[lab]: pip install 'podberth[lab]'") from None
+        raise InputError(f"{option}: expected the extra podberth[record]: pip install 'podberth[record]'") from None
     except OSError as error:
         raise InputError(f"{directory}: {(error.strerror or str(error) or type(error).__name__).lower()}") from None
     except ConfigError as error:

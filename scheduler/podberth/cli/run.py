@@ -56,7 +56,7 @@ def run(
             "--record",
             metavar="DIR",
             help="Record in this directory what is seen of the cluster and decided, for berth replay: no Secrets, "
-            "environments or commands. It needs the extra podberth[lab].",
+            "environments or commands. It needs the extra podberth[record].",
         ),
     ] = None,
     record_limit: Annotated[

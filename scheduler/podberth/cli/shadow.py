@@ -193,7 +193,7 @@ def shadow(
             "--record",
             metavar="DIR",
             help="Record in this directory what is seen of the cluster, for --from and berth replay: no Secrets, "
-            "environments or commands. It needs the extra podberth[lab].",
+            "environments or commands. It needs the extra podberth[record].",
         ),
     ] = None,
     recorded: Annotated[
