@@ -83,8 +83,13 @@ class World:
         return await asyncio.to_thread(self._berth, "story", f"default/{name}", *arguments, *self._where)
 
     async def told(self, name: str) -> Object:
-        """The story of a pod as JSON. Its text says the same, line by line, and no time in it is wrong."""
+        """The story of a pod as JSON. Its text says the same, line by line, and no time in it is wrong.
+
+        The pod lives on meanwhile, and a long story loses entries of its middle: the text has those that it had before
+        and after.
+        """
         found, text = await self.ask(name, "-o", "json"), await self.ask(name)
+        later = json.loads((await self.ask(name, "-o", "json")).out)["entries"]
         assert (found.code, text.code) == (0, 0), found.err + text.err
         story: Object = json.loads(found.out)
         lines = [line.strip() for line in text.out.splitlines()]
@@ -96,7 +101,8 @@ class World:
             after = (datetime.fromisoformat(entry["time"]) - first).total_seconds()
             assert after == pytest.approx(entry["seconds"], abs=0.001)
             before = entry["seconds"]
-            assert f"{before:.1f} s  {entry['text']}" in lines
+            if entry in later:
+                assert f"{before:.1f} s  {entry['text']}" in lines
         return story
 
     async def until(self, name: str, *kinds: str) -> None:
