@@ -51,7 +51,7 @@ def page() -> str:
         *_section("berth operator", operator.FAMILIES),
         *_section("berth evictor", evictor.FAMILIES),
         *_section("Every process", (LAG, port.CONNECTIONS, port.REFUSED, *PROCESS, *collected())),
-        "\nThe metrics of the admission server are in [admission](../admission.md#its-metrics).\n",
+        "\nThe metrics of the admission server are in [admission](../operator.md#its-metrics).\n",
     ]
     return "".join(parts)
 

@@ -36,7 +36,7 @@ def _expressions(objects: list[Object]) -> list[str]:
 
 def test_metrics_exist(chart: Chart) -> None:
     """Each metric is in the reference (docs/reference/metrics.md) or among the admission server's."""
-    known = set(KNOWN.findall((DOCS / "reference" / "metrics.md").read_text() + (DOCS / "admission.md").read_text()))
+    known = set(KNOWN.findall((DOCS / "reference" / "metrics.md").read_text() + (DOCS / "operator.md").read_text()))
     objects = chart.objects(MONITORED)
     named = {name for text in _expressions(objects) for name in NAMED.findall(text)}
     board = by_kind(objects, "ConfigMap")["berth-dashboard"]["data"]

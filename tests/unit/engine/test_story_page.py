@@ -1,4 +1,4 @@
-"""docs/story.md says what the code does."""
+"""docs/reference/story.md says what the code does."""
 
 from pathlib import Path
 from typing import get_args
@@ -8,8 +8,8 @@ from podberth.engine.story import LONGEST_TEXT, Entry
 
 
 def test_the_page_names_every_kind_and_field() -> None:
-    """docs/story.md is the contract: what an entry may have is in it, and so are the bounds."""
-    page = (Path(__file__).parents[3] / "docs" / "story.md").read_text()
+    """docs/reference/story.md is the contract: what an entry may have is in it, and so are the bounds."""
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "story.md").read_text()
     told = {"trace": "points", "until": "backoffSeconds"}
     rows = [line.split("|")[1:] for line in page.splitlines() if line.startswith("| `")]
     for kind in get_args(Entry):

@@ -90,7 +90,8 @@ class DynamicResourcesExplainer(Explainer):
         for reason in reasons:
             if reason == plugin.unavailable:
                 elsewhere = self._unusable_on(row, wants, inquiry.cluster)
-                found.append(tuple(_free(claim, _named_devices(claim)) for claim in elsewhere))
+                if all(map(_is_of_pods, elsewhere)):
+                    found.append(tuple(_free(claim, _named_devices(claim)) for claim in elsewhere))
             elif reason in (plugin.unallocatable, plugin.no_other, plugin.given_up) and wants.request is not None:
                 pools = plugin.requests.pools(row, node, inquiry.cluster.devices)
                 wanted = wants.request.of(node) or ()
@@ -497,7 +498,7 @@ class _Fixes:
         held: dict[str, tuple[ResourceClaim, list[str]]] = {}
         for entry in entries:
             for claim in self._holders.claims(entry.id):
-                if claim is not None:
+                if claim is not None and _is_of_pods(claim):
                     held.setdefault(claim.uid, (claim, []))[1].append(str(entry.id))
         most = sorted(held.values(), key=lambda each: (-len(each[1]), str(each[0])))
         if missing > 1 and most and len(most[0][1]) < missing:
@@ -568,6 +569,11 @@ class _Fixes:
         for name, amount in takes.items():
             if amount.nano + used.get(name, 0) > capacity[name].value.nano and name in asked:
                 yield name
+
+
+def _is_of_pods(claim: ResourceClaim) -> bool:
+    """Return whether only pods use a claim: whose pods a group's claim is for is not in the claim."""
+    return all(user.startswith("pod ") for user in _users(claim))
 
 
 def _free(claim: ResourceClaim, devices: Sequence[str]) -> FreeDevices:

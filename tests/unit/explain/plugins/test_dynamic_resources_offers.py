@@ -38,6 +38,7 @@ PARTS = {
     "io": {"value": "2", "requestPolicy": {"default": "1"}},
 }
 FORTH = {"key": "k", "effect": "NoSchedule"}
+GROUP = [{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "g"}]
 MODEL = 'device.attributes["gpu.test"].model == "y"'
 
 
@@ -223,6 +224,10 @@ _CASES: dict[str, tuple[Object, list[Object]]] = {
             on(device("a", {"memory": "4Gi"})),
             claim("c", request("r", "gpu", 'device.capacity["other.io"].?memory.hasValue()')),
         ],
+    ),
+    "a claim of a group, whose pods nobody names": (
+        P,
+        [on(device("a")), claim("x", status={**allocated(result("a", "n")), "reservedFor": GROUP}), claim()],
     ),
 }
 CASES = {name: (incoming, [node("n"), GPU, LARGE, *there]) for name, (incoming, there) in _CASES.items()}
