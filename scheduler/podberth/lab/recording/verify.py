@@ -3,6 +3,7 @@
 A recording that reaches back to the start of its process is given to an engine, stimulus by stimulus: all that it says
 has to be what was recorded. From a later segment on, the queue's backoffs and attempts are not known. Then each pod
 that was placed is decided once more in the state that was recorded, which tells its node again, but not its turn.
+Nominations and reservations are not known then: a node that was kept for somebody else may make a decision differ.
 """
 
 from collections.abc import Iterable, Iterator
