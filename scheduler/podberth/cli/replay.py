@@ -190,8 +190,8 @@ def _said(found: "Verified") -> list[str]:
     how = f"{found.stimuli:,} stimuli given to an engine"
     if not found.whole:
         how = (
-            "it does not reach back to its start, so each pod that was placed was decided for itself, and a node that was "
-            "kept for another pod or group may make it differ"
+            "it does not reach back to its start, so each pod that was placed was decided for itself, and a node that "
+            "was kept for another pod or group may make it differ"
         )
         decided += f", {found.alone:,} of them not decided for themselves"
     lines = [f"{'equal' if not found.differ else f'{found.differ:,} differ'}: {decided} ({how})"]

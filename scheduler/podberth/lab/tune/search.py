@@ -20,6 +20,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 from optuna.trial import Trial, TrialState, create_trial
 
+from podberth import __version__
 from podberth.explain.objects.documents import ObjectError
 from podberth.lab.tune.goals import Bound, Goal
 from podberth.lab.tune.space import Setting, Space, Value, Values, packed
@@ -85,7 +86,8 @@ class Search:
         """Return a text that differs if the results of a trial or the proposals would."""
         settings = [str(each) for each in (*self._goals, *self._bounds, *self._space.settings)]
         base = packed(self._space.base).decode()
-        what = msgspec.msgpack.encode((self._course, settings, base, self._space.profile, self._seed, self._at_once))
+        search = (self._course, settings, base, self._space.profile, self._seed, self._at_once)
+        what = msgspec.msgpack.encode((__version__, *search))
         return hashlib.sha256(what).hexdigest()
 
     def go_on(self, workers: Workers, trials: int, progress: Progress) -> None:
@@ -197,8 +199,8 @@ class _Kept:
         self._study = self._storage.get_study_id_from_name(_NAME)
         if self._storage.get_study_user_attrs(self._study).get(_ASKED) != asked:
             raise ObjectError(
-                f"--study: {file}: is of another search (its world, periods, goals, bounds, --vary, --config, --seed "
-                "or --at-once differ): expected a new file"
+                f"--study: {file}: is of another search (its world, periods, goals, bounds, --vary, --config, --seed, "
+                "--at-once or the version of Berth differ): expected a new file"
             )
 
     def trials(self) -> list[tuple[dict[str, Value], dict[str, float] | None]]:
