@@ -27,7 +27,7 @@ API = {
     "api/kit.md": "podberth.kit",
     "api/changes.md": "podberth.explain.changes",
     "api/testing.md": "podberth.kit.testing",
-    "api/lab.md": "podberth.lab podberth.lab.run",
+    "api/lab.md": "podberth.lab",
 }
 """Pages that are made from docstrings."""
 LATER = ("decisions/", "evidence/", "changelog")
@@ -64,9 +64,8 @@ def on_files(files: Files, config: Any) -> Files:
         if inside is not None:
             files.remove(inside)
         files.append(File.generated(config, place, content=path.read_text(encoding="utf-8")))
-    for place, modules in API.items():
-        first, *more = modules.split()
-        content = "\n".join((f"---\ntitle: {first}\n---\n", f"::: {first}\n", *(f"::: {module}\n" for module in more)))
+    for place, module in API.items():
+        content = f"---\ntitle: {module}\n---\n\n::: {module}\n"
         files.append(File.generated(config, place, content=content))
     files.append(File.generated(config, STYLE, content=(Path(__file__).parent / STYLE).read_text(encoding="utf-8")))
     return files

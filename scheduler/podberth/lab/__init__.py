@@ -7,9 +7,9 @@
 Everything that is named here is stable, and can be pickled. The tables of a result need the extra `podberth[lab]`.
 """
 
+from podberth.lab.play import run
 from podberth.lab.read import configuration, read_world
 from podberth.lab.result import Result
-from podberth.lab.run import run
 from podberth.lab.world import Arrival, Change, World
 
 __all__ = ["Arrival", "Change", "Result", "World", "configuration", "read_world", "run"]

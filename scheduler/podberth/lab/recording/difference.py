@@ -15,11 +15,11 @@ from podberth.explain.explanation import API_VERSION, Shown
 from podberth.explain.shadow.shadow import Shadow
 from podberth.framework.config import ConfigError, SchedulerConfiguration
 from podberth.framework.profiles import annotated, build
+from podberth.lab.play import run
 from podberth.lab.recording.summary import Moment
 from podberth.lab.recording.verify import configured
 from podberth.lab.recording.world import Recorded, changes, recorded_of
 from podberth.lab.result import Result
-from podberth.lab.run import run
 from podberth.model.kinds import Decoder
 from podberth.plugins.registry import registry
 

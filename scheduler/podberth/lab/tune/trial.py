@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from podberth.explain.objects.documents import ObjectError
 from podberth.framework.config import decode
-from podberth.lab.run import run
+from podberth.lab.play import run
 from podberth.lab.tune.goals import Goal, Price, Yardstick
 from podberth.lab.world import Arrival, World
 from podberth.model.kinds import Decoder
