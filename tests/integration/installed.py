@@ -6,6 +6,7 @@ import base64
 import json
 import secrets
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 
 from tests.certificates import showing
@@ -163,7 +164,10 @@ class Installed:
             asked = event["objectRef"]
             resource = "/".join(filter(None, (asked.get("apiGroup", ""), asked["resource"], asked.get("subresource"))))
             rights = found.setdefault(user.removeprefix(prefix), set())
-            rights |= {(event["verb"], resource, name) for name in {"", asked.get("name", "")}}
+            verbs = {event["verb"]}
+            if event["verb"] == "patch" and event.get("responseStatus", {}).get("code") == HTTPStatus.CREATED:
+                verbs.add("create")  # an apply made it, which takes both rights
+            rights |= {(verb, resource, name) for verb in verbs for name in {"", asked.get("name", "")}}
         return found, denied
 
     def close(self) -> None:

@@ -102,7 +102,7 @@ def test_nodes_on_which_room_is_kept() -> None:
     room.rows = np.arange(3)
     engine.cluster.reservations.put("keeps", room)
     nothing = SimpleNamespace(instruments=list)
-    scheduler: Any = SimpleNamespace(engine=engine, meter=nothing, sources=nothing, led=False)
+    scheduler: Any = SimpleNamespace(engine=engine, meter=nothing, sources=nothing, instruments=[], led=False)
     scheduler.writer, scheduler.watch = None, SimpleNamespace(too_large=None)
     reloader: Any = SimpleNamespace(notes=dict, instruments=list)
     comparer: Any = SimpleNamespace(found=None)

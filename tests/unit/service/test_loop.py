@@ -130,7 +130,7 @@ from podberth.app.evictor.launch import LARGE_BYTES
 from podberth.service.loop import give_memory_back
 if sys.argv[1] == "now":
     give_memory_back(LARGE_BYTES)
-large = [bytearray(4 << 20)]
+large = [bytearray(24 << 20)]  # larger than any hole that the imports have left
 large.clear()  # from now on, glibc keeps what is smaller in its heap, unless it was told not to
 stays = []
 for _ in range(64):
