@@ -40,7 +40,7 @@ BRACKETS = re.compile(r"(?<!!)\[([^][\n`]*)\](?!\()")
 SOURCES = {place: path for path, place in PLACES.items()}
 NAV = [
     {"Home": ["index.md", "pages.md"]},
-    {"Ask": ["answers.md", "beside.md", "lab.md", "replay.md", "tune.md"]},
+    {"Ask": ["answers.md", "beside.md", "lab.md", "replay.md"]},
     {"Run": ["install.md", "operations.md", "configuration.md", "security.md", "speed.md", "faults.md", "equal.md"]},
     {"Schedule": ["gangs.md", "devices.md", "policy.md", "operator.md", "evictor.md"]},
     {"Extend": ["plugins.md", *API]},
