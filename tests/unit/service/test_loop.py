@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -124,15 +125,17 @@ def test_a_context_without_an_error() -> None:
 
 
 CODE = """
-import sys
+import ctypes, sys
 from bench.telling import heap
 from podberth.app.evictor.launch import LARGE_BYTES
 from podberth.service.loop import give_memory_back
 if sys.argv[1] == "now":
     give_memory_back(LARGE_BYTES)
-large = [bytearray(24 << 20)]  # larger than any hole that the imports have left
-large.clear()  # from now on, glibc keeps what is smaller in its heap, unless it was told not to
-stays = []
+else:  # what glibc comes to by itself once a block of 32 MiB was freed, unless the environment forbids it
+    mallopt = ctypes.CDLL(None).mallopt
+    mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD
+    mallopt(-1, 64 << 20)  # M_TRIM_THRESHOLD
+large, stays = [], []
 for _ in range(64):
     large.append(bytearray(256 << 10))
     stays.append(bytearray(64 << 10))
@@ -161,9 +164,10 @@ print(held - resident())
 
 
 def told(code: str, *arguments: str) -> int:
-    """What a new process that runs this prints: its heap is nobody else's."""
+    """What a new process that runs this prints: its heap is nobody else's, and nothing around it tunes it."""
     command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True)
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True, env=env)
     return int(done.stdout)
 
 
