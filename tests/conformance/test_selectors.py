@@ -23,6 +23,6 @@ def test_the_corpus_has_all_kinds_of_answers() -> None:
     answers = recorded()
     given = [one for answer in answers for several in answer.get("answers", ()) for one in several]
     assert sum("compile" in answer for answer in answers) > 300
-    assert sum(one["matches"] for one in given) > 1000
+    assert sum(one["matches"] for one in given) > 900
     assert sum("error" in one for one in given) > 700
     assert sum(one.get("error") == LIMIT for one in given) > 6

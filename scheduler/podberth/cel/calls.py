@@ -9,21 +9,14 @@ from typing import Final
 
 from podberth.cel import types
 from podberth.cel.errors import METER, AbortError, EvaluationError
-from podberth.cel.library import conversions, lists, network, operators, quantities, strings, times
-from podberth.cel.library.network import regex_size
+from podberth.cel.library import conversions, lists, network, operators, quantities, strings
 from podberth.cel.values import (
-    FAILED,
     LISTS,
     MAPS,
     NONE,
     OWN,
-    Duration,
-    Format,
     Optional,
-    Timestamp,
-    Uint,
     Value,
-    go_type,
     size_of,
     type_name,
 )
@@ -37,8 +30,6 @@ _OVERLOADS: dict[str, Implementation] = {
     **lists.OPTIONALS,
     **quantities.OVERLOADS,
     **strings.OVERLOADS,
-    **times.OVERLOADS,
-    **network.URLS,
 }
 """Overload → its code; the types of its arguments are checked before."""
 _SINGLE: dict[str, Implementation] = {
@@ -66,11 +57,9 @@ def implementation_of(function: str, overload: str, count: int) -> Implementatio
 
 
 def ends_early(function: str, overload: str) -> bool:
-    """Return whether a call with two arguments ends at the first that fails: `format`, and functions that find their
-    overload when they run.
-    """
+    """Return whether a call ends at the first argument that fails, as where the overload is found when it runs."""
     if overload or function in _SINGLE:
-        return overload == "string_format"
+        return False
     return sum(one.name in _OVERLOADS for one in types.functions()[function]) > 1
 
 
@@ -182,12 +171,6 @@ def _containing(args: Sequence[Value], result: Value) -> int:
     return _scan(_inner_size(args[0])) * _scan(_inner_size(args[1]))
 
 
-def _validating(args: Sequence[Value], result: Value) -> int:
-    if type(args[0]) is not Format:
-        return 1
-    return ceil((1 + size_of(args[1])) * _TRAVERSAL) * ceil(regex_size(args[0]) * _REGEX)
-
-
 def _contains_ip(args: Sequence[Value], result: Value) -> int:
     return _scan(2 * size_of(args[0]))
 
@@ -226,26 +209,18 @@ def _output(args: Sequence[Value], result: Value) -> int:
 def _flattened(args: Sequence[Value], result: Value) -> int:
     depth = 1 if len(args) == 1 else args[1]
     if type(depth) is not int:
-        given = "*types.Err" if depth is FAILED else go_type(depth)
-        raise AbortError(f"internal error: interface conversion: ref.Val is {given}, not types.Int")
+        raise AbortError("internal error: the depth of flatten() is no int")
     return size_of(args[0]) * max(depth, 1 if depth < 0 else 0) + 1 + LIST
-
-
-_ADDABLE: Final = frozenset({int, Uint, float, str, bytes, Duration, Timestamp})
-"""Types that have Add, the first of a list's methods by name. Go's error names the first method that is missing."""
 
 
 def _self_compared(index: int) -> Price:
     def price(args: Sequence[Value], result: Value) -> int:
         compared = args[index]
         if type(compared) not in LISTS:
-            given = "*types.Err" if compared is FAILED else go_type(compared)
-            missing = "Contains" if type(compared) in _ADDABLE else "Add"
-            text = f"interface conversion: {given} is not traits.Lister: missing method {missing}"
-            raise AbortError(f"internal error: {text}")
+            raise AbortError("internal error: what is to be sorted is no list")
         size = size_of(compared)
         factor = 2.0
-        if type(compared) in LISTS and size and type(compared[0]) in (str, bytes):
+        if size and type(compared[0]) in (str, bytes):
             factor += _TRAVERSAL
         return int(size * size * factor) + 1 + LIST
 
@@ -258,15 +233,13 @@ def _sets(factor: int) -> Price:
 
 _BY_FUNCTION: Final[dict[str, Price]] = {
     **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"), _traversed),
-    **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _first),
+    **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim"), _first),
     **dict.fromkeys(("replace", "split", "ip.isCanonical"), _first_twice),
     "join": _result_twice,
     **dict.fromkeys(("find", "findAll", "matches"), _matching),
     **dict.fromkeys(("cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _first),
     "containsIP": _contains_ip,
     "containsCIDR": _contains_cidr,
-    "validate": _validating,
-    "check": lambda args, result: 350_000,
 }
 _BY_OVERLOAD: Final[dict[str, Price]] = {
     "cidr_contains_ip_string": _and_second(_contains_ip),
@@ -282,7 +255,7 @@ _BY_OVERLOAD: Final[dict[str, Price]] = {
     "list_sets_equivalent_list": _sets(2),
     "starts_with_string": _second,
     "ends_with_string": _second,
-    **dict.fromkeys(("string_to_bytes", "bytes_to_string", "strings_quote", "string_format"), _first),
+    **dict.fromkeys(("string_to_bytes", "bytes_to_string", "strings_quote"), _first),
     "in_list": lambda args, result: size_of(args[1]),
     **dict.fromkeys((f"{name}_{kind}" for name in ("less", "greater", "less_equals", "greater_equals")
                      for kind in ("string", "bytes")), _smaller),

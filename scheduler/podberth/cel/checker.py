@@ -1,13 +1,10 @@
-"""The type checker: which overload each call means, each node's type, and cel-go's messages for what doesn't fit.
+"""The type checker: which overload each call means, each node's type, and what doesn't fit.
 
-What is looked at after the types comes last: literals of durations, timestamps and patterns, lists of one
-type, templates.
+The API server stores no selector that its own checker refuses. So this one has to accept what that accepts; what else
+it refuses, and in which words, is seen by those only who try an expression here first.
 """
 
 from podberth.cel import types
-from podberth.cel.errors import EvaluationError
-from podberth.cel.library import conversions, strings
-from podberth.cel.library.strings import PatternError, compiled
 from podberth.cel.parser import Issue
 from podberth.cel.tree import (
     Call,
@@ -15,7 +12,6 @@ from podberth.cel.tree import (
     ListLiteral,
     Literal,
     MapLiteral,
-    Message,
     Name,
     Node,
     Select,
@@ -31,13 +27,11 @@ from podberth.cel.types import (
     Overload,
     Substitutions,
     Type,
-    equivalent,
     functions,
     is_dyn,
     most_general,
     shown,
     type_named,
-    unwrapped,
 )
 from podberth.cel.values import TypeValue, Uint
 
@@ -52,17 +46,26 @@ _LITERAL = {
 }
 
 
+_LEFT_OUT = {
+    "duration": "durations and timestamps",
+    "timestamp": "durations and timestamps",
+    "url": "URLs",
+    "isURL": "URLs",
+    "format": "templates and named formats",
+}
+"""The functions that lead to what is left out → what that is."""
+
+
 def check(root: Node) -> list[Issue]:
     """Write types and overloads into the tree; return what is wrong with it.
 
-    Type parameters are final once the whole tree was seen. What is looked at after the types (`_validated`) counts only
-    where the types fit.
+    Type parameters are final once the whole tree was seen.
     """
     checker = _Checker()
     checker.walk.all(root)
     for node in walk(root):
         node.type = checker.types.resolved(node.type, final=True)
-    return checker.issues or _validated(root)
+    return checker.issues
 
 
 class _Checker:
@@ -79,7 +82,6 @@ class _Checker:
                 Call: self._call,
                 ListLiteral: self._list,
                 MapLiteral: self._map,
-                Message: self._message,
                 Fold: self._fold,
             }
         )
@@ -89,7 +91,8 @@ class _Checker:
 
     def _undeclared(self, node: Node, name: str) -> None:
         node.type = ERROR
-        self._wrong(node, f"undeclared reference to '{name}' (in container '')")
+        known = f"; {_LEFT_OUT[name]} of Kubernetes' CEL are not known here" if name in _LEFT_OUT else ""
+        self._wrong(node, f"undeclared reference to '{name}' (in container ''){known}")
 
     def _mismatch(self, node: Node, expected: Type, actual: Type) -> None:
         self._wrong(node, f"expected type '{shown(expected)}' but found '{shown(actual)}'")
@@ -225,7 +228,7 @@ class _Checker:
                 self._mismatch(arg, BOOL, arg.type)
                 node.type = ERROR
 
-    # Literals of lists, maps and messages
+    # Literals of lists and maps
 
     def _joined(self, before: Type | None, now: Type) -> Type:
         if before is None:
@@ -260,23 +263,6 @@ class _Checker:
         if keys is None or values is None:
             keys, values = self.types.fresh(), self.types.fresh()
         node.type = types.map_of(keys, values)
-
-    def _message(self, node: Message) -> None:
-        name = node.name.removeprefix(".")
-        if name != types.DEVICE.name:
-            self._undeclared(node, node.name)
-            return
-        node.type = types.DEVICE
-        for position, field, value, optional in node.fields:
-            self.walk.one(value)
-            known = FIELDS.get(field)
-            if known is None:
-                self.issues.append(Issue(position, f"undefined field '{field}'"))
-                continue
-            given = self._unwrapped(value, optional)
-            if not self.types.assignable([(known, given)]):
-                names = f"expected type of field '{field}' is '{shown(known)}' but provided type is '{shown(given)}'"
-                self.issues.append(Issue(position, names))
 
     # Loops
 
@@ -333,132 +319,3 @@ def _path(node: Node) -> list[str] | None:
         return None
     path.append(node.name)
     return path[::-1]
-
-
-def _validated(root: Node) -> list[Issue]:
-    """Return the issues of a checked tree that do not concern types."""
-    nodes = list(walk(root))
-    calls = [node for node in nodes if type(node) is Call]
-    issues = [issue for call in calls for issue in _literals(call)]
-    issues += _homogeneous(root)
-    return issues + [issue for call in calls for issue in _template(call)]
-
-
-def _literals(call: Call) -> list[Issue]:
-    if call.function not in ("duration", "timestamp", "matches") or not call.args:
-        return []
-    arg = call.args[0]
-    if type(arg) is not Literal:
-        return []
-    try:
-        if call.function == "matches":
-            if type(arg.value) is str:
-                compiled(arg.value)
-        elif type(arg.value) is str:
-            conversions.OVERLOADS[f"string_to_{call.function}"](arg.value)
-        elif type(arg.value) is int and call.function == "timestamp":
-            conversions.OVERLOADS["int64_to_timestamp"](arg.value)
-    except (EvaluationError, PatternError):
-        return [Issue(arg.position, f"invalid {call.function} argument")]
-    return []
-
-
-def _homogeneous(root: Node) -> list[Issue]:
-    """Return an issue for each list or map whose literals differ in type, but for those in arguments of `format`."""
-    lists: list[ListLiteral] = []
-    maps: list[MapLiteral] = []
-    waiting: list[Node] = [root]
-    while waiting:
-        node = waiting.pop()
-        if type(node) is Call and node.function == "format":
-            continue
-        if type(node) is ListLiteral:
-            lists.append(node)
-        elif type(node) is MapLiteral:
-            maps.append(node)
-        waiting.extend(reversed(list(node.parts())))
-    return [issue for node in lists for issue in _elements(node)] + [issue for node in maps for issue in _entries(node)]
-
-
-def _elements(node: ListLiteral) -> list[Issue]:
-    expected: Type | None = None
-    for index, element in enumerate(node.elements):
-        known = unwrapped(element.type)[0] if index in node.optional else element.type
-        if expected is None:
-            expected = known
-        elif not equivalent(expected, known):
-            return [_differs(element, expected, known)]
-    return []
-
-
-def _entries(node: MapLiteral) -> list[Issue]:
-    issues: list[Issue] = []
-    keys: Type | None = None
-    values: Type | None = None
-    for key, value, optional in node.entries:
-        known = unwrapped(value.type)[0] if optional else value.type
-        if keys is None or values is None:
-            keys, values = key.type, known
-            continue
-        if not equivalent(keys, key.type):
-            issues.append(_differs(key, keys, key.type))
-        if not equivalent(values, known):
-            issues.append(_differs(value, values, known))
-    return issues
-
-
-def _differs(node: Node, expected: Type, known: Type) -> Issue:
-    return Issue(node.position, f"expected type '{shown(expected)}' but found '{shown(known)}'")
-
-
-_FITS = {
-    "d": ("int", "uint"),
-    "f": ("double", "string"),
-    "e": ("double", "string"),
-    "b": ("int", "uint", "bool"),
-    "x": ("int", "uint", "string", "bytes"),
-    "X": ("int", "uint", "string", "bytes"),
-    "o": ("int", "uint"),
-    "s": ("list", "map", "int", "uint", "double", "bool", "string", "google.protobuf.Timestamp", "bytes",
-          "google.protobuf.Duration", "type", "null_type"),
-}  # fmt: skip
-
-
-def _template(call: Call) -> list[Issue]:
-    """Return the issues of `"%d".format(["a"])`: clauses that don't take their arguments, or have none."""
-    if call.function != "format" or call.target is None or len(call.args) != 1:
-        return []
-    target, args = call.target, call.args[0]
-    if type(target) is not Literal or type(target.value) is not str or type(args) is not ListLiteral:
-        return []
-    requested: list[int] = []
-    misfits: list[Node] = []
-
-    def clause(index: int, letter: str, precision: int | None) -> str:
-        requested.append(index)
-        misfit = _misfit(args.elements[index], letter)
-        if misfit is not None:
-            misfits.append(misfit)
-            raise strings.clause_refused(letter, misfit.type.name)
-        return ""
-
-    try:
-        strings.write_template(target.value, len(args.elements), clause, compiling=True)
-    except EvaluationError as error:
-        return [Issue(misfits[0].position if misfits else call.position, str(error))]
-    if len(args.elements) > len(requested):
-        text = f"too many arguments supplied to string.format (expected {len(requested)}, got {len(args.elements)})"
-        return [Issue(call.position, text)]
-    return []
-
-
-def _misfit(node: Node, letter: str) -> Node | None:
-    """Return the node, or one in it, that the clause doesn't take."""
-    if node.type != DYN and node.type.name not in _FITS[letter]:
-        return node
-    if letter == "s" and type(node) in (ListLiteral, MapLiteral):
-        for part in node.parts():
-            found = _misfit(part, letter)
-            if found is not None:
-                return found
-    return None

@@ -1,11 +1,10 @@
 """Parses the text of an expression to a tree, by the grammar of the language, and expands macros on the way.
 
-The longest token wins. The parser stops at the first token that doesn't fit; cel-go's tries to go on, and may then
-report more. An issue with the text is shown with its position, its message, the line, and a mark below it.
+The longest token wins. The parser stops at the first token that doesn't fit. The API server stores no selector that
+can't be parsed, so errors are said in our own words.
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,69 +15,32 @@ from podberth.cel.tree import (
     ListLiteral,
     Literal,
     MapLiteral,
-    Message,
     Name,
     Node,
     Select,
 )
 from podberth.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint
 
-_MAX_SNIPPET = 16384
-_MAX_ISSUES = 100
-
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """A mistake at a position (in code points; -1: at no certain position)."""
+    """A mistake at a position, in code points."""
 
     position: int
     message: str
 
+    def shown(self, text: str) -> str:
+        """Return the message with the line and the column in the text, both from 1."""
+        before = text[: self.position]
+        return f"ERROR: <input>:{before.count(chr(10)) + 1}:{self.position - before.rfind(chr(10))}: {self.message}"
+
 
 class SyntaxIssueError(Exception):
-    """The expression can't be parsed, for these issues."""
+    """The expression can't be parsed."""
 
-    def __init__(self, issues: list[Issue]) -> None:
-        super().__init__(issues[0].message)
-        self.issues = issues
-
-
-class Source:
-    """The text of an expression, split into lines."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._starts = [0] + [index + 1 for index, character in enumerate(text) if character == "\n"]
-
-    def location(self, position: int) -> tuple[int, int]:
-        """Return the line from 1 and the column from 0; before every line if the issue has no position."""
-        if position < 0:
-            return -1, -1
-        line = bisect_right(self._starts, position)
-        return line, position - self._starts[line - 1]
-
-    def shown(self, issues: list[Issue]) -> str:
-        """Return all issues in order of their positions, as the compiler shows them."""
-        ordered = sorted(issues[:_MAX_ISSUES], key=lambda issue: self.location(issue.position))
-        lines = [self._shown(issue) for issue in ordered]
-        if len(issues) > _MAX_ISSUES:
-            lines.append(f"{len(issues) - _MAX_ISSUES} more errors were truncated")
-        return "\n".join(lines)
-
-    def _shown(self, issue: Issue) -> str:
-        line, column = self.location(issue.position)
-        head = f"ERROR: <input>:{line}:{column + 1}: {issue.message}"
-        if line < 1 or not self.text:
-            return head
-        start = self._starts[line - 1]
-        end = self._starts[line] - 1 if line < len(self._starts) else len(self.text)
-        snippet = self.text[start:end]
-        if len(snippet.encode()) > _MAX_SNIPPET:
-            return head
-        snippet = snippet.replace("\t", " ")
-        marks = "".join("．" if character > "\x7f" else "." for character in snippet[:column])  # full-width dots
-        mark = "＾" if column < len(snippet) and snippet[column] > "\x7f" else "^"
-        return f"{head}\n | {snippet}\n | {marks}{mark}"
+    def __init__(self, position: int, message: str) -> None:
+        super().__init__(message)
+        self.issue = Issue(position, message)
 
 
 _ESCAPE = r"\\(?:[abfnrtv\"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"
@@ -115,18 +77,14 @@ class Token(NamedTuple):
     position: int
 
 
-def tokens_of(text: str) -> tuple[list[Token], list[Issue]]:
-    """Return the tokens, ended by one of kind <EOF>, and an issue for each place where no token begins."""
+def tokens_of(text: str) -> list[Token]:
+    """Return the tokens, ended by one of kind <EOF>. Raises SyntaxIssueError where no token begins."""
     tokens: list[Token] = []
-    issues: list[Issue] = []
     position, match = 0, _TOKEN.match
     while position < len(text):
         found = match(text, position)
         if found is None:
-            end = _wrong(text, position)
-            issues.append(Issue(position, f"Syntax error: token recognition error at: '{_shown(text[position:end])}'"))
-            position = end
-            continue
+            raise SyntaxIssueError(position, f"no token begins with {text[position]!r}")
         kind, token = found.lastgroup or "", found.group()
         if kind == "operator" or (kind == "name" and token in KEYWORDS):
             kind = token
@@ -134,39 +92,7 @@ def tokens_of(text: str) -> tuple[list[Token], list[Issue]]:
             tokens.append(Token(kind, token, position))
         position = found.end()
     tokens.append(Token(END, END, len(text)))
-    return tokens, issues
-
-
-def _wrong(text: str, position: int) -> int:
-    """Return the end of a text that begins no token: after the first character with which none could go on."""
-    opening = _OPENING.match(text, position)
-    if opening is not None:
-        quote = opening[1]
-        raw = opening[0][:-1].lower().endswith("r")
-        body = re.compile(rf"[^{quote}\n\r]*" if raw else rf"(?:{_ESCAPE}|[^\\{quote}\n\r])*").match(
-            text, opening.end()
-        )
-        end = opening.end() if body is None else body.end()
-        if text[end : end + 1] == "\\":
-            begun = _BEGUN.match(text, end)
-            end = end + 1 if begun is None else begun.end()
-    elif text[position] == "`":
-        named = _NAMED.match(text, position + 1)
-        end = position + 1 if named is None else named.end()
-    elif text[position] in "&|=":
-        end = position + 1
-    else:
-        end = position
-    return min(end + 1, len(text))
-
-
-_OPENING = re.compile(r"[bB]?[rR]?(['\"])")
-_BEGUN = re.compile(r"\\(?:[0-3][0-7]?|[xX][0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7})")
-_NAMED = re.compile(r"[A-Za-z0-9_.\-/ ]*", re.ASCII)
-
-
-def _shown(text: str) -> str:
-    return text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+    return tokens
 
 
 _SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -261,15 +187,6 @@ _MOST_COPIED = 20_000
 _NO_NAME = "argument must be a simple name"
 
 
-class MacroError(Exception):
-    """A macro has arguments that it can't take."""
-
-    def __init__(self, position: int, message: str) -> None:
-        super().__init__(message)
-        self.position = position
-        self.message = message
-
-
 _Macro = Callable[[int, Node, list[Node]], Node | None]
 
 
@@ -280,15 +197,15 @@ class Copies:
         self._left = _MOST_COPIED
 
     def of(self, node: Node) -> Node:
-        """Return the tree below the node, with nodes of its own. Raises MacroError."""
+        """Return the tree below the node, with nodes of its own. Raises SyntaxIssueError."""
         self._left -= 1
         if self._left < 0:
-            raise MacroError(node.position, "expression is too large with its macros expanded")
+            raise SyntaxIssueError(node.position, "expression is too large with its macros expanded")
         return node.copied(self.of)
 
 
 def expand(position: int, function: str, args: list[Node], target: Node | None, copies: Copies) -> Node | None:
-    """Return the expansion of a call, or None when it is an ordinary call. Raises MacroError."""
+    """Return the expansion of a call, or None when it is an ordinary call. Raises SyntaxIssueError."""
     if target is None:
         if function == "has" and len(args) == 1:
             return _has(position, args[0])
@@ -301,15 +218,15 @@ def expand(position: int, function: str, args: list[Node], target: Node | None, 
 
 def _has(position: int, arg: Node) -> Node:
     if type(arg) is not Select:
-        raise MacroError(arg.position, "invalid argument to has() macro")
+        raise SyntaxIssueError(arg.position, "invalid argument to has() macro")
     return Select(position, arg.operand, arg.field, test=True)
 
 
 def _variable(arg: Node, complaint: str) -> str:
     if type(arg) is not Name:
-        raise MacroError(arg.position, complaint)
+        raise SyntaxIssueError(arg.position, complaint)
     if arg.name in (ACCUMULATOR, _OTHER_ACCUMULATOR):
-        raise MacroError(arg.position, "iteration variable overwrites accumulator variable")
+        raise SyntaxIssueError(arg.position, "iteration variable overwrites accumulator variable")
     return arg.name
 
 
@@ -320,9 +237,9 @@ def _one(args: list[Node], complaint: str) -> tuple[str, str]:
 def _two(args: list[Node]) -> tuple[str, str]:
     first, second = args[:2]
     if type(first) is not Name or type(second) is not Name:
-        raise MacroError((second if type(first) is Name else first).position, _NO_NAME)
+        raise SyntaxIssueError((second if type(first) is Name else first).position, _NO_NAME)
     if first.name == second.name:
-        raise MacroError(second.position, f"duplicate variable name: {first.name}")
+        raise SyntaxIssueError(second.position, f"duplicate variable name: {first.name}")
     return _variable(first, _NO_NAME), _variable(second, _NO_NAME)
 
 
@@ -394,13 +311,13 @@ def _bind(at: int, target: Node, args: list[Node]) -> Node | None:
     if type(target) is not Name or target.name != "cel":
         return None
     if type(args[0]) is not Name:
-        raise MacroError(args[0].position, "cel.bind() variable names must be simple identifiers")
+        raise SyntaxIssueError(args[0].position, "cel.bind() variable names must be simple identifiers")
     return _bound(at, args[0].name, args[1], args[2])
 
 
 def _optional(at: int, function: str, target: Node, args: list[Node], copies: Copies) -> Node:
     if type(args[0]) is not Name:
-        raise MacroError(args[0].position, f"{function}() variable name must be a simple identifier")
+        raise SyntaxIssueError(args[0].position, f"{function}() variable name must be a simple identifier")
     there = Call(at, "hasValue", [], target)
     mapped: Node = _bound(at, args[0].name, Call(at, "value", [], copies.of(target)), args[1])
     if function == "optMap":
@@ -415,7 +332,7 @@ def _optional_call(at: int, name: str, args: list[Node]) -> Node:
 def _sort_by(at: int, target: Node, args: list[Node]) -> Node:
     if type(target) not in (ListLiteral, Select, Name, Fold, Call):
         complaint = "sortBy can only be applied to a list, identifier, comprehension, call or select expression"
-        raise MacroError(target.position, complaint)
+        raise SyntaxIssueError(target.position, complaint)
     name = "@__sortBy_input__"
     keys = _map(at, Name(at, name), args)
     return _bound(at, name, target, Call(at, "@sortByAssociatedKeys", [keys], Name(at, name)))
@@ -452,41 +369,19 @@ _OPERATOR = {"in": "@in"} | {text: f"_{text}_" for text in _PRECEDENCE if text !
 _LOGICAL = frozenset({"_||_", "_&&_"})
 _WORDS = "as break const continue else for function if import let loop package namespace return var void while"
 _RESERVED = frozenset(_WORDS.split())
-_SIGNS = ("'['", "']'", "'{'", "'}'", "'('", "')'", "'.'", "','", "'-'", "'!'", "'?'")
-_STARTS = ("'['", "'{'", "'('", "'.'", "'-'", "'!'")
-_VALUES = ("'true'", "'false'", "'null'", "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES", "IDENTIFIER")
-_BEGINNINGS = "[ { ( . - ! true false null float int uint string bytes name"
-_OPERAND = frozenset(_BEGINNINGS.split())
-
-_AFTER = dict.fromkeys((")", "]"), frozenset({END, *_PRECEDENCE, ".", "?"})) | {":": _OPERAND}
-"""The tokens that may come after one that is missing."""
 
 
-def _expecting(*more: str) -> str:
-    """Return the tokens with which an operand may begin, and others, in the grammar's order."""
-    return "{" + ", ".join((*(sign for sign in _SIGNS if sign in _STARTS or sign in more), *_VALUES)) + "}"
-
-
-def parsed(tokens: list[Token], issues: list[Issue]) -> Node:
-    """Return the tree of an expression's tokens. `issues`: what is no token.
-
-    Raises SyntaxIssueError.
-    """
-    parser = _Parser(tokens, issues)
-    try:
-        root = parser.expression()
-        parser.close(END, "<EOF>")
-    except SyntaxIssueError as error:
-        raise SyntaxIssueError(issues + error.issues) from None
-    if issues:
-        raise SyntaxIssueError(issues)
+def parsed(text: str) -> Node:
+    """Return the tree of an expression. Raises SyntaxIssueError."""
+    parser = _Parser(tokens_of(text))
+    root = parser.expression()
+    parser.close(END)
     return root
 
 
 class _Parser:
-    def __init__(self, tokens: list[Token], issues: list[Issue]) -> None:
+    def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
-        self._issues = issues
         self._at = 0
         self._nesting = 0
         self._members = 0
@@ -503,7 +398,7 @@ class _Parser:
         if token.kind == "?":
             self._at += 1
             then = self._binary()
-            self.close(":", "':'")
+            self.close(":")
             otherwise = self.expression()
             result = Call(token.position, "_?_:_", [result, then, otherwise])
         self._nesting -= 1
@@ -553,7 +448,7 @@ class _Parser:
         entered = self._members
         self._members += 1
         self._bound(self._members)
-        result = self._negative(sign, following) if negative else self._primary(signed=repeated > 0)
+        result = self._negative(sign, following) if negative else self._primary()
         while True:
             token = self._tokens[self._at]
             if token.kind == ".":
@@ -561,8 +456,8 @@ class _Parser:
             elif token.kind == "[":
                 self._at += 1
                 optional = self._skip("?")
-                index = self._one(_expecting() if optional else _expecting("'?'"))
-                self.close("]", "']'")
+                index = self.expression()
+                self.close("]")
                 result = Call(token.position, "_[?_]" if optional else "_[_]", [result, index])
             else:
                 break
@@ -580,16 +475,13 @@ class _Parser:
                 return Literal(sign.position, int_of(token.text, True))
             return Literal(sign.position, float_of(token.text, True))
         except LiteralError as error:
-            return self._issue(sign.position, str(error))
+            raise SyntaxIssueError(sign.position, str(error)) from None
 
     def _member(self, dot: Token, operand: Node) -> Node:
         following = self._tokens[self._at + 1]
         if following.kind == "?":
             self._at += 2
-            token = self._tokens[self._at]
-            if token.kind not in ("name", "quoted"):
-                raise self._mismatch("{IDENTIFIER, ESC_IDENTIFIER}")
-            self._at += 1
+            token = self._field()
             return Call(dot.position, "_?._", [operand, Literal(token.position, _unquoted(token))])
         self._at += 1
         token = self._field()
@@ -597,28 +489,21 @@ class _Parser:
         if opening.kind == "(" and token.kind == "name":
             self._at += 1
             args = self._arguments()
-            return self._expanded(opening.position, token.text, args, operand)
+            return self._called(opening.position, token.text, args, operand)
         return Select(dot.position, operand, _unquoted(token))
 
     def _field(self) -> Token:
         token = self._tokens[self._at]
         if token.kind not in ("name", "quoted"):
-            before = self._tokens[self._at - 1]
-            shown = before.text + ("" if token.kind == END else token.text)
-            if token.kind in KEYWORDS - {"in"}:
-                raise _wrong_token(token, f"mismatched input '{token.text}' expecting IDENTIFIER")
-            raise _wrong_token(token, f"no viable alternative at input '{shown}'")
+            raise _unexpected(token, "a name")
         self._at += 1
         return token
 
-    def _expanded(self, position: int, function: str, args: list[Node], target: Node | None) -> Node:
-        try:
-            expanded = expand(position, function, args, target, self._copies)
-        except MacroError as error:
-            return self._issue(error.position, error.message)
+    def _called(self, position: int, function: str, args: list[Node], target: Node | None) -> Node:
+        expanded = expand(position, function, args, target, self._copies)
         return Call(position, function, args, target) if expanded is None else expanded
 
-    def _primary(self, signed: bool = False) -> Node:
+    def _primary(self) -> Node:
         token = self._tokens[self._at]
         kind = token.kind
         if kind in _CONSTANT:
@@ -630,7 +515,7 @@ class _Parser:
         if kind == "(":
             self._at += 1
             inner = self.expression()
-            self.close(")", "')'")
+            self.close(")")
             self._closed.add(id(inner))
             return inner
         if kind == "[":
@@ -640,15 +525,13 @@ class _Parser:
             return self._map(token)
         if kind == "name" or (kind == "." and self._tokens[self._at + 1].kind == "name"):
             return self._name(token)
-        if kind == ".":
-            raise _wrong_token(self._tokens[self._at + 1], "no viable alternative at input '.'")
-        raise self._unexpected(_expecting(), signed)
+        raise _unexpected(token, "an operand")
 
     def _literal(self, token: Token) -> Node:
         try:
             return Literal(token.position, _LITERALS[token.kind](token.text))
         except LiteralError as error:
-            return self._issue(token.position, str(error))
+            raise SyntaxIssueError(token.position, str(error)) from None
 
     def _name(self, token: Token) -> Node:
         prefix = ""
@@ -657,59 +540,24 @@ class _Parser:
             prefix = "."
             self._at += 1
             token = self._tokens[self._at]
-        message = self._message_name()
-        if message is not None:
-            names, opening = message
-            return self._message(opening, prefix + names)
+        if token.text in _RESERVED:
+            raise SyntaxIssueError(start, f"reserved identifier: {token.text}")
         self._at += 1
         opening = self._tokens[self._at]
         if opening.kind == "(":
             self._at += 1
             args = self._arguments()
-            if token.text in _RESERVED:
-                return self._issue(start, f"reserved identifier: {token.text}")
-            return self._expanded(opening.position, prefix + token.text, args, None)
-        if token.text in _RESERVED:
-            return self._issue(start, f"reserved identifier: {token.text}")
+            return self._called(opening.position, prefix + token.text, args, None)
         return Name(token.position, prefix + token.text)
-
-    def _message_name(self) -> tuple[str, Token] | None:
-        """Parse `a.b.C` when a brace follows."""
-        at, tokens = self._at, self._tokens
-        names = [tokens[at].text]
-        while tokens[at + 1].kind == "." and tokens[at + 2].kind == "name":
-            at += 2
-            names.append(tokens[at].text)
-        if tokens[at + 1].kind != "{":
-            return None
-        self._at = at + 2
-        return ".".join(names), tokens[at + 1]
-
-    def _message(self, opening: Token, name: str) -> Node:
-        fields: list[tuple[int, str, Node, bool]] = []
-        while self._tokens[self._at].kind not in ("}", ","):
-            optional = self._skip("?")
-            token = self._tokens[self._at]
-            if token.kind not in ("name", "quoted"):
-                raise self._mismatch("{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}" if not fields else "IDENTIFIER")
-            self._at += 1
-            colon = self._tokens[self._at]
-            self.close(":", "':'")
-            value = self.expression()
-            fields.append((colon.position, _unquoted(token), value, optional))
-            if not self._more("}"):
-                break
-        self._close_all("}", bool(fields))
-        return Message(opening.position, name, fields)
 
     def _arguments(self) -> list[Node]:
         args: list[Node] = []
         if self._skip(")"):
             return args
-        args.append(self._one(_expecting("')'")))
+        args.append(self.expression())
         while self._skip(","):
             args.append(self.expression())
-        self.close(")", "')'")
+        self.close(")")
         return args
 
     def _list(self, opening: Token) -> Node:
@@ -719,23 +567,23 @@ class _Parser:
         while self._tokens[self._at].kind not in ("]", ","):
             if self._skip("?"):
                 optional.add(len(elements))
-            elements.append(self._one(_expecting() if elements else _expecting("']'", "','", "'?'")))
+            elements.append(self.expression())
             if not self._more("]"):
                 break
-        self._close_all("]", bool(elements))
+        self._close_all("]")
         return ListLiteral(opening.position, elements, frozenset(optional))
 
     def _map(self, opening: Token) -> Node:
         entries: list[tuple[Node, Node, bool]] = []
         while self._tokens[self._at].kind not in ("}", ","):
             optional = self._skip("?")
-            key = self._one(_expecting() if entries else _expecting("'}'", "','", "'?'"))
-            self.close(":", "':'")
+            key = self.expression()
+            self.close(":")
             value = self.expression()
             entries.append((key, value, optional))
             if not self._more("}"):
                 break
-        self._close_all("}", bool(entries))
+        self._close_all("}")
         return MapLiteral(opening.position, entries)
 
     def _more(self, closing: str) -> bool:
@@ -745,73 +593,34 @@ class _Parser:
             return True
         return False
 
-    def _one(self, expecting: str) -> Node:
-        """Parse an expression where more than an operand may stand."""
-        if self._tokens[self._at].kind not in _OPERAND:
-            raise self._unexpected(expecting)
-        return self.expression()
-
     def _skip(self, kind: str) -> bool:
         if self._tokens[self._at].kind != kind:
             return False
         self._at += 1
         return True
 
-    def _close_all(self, kind: str, some: bool) -> None:
+    def _close_all(self, kind: str) -> None:
         """Go over the end of a list or a map, before which a comma may be."""
-        some = not self._skip(",") and some
-        if self._skip(kind):
-            return
-        expecting = f"{{'{kind}', ','}}" if some else f"'{kind}'"
-        token, following = self._tokens[self._at], self._tokens[min(self._at + 1, len(self._tokens) - 1)]
-        if token.kind != END and following.kind in (kind, ","):
-            raise _wrong_token(token, f"extraneous input '{token.text}' expecting {expecting}")
-        raise self._mismatch(expecting)
+        self._skip(",")
+        self.close(kind)
 
-    def close(self, kind: str, expecting: str) -> None:
+    def close(self, kind: str) -> None:
         """Go over a token that must be there."""
-        token = self._tokens[self._at]
-        if token.kind == kind:
-            self._at += 1
-            return
-        raise self._mismatch(expecting, kind)
-
-    def _mismatch(self, expecting: str, kind: str = "") -> SyntaxIssueError:
-        """Return the error about a token: it is too many when the next one would do, or one is missing before it."""
-        token = self._tokens[self._at]
-        following = self._tokens[min(self._at + 1, len(self._tokens) - 1)]
-        if kind and token.kind != END and following.kind == kind:
-            return _wrong_token(token, f"extraneous input '{token.text}' expecting {expecting}")
-        if token.kind in _AFTER.get(kind, ()) and (token.kind != END or self._nesting == 1):
-            return _wrong_token(token, f"missing {expecting} at '{token.text}'")
-        return _wrong_token(token, f"mismatched input '{token.text}' expecting {expecting}")
-
-    def _unexpected(self, expecting: str, signed: bool = False) -> SyntaxIssueError:
-        """Return the error about a token that begins no operand; it is too many when the next one would do."""
-        token = self._tokens[self._at]
-        if signed and token.kind == END:
-            return _wrong_token(token, f"extraneous input '{token.text}' expecting {expecting}")
-        following = self._tokens[min(self._at + 1, len(self._tokens) - 1)].kind
-        if token.kind != END and (following in _OPERAND or f"'{following}'" in expecting):
-            return _wrong_token(token, f"extraneous input '{token.text}' expecting {expecting}")
-        return _wrong_token(token, f"mismatched input '{token.text}' expecting {expecting}")
-
-    def _issue(self, position: int, message: str) -> Node:
-        self._issues.append(Issue(position, message))
-        return Literal(position, None)
+        if not self._skip(kind):
+            raise _unexpected(self._tokens[self._at], f"'{kind}'")
 
     @staticmethod
     def _bound(depth: int, most: int = _DEPTH) -> None:
         if depth > most:
-            raise SyntaxIssueError([Issue(-1, f"expression recursion limit exceeded: {most}")])
+            raise SyntaxIssueError(0, f"expression recursion limit exceeded: {most}")
 
 
 def _unquoted(token: Token) -> str:
     return token.text[1:-1] if token.kind == "quoted" else token.text
 
 
-def _wrong_token(token: Token, message: str) -> SyntaxIssueError:
-    return SyntaxIssueError([Issue(token.position, f"Syntax error: {message}")])
+def _unexpected(token: Token, expected: str) -> SyntaxIssueError:
+    return SyntaxIssueError(token.position, f"syntax error: expected {expected}, found '{token.text}'")
 
 
 _CONSTANT = {"true": True, "false": False, "null": None}

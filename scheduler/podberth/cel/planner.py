@@ -22,7 +22,6 @@ from podberth.cel.tree import (
     ListLiteral,
     Literal,
     MapLiteral,
-    Message,
     Name,
     Node,
     Select,
@@ -41,7 +40,6 @@ from podberth.cel.values import (
     Optional,
     Uint,
     Value,
-    go_type,
     type_name,
 )
 
@@ -232,7 +230,7 @@ def _looked_up(frame: Frame, part: Qualifier, value: Value, optional: bool) -> V
         if part.code is not None:
             key = part.code(frame)
             if type(key) not in KEYS:
-                raise EvaluationError(f"invalid qualifier type: {go_type(key)}")
+                raise EvaluationError(f"invalid qualifier type: {type_name(key)}")
         found = find(value, key, lenient=optional or part.test)
     except AbortError:
         raise
@@ -601,8 +599,8 @@ def _items(ranged: Value, pairs: bool) -> Iterable[tuple[Value, Value]]:
     if kind in MAPS:
         return list(ranged.pairs()) if pairs else [(key, None) for key in ranged]
     if pairs:
-        raise EvaluationError(f"unsupported comprehension range type: {go_type(ranged)}")
-    raise EvaluationError(f"got '{go_type(ranged)}', expected iterable type")
+        raise EvaluationError(f"unsupported comprehension range type: {type_name(ranged)}")
+    raise EvaluationError(f"got '{type_name(ranged)}', expected iterable type")
 
 
 # --- the plan of a tree -----------------------------------------------------------------------------------------------
@@ -648,7 +646,6 @@ class _Planner:
                 Call: self._call,
                 ListLiteral: self._list,
                 MapLiteral: self._map,
-                Message: self._message,
                 Fold: self._fold,
             }
         )
@@ -723,7 +720,7 @@ class _Planner:
         key = args[1]
         if key.constant:
             if type(key.value) not in KEYS:
-                raise PlanError(f"invalid qualifier type: {go_type(key.value)}")
+                raise PlanError(f"invalid qualifier type: {type_name(key.value)}")
             chain.add(Qualifier(key.value, optional=optional))
         else:
             chain.add(Qualifier(None, key.resolved(), optional=optional))
@@ -741,9 +738,6 @@ class _Planner:
         codes = [(key.code(), value.code(), optional) for key, value, optional in entries]
         code = _map_code(codes, 0 if constant else calls.MAP)
         return _folded(code) if constant else Plan(code=code)
-
-    def _message(self, node: Message) -> Plan:
-        raise PlanError(f"unknown type: {node.name.removeprefix('.')}")
 
     def _fold(self, node: Fold) -> Plan:
         over = self.walk.one(node.over).code()

@@ -16,7 +16,7 @@ from podberth.cel.errors import (
 )
 from podberth.cel.library.quantities import Quantity, Version
 from podberth.cel.owned import Owned
-from podberth.cel.parser import Source, SyntaxIssueError, parsed, tokens_of
+from podberth.cel.parser import SyntaxIssueError, parsed
 from podberth.cel.planner import Frame, PlanError, Planned, planned
 from podberth.cel.types import BOOL, DYN, spelled
 from podberth.cel.values import NONE, DefaultMap, DeviceMap, Map, Optional, Value, type_name
@@ -30,7 +30,7 @@ _STEPS_PER_CHARACTER: Final = 8
 
 
 class CompileError(Exception):
-    """An expression that can't be used; the text is that of Kubernetes' compiler."""
+    """An expression that can't be used; the text says why."""
 
 
 class Evaluation(NamedTuple):
@@ -132,7 +132,8 @@ class Program:
             raise self._priced(over_limit() if frame.cost > LIMIT else error, frame) from None
         result = value if type(value) is bool else _unwrapped(value)
         if type(result) is not bool:
-            raise self._priced(_no_bool(value), frame)
+            text = f"CEL result of type {type_name(value)} could not be converted to bool"
+            raise self._priced(EvaluationError(text), frame)
         return Evaluation(result, frame.cost, _steps(frame))
 
     @staticmethod
@@ -154,41 +155,6 @@ def _refused(frame: Frame) -> Value:
 _REFUSED: Final = Planned(_refused, 0, 0)
 
 
-_NO_BOOL: Final = {
-    "string": "unsupported native conversion from string to 'bool'",
-    "int": "unsupported type conversion from 'int' to bool",
-    "uint": "unsupported type conversion from 'uint' to bool",
-    "type": "type conversion not supported for 'type'",
-}
-_NATIVE: Final = {
-    "double": "Double",
-    "bytes": "Bytes",
-    "list": "list",
-    "map": "map",
-    "null_type": "'null_type'",
-    "google.protobuf.Duration": "'Duration'",
-    "google.protobuf.Timestamp": "'Timestamp'",
-    "kubernetes.Quantity": "'Quantity'",
-    "kubernetes.Semver": "'Semver'",
-    "kubernetes.URL": "'URL'",
-    "kubernetes.NamedFormat": "'Format'",
-    "net.IP": "'IP'",
-    "net.CIDR": "'CIDR'",
-}
-
-
-def _no_bool(value: Value) -> EvaluationError:
-    """Return the error for a result of unknown type that turned out to be no bool."""
-    inner = value
-    while type(inner) is Optional and inner is not NONE:
-        inner = inner.value
-    name = type_name(inner)
-    reason = _NO_BOOL.get(name) or f"type conversion error from {_NATIVE.get(name, name)} to 'bool'"
-    if inner is NONE:
-        reason = "optional.none() dereference"
-    return EvaluationError(f"CEL result of type {type_name(value)} could not be converted to bool: {reason}")
-
-
 def _unwrapped(value: Value) -> Value:
     """Return the bool within an optional bool; other values as they are."""
     while type(value) is Optional and value is not NONE:
@@ -207,23 +173,22 @@ def _made(expression: str) -> Program:
 
 def _compiled(expression: str) -> Planned:
     """Return the code of an expression. Raises CompileError."""
-    source = Source(expression)
     try:
-        root = parsed(*tokens_of(expression))
+        root = parsed(expression)
         issues = check(root)
         if issues:
-            raise CompileError(f"compilation failed: {source.shown(issues)}")
+            raise CompileError(f"compilation failed: {'; '.join(issue.shown(expression) for issue in issues)}")
         if root.type not in (BOOL, DYN):
             raise CompileError(f"must evaluate to bool or the unknown type, not {spelled(root.type)}")
         return planned(root)
     except SyntaxIssueError as error:
-        raise CompileError(f"compilation failed: {source.shown(error.issues)}") from None
+        raise CompileError(f"compilation failed: {error.issue.shown(expression)}") from None
     except CostLimitError:
         raise CompileError("program instantiation failed: error parsing regexp: expression too large") from None
     except PlanError as error:
         raise CompileError(f"program instantiation failed: {error}") from None
     except RecursionError:
-        raise CompileError("compilation failed: ERROR: <input>:-1:0: max recursion depth exceeded") from None
+        raise CompileError("compilation failed: max recursion depth exceeded") from None
 
 
 class Programs:

@@ -140,27 +140,6 @@ class MapLiteral(Node):
         return MapLiteral(self.position, [(part(key), part(value), opt) for key, value, opt in self.entries])
 
 
-class Message(Node):
-    """`type.Name{field: value}`."""
-
-    __slots__ = ("fields", "name")
-
-    def __init__(self, position: int, name: str, fields: list[tuple[int, str, Node, bool]]) -> None:
-        super().__init__(position)
-        self.name = name
-        self.fields = fields
-
-    def parts(self) -> Iterator[Node]:
-        """Yield the values of the fields."""
-        for _, _, value, _ in self.fields:
-            yield value
-
-    def copied(self, part: Callable[[Node], Node]) -> Node:
-        """Return a message of copied values."""
-        fields = [(position, name, part(value), opt) for position, name, value, opt in self.fields]
-        return Message(self.position, self.name, fields)
-
-
 class Fold(Node):
     """The node that macros such as `all` and `map` become: a loop over `over` that keeps a value in `accumulator`."""
 

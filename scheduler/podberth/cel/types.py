@@ -33,12 +33,10 @@ DOUBLE = Type(_SIMPLE, "double")
 INT = Type(_SIMPLE, "int")
 STRING = Type(_SIMPLE, "string")
 UINT = Type(_SIMPLE, "uint")
-DURATION = Type(_SIMPLE, "google.protobuf.Duration")
-TIMESTAMP = Type(_SIMPLE, "google.protobuf.Timestamp")
 DEVICE = Type(STRUCT, "kubernetes.DRADevice")
 QUANTITY = Type(STRUCT, "kubernetes.Quantity")
 
-_SHOWN = {ANY: "any", DURATION: "duration", ERROR: "!error!", NULL: "null", TIMESTAMP: "timestamp"}
+_SHOWN = {ANY: "any", ERROR: "!error!", NULL: "null"}
 _NAMED = {shown: known for known, shown in _SHOWN.items()} | {
     known.name: known for known in (DYN, BOOL, BYTES, DOUBLE, INT, STRING, UINT)
 }
@@ -138,7 +136,6 @@ def _named(name: str) -> Type:
     return Type(OPAQUE if name.startswith("net.") else STRUCT, name)
 
 
-_NULLABLE = (ANY, DURATION, TIMESTAMP)
 _GENERIC = (OPAQUE, LIST, MAP)
 
 
@@ -243,7 +240,7 @@ class Substitutions:
 
 
 def _nullable(known: Type) -> bool:
-    return known.kind in (OPAQUE, STRUCT) or known in _NULLABLE or known == NULL
+    return known.kind in (OPAQUE, STRUCT) or known in (ANY, NULL)
 
 
 def most_general(one: Type, other: Type) -> Type:
@@ -263,16 +260,6 @@ def _no_more_specific(one: Type, other: Type) -> bool:
             and all(map(_no_more_specific, one.args, other.args))
         )
     return True if one.kind == TYPE else one == other
-
-
-def equivalent(one: Type, other: Type) -> bool:
-    """Return whether two types are the same, whatever their type parameters are called."""
-    return (
-        one.kind == other.kind
-        and len(one.args) == len(other.args)
-        and (one.kind == PARAMETER or one.name == other.name)
-        and all(map(equivalent, one.args, other.args))
-    )
 
 
 class Overload(NamedTuple):
@@ -325,8 +312,6 @@ _TYPES = {
     "bool": BOOL,
     "bytes": BYTES,
     "double": DOUBLE,
-    "google.protobuf.Duration": DURATION,
-    "google.protobuf.Timestamp": TIMESTAMP,
     "int": INT,
     "list": list_of(DYN),
     "map": map_of(DYN, DYN),

@@ -25,21 +25,6 @@ class Uint(int):
 
 
 @dataclass(frozen=True, slots=True)
-class Duration:
-    """A span of time in nanoseconds."""
-
-    nanos: int
-
-
-@dataclass(frozen=True, slots=True)
-class Timestamp:
-    """A point in time, in nanoseconds since 1970, and the offset in seconds with which it was written."""
-
-    nanos: int
-    offset: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class TypeValue:
     """A type as a value: what `type(x)` gives."""
 
@@ -59,24 +44,6 @@ class Prefix:
 
     ip: IPv4Address | IPv6Address
     bits: int
-
-
-@dataclass(frozen=True, slots=True)
-class Url:
-    """The parts of a URL that can be asked for."""
-
-    text: str
-    scheme: str
-    host: str
-    path: str
-    query: str
-
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """A format that text can be checked against, by its name in expressions."""
-
-    name: str
 
 
 class Optional:
@@ -198,14 +165,10 @@ _NAMES: Final[dict[type, str]] = {
     GrowingMap: "map",
     Optional: "optional_type",
     TypeValue: "type",
-    Duration: "google.protobuf.Duration",
-    Timestamp: "google.protobuf.Timestamp",
     Quantity: "kubernetes.Quantity",
     Version: "kubernetes.Semver",
     Address: "net.IP",
     Prefix: "net.CIDR",
-    Url: "kubernetes.URL",
-    Format: "kubernetes.NamedFormat",
 }
 LISTS: Final = frozenset({list, GrowingList})
 MAPS: Final = frozenset({Map, DefaultMap, DeviceMap, GrowingMap})
@@ -216,39 +179,7 @@ def type_name(value: Value) -> str:
     return _NAMES[type(value)]
 
 
-_GO: Final[dict[type, str]] = {
-    type(None): "types.Null",
-    bool: "types.Bool",
-    int: "types.Int",
-    Uint: "types.Uint",
-    float: "types.Double",
-    str: "types.String",
-    bytes: "types.Bytes",
-    list: "*types.baseList",
-    GrowingList: "*types.mutableList",
-    Map: "*types.baseMap",
-    DefaultMap: "cel.mapper",
-    DeviceMap: "*types.baseMap",
-    GrowingMap: "*types.mutableMap",
-    Optional: "*types.Optional",
-    TypeValue: "*types.Type",
-    Duration: "types.Duration",
-    Timestamp: "types.Timestamp",
-    Quantity: "cel.Quantity",
-    Version: "cel.Semver",
-    Address: "cel.IP",
-    Prefix: "cel.CIDR",
-    Url: "cel.URL",
-    Format: "cel.Format",
-}
-
-
-def go_type(value: Value) -> str:
-    """Return the name of the type that holds the value in cel-go, which some messages show."""
-    return "*cel.Quantity" if type(value) is Quantity and value.computed else _GO[type(value)]
-
-
-OWN: Final = frozenset({Quantity, Version, Address, Prefix, Url, Format})
+OWN: Final = frozenset({Quantity, Version, Address, Prefix})
 
 
 def equal(left: Value, right: Value) -> bool | None:
@@ -259,8 +190,6 @@ def equal(left: Value, right: Value) -> bool | None:
     if kind is other:
         if kind in LISTS or kind in MAPS or kind is Optional:
             return _equal_structures(left, right)
-        if kind is Timestamp:
-            return bool(left.nanos == right.nanos)
         if kind is Quantity and right.computed:
             return None
         return bool(left == right)

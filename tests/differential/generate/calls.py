@@ -24,7 +24,7 @@ class Type(NamedTuple):
 BOOL, INT = Type("bool"), Type("int")
 
 _SCALARS = (
-    *("int", "uint", "double", "bool", "string", "bytes", "duration", "timestamp", "dyn"),
+    *("int", "uint", "double", "bool", "string", "bytes", "dyn"),
     *("kubernetes.Quantity", "kubernetes.Semver"),
 )
 _KEYS = ("string", "int", "uint", "bool")
@@ -92,7 +92,7 @@ def _overloads() -> dict[str, list[Overload]]:
     lines = files("podberth.cel").joinpath("declarations.txt").read_text(encoding="utf-8").splitlines()
     found = defaultdict(list)
     for line in lines:
-        if not line.startswith(("@s", "@n", "cel.@")) and "authorization" not in line:
+        if not line.startswith(("@s", "@n", "cel.@")):
             one = Overload(line)
             found["" if _is_variable(one.result) else one.result.name].append(one)
     return dict(found)

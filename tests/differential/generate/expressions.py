@@ -11,7 +11,6 @@ _DOUBLES = ("0.0", "1.5", "-2.25", "1e10")
 _UINTS = ("0u", "3u", "18446744073709551615u")
 _QUANTITIES = ("1", "20Gi", "500m", "40Gi", "1e3", "0", "100G")
 _VERSIONS = ("1.9.0", "1.9.0-rc1", "0.0.0", "12.0.1", "1.10.0-alpha.1")
-_SPANS = ("1s", "1h", "-5m", "1.5s")
 _NAMES = ("model", "index", "healthy", "version", "k1", "nope")
 _DOMAINS = ("gpu.example.com", "other.com", "nope")
 _PATTERNS = ("^a", "[0-9]+", "a|h", "(a+)+$", ".*", "\\\\.com$", "(?i)GPU", "[^a-z]")
@@ -86,7 +85,6 @@ _LEAVES: dict[str, _Leaf] = {
         (f'quantity("{writer.pick(_QUANTITIES)}")', 'device.capacity["gpu.example.com"].memory')
     ),
     "semver": lambda writer: f'semver("{writer.pick(_VERSIONS)}")',
-    "duration": lambda writer: f'duration("{writer.pick(_SPANS)}")',
     "list_int": lambda writer: writer.pick(("[1, 2, 3]", "[0, 3]", "[]", "lists.range(4)", "[7]")),
     "list_string": lambda writer: writer.pick(('["a100", "h100"]', '[""]', "[device.driver]", "[]")),
     "map": lambda writer: writer.pick(('{"a": 1, "b": 2}', '{"model": 3}', "{}")),
@@ -109,7 +107,6 @@ _BRANCHES: dict[str, tuple[_Branch, ...]] = {
         _any(*_COMPARED, kinds=("uint", "int")),
         _any(*_COMPARED, kinds=("dyn", "int")),
         _any(*_COMPARED, kinds=("dyn", "string")),
-        _any(*_COMPARED, kinds=("duration", "duration")),
         _any(*_EQUAL, kinds=("dyn", "dyn")),
         _any(*_EQUAL, kinds=("dyn", "semver")),
         _any(*_EQUAL, kinds=("list_int", "list_int")),
@@ -161,7 +158,6 @@ _BRANCHES: dict[str, tuple[_Branch, ...]] = {
         _form("{}.compareTo({})", "dyn", "semver"),
         _any("{}.asInteger()", kinds=("quantity",)),
         _any("{}.major()", "{}.minor()", "{}.patch()", kinds=("semver",)),
-        _any("{}.getSeconds()", "{}.getHours()", kinds=("duration",)),
     ),
     "uint": (_any(*_MATHS, kinds=("uint", "uint")), _form("uint({})", "int")),
     "double": (
@@ -173,13 +169,11 @@ _BRANCHES: dict[str, tuple[_Branch, ...]] = {
         _form("({} + {})", "string", "string"),
         _form("string({})", "int"),
         _form("string({})", "double"),
-        _form("string({})", "duration"),
         _form("({} ? {} : {})", "bool", "string", "string"),
         _any("{}.lowerAscii()", "{}.upperAscii()", "{}.trim()", kinds=("string",)),
         _form("{}.replace({}, {})", "string", "string", "string"),
         _any("{}.substring({})", "{}.charAt({})", kinds=("string", "int")),
         _form("{}.join({})", "list_string", "string"),
-        _form('"%s-%d".format([{}, {}])', "string", "int"),
         lambda writer, depth: f'{writer.write("string", depth)}.find("{writer.pick(_PATTERNS)}")',
         _form("{}[{}]", "list_string", "int"),
     ),
@@ -198,7 +192,6 @@ _BRANCHES: dict[str, tuple[_Branch, ...]] = {
         _form("({} ? {} : {})", "bool", "quantity", "quantity"),
     ),
     "semver": (_form("semver({}, true)", "string"),),
-    "duration": (_any("({} + {})", "({} - {})", kinds=("duration", "duration")), _form("-({})", "duration")),
     "list_int": (
         _form("[{}, {}]", "int", "int"),
         _form("({} + {})", "list_int", "list_int"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zoneinfo
-
 import pytest
 
 from podberth.cel import errors
@@ -70,9 +68,7 @@ def test_a_device_that_says_nothing_is_not_shared() -> None:
 
 def test_a_mistake_is_the_programs_error_and_never_raised_by_compile() -> None:
     error = programs.compile("device.drvier == 1").error
-    assert str(error) == (
-        "compilation failed: ERROR: <input>:1:7: undefined field 'drvier'\n | device.drvier == 1\n | ......^"
-    )
+    assert str(error) == "compilation failed: ERROR: <input>:1:7: undefined field 'drvier'"
     with pytest.raises(programs.CompileError, match="undefined field"):
         matches("device.drvier == 1")
 
@@ -82,6 +78,37 @@ def test_a_mistake_is_the_programs_error_and_never_raised_by_compile() -> None:
 )
 def test_odd_text_is_an_error_not_an_exception(text: str) -> None:
     assert programs.compile(text).error is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("device.driver ==\n  'a' 'b'", "2:7: syntax error: expected '<EOF>', found ''b''"),
+        ("[1, 2", "1:6: syntax error: expected ']', found '<EOF>'"),
+        ("1 + ", "1:5: syntax error: expected an operand, found '<EOF>'"),
+        ("device.1", "1:7: syntax error: expected '<EOF>', found '.1'"),
+        ("1 # 2", "1:3: no token begins with '#'"),
+        ("for == 1", "1:1: reserved identifier: for"),
+        ("99999999999999999999 > 0", "1:1: invalid int literal"),
+        ("[1].all(1, true)", "1:9: argument must be a simple name"),
+    ],
+)
+def test_a_text_that_is_no_expression_is_refused_at_its_place(text: str, said: str) -> None:
+    assert str(programs.compile(text).error) == f"compilation failed: ERROR: <input>:{said}"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("timestamp('2026-01-01T00:00:00Z').getFullYear() == 2026", "durations and timestamps"),
+        ("url('https://a.b').getHost() == 'a.b'", "URLs"),
+        ("'%d'.format([1]) == '1'", "templates and named formats"),
+        ("format.uuid().validate('a') == optional.none()", "templates and named formats"),
+    ],
+)
+def test_a_function_that_is_left_out_is_named(text: str, what: str) -> None:
+    """The API server took the expression, so that its author has to learn why it has no effect here."""
+    assert f"{what} of Kubernetes' CEL are not known here" in str(programs.compile(text).error)
 
 
 NESTED = [("(", ")", True), ("-(", ")", None), ("dyn(", ")", True), ("[", "]", False), ("{1:", "}", False)]
@@ -117,12 +144,6 @@ def test_a_call_that_finds_its_overload_later_ends_at_the_first_error() -> None:
     """What comes after it is neither evaluated nor paid for; a call of a known overload evaluates both."""
     assert failure('dyn(1/0).indexOf(dyn("a" + "b")) == 1').cost == failure("dyn(1/0) == 1").cost
     assert failure('string(1/0).indexOf("a" + "b") == 1').cost > failure('string(1/0) == "a"').cost
-
-
-def test_a_time_zone_may_lead_out_of_the_years_that_there_are() -> None:
-    """The last moment is in the year 10000 east of Greenwich, and the first in the year 0 west of it."""
-    assert matches('timestamp("9999-12-31T23:59:59Z").getFullYear("+05:30") == 10000')
-    assert matches('timestamp("0001-01-01T00:00:00Z").getFullYear("-05:30") == 0')
 
 
 @pytest.mark.parametrize("name", EXPENSIVE)
@@ -196,10 +217,7 @@ def test_compiling_is_priced_by_length_and_patterns() -> None:
 def test_a_result_of_unknown_type_must_be_a_bool() -> None:
     assert matches('device.attributes["gpu.example.com"].healthy')
     text = str(failure('device.attributes["gpu.example.com"].version'))
-    assert text == (
-        "CEL result of type kubernetes.Semver could not be converted to bool: "
-        "type conversion error from 'Semver' to 'bool'"
-    )
+    assert text == "CEL result of type kubernetes.Semver could not be converted to bool"
 
 
 def test_one_evaluation_leaves_nothing_to_the_next() -> None:
@@ -223,21 +241,6 @@ def test_the_most_expensive_expressions_end_at_the_callers_limit(name: str) -> N
     with pytest.raises(EvaluationError):
         programs.compile(EXPENSIVE[name]).evaluate(GPU, 5_000)
     assert errors.METER.spent <= 3 * 5_000 + 60_000  # the operation that went over the limit
-
-
-def test_time_zones_that_are_not_there_are_looked_for_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each takes as long as opening files does, and costs one unit."""
-    asked: list[str] = []
-
-    def look_up(name: str) -> None:
-        asked.append(name)
-        raise zoneinfo.ZoneInfoNotFoundError
-
-    monkeypatch.setattr(zoneinfo, "ZoneInfo", look_up)
-    program = programs.compile('lists.range(1000).all(x, timestamp(0).getHours("Nowhere" + string(x)) == 1)')
-    with pytest.raises(EffortError):
-        program.evaluate(GPU, 5_000)
-    assert 20 < len(asked) < 50
 
 
 @pytest.mark.parametrize("end", ["true", "nonsense", "1 +"])

@@ -6,8 +6,6 @@ from math import isinf, isnan
 from typing import Final
 
 from podberth.cel.errors import METER, EvaluationError
-from podberth.cel.library import times
-from podberth.cel.library.operators import no_overload
 from podberth.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -15,9 +13,7 @@ from podberth.cel.values import (
     MAPS,
     NONE,
     UINT_MAX,
-    Duration,
     Optional,
-    Timestamp,
     TypeValue,
     Uint,
     Value,
@@ -38,14 +34,6 @@ def number(value: float) -> str:
     exponent = point - 1
     if exponent < -4 or exponent >= _LONG:
         return f"{sign}{_scientific(digits, exponent)}"
-    return sign + _plain(digits, point)
-
-
-def fixed(value: float) -> str:
-    """Return the shortest digits without an exponent, as strconv.FormatFloat(x, 'f', -1, 64) writes them."""
-    if isnan(value) or isinf(value):
-        return number(value)
-    sign, digits, point = _digits(value)
     return sign + _plain(digits, point)
 
 
@@ -100,35 +88,7 @@ def shown(value: Value) -> str:
         return "optional.none()" if value is NONE else f"optional({shown(value.value)})"
     if kind is TypeValue:
         return str(value.name)
-    if kind is Duration:
-        return go_duration(value.nanos)
-    if kind is Timestamp:
-        return times.rfc3339(value)
     return str(value)
-
-
-def go_duration(nanos: int) -> str:
-    """Return a time.Duration's text: 1h2m3.5s."""
-    if nanos == 0:
-        return "0s"
-    sign, left = ("-" if nanos < 0 else ""), abs(nanos)
-    for unit, size in (("ns", 1), ("µs", 1000), ("ms", 1000000)):
-        if left < size * 1000 and left < 10**9:
-            return f"{sign}{_fraction(left, size)}{unit}"
-    minutes, left = divmod(left, 60 * 10**9)
-    hours, minutes = divmod(minutes, 60)
-    text = _fraction(left, 10**9) + "s"
-    if hours or minutes:
-        text = f"{minutes}m{text}"
-    return sign + (f"{hours}h{text}" if hours else text)
-
-
-def _fraction(value: int, size: int) -> str:
-    whole, rest = divmod(value, size)
-    if not rest:
-        return str(whole)
-    digits = str(rest).rjust(len(str(size)) - 1, "0").rstrip("0")
-    return f"{whole}.{digits}"
 
 
 _DECIMAL = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -184,20 +144,6 @@ def _string_to_bool(text: str) -> bool:
     raise _failed("string", "bool")
 
 
-def _string_to_duration(text: str) -> Duration:
-    found = times.parse_duration(text)
-    if found is None:
-        raise _failed("string", "google.protobuf.Duration")
-    return found
-
-
-def _string_to_timestamp(text: str) -> Timestamp:
-    found = times.parse_timestamp(text)
-    if found is None:
-        raise _failed("string", "google.protobuf.Timestamp")
-    return found
-
-
 def _double_to_int(number: float) -> int:
     if not -(2.0**63) < number < 2.0**63:
         raise EvaluationError("integer overflow")
@@ -230,22 +176,13 @@ def string_of(value: Value) -> str:
     return convert(value)
 
 
-def duration_text(value: Duration) -> str:
-    """Return the text of a duration: its seconds and an s."""
-    whole, rest = divmod(abs(value.nanos), times.SECOND)
-    seconds = float(whole) + rest / 1e9
-    return ("-" if value.nanos < 0 else "") + fixed(seconds) + "s"
-
-
 _TO_STRING: dict[type, Callable[[Value], str]] = {
     str: _same,
     bool: lambda value: "true" if value else "false",
     bytes: _bytes_to_string,
     float: number,
-    Duration: duration_text,
     int: str,
     Uint: lambda value: str(int(value)),
-    Timestamp: times.rfc3339,
     type(None): lambda value: "null",
     TypeValue: lambda value: str(value.name),
 }
@@ -255,8 +192,6 @@ def _size(value: Value) -> int:
     kind = type(value)
     if kind is str or kind is bytes or kind in LISTS or kind in MAPS:
         return len(value)
-    if kind in (Duration, Timestamp):
-        raise no_overload()
     raise EvaluationError("no such overload: size")
 
 
@@ -269,25 +204,16 @@ OVERLOADS: dict[str, Callable[..., Value]] = {
     "int64_to_double": float,
     "string_to_double": _string_to_double,
     "uint64_to_double": float,
-    "duration_to_duration": _same,
-    "string_to_duration": _string_to_duration,
     "int64_to_int64": _same,
     "double_to_int64": _double_to_int,
-    "duration_to_int64": lambda span: span.nanos,
     "string_to_int64": _string_to_int,
-    "timestamp_to_int64": lambda when: when.nanos // times.SECOND,
     "uint64_to_int64": lambda number: _bounded(int(number), INT_MIN, INT_MAX, "integer overflow"),
     "string_to_string": _same,
     "bool_to_string": string_of,
     "bytes_to_string": _bytes_to_string,
     "double_to_string": string_of,
-    "duration_to_string": string_of,
     "int64_to_string": string_of,
-    "timestamp_to_string": string_of,
     "uint64_to_string": string_of,
-    "timestamp_to_timestamp": _same,
-    "int64_to_timestamp": times.from_unix,
-    "string_to_timestamp": _string_to_timestamp,
     "uint64_to_uint64": _same,
     "double_to_uint64": _double_to_uint,
     "int64_to_uint64": lambda number: Uint(_bounded(number, 0, UINT_MAX, "unsigned integer overflow")),

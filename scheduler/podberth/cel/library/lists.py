@@ -11,21 +11,17 @@ from podberth.cel.values import (
     MAPS,
     MISSING,
     NONE,
-    Duration,
     GrowingMap,
     Map,
     Optional,
-    Timestamp,
     Uint,
     Value,
     equal,
     type_name,
 )
 
-_RECEIVERS = frozenset({str, Duration, Timestamp})
-"""The types for which cel-go asks the value itself, so that their error does not name the function."""
-_KINDS = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
-_ZERO: dict[str, Value] = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}
+_KINDS = ("int", "uint", "double", "bool", "string", "bytes")
+_ZERO: dict[str, Value] = {"int": 0, "uint": Uint(0), "double": 0.0}
 
 
 def _has(values: list[Value], element: Value) -> bool:
@@ -135,7 +131,8 @@ def _sort_by(values: Value, keys: Value) -> Value:
 
 
 def _unsortable(value: Value, function: str) -> EvaluationError:
-    return no_overload() if type(value) in _RECEIVERS else EvaluationError(f"no such overload: {function}")
+    """Return the error for what is no list. cel-go asks a string itself, whose error does not name the function."""
+    return no_overload() if type(value) is str else EvaluationError(f"no such overload: {function}")
 
 
 def _is_sorted(values: list[Value]) -> bool:
@@ -244,20 +241,12 @@ SINGLE: dict[str, Callable[..., Value]] = {
 }
 
 
-_EPOCH = -62135596800 * 10**9
-"""Go's zero time, the first moment of year 1, in nanoseconds since the epoch."""
-
-
 def _is_zero(value: Value) -> bool:
     kind = type(value)
     if value is None:
         return True
     if kind in LISTS or kind in MAPS:
         return len(value) == 0
-    if kind is Duration:
-        return bool(value.nanos == 0)
-    if kind is Timestamp:
-        return bool(value.nanos == _EPOCH)
     if kind in (bool, int, Uint, float, str, bytes):
         return not value
     return False

@@ -5,7 +5,6 @@ from math import isnan
 from typing import Final
 
 from podberth.cel.errors import METER, AbortError, EvaluationError
-from podberth.cel.library import times
 from podberth.cel.library.quantities import Version
 from podberth.cel.values import (
     INT_MAX,
@@ -15,19 +14,15 @@ from podberth.cel.values import (
     UINT_MAX,
     DefaultMap,
     DeviceMap,
-    Duration,
-    Format,
     GrowingList,
-    Timestamp,
     Uint,
     Value,
     equal,
-    go_type,
     key_of,
+    type_name,
 )
 
 NO_OVERLOAD = "no such overload"
-_RECEIVERS = frozenset({str, Duration, Timestamp})
 
 
 def no_overload() -> EvaluationError:
@@ -47,15 +42,9 @@ def _uint(value: int) -> Uint:
     raise EvaluationError("unsigned integer overflow")
 
 
-def _span(value: int) -> Duration:
-    if INT_MIN <= value <= INT_MAX:
-        return Duration(value)
-    raise EvaluationError("integer overflow")
-
-
 def refused(left: Value, function: str) -> EvaluationError:
-    """Return the error for a left operand without such an operator; some types word it in another way."""
-    return no_overload() if type(left) in _RECEIVERS else EvaluationError(f"{NO_OVERLOAD}: {function}")
+    """Return the error for a left operand without such an operator; a string words it in another way."""
+    return no_overload() if type(left) is str else EvaluationError(f"{NO_OVERLOAD}: {function}")
 
 
 def add(left: Value, right: Value) -> Value:
@@ -73,12 +62,6 @@ def add(left: Value, right: Value) -> Value:
         if not left:
             return right
         return [*left, *right]
-    if kind is Duration and other is Timestamp:
-        return times.shifted(right, left.nanos)
-    if kind is Timestamp:
-        if other is not Duration:
-            raise no_overload()
-        return times.shifted(left, right.nanos)
     if kind not in _ADD:
         raise refused(left, "_+_")
     if kind is not other:
@@ -92,31 +75,6 @@ _ADD: dict[type, Callable[[Value, Value], Value]] = {
     float: lambda a, b: a + b,
     str: lambda a, b: a + b,
     bytes: lambda a, b: a + b,
-    Duration: lambda a, b: _span(a.nanos + b.nanos),
-}
-
-
-def subtract(left: Value, right: Value) -> Value:
-    """Return `left - right`"""
-    kind, other = type(left), type(right)
-    if kind is Timestamp:
-        if other is Duration:
-            return times.shifted(left, _span(-right.nanos).nanos)
-        if other is Timestamp:
-            return _span(left.nanos - right.nanos)
-        raise no_overload()
-    if kind not in _SUBTRACT:
-        raise refused(left, "_-_")
-    if kind is not other:
-        raise no_overload()
-    return _SUBTRACT[kind](left, right)
-
-
-_SUBTRACT: dict[type, Callable[[Value, Value], Value]] = {
-    int: lambda a, b: _int(a - b),
-    Uint: lambda a, b: _uint(int(a) - int(b)),
-    float: lambda a, b: a - b,
-    Duration: lambda a, b: _span(a.nanos - b.nanos),
 }
 
 
@@ -169,6 +127,10 @@ def _modulo_uint(left: Uint, right: Uint) -> Uint:
     return Uint(int(left) % int(right))
 
 
+subtract = _arithmetic(
+    "_-_",
+    {int: lambda a, b: _int(a - b), Uint: lambda a, b: _uint(int(a) - int(b)), float: lambda a, b: a - b},
+)
 multiply = _arithmetic(
     "_*_",
     {int: lambda a, b: _int(a * b), Uint: lambda a, b: _uint(int(a) * int(b)), float: lambda a, b: a * b},
@@ -184,9 +146,7 @@ def negate(value: Value) -> Value:
         return _int(-value)
     if kind is float:
         return -value
-    if kind is Duration:
-        return _span(-value.nanos)
-    raise no_overload() if kind is bool or kind in _RECEIVERS else EvaluationError(f"{NO_OVERLOAD}: -_")
+    raise no_overload() if kind is bool or kind is str else EvaluationError(f"{NO_OVERLOAD}: -_")
 
 
 def negated(value: Value) -> bool:
@@ -196,7 +156,7 @@ def negated(value: Value) -> bool:
     return not value
 
 
-COMPARABLE = frozenset({bool, bytes, float, Duration, int, str, Timestamp, Uint})
+COMPARABLE = frozenset({bool, bytes, float, int, str, Uint})
 """The types that have an order."""
 _NUMBERS = frozenset({int, Uint, float})
 
@@ -205,11 +165,9 @@ def compare(left: Value, right: Value) -> int:
     """Return -1, 0 or 1 for values that have an order; numbers of different types are ordered too."""
     kind, other = type(left), type(right)
     if kind is other:
-        if kind is Duration or kind is Timestamp:
-            left, right = left.nanos, right.nanos
-        elif kind is float and (isnan(left) or isnan(right)):
+        if kind is float and (isnan(left) or isnan(right)):
             raise EvaluationError("NaN values cannot be ordered")
-        elif kind is str and not (left.isascii() and right.isascii()):
+        if kind is str and not (left.isascii() and right.isascii()):
             left, right = left.encode("utf-8", "surrogatepass"), right.encode("utf-8", "surrogatepass")
         return int(left > right) - int(left < right)
     if kind in _NUMBERS and other in _NUMBERS:
@@ -261,10 +219,10 @@ def differs(left: Value, right: Value) -> bool:
 def check_hashable(value: Value) -> None:
     """Raise an error for types that can't be keys: cel-go panics."""
     if type(value) in _UNHASHABLE:
-        raise AbortError(f"internal error: runtime error: hash of unhashable type {go_type(value)}")
+        raise AbortError(f"internal error: a {type_name(value)} can not be the key of a map")
 
 
-_UNHASHABLE: Final = frozenset({bytes, Version, Format})
+_UNHASHABLE: Final = frozenset({bytes, Version})
 
 
 def contained(element: Value, within: Value) -> bool:

@@ -1,202 +1,19 @@
 """Functions of strings. Positions count code points.
 
-`"%s".format([x])` has clauses: what each takes, and the errors for what it doesn't. Patterns are matched by RE2: the
-syntax is that of Go's regexp, and so are the errors. RE2 takes time in proportion to the instructions of a pattern and
-the bytes of a text. That product is charged before a search, since nothing can end one.
+Patterns are matched by RE2: the syntax is that of Go's regexp. RE2 takes time in proportion to the instructions of a
+pattern and the bytes of a text. That product is charged before a search, since nothing can end one.
 """
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
-from math import isinf, isnan
 from typing import Final
 
 import re2
 
-from podberth.cel.errors import ESCAPES, METER, EvaluationError, over_limit, quoted
-from podberth.cel.library.conversions import shown, string_of
+from podberth.cel.errors import ESCAPES, METER, EvaluationError, over_limit
+from podberth.cel.library.conversions import shown
 from podberth.cel.library.operators import no_overload, refused
-from podberth.cel.values import LISTS, MAPS, Duration, Timestamp, TypeValue, Uint, Value, type_name
-
-_PRECISION = 6
-_ENDS = "unexpected end of string"
-_FLOATS = ("NaN", "Infinity", "-Infinity")
-_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-_MOST_DIGITS = 1000
-"""The largest precision of a number; upstream has no limit."""
-
-
-def formatted(template: str, args: list[Value]) -> str:
-    """Return the template with each clause replaced."""
-    return write_template(template, len(args), lambda index, clause, precision: _clause(clause, args[index], precision))
-
-
-Clause = Callable[[int, str, int | None], str]
-
-
-def write_template(template: str, count: int, clause: Clause, *, compiling: bool = False) -> str:
-    """Write the template clause by clause. Raises EvaluationError where it is wrong.
-
-    `compiling`: nothing is evaluated yet, and a template that ends too early is noticed before a missing argument.
-    """
-    out: list[str] = []
-    at = taken = 0
-    while at < len(template):
-        character = template[at]
-        if character != "%":
-            out.append(character)
-            at += 1
-            continue
-        if template[at + 1 : at + 2] == "%":
-            out.append("%")
-            at += 2
-            continue
-        if compiling and at + 1 >= len(template):
-            raise EvaluationError(_ENDS)
-        if taken >= count:
-            raise EvaluationError(f"index {taken} out of range")
-        if at + 1 >= len(template):
-            raise EvaluationError(_ENDS)
-        at, precision = _precision(template, at + 1)
-        letter = template[at]
-        if letter not in "sdfebxXo":
-            raise EvaluationError(
-                f'could not parse formatting clause: unrecognized formatting clause "{chr(letter.encode()[0])}"'
-            )
-        try:
-            out.append(clause(taken, letter, precision))
-        except FormatError as error:
-            raise EvaluationError(f"error during formatting: {error}") from None
-        at += 1
-        taken += 1
-    return "".join(out)
-
-
-class FormatError(ValueError):
-    """A value that a clause doesn't take."""
-
-
-def _precision(template: str, at: int) -> tuple[int, int | None]:
-    if template[at] != ".":
-        return at, None
-    start = at = at + 1
-    where = "could not parse formatting clause: error while parsing precision:"
-    while at < len(template) and template[at] in "0123456789":
-        at += 1
-    if at >= len(template):
-        raise EvaluationError(f"{where} could not find end of precision specifier")
-    digits = template[start:at]
-    if not digits or len(digits) > 18:
-        reason = "invalid syntax" if not digits else "value out of range"
-        text = f'strconv.Atoi: parsing "{digits}": {reason}'
-        raise EvaluationError(f"{where} error while converting precision to integer: {text}")
-    return at, min(int(digits), _MOST_DIGITS)
-
-
-TAKES = {
-    "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and "
-    "timestamps, was given ",
-    "d": "decimal clause can only be used on integers, was given ",
-    "f": "fixed-point clause can only be used on doubles, was given ",
-    "e": "scientific clause can only be used on doubles, was given ",
-    "b": "only integers and bools can be formatted as binary, was given ",
-    "x": "only integers, byte buffers, and strings can be formatted as hex, was given ",
-    "o": "octal clause can only be used on integers, was given ",
-}
-TAKES["X"] = TAKES["x"]
-
-
-def clause_refused(letter: str, name: str) -> FormatError:
-    """Return the error for a type that a clause doesn't take."""
-    return FormatError(TAKES[letter] + name)
-
-
-def _clause(letter: str, value: Value, precision: int | None) -> str:
-    kind = type(value)
-    if letter == "s":
-        return _string(value)
-    if letter == "d" and kind in (int, Uint):
-        return str(int(value))
-    if letter in "fe" and (kind is float or (kind is str and value in _FLOATS)):
-        number = float(value) + 0.0  # zero has no sign
-        chosen = _PRECISION if precision is None else precision
-        return _scientific(number).rjust(chosen) if letter == "e" else _fixed_point(number, chosen)
-    if letter in "xX" and kind in (str, bytes):
-        text: str = (value.encode() if kind is str else value).hex()
-        return text.upper() if letter == "X" else text
-    if letter == "b" and kind is bool:
-        return "1" if value else "0"
-    if letter in "bxXo" and kind in (int, Uint):
-        return format(int(value), letter)
-    raise clause_refused(letter, type_name(value))
-
-
-def _fixed_point(value: float, precision: int) -> str:
-    return _no_number(value) or f"{value:,.{precision}f}"
-
-
-def _scientific(value: float) -> str:
-    """Return the number with six digits: cel-go takes the clause's precision for the width."""
-    if text := _no_number(value):
-        return text
-    mantissa, _, exponent = f"{value:.{_PRECISION}e}".partition("e")
-    raised = str(abs(int(exponent))).rjust(2, "0").translate(_RAISED)
-    return f"{mantissa}×10{'⁻' if exponent[0] == '-' else ''}{raised}"
-
-
-def _no_number(value: float) -> str:
-    if isnan(value):
-        return "NaN"
-    if isinf(value):
-        return "∞" if value > 0 else "-∞"
-    return ""
-
-
-def _string(value: Value) -> str:
-    kind = type(value)
-    if kind in LISTS:
-        METER.spend(len(value))
-        return "[" + ", ".join(map(_inner, value)) + "]"
-    if kind in MAPS:
-        return "{" + ", ".join(f"{key}:{item}" for key, item in sorted(map(_pair, value.pairs()))) + "}"
-    if value is None:
-        return "null"
-    if kind in (int, Uint, float, bool, str, bytes, Timestamp, Duration, TypeValue):
-        return _text(value)
-    raise clause_refused("s", type_name(value))
-
-
-def _text(value: Value) -> str:
-    try:
-        return string_of(value)
-    except EvaluationError as error:
-        raise FormatError(f"could not convert argument {quoted(str(error))} to string") from None
-
-
-def _pair(pair: tuple[Value, Value]) -> tuple[str, str]:
-    key, item = pair
-    if type(key) not in (str, bool, int, Uint):
-        raise FormatError(f"no formatting function for map key of type {type_name(key)}")
-    return _inner(key), _inner(item)
-
-
-def _inner(value: Value) -> str:
-    """Return the text of a value within a list or a map."""
-    kind = type(value)
-    if kind is str:
-        return quoted(value)
-    if kind is bytes:
-        return "b" + quoted(_text(value))
-    if kind is Timestamp or kind is Duration:
-        return f"{'timestamp' if kind is Timestamp else 'duration'}({quoted(string_of(value))})"
-    if kind is float:
-        if isnan(value) or isinf(value):
-            return '"NaN"' if isnan(value) else ('"+Inf"' if value > 0 else '"-Inf"')
-        return f"{value:.6f}"
-    if kind in LISTS or kind in MAPS or kind in (int, Uint, bool, type(None), TypeValue):
-        return _string(value)
-    raise FormatError(f"no formatting function for {type_name(value)}")
-
+from podberth.cel.values import Value
 
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _LOWER = {code: code + 32 for code in range(65, 91)}
@@ -302,22 +119,9 @@ _OPTIONS.max_mem = 1 << 19  # of the program, both ways, and the states that sea
 _OPTIONS.never_capture = True  # 3,000 groups cost 3,000 times as much
 _OPTIONS.log_errors = False
 
-_GO_TEXTS: Final = {
-    "bad repetition operator": "invalid nested repetition operator",
-    "invalid named capture group": "invalid named capture",
-    "invalid perl operator": "invalid or unsupported Perl syntax",
-    "invalid repetition size": "invalid repeat count",
-    "missing )": "missing closing )",
-    "missing ]": "missing closing ]",
-    "no argument for repetition operator": "missing argument to repetition operator",
-    "trailing \\": "trailing backslash at end of expression",
-}
-"""What RE2 says of a pattern → Go's words, where they differ."""
-_QUOTED_OR_ESCAPED: Final = re.compile(r"\\Q.*?(?:\\E|$)|\\[^C]", re.DOTALL)
-
 
 class PatternError(ValueError):
-    """A pattern that can't be compiled; the text is that of Go's regexp."""
+    """A pattern that can't be compiled; the text is RE2's."""
 
     def __init__(self, text: str) -> None:
         super().__init__(f"error parsing regexp: {text}")
@@ -331,11 +135,9 @@ class Pattern:
         try:
             self._known = re2.compile(text.encode("utf-8", "surrogatepass"), _OPTIONS)
         except re2.error as error:
-            raise _in_gos_words(error.args[0].decode("utf-8", "replace"), text) from None
+            raise PatternError(error.args[0].decode("utf-8", "replace")) from None
         finally:
             re2.purge()  # its own cache would keep 128 of them
-        if "\\C" in text and "\\C" in _QUOTED_OR_ESCAPED.sub("", text):  # any byte, to RE2 alone
-            raise PatternError("invalid escape sequence: `\\C`")
         self.instructions: int = self._known.programsize
         """The size of its program, which is charged to whoever compiles it."""
         if self.instructions > LARGEST:
@@ -382,22 +184,6 @@ class Pattern:
 
 def _within_character(data: bytes, at: int) -> bool:
     return at < len(data) and data[at] & 0xC0 == 0x80
-
-
-def _in_gos_words(said: str, pattern: str) -> PatternError:
-    what, colon, part = said.partition(": ")
-    if what == "pattern too large - compile failed":
-        return PatternError("expression too large")
-    if what == "invalid repetition size":
-        part = part.rstrip("?")
-    elif part in ("(?<=", "(?<!"):
-        what, part = "invalid named capture", pattern[pattern.index(part) :]
-        part = part[: part.find(">") + 1] or part
-    elif what == "invalid UTF-8" and "\\x" in pattern:  # an escape that the end cuts off
-        what, part = "invalid escape sequence", pattern[pattern.rindex("\\x") :]
-    elif not colon and what != "trailing \\":
-        return PatternError(what)
-    return PatternError(f"{_GO_TEXTS.get(what, what)}: `{part}`")
 
 
 _known = lru_cache(maxsize=16)(Pattern)
@@ -463,7 +249,6 @@ OVERLOADS: dict[str, Callable[..., Value]] = {
     "string_find_all_string": lambda text, pattern: _searched(pattern).find_all(text),
     "string_find_all_string_int": lambda text, pattern, count: _searched(pattern).find_all(text, count),
     "string_trim": lambda text: text.strip(_SPACE),
-    "string_format": formatted,
     "strings_quote": lambda text: f'"{text.translate(ESCAPES)}"',
     "list_join": _join,
     "list_join_string": _join,
