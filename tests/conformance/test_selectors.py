@@ -1,4 +1,4 @@
-"""Selectors: results, compile errors, errors at run time and costs are those of Kubernetes' own compiler."""
+"""Selectors: results and errors at run time are those of Kubernetes' own compiler."""
 
 from __future__ import annotations
 

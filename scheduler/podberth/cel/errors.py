@@ -1,8 +1,6 @@
-"""Errors that end an evaluation without a result, and the meter of what it does beyond its price.
+"""Errors that end an evaluation without a result, and the meter of the work that it does.
 
-Some operations cost cel-go little and Python much (a long concatenation, equal lists of lists, a pattern): they spend
-steps of the meter, and an evaluation that spends too many ends like one whose cost is over the limit. Evaluations
-don't overlap, so that one meter is enough. Messages quote texts as Go's strconv does.
+Evaluations don't overlap, so that one meter is enough. Messages quote texts as Go's strconv does.
 """
 
 from collections.abc import Callable
@@ -10,9 +8,8 @@ from typing import Any, Final
 
 
 class EvaluationError(Exception):
-    """An expression failed at run time; the text is cel-go's. `cost` and `steps` are what it had used by then."""
+    """An expression failed at run time; the text is cel-go's. `steps` is what it had taken by then."""
 
-    cost: int = 0
     steps: int = 0
 
 
@@ -20,12 +17,8 @@ class AbortError(EvaluationError):
     """An error that `&&` and `||` do not absorb: cel-go panics there."""
 
 
-class CostLimitError(AbortError):
-    """An evaluation cost more than is allowed."""
-
-
 class EffortError(AbortError):
-    """An evaluation took more steps than its caller lets it take. Kubernetes would have gone on."""
+    """An evaluation took more steps than its caller lets it take. Kubernetes might have gone on."""
 
 
 def works(convert: Callable[..., Any]) -> Callable[..., bool]:
@@ -66,47 +59,40 @@ def _quoted(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-LIMIT: Final = 1_000_000
-"""resource.k8s.io's CELSelectorExpressionMaxCost, in units of cel-go's cost."""
 STEPS: Final = 1_000_000
-"""The steps of one evaluation, beside its cost; one is about a third of a microsecond."""
-PER_STEP: Final = 3
-"""The steps of this meter for each step that a caller charges, which is a microsecond."""
+"""The most steps of what has no limit of its caller, such as compiling. A step is about a microsecond."""
+UNITS: Final = 3
+"""The units of the meter for a step, and for a lookup, a call, and a turn of a loop."""
 
 
 class Meter:
-    """Counts the steps of one evaluation."""
+    """Counts the units of one evaluation."""
 
     __slots__ = ("most", "spent")
 
     def __init__(self) -> None:
         self.spent = 0
-        self.most = STEPS
+        self.most = 0
 
-    def begin(self, most: int = STEPS) -> None:
+    def begin(self, steps: int = STEPS) -> None:
         """Reset the meter, with this many steps as its limit."""
         self.spent = 0
-        self.most = most
+        self.most = UNITS * steps
 
-    def spend(self, steps: int) -> None:
-        """Count steps; above the limit, the evaluation ends."""
-        self.spent += steps
+    def spend(self, units: int) -> None:
+        """Count units; above the limit, the evaluation ends."""
+        self.spent += units
         if self.spent > self.most:
-            raise stopped(0)
+            raise EffortError("the effort is used up")
 
-    def afford(self, steps: int) -> None:
-        """Count the steps of work that is still to be done. If they are too many, it is not, nor counted in full."""
-        self.spend(min(steps, self.most - self.spent + 1))
+    def afford(self, units: int) -> None:
+        """Count the units of work that is still to be done. If they are too many, it is not, nor counted in full."""
+        self.spend(min(units, self.most - self.spent + 1))
+
+    @property
+    def steps(self) -> int:
+        """Return the steps that were taken."""
+        return 1 + self.spent // UNITS
 
 
 METER: Final = Meter()
-
-
-def stopped(cost: int) -> AbortError:
-    """Return the error that ends an evaluation of this cost: by Kubernetes' limit, or by the caller's."""
-    return over_limit() if cost > LIMIT or METER.spent > STEPS else EffortError("the effort is used up")
-
-
-def over_limit() -> CostLimitError:
-    """Return the error of the cost limit, which nothing absorbs."""
-    return CostLimitError("operation cancelled: actual cost limit exceeded")

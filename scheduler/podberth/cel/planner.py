@@ -1,7 +1,7 @@
 """Plans a checked tree as closures: of variables and selections, of calls, and of loops.
 
 Each closure takes the frame of an evaluation and gives a value or raises. A call evaluates its arguments first, then
-the function, and is charged for whether it succeeded or not. A loop's value is made when it is first read; an error in
+the function. A loop's value is made when it is first read; an error in
 it is kept and raised then. What is constant is computed here, once; `PlanError` says that it can't be.
 """
 
@@ -11,8 +11,8 @@ from math import isinf
 from typing import Final, NamedTuple, TypeAlias
 
 from podberth.cel import calls
-from podberth.cel.calls import Implementation, Price
-from podberth.cel.errors import LIMIT, AbortError, EvaluationError, stopped
+from podberth.cel.calls import Implementation
+from podberth.cel.errors import METER, UNITS, AbortError, EvaluationError
 from podberth.cel.library import strings
 from podberth.cel.library.conversions import shown
 from podberth.cel.library.operators import check_hashable, no_overload
@@ -29,7 +29,6 @@ from podberth.cel.tree import (
 )
 from podberth.cel.values import (
     EMPTY,
-    FAILED,
     LISTS,
     MAPS,
     MISSING,
@@ -40,6 +39,7 @@ from podberth.cel.values import (
     Optional,
     Uint,
     Value,
+    size_of,
     type_name,
 )
 
@@ -47,19 +47,11 @@ from podberth.cel.values import (
 class Frame:
     """The state of one evaluation. `slots` holds the variables of loops and bindings, by the index from the plan."""
 
-    __slots__ = ("cost", "device", "most", "slots")
+    __slots__ = ("device", "slots")
 
-    def __init__(self, device: Map, slots: int, most: int = LIMIT) -> None:
+    def __init__(self, device: Map, slots: int) -> None:
         self.device = device
-        self.most = most
         self.slots: list[Value] = [UNSET] * slots
-        self.cost = 0
-
-    def charge(self, cost: int) -> None:
-        """Charge a call; above the limit, the evaluation ends."""
-        self.cost += cost
-        if self.cost > self.most:
-            raise stopped(self.cost)
 
 
 class _Unset:
@@ -113,44 +105,18 @@ class Attribute:
         if not self.qualifiers:
             return self.base
         if self.device:
-            fast = _of_device(self.qualifiers, 0)
+            fast = _of_device(self.qualifiers)
             if fast is not None:
                 return fast
         return _lookups(self.base, tuple(self.qualifiers))
 
     def code(self) -> Code:
-        """Return the code of the chain as a step of its own."""
-        if self.branches is not None:
-            return self._chosen()
-        if self.device:
-            fast = _of_device(self.qualifiers, 1)
-            if fast is not None:
-                return fast
+        """Return the code of the chain as a part of its own: a test of a field is a bool."""
         resolved = self.resolved()
-        test = bool(self.qualifiers) and self.qualifiers[-1].test
-        if test:
+        last = self.qualifiers[-1] if self.qualifiers else None
+        if self.tested or (last is not None and last.test):
             return lambda frame: _tested(resolved(frame))
-
-        def run(frame: Frame) -> Value:
-            frame.cost += 1
-            return resolved(frame)
-
-        return run
-
-    def _chosen(self) -> Code:
-        """Return the code of a choice, which costs nothing itself. For a test of a field, cel-go gives the lookup's
-        cost back.
-        """
-        resolved = self.resolved()
-        if not self.tested:
-            return resolved
-
-        def run(frame: Frame) -> Value:
-            value = resolved(frame)
-            frame.cost -= 1
-            return _tested(value)
-
-        return run
+        return resolved
 
 
 def _tested(value: Value) -> bool:
@@ -174,19 +140,18 @@ def no_such_key(key: Value) -> EvaluationError:
     return EvaluationError(f"no such key: {shown(key)}")
 
 
-def _of_device(qualifiers: list[Qualifier], more: int) -> Code | None:
+def _of_device(qualifiers: list[Qualifier]) -> Code | None:
     """Return the code of usual chains (the driver; an attribute or a capacity by name) without a loop over lookups;
-    None for any other chain. `more`: their cost beyond the lookups.
+    None for any other chain.
     """
     keys = [part.key for part in qualifiers]
     if any(part.code or part.optional or part.test or type(part.key) is not str for part in qualifiers):
         return None
-    cost = len(keys) + more
     if len(keys) == 1:
         name = keys[0]
 
         def run_field(frame: Frame) -> Value:
-            frame.cost += cost
+            METER.spent += UNITS
             return frame.device.items[name]
 
         return run_field
@@ -195,7 +160,7 @@ def _of_device(qualifiers: list[Qualifier], more: int) -> Code | None:
     which, domain, name = keys
 
     def run(frame: Frame) -> Value:
-        frame.cost += cost
+        METER.spent += UNITS
         value = frame.device.items[which].items.get(domain, EMPTY).items.get(name, MISSING)
         if value is MISSING:
             raise no_such_key(name)
@@ -224,29 +189,20 @@ def _lookups(base: Code, qualifiers: tuple[Qualifier, ...]) -> Code:
 
 
 def _looked_up(frame: Frame, part: Qualifier, value: Value, optional: bool) -> Value:
-    """Return the value of one lookup, or MISSING. It costs 1, unless it is optional and finds nothing."""
+    """Return the value of one lookup, or MISSING."""
+    METER.spent += UNITS
     key = part.key
-    try:
-        if part.code is not None:
-            key = part.code(frame)
-            if type(key) not in KEYS:
-                raise EvaluationError(f"invalid qualifier type: {type_name(key)}")
-        found = find(value, key, lenient=optional or part.test)
-    except AbortError:
-        raise
-    except EvaluationError:
-        if not optional:
-            frame.cost += 1
-        raise
+    if part.code is not None:
+        key = part.code(frame)
+        if type(key) not in KEYS:
+            raise EvaluationError(f"invalid qualifier type: {type_name(key)}")
+    found = find(value, key)
     if found is MISSING:
         if optional:
             return MISSING
         if part.test:
-            frame.cost += 1
             return False
-        frame.cost += 1
         raise missing(value, key)
-    frame.cost += 1
     return True if part.test and not optional else found
 
 
@@ -257,7 +213,7 @@ def missing(value: Value, key: Value) -> EvaluationError:
     return no_such_key(key)
 
 
-def find(value: Value, key: Value, lenient: bool) -> Value:
+def find(value: Value, key: Value) -> Value:
     """Return the value at the key or index, or MISSING."""
     kind = type(value)
     if kind in MAPS:
@@ -332,97 +288,37 @@ class Plan:
         return Attribute(self.code())
 
     def resolved(self) -> Code:
-        """Return the code where it is a key: the lookup costs, the variable does not."""
+        """Return the code where it is a key: of a test, the value itself."""
         return self.code() if self._attribute is None else self._attribute.resolved()
 
 
-def call(args: Sequence[Code], function: Implementation, price: Price | None) -> Code:
-    """Return the code of an ordinary function."""
+def call(args: Sequence[Code], function: Implementation) -> Code:
+    """Return the code of an ordinary function. It takes steps by the sizes of its arguments."""
     if len(args) == 1:
-        return _unary(args[0], function, price)
-    if len(args) == 2:
-        return _binary(args[0], args[1], function, price)
-    return variadic(args, function, price)
+        (arg,) = args
 
-
-def _charge(frame: Frame, price: Price | None, args: Sequence[Value], result: Value) -> None:
-    frame.charge(1 if price is None else price(args, result))
-
-
-def _unary(arg: Code, function: Implementation, price: Price | None) -> Code:
-    def run(frame: Frame) -> Value:
-        value: Value = FAILED
-        try:
+        def unary(frame: Frame) -> Value:
             value = arg(frame)
-            result = function(value)
-        except AbortError:
-            raise
-        except EvaluationError:
-            _charge(frame, price, (value,), FAILED)
-            raise
-        if price is None:
-            frame.cost += 1
-        else:
-            frame.charge(price((value,), result))
-        return result
+            METER.spend(UNITS + size_of(value))
+            return function(value)
 
-    return run
+        return unary
+    if len(args) == 2:
+        left, right = args
 
+        def binary(frame: Frame) -> Value:
+            one, two = left(frame), right(frame)
+            METER.spend(UNITS + size_of(one) + size_of(two))
+            return function(one, two)
 
-def _binary(left: Code, right: Code, function: Implementation, price: Price | None) -> Code:
-    def run(frame: Frame) -> Value:
-        one: Value = FAILED
-        two: Value = FAILED
-        try:
-            one = left(frame)
-            two = right(frame)
-            result = function(one, two)
-        except AbortError:
-            raise
-        except EvaluationError:
-            if one is FAILED:
-                two = _attempted(right, frame)
-            _charge(frame, price, (one, two), FAILED)
-            raise
-        if price is None:
-            frame.cost += 1
-        else:
-            frame.charge(price((one, two), result))
-        return result
+        return binary
 
-    return run
+    def variadic(frame: Frame) -> Value:
+        values = [arg(frame) for arg in args]
+        METER.spend(UNITS + sum(map(size_of, values)))
+        return function(*values)
 
-
-def _attempted(code: Code, frame: Frame) -> Value:
-    """Return the value of the other argument after one failed: it is evaluated, and charged."""
-    try:
-        return code(frame)
-    except AbortError:
-        raise
-    except EvaluationError:
-        return FAILED
-
-
-def variadic(args: Sequence[Code], function: Implementation, price: Price | None) -> Code:
-    """Return the code of a call that ends at the first argument that fails."""
-    count = len(args)
-
-    def run(frame: Frame) -> Value:
-        values: list[Value] = []
-        try:
-            for arg in args:
-                values.append(arg(frame))  # noqa: PERF401  what there was before an error is needed
-            result = function(*values)
-        except AbortError:
-            raise
-        except EvaluationError:
-            if len(values) >= count - 1:
-                _charge(frame, price, [*values, FAILED][:count], FAILED)
-            raise
-        _charge(frame, price, values, result)
-        return result
-
-    return run
+    return variadic
 
 
 def bare(error: EvaluationError) -> EvaluationError:
@@ -465,7 +361,6 @@ def not_strictly_false(arg: Code) -> Code:
             raise
         except EvaluationError:
             value = True
-        frame.cost += 1
         return value if type(value) is bool else True
 
     return run
@@ -579,8 +474,7 @@ def loop(over: Code, slots: tuple[int, int, int], parts: tuple[Code, Code, Code]
                 raise
             except EvaluationError as error:
                 variables[kept] = _Failed(bare(error))
-            if frame.cost > frame.most:
-                raise stopped(frame.cost)
+            METER.spend(UNITS)
         value = result(frame)
         variables[kept] = outer
         if type(value) is GrowingList:
@@ -697,12 +591,10 @@ class _Planner:
             and args[1].constant
             and type(args[1].value) is str
         ):
-            searching = self._searching(function, args[1].value)
-            return Plan(code=variadic([arg.code() for arg in args], searching, calls.price_of(function, overload)))
-        implementation = calls.implementation_of(function, overload, len(args))
-        price = calls.price_of(function, overload)
-        make = variadic if calls.ends_early(function, overload) else call
-        return Plan(code=make([arg.code() for arg in args], implementation, price))
+            implementation = self._searching(function, args[1].value)
+        else:
+            implementation = calls.implementation_of(function, overload, len(args))
+        return Plan(code=call([arg.code() for arg in args], implementation))
 
     def _searching(self, function: str, pattern: str) -> Implementation:
         """Return the code of a search; a constant pattern is compiled here, once."""
@@ -729,14 +621,14 @@ class _Planner:
     def _list(self, node: ListLiteral) -> Plan:
         elements = [self.walk.one(element) for element in node.elements]
         constant = all(element.constant for element in elements)
-        code = _list_code([element.code() for element in elements], node.optional, 0 if constant else calls.LIST)
+        code = _list_code([element.code() for element in elements], node.optional)
         return _folded(code) if constant else Plan(code=code)
 
     def _map(self, node: MapLiteral) -> Plan:
         entries = [(self.walk.one(key), self.walk.one(value), optional) for key, value, optional in node.entries]
         constant = all(key.constant and value.constant for key, value, _ in entries)
         codes = [(key.code(), value.code(), optional) for key, value, optional in entries]
-        code = _map_code(codes, 0 if constant else calls.MAP)
+        code = _map_code(codes)
         return _folded(code) if constant else Plan(code=code)
 
     def _fold(self, node: Fold) -> Plan:
@@ -778,17 +670,17 @@ def _raiser(text: str) -> Code:
     return run
 
 
-def _list_code(elements: list[Code], optional: frozenset[int], price: int) -> Code:
+def _list_code(elements: list[Code], optional: frozenset[int]) -> Code:
     if not optional:
 
         def run(frame: Frame) -> Value:
-            frame.cost += price
+            METER.spent += UNITS
             return [element(frame) for element in elements]
 
         return run
 
     def run_optional(frame: Frame) -> Value:
-        frame.cost += price
+        METER.spent += UNITS
         result = []
         for index, element in enumerate(elements):
             value = element(frame)
@@ -805,9 +697,9 @@ def _list_code(elements: list[Code], optional: frozenset[int], price: int) -> Co
     return run_optional
 
 
-def _map_code(entries: list[tuple[Code, Code, bool]], price: int) -> Code:
+def _map_code(entries: list[tuple[Code, Code, bool]]) -> Code:
     def run(frame: Frame) -> Value:
-        frame.cost += price
+        METER.spent += UNITS
         result = Map({})
         for key_code, value_code, optional in entries:
             key = key_code(frame)

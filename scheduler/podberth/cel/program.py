@@ -4,16 +4,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from podberth.cel.checker import check
-from podberth.cel.errors import (
-    LIMIT,
-    METER,
-    PER_STEP,
-    STEPS,
-    CostLimitError,
-    EvaluationError,
-    over_limit,
-    stopped,
-)
+from podberth.cel.errors import METER, STEPS, EffortError, EvaluationError
 from podberth.cel.library.quantities import Quantity, Version
 from podberth.cel.owned import Owned
 from podberth.cel.parser import SyntaxIssueError, parsed
@@ -34,10 +25,9 @@ class CompileError(Exception):
 
 
 class Evaluation(NamedTuple):
-    """A result, its cost in cel-go's units, and the steps (about a microsecond each) that it took."""
+    """A result, and the steps (about a microsecond each) that it took."""
 
     matches: bool
-    cost: int
     steps: int
 
 
@@ -99,53 +89,37 @@ class Program:
         self.expression = expression
         self.error = made if isinstance(made, CompileError) else None
         self._code, self._slots, patterns = _REFUSED if isinstance(made, CompileError) else made
-        self.steps = 1 + _STEPS_PER_CHARACTER * len(expression) + spent // PER_STEP
+        self.steps = _STEPS_PER_CHARACTER * len(expression) + spent
         """The steps that compiling took, each of about a microsecond."""
         self.weight = _LEAST + len(expression) + _PATTERN * patterns
         """The size of the program in the cache."""
 
     def matches(self, device: DeviceView) -> bool:
-        """Return whether the device is selected. Raises EvaluationError, of which CostLimitError is one."""
+        """Return whether the device is selected. Raises EvaluationError."""
         return self.evaluate(device).matches
 
-    def evaluate(self, device: DeviceView, most: int | None = None) -> Evaluation:
-        """Return whether the device is selected, and the cost of the answer. A raised error has `cost` and `steps`,
-        too.
+    def evaluate(self, device: DeviceView, most: int = STEPS) -> Evaluation:
+        """Return whether the device is selected, and the steps that the answer took. A raised error has `steps`, too.
 
         `most`: about how many steps it may take. One that would take more is ended by EffortError.
         """
         if self.error is not None:
             raise self.error
-        if most is None or most >= LIMIT:
-            frame = Frame(device.value(), self._slots)
-            METER.begin()
-        else:
-            frame = Frame(device.value(), self._slots, most)
-            METER.begin(min(PER_STEP * most, STEPS))
+        METER.begin(most)
         try:
-            value = self._code(frame)
-            if frame.cost > frame.most:
-                raise stopped(frame.cost)
+            value = self._code(Frame(device.value(), self._slots))
+            METER.spend(0)
+            result = value if type(value) is bool else _unwrapped(value)
+            if type(result) is not bool:
+                raise EvaluationError(f"CEL result of type {type_name(value)} could not be converted to bool")
         except RecursionError:
-            raise self._priced(EvaluationError("expression is nested too deeply"), frame) from None
+            error = EvaluationError("expression is nested too deeply")
+            error.steps = METER.steps
+            raise error from None
         except EvaluationError as error:
-            raise self._priced(over_limit() if frame.cost > LIMIT else error, frame) from None
-        result = value if type(value) is bool else _unwrapped(value)
-        if type(result) is not bool:
-            text = f"CEL result of type {type_name(value)} could not be converted to bool"
-            raise self._priced(EvaluationError(text), frame)
-        return Evaluation(result, frame.cost, _steps(frame))
-
-    @staticmethod
-    def _priced(error: EvaluationError, frame: Frame) -> EvaluationError:
-        error.cost = frame.cost
-        error.steps = _steps(frame)
-        return error
-
-
-def _steps(frame: Frame) -> int:
-    """Return the steps of a cost: a unit takes up to a microsecond, as measured."""
-    return 1 + frame.cost + METER.spent // PER_STEP
+            error.steps = METER.steps
+            raise
+        return Evaluation(result, METER.steps)
 
 
 def _refused(frame: Frame) -> Value:
@@ -168,7 +142,7 @@ def _made(expression: str) -> Program:
         made: Planned | CompileError = _compiled(expression)
     except CompileError as error:
         made = error
-    return Program(expression, made, METER.spent)
+    return Program(expression, made, METER.steps)
 
 
 def _compiled(expression: str) -> Planned:
@@ -183,7 +157,7 @@ def _compiled(expression: str) -> Planned:
         return planned(root)
     except SyntaxIssueError as error:
         raise CompileError(f"compilation failed: {error.issue.shown(expression)}") from None
-    except CostLimitError:
+    except EffortError:
         raise CompileError("program instantiation failed: error parsing regexp: expression too large") from None
     except PlanError as error:
         raise CompileError(f"program instantiation failed: {error}") from None

@@ -64,8 +64,6 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
-FAILED: Final = _Missing()
-"""Stands for a value that could not be had, where a call is priced."""
 
 
 def key_of(value: Value) -> Value:
@@ -230,12 +228,10 @@ def _equal_structures(left: Value, right: Value) -> bool | None:
 
 
 def size_of(value: Value) -> int:
-    """Return the size by which operations on the value are priced: 1 for what has none."""
+    """Return the units of the meter for going through the value once. What a loop collects into is not gone through."""
     kind = type(value)
-    if kind is str or kind is bytes or kind in LISTS or kind in MAPS:
+    if kind is str or kind is bytes:
+        return len(value) >> 6
+    if kind is list or kind is Map:
         return len(value)
-    if kind is Address:
-        return 4 if value.ip.version == 4 else 16
-    if kind is Prefix:
-        return int(-(-value.bits // 8))
-    return 1
+    return 0

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import cmp_to_key
 
-from podberth.cel.errors import LIMIT, METER, EvaluationError, over_limit
+from podberth.cel.errors import METER, UNITS, EvaluationError
 from podberth.cel.library.conversions import shown
 from podberth.cel.library.operators import COMPARABLE, add, compare, no_overload
 from podberth.cel.values import (
@@ -20,11 +20,13 @@ from podberth.cel.values import (
     type_name,
 )
 
+_LONGEST_RANGE = 1_000_000
 _KINDS = ("int", "uint", "double", "bool", "string", "bytes")
 _ZERO: dict[str, Value] = {"int": 0, "uint": Uint(0), "double": 0.0}
 
 
 def _has(values: list[Value], element: Value) -> bool:
+    METER.spend(len(values))
     return any(equal(element, value) is True for value in values)
 
 
@@ -43,8 +45,8 @@ def _intersects(left: list[Value], right: list[Value]) -> bool:
 def _range(count: int) -> list[Value]:
     if count < 0:
         raise EvaluationError(f"lists.range: size must be non-negative, got {count}")
-    if count > LIMIT:
-        raise EvaluationError(f"lists.range: size {count} exceeds maximum allowed ({LIMIT})")
+    if count > _LONGEST_RANGE:
+        raise EvaluationError(f"lists.range: size {count} exceeds maximum allowed ({_LONGEST_RANGE})")
     METER.spend(count >> 4)
     return list(range(count))
 
@@ -89,8 +91,6 @@ def _flattened(values: Value, depth: int) -> list[Value]:
 
 
 def _distinct(values: list[Value]) -> list[Value]:
-    if len(values) * len(values) * 2 > LIMIT:
-        raise over_limit()
     unique: list[Value] = []
     for value in values:
         if not _has(unique, value):
@@ -104,8 +104,7 @@ def _sorted_by(values: list[Value], keys: list[Value]) -> list[Value]:
         raise EvaluationError(f"{text}, but got {len(values)} and {len(keys)} elements respectively")
     if not values:
         return values
-    if len(keys) * len(keys) * 2 > LIMIT:
-        raise over_limit()
+    METER.spend(UNITS * len(keys) * len(keys).bit_length())
     kind = type(keys[0])
     if kind not in COMPARABLE:
         raise EvaluationError("list elements must be comparable")

@@ -10,7 +10,7 @@ from typing import Final
 
 import re2
 
-from podberth.cel.errors import ESCAPES, METER, EvaluationError, over_limit
+from podberth.cel.errors import ESCAPES, METER, EvaluationError
 from podberth.cel.library.conversions import shown
 from podberth.cel.library.operators import no_overload, refused
 from podberth.cel.values import Value
@@ -18,8 +18,6 @@ from podberth.cel.values import Value
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _LOWER = {code: code + 32 for code in range(65, 91)}
 _UPPER = {code: code - 32 for code in range(97, 123)}
-LONGEST = 1 << 22
-"""The most characters of a string that a function makes. Upstream has no limit, as memory is no part of the price."""
 
 
 def _out_of_range(index: int) -> EvaluationError:
@@ -66,9 +64,7 @@ def _substring_range(text: str, start: int, end: int) -> str:
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:
     many = text.count(old) if count < 0 else min(count, text.count(old))
     length = len(text) + many * (len(new) - len(old))
-    if length > LONGEST:
-        raise over_limit()
-    METER.spend(length >> 6)
+    METER.afford(length >> 6)
     return text.replace(old, new, count if count >= 0 else -1)
 
 
@@ -89,8 +85,7 @@ def _join(values: list[Value], separator: str = "") -> str:
         if type(value) is not str:
             raise EvaluationError(f"join: invalid input: {shown(value)}")
         length += len(value)
-        if length > LONGEST:
-            raise over_limit()
+    METER.afford(length >> 6)
     return separator.join(values)
 
 
