@@ -10,7 +10,7 @@ from podberth.cache.cluster import Cluster
 from podberth.explain.explanation import GATED, UNSCHEDULABLE, Explanation
 from podberth.explain.objects import resource_claims
 from podberth.explain.objects.world import World
-from podberth.explain.spelling import VALUES, label_values, near_labels, near_names, similar
+from podberth.explain.spelling import VALUES, label_values, near_labels, nearest_name, similar
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
 from podberth.model.pod_group import NATIVE
@@ -47,8 +47,8 @@ def _nodes(pod: Pod, cluster: Cluster) -> Iterator[str]:
     if any(cluster.nodes.live_row(name) is not None for name in names):
         return
     for name in names[:_CLASSES]:
-        near = near_names(name, (node.name for _, node in cluster.nodes.live()), 1)
-        yield f"there is no node {name}" + (f"; did you mean {near[0]}?" if near else "")
+        near = nearest_name(name, (node.name for _, node in cluster.nodes.live()))
+        yield f"there is no node {name}" + (f"; did you mean {near}?" if near else "")
 
 
 def _of_pods(pod: Pod, cluster: Cluster) -> Iterator[str]:

@@ -28,6 +28,11 @@ def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     return list(dict.fromkeys([*same[:most], *similar(name, names[:_NAMES], most)]))[:most]
 
 
+def nearest_name(name: str, known: Iterable[str]) -> str:
+    """Return the name that was most likely meant; empty: none is spelt nearly so."""
+    return next(iter(near_names(name, known)), "")
+
+
 def meant(near: Iterable[str]) -> str:
     """Return a question whether one of these names was meant; empty: there is none."""
     names = ", ".join(near)
@@ -60,5 +65,5 @@ def near_labels(requirement: Requirement, known: Mapping[str, Collection[str]]) 
             yield "", near
     elif requirement.operator == "In" and not any(value in values for value in requirement.values):
         for value in sorted(requirement.values):
-            for near in near_names(value, values, 1):
+            if near := nearest_name(value, values):
                 yield value, near

@@ -141,7 +141,7 @@ def _share(part: Any, whole: Any) -> Any:
 
 
 def _share_of_one(part: Any, whole: Any) -> float:
-    return float(part) / float(whole) if part < whole else 1.0
+    return min(float(part) / float(whole), 1.0)
 
 
 def _whole(numbers: Any) -> Ints:

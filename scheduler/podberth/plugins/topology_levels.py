@@ -87,7 +87,7 @@ class _Tree:
         paths = self._paths(starts, length)
         for path, start, end, first, last in zip(paths, begins, ends, inside, after, strict=True):
             rows = self._rows[start:end]
-            yield path, rows if last - first == 1 else np.sort(rows), slice(first, last)
+            yield path, rows if length == len(self._codes) else np.sort(rows), slice(first, last)
 
     def _paths(self, at: Rows, length: int) -> list[Path]:
         """The values of some nodes: there may be one in each domain."""

@@ -318,6 +318,16 @@ FOUND: list[tuple[str, Sequence[Object], Given | None]] = [
         ],
         [["r=b"]],
     ),
+    (
+        "further shares of a device use no more of its counters",
+        [
+            SLOTS,
+            resource_slice("n", partition("a", "4") | shared("a", "8Gi"), node="n", count=2),
+            claim("x", status=allocated(result("a", "n", shareID="1", consumedCapacity={"memory": "1Gi"}))),
+            claim("c", memory("r", "1Gi"), memory("s", "1Gi")),
+        ],
+        [["r=a", "s=a"]],
+    ),
 ]
 
 
@@ -325,6 +335,48 @@ FOUND: list[tuple[str, Sequence[Object], Given | None]] = [
 def test_found(objects: Sequence[Object], given: Given | None) -> None:
     """The first solution in upstream's order."""
     assert Case(*objects).find() == given
+
+
+@pytest.mark.parametrize(
+    ("selector", "tainted"),
+    [
+        ({}, ["gpu.test/m/a", "gpu.test/n/a", "gpu.test/n/b", "nic.test/n/a"]),
+        ({"driver": "gpu.test"}, ["gpu.test/m/a", "gpu.test/n/a", "gpu.test/n/b"]),
+        ({"pool": "n"}, ["gpu.test/n/a", "gpu.test/n/b", "nic.test/n/a"]),
+        ({"device": "a"}, ["gpu.test/m/a", "gpu.test/n/a", "nic.test/n/a"]),
+        ({"driver": "gpu.test", "pool": "n"}, ["gpu.test/n/a", "gpu.test/n/b"]),
+        ({"driver": "gpu.test", "pool": "n", "device": "b"}, ["gpu.test/n/b"]),
+        ({"driver": "nic.test", "pool": "m"}, []),
+    ],
+    ids=str,
+)
+def test_a_taint_rule_is_for_what_all_parts_of_its_selector_name(selector: dict[str, str], tainted: list[str]) -> None:
+    """A part that is absent names everything (DeviceTaintSelector)."""
+    case = Case(
+        resource_slice("n", device("a"), device("b"), node="n"),
+        resource_slice("m", device("a"), node="n", pool="m"),
+        resource_slice("nic", device("a"), node="n", driver="nic.test"),
+        taint_rule("rule", TAINT, **selector),
+    )
+    pools = pools_of(case.node, case.devices)
+    assert [str(entry.id) for pool in pools for entry in pool.devices if entry.taints] == tainted
+
+
+@pytest.mark.parametrize(
+    ("slices", "made"),
+    [
+        ([ABC], False),
+        ([resource_slice("n", device("a"), node="n", count=2), resource_slice("o", node="n", count=2)], True),
+        ([ABC, taint_rule("rule", TAINT)], True),
+        ([resource_slice("n", device("a"), device("a"), node="n")], True),
+    ],
+    ids=["one slice", "two slices", "a rule", "a name twice"],
+)
+def test_devices_of_a_plain_pool_are_not_made_before_they_are_asked_for(slices: list[Object], made: bool) -> None:
+    """Of thousands of nodes that are alike, those of one are."""
+    case = Case(*slices)
+    (pool,) = pools_of(case.node, case.devices)
+    assert (pool.made is not None) is made
 
 
 FAILED: list[tuple[str, Sequence[Object], str]] = [

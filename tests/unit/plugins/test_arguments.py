@@ -55,6 +55,8 @@ AT: list[tuple[str, Object, list[str]]] = [
     ("PodTopologySpread", by_default(kind="Other"), ["defaultingType"]),
     ("DynamicResources", {"furtherSearchSteps": -1}, ["furtherSearchSteps"]),
     ("DynamicResources", {"furtherSearchSteps": 0}, []),
+    ("DynamicResources", {"furtherSearchSteps": 1_000_000}, []),
+    ("DynamicResources", {"furtherSearchSteps": 1_000_001}, ["furtherSearchSteps"]),
     ("DynamicResources", {"filterTimeout": "0s", "bindingTimeout": "1s"}, []),
     ("DynamicResources", {"filterTimeout": "-1ms", "bindingTimeout": "999ms"}, ["filterTimeout", "bindingTimeout"]),
     ("DynamicResources", {"filterTimeout": "soon", "bindingTimeout": "2"}, ["filterTimeout", "bindingTimeout"]),

@@ -110,7 +110,7 @@ def made(random: Random) -> tuple[Case, Object, Devices, bool]:
     whole = random.random() < 0.7
     objects = [resource_slice("n", *devices, node="n"), asked]
     if not whole:
-        objects.append(resource_slice("late", device("x"), allNodes=True, count=2))
+        objects.append(resource_slice(random.choice(["late", "too-late"]), device("x"), allNodes=True, count=2))
     return Case(*objects), asked["spec"]["devices"], devices, whole
 
 
@@ -139,12 +139,13 @@ def test_a_solution_is_found_if_there_is_one(seed: int) -> None:
             assert set(chosen) <= names.keys()
 
 
-def test_there_is_something_to_find_further() -> None:
+@pytest.mark.parametrize("name", ["late", "too-late"], ids=["before the node's own", "after it"])
+def test_there_is_something_to_find_further(name: str) -> None:
     """What makes kube-scheduler fail the pod: an alternative of a pool that is not complete."""
     asked = claim("c", first_of("r", every=asks("gpu", allocationMode="All"), one=asks("gpu")))
-    late = resource_slice("late", device("x"), allNodes=True, count=2)
+    late = resource_slice(name, device("x"), allNodes=True, count=2)
     case = Case(resource_slice("n", device("d0"), node="n"), asked, late)
-    with pytest.raises(AllocationError, match="late is currently being updated"):
+    with pytest.raises(AllocationError, match=f"{name} is currently being updated"):
         search(case, 0).run()
     further = search(case, ENOUGH)
     assert further.run()

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from podberth.cache.kept_results import FEW
@@ -37,6 +38,7 @@ from tests.devices import (
     result,
 )
 from tests.unit.explain.story import world
+from tests.unit.plugins import small
 from tests.unit.work import lines
 
 Names = list[list[tuple[str, str, str]]]
@@ -218,6 +220,40 @@ def test_a_request_that_nobody_can_serve_fails_its_pod() -> None:
         PluginError, match='running PreFilter plugin "DynamicResources": request r: unsupported request'
     ):
         plugin().pre_filter(nameless, there.cluster)
+
+
+def test_a_pool_without_devices_is_not_like_one_that_is_not_there_yet() -> None:
+    """All devices of the first are none; those of the others can't be told (GatherPools)."""
+    there = world([node("empty"), node("late"), node("twice")])
+    there.add_all(
+        [
+            device_class("gpu", "true"),
+            resource_slice("empty", node="empty"),
+            resource_slice("late", node="late", count=2),
+            resource_slice("twice", device("a"), device("a"), node="twice"),
+        ]
+    )
+    found = plugin().filter(claimant(there, 1, request(allocationMode="All")), there.cluster)
+    text = {row: reason.text_on(row) for reason, where in found for row in where.nonzero()[0].tolist()}
+    assert text[0] == "cannot allocate all claims"
+    assert "is currently being updated" in text[1]
+    assert "is currently invalid" in text[2]
+
+
+def test_a_pod_that_has_its_devices_scores_nothing_and_one_without_claims_takes_no_part() -> None:
+    there = world([node("n"), device_class(), claim("c", status=allocated(result("a", "n")))])
+    made, rows = plugin(), np.array([0])
+    scores = [made.score(small.a_pod(one), there.cluster, rows) for one in (claiming(pod("p"), "c"), pod("q"))]
+    assert scores == [0, None]
+
+
+@pytest.mark.parametrize("place", [{"node": "n"}, {"allNodes": True}], ids=str)
+def test_a_device_that_can_not_be_judged_fails_the_pod(place: Object) -> None:
+    """In the node's own pool, or in one that all nodes reach."""
+    there = world([node("n"), device_class("gpu", "true"), resource_slice("s", device("a"), pool="s", **place)])
+    made = claimant(there, 1, request("r", "gpu", 'device.attributes["gpu.test"].never == "x"'))
+    ((reason, _),) = [one for one in plugin().filter(made, there.cluster) if one[1].any()]
+    assert "on device gpu.test/s/a: CEL runtime error: no such key: never" in reason.text_on(0)
 
 
 def test_an_error_of_each_node_is_one_reason() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from podberth.cache.devices import Change
 from podberth.explain.objects.world import World
-from podberth.plugins.dynamic_resources.pools_by_node import PoolsByNode
+from podberth.plugins.dynamic_resources.pools_by_node import PoolsByNode, Reading
 from tests.builders import node
 from tests.devices import device, resource_slice, taint_rule
 from tests.unit.explain.story import world
@@ -15,6 +15,9 @@ from tests.unit.work import lines
 
 NODES = 200
 TAINT = {"key": "broken", "effect": "NoSchedule"}
+SICK = {"key": "sick", "effect": "NoExecute"}
+ON_A, ON_B, FOR_ALL, D1 = {"node": "a"}, {"node": "b"}, {"allNodes": True}, device("d1")
+THREE = [device("d0"), D1, device("d2")]
 
 
 def opened() -> tuple[World, PoolsByNode]:
@@ -45,9 +48,9 @@ def test_a_taint_rule_costs_the_same_on_few_nodes_and_many() -> None:
     there.add_all([taint_rule("all", TAINT)])
     count, _ = lines(lambda: pools.follow(there.cluster))
     assert count < 50
-    assert pools.entries() == (NODES, NODES + 1)
+    assert pools.entries()[:2] == (NODES, NODES + 1)
     assert taints(there, pools) == [3] * NODES
-    assert pools.entries() == (NODES, NODES + 1)
+    assert pools.entries()[:2] == (NODES, NODES + 1)
 
 
 def test_nothing_is_left_of_what_was_before() -> None:
@@ -62,8 +65,55 @@ def test_nothing_is_left_of_what_was_before() -> None:
     there.cluster.drop_device("ResourceSlice", "", "shared")
     pools.follow(there.cluster)
     taints(there, pools)
-    assert pools.entries() == (NODES, NODES)
+    assert pools.entries()[:2] == (NODES, NODES)
     assert {len(pools.rows_of(("gpu.test", f"n{i}"))) for i in range(NODES)} == {1}
+
+
+def test_nothing_is_kept_of_the_state_of_a_pool_that_no_node_uses() -> None:
+    """A driver publishes its slices again and again."""
+    there, pools = world([node("a"), node("b")]), PoolsByNode()
+    there.add_all([resource_slice("shared", device("s"), allNodes=True)])
+    for turn in range(3):
+        there.add_all([resource_slice("a", device("d", turn=turn), node="a")])
+        pools.follow(there.cluster)
+        for row in (0, 1):
+            of = there.cluster.nodes.objects[row]
+            assert of is not None
+            for pool in pools.of(row, of, there.cluster.devices):
+                pools.state_of(pool, there.cluster.devices, Reading(None))
+        assert pools.entries() == (2, 2, 2)
+    there.cluster.drop_node("a")
+    pools.follow(there.cluster)
+    assert pools.entries() == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("places", "local"),
+    [([], True), ([ON_A], True), ([ON_A, ON_B], True), ([ON_A, FOR_ALL], False), ([FOR_ALL, ON_A], False)],
+    ids=["none", "one node", "two nodes", "a node and all", "all and a node"],
+)
+def test_a_pool_is_local_where_all_of_its_slices_name_their_node(places: list[dict[str, Any]], local: bool) -> None:
+    there, pools = world([node("a"), node("b")]), PoolsByNode()
+    there.add_all([resource_slice(f"s{i}", D1, pool="p", count=2, **place) for i, place in enumerate(places)])
+    pools.follow(there.cluster)
+    assert pools.is_local(("gpu.test", "p")) is local
+
+
+def test_what_each_device_says_of_its_nodes_is_read_for_each_node() -> None:
+    """Though another slice of its pool is for all nodes."""
+    there, pools = world([node("a"), node("b")]), PoolsByNode()
+    own = resource_slice(
+        "own", device("d1", _nodeName="a"), device("d2", _nodeName="b"), perDeviceNodeSelection=True, pool="p", count=2
+    )
+    there.add_all([own, resource_slice("all", device("d3"), allNodes=True, pool="p", count=2)])
+    pools.follow(there.cluster)
+    reached = []
+    for row in (0, 1):
+        of = there.cluster.nodes.objects[row]
+        assert of is not None
+        (pool,) = pools.of(row, of, there.cluster.devices)
+        reached.append(sorted(one.id.device for one in pool.devices if one.reached))
+    assert reached == [["d1", "d3"], ["d2", "d3"]]
 
 
 def test_a_reader_that_comes_late_is_not_held_for_long() -> None:
@@ -80,9 +130,6 @@ def test_a_reader_that_comes_late_is_not_held_for_long() -> None:
     assert found == [1]
 
 
-SICK = {"key": "sick", "effect": "NoExecute"}
-ON_A, ON_B, D1 = {"node": "a"}, {"node": "b"}, device("d1")
-THREE = [device("d0"), D1, device("d2")]
 GONE_RULE, GONE_SLICE = ("DeviceTaintRule", "rule"), ("ResourceSlice", "a")
 Step = dict[str, Any] | tuple[str, str]
 SCENES: dict[str, list[list[Step]]] = {

@@ -8,7 +8,7 @@ from podberth.framework.binding import AssumedPod
 from podberth.model.devices import AllocatedDevice, Allocation, ClaimSpec, DeviceID, ResourceClaim
 from podberth.model.pod_group import NATIVE, GroupKey
 from podberth.model.quantity import parse_quantity
-from podberth.plugins.dynamic_resources.claims import ExtendedClaim
+from podberth.plugins.dynamic_resources.claims import ExtendedClaim, peers_of
 from podberth.plugins.dynamic_resources.reservation import (
     ROUNDS,
     Reservation,
@@ -20,7 +20,8 @@ from podberth.plugins.dynamic_resources.reservation import (
 )
 from tests.builders import node, pod
 from tests.devices import allocated, claim, device, request, resource_slice, result
-from tests.unit.plugins.small import a_pod
+from tests.unit.cache.test_groups import TRAIN, group, member
+from tests.unit.plugins.small import a_node, a_pod
 
 RESULT = {"request": "r", "driver": "gpu.test", "pool": "a", "device": "d0", "shareID": "s"}
 
@@ -68,6 +69,23 @@ def test_what_others_use_is_not_taken_back(users: list[str], peers: list[str], g
     wait = next_step(reservation, assumed, world.cluster.devices, 30.0, peers)
     assert reservation.lost == (THEIRS if gives_way else "")
     assert (wait is not None) is gives_way
+
+
+@pytest.mark.parametrize("claiming", [True, False], ids=["a group with claims", "a group without"])
+def test_those_that_give_way_together(claiming: bool) -> None:
+    """The pods of a group that are assumed; and while none is bound, the group itself, which its claims are for."""
+    cluster = World().cluster
+    cluster.put_node(a_node(node("n")))
+    cluster.pod_groups.followed.add(TRAIN.api)
+    cluster.pod_groups.put(group("train"))
+    claims = group("train") if claiming else None
+    mine = member("a")
+    assert not peers_of(a_pod(pod("alone")), None, cluster)
+    for one in (mine, member("b")):
+        cluster.assume(one, 0)
+    assert set(peers_of(mine, claims, cluster)) == {"a", "b"} | ({"uid-train"} if claiming else set())
+    cluster.put_pod(member("c", node="n"))
+    assert set(peers_of(mine, claims, cluster)) == {"a", "b"}
 
 
 @pytest.mark.parametrize(("there", "added"), [(0, 256), (10, 246), (255, 1)])

@@ -179,6 +179,20 @@ def test_the_dry_run_is_answered_by_what_tells(mode: Mode) -> None:
     assert version in telling.messages({**known, "request": asked})
 
 
+@pytest.mark.parametrize("stamp", [True, False])
+def test_a_pod_that_no_rule_concerns_is_looked_at_where_pods_are_stamped(stamp: bool) -> None:
+    """All others are spared the cost of it."""
+    *_, mutates, _ = admission_policies("berth", "operator", stamp=stamp)
+    _, known = _asked("enforce", ["no"])
+    of_others = parse(policy("p", rule(reject=True, kinds=["ConfigMap"])))
+    plain = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": []}}
+    request = {**known["request"], "kind": {"group": "", "kind": "Pod"}, "resource": {"resource": "pods", "group": ""}}
+    params = policy_set([Source(of_others, "", 1)], NAMESPACE, "berth", RESERVED).document
+    known = {**known, "params": params, "request": request, "object": plain}
+    (concerned,) = mutates["spec"]["matchConditions"]
+    assert Cel(concerned["expression"]).of(known) is stamp
+
+
 def _told(mode: Mode, messages: list[str]) -> list[str]:
     """What is said of an object that so many rules would reject."""
     telling, known = _asked(mode, messages)

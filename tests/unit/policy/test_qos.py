@@ -45,6 +45,22 @@ def test_less_than_nothing_is_not_as_much_as_more(asked: int | str, found: str) 
     assert qos_class({"spec": {"containers": [{"resources": resources}]}}) == found
 
 
+@pytest.mark.parametrize(
+    ("request_", "limit", "found"),
+    [
+        ("0.5m", "1m", "Guaranteed"),
+        ("1.1m", "2m", "Guaranteed"),
+        ("1m", "1.1m", "Burstable"),
+        ("-0.5m", "-1m", "Guaranteed"),
+        ("0", "0.1m", "Burstable"),
+    ],
+)
+def test_amounts_are_rounded_up_to_thousandths(request_: str, limit: str, found: str) -> None:
+    """Before they are compared (SetDefaults_ResourceList); away from zero, as Quantity.RoundUp has it."""
+    resources = {"requests": {"cpu": request_, "memory": "1Gi"}, "limits": {"cpu": limit, "memory": "1Gi"}}
+    assert qos_class({"spec": {"containers": [{"resources": resources}]}}) == found
+
+
 def test_cases_are_telling() -> None:
     """The data has every class often enough, sidecars, pod-level resources, and cases that defaulting decides."""
     classes = Counter(case["stored"] for case in CASES)

@@ -30,6 +30,7 @@ from podberth.framework.explaining import Detail, Explainer, Inquiry
 from podberth.framework.status import Reason
 from podberth.model.devices import DeviceClass, DeviceID, DeviceTaint, DeviceTraits, ResourceClaim
 from podberth.model.node import Node
+from podberth.model.shape import may_be_devices
 from podberth.model.taints import taint_text
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
 from podberth.plugins.dynamic_resources.pools import Pool, PoolDevice, available_counters, tolerates_all, uses
@@ -71,8 +72,8 @@ class DynamicResourcesExplainer(Explainer):
             names = [str(claim) for claim in self._unusable_on(row, wants, inquiry.cluster)]
             return f"{', '.join(names)}: the devices that it was given can't be used there", {"claims": names}
         if reason == plugin.refused:
-            requests = inquiry.pod.shape.requests
-            lacking = sorted(name for name in requests if name not in node.allocatable and "/" in name)
+            asked = (name for name in inquiry.pod.shape.requests if may_be_devices(name))
+            lacking = sorted(name for name in asked if name not in node.allocatable and name not in wants.resources)
             return f"has no {', '.join(lacking)}, neither as devices nor otherwise", {"lacking": lacking}
         unallocatable = reason in (plugin.unallocatable, plugin.invalid, plugin.no_other, plugin.given_up)
         if unallocatable and wants.request is not None:

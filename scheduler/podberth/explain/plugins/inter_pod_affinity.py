@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from podberth.explain.changes import Change, DropPodTerm, Fix, MovePod, RespellPodTerm
-from podberth.explain.spelling import near_names
+from podberth.explain.spelling import nearest_name
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain, pods_with
 from podberth.framework.status import Reason
 from podberth.model.node import Node
@@ -100,9 +100,9 @@ def _spelt_nearly(inquiry: Inquiry, term: AffinityTerm) -> RespellPodTerm | None
         pods = (placement.pod for placement in inquiry.cluster.placements())
         known = {value for pod in pods if (value := pod.labels.get(wrong.key)) and selects(loose, pod)}
         [value] = wrong.values
-        near = [] if value in known else near_names(value, sorted(known), 1)
+        near = "" if value in known else nearest_name(value, sorted(known))
         if near:
-            return RespellPodTerm(str(term), wrong.key, value, near[0], term.topology_key)
+            return RespellPodTerm(str(term), wrong.key, value, near, term.topology_key)
     return None
 
 

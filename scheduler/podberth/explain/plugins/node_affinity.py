@@ -12,7 +12,7 @@ from podberth.explain.changes import (
     RespellNodeAffinity,
     RespellNodeSelector,
 )
-from podberth.explain.spelling import label_values, near_labels, near_names
+from podberth.explain.spelling import label_values, near_labels, nearest_name
 from podberth.framework.explaining import Detail, Explainer, Inquiry, said
 from podberth.framework.status import Reason
 from podberth.model.node import Node
@@ -89,7 +89,8 @@ def _respelt(node: Node, missed: list[Requirement], inquiry: Inquiry) -> list[Ch
         near = _nearest(requirement, inquiry)
         if near is None or node.labels.get(near[0]) != near[1]:
             return []
-        found.append(RespellNodeSelector(requirement.key, min(requirement.values), *near))
+        [value] = requirement.values
+        found.append(RespellNodeSelector(requirement.key, value, *near))
     return found
 
 
@@ -118,16 +119,16 @@ def _in_term(
             if near == node.name:
                 yield RespellNodeAffinity(term, each.key, value, near)
         elif len(each.values) == 1 and each.operator == "In":
-            pair = _nearest(each, inquiry)
+            [value], pair = each.values, _nearest(each, inquiry)
             if pair is not None and pair[0] == each.key and node.labels.get(each.key) == pair[1]:
-                yield RespellNodeAffinity(term, each.key, min(each.values), pair[1])
+                yield RespellNodeAffinity(term, each.key, value, pair[1])
 
 
 def _nearest_node(name: str, inquiry: Inquiry) -> str:
     """Return the node that was perhaps meant, if there is none of this name."""
     if inquiry.cluster.nodes.live_row(name) is not None:
         return ""
-    return next(iter(near_names(name, (node.name for _, node in inquiry.cluster.nodes.live()), 1)), "")
+    return nearest_name(name, (node.name for _, node in inquiry.cluster.nodes.live()))
 
 
 def _nearest(requirement: Requirement, inquiry: Inquiry) -> tuple[str, str] | None:

@@ -72,7 +72,7 @@ def _shortage(inquiry: Inquiry, row: int, reason: Reason) -> _Shortage | None:
     """Return the numbers of an `Insufficient RESOURCE`; None for another reason."""
     resource = reason.text.removeprefix("Insufficient ")
     needed = inquiry.pod.shape.requests.get(resource)
-    if resource == reason.text or needed is None:
+    if needed is None:
         return None
     nodes = inquiry.cluster.nodes
     index = nodes.resources.get(resource)
@@ -97,5 +97,6 @@ def _several(movable: Sequence[Pod], short: Sequence[_Shortage]) -> Sequence[Pod
 
 def _round(short: _Shortage) -> int:
     """Return the free amount, in whole mebibytes where people write it so."""
-    in_bytes = short.resource in ("memory", "ephemeral-storage")
-    return short.free - short.free % _MEBI if in_bytes and short.free >= _MEBI else short.free
+    if short.resource in ("memory", "ephemeral-storage"):
+        return short.free // _MEBI * _MEBI or short.free
+    return short.free

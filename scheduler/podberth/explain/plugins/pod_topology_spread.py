@@ -27,7 +27,7 @@ class PodTopologySpreadExplainer(Explainer):
         skews: dict[str, int | None] = {}
         for key, (_, numbers) in self._uneven(inquiry, row):
             skew = numbers.get("skew")
-            known = skews.get(key, 0)
+            known = skews.get(key, skew)
             skews[key] = None if skew is None or known is None else max(known, skew)
         softened: Fix = tuple(map(SoftenSpread, skews))
         raised: Fix = tuple(RaiseMaxSkew(key, skew) for key, skew in skews.items() if skew is not None)

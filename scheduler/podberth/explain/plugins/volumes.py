@@ -25,7 +25,7 @@ from podberth.explain.spelling import similar
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain
 from podberth.framework.status import Reason
 from podberth.model.pod import Pod
-from podberth.model.quantity import show, units
+from podberth.model.quantity import show
 from podberth.model.selectors import NodeSelector, Requirement
 from podberth.model.storage import (
     READ_WRITE_ONCE_POD,
@@ -93,7 +93,7 @@ def where_volumes_are(inquiry: Inquiry) -> dict[str, str]:
     found: dict[str, str] = {}
     for used in pod.shape.volumes.claims:
         claim = storage.claims.stored((pod.namespace, used.claim(pod.name)))
-        volume = storage.volumes.stored(claim.volume_name) if claim is not None and claim.volume_name else None
+        volume = None if claim is None else storage.volumes.stored(claim.volume_name)
         if volume is None:
             continue
         for key in (ZONE, REGION):
@@ -415,19 +415,19 @@ def _domains(requirement: Requirement) -> str:
 
 def _volumes(storage: Storage, claim: PersistentVolumeClaim) -> str:
     """Return the number of volumes of the claim's class, and what keeps them from serving it."""
-    of_class = storage.volumes_of_class(claim.storage_class)
+    of_class, asked = storage.volumes_of_class(claim.storage_class), claim.requested or 0
     if not of_class:
         return "there is none"
     released = [volume.name for volume in of_class if volume.released and not volume.is_for(claim)]
     taken = sum(one.claim is not None and not one.is_for(claim) and not one.released for one in of_class)
-    small = sum(volume.claim is None and volume.capacity < (claim.requested or 0) for volume in of_class)
+    small = sum(volume.claim is None and volume.capacity < asked for volume in of_class)
     fit = sum(may_serve(volume, claim) and (volume.is_for(claim) or free_for(volume, claim)) for volume in of_class)
-    reserved = [one for one in of_class if one.claim is None and one.capacity >= (claim.requested or 0)]
+    reserved = [one for one in of_class if one.claim is None and one.capacity >= asked]
     away = sum(not one.released and (not one.available or one.terminating) for one in reserved)
     counts = [
         (taken, "taken"),
         (len(released), f"Released: {released[0]} can be used again without its spec.claimRef" if released else ""),
-        (small, f"smaller than {show('memory', units(claim.requested or 0))}"),
+        (small, f"smaller than {show('memory', claim.size)}"),
         (fit, "elsewhere"),
         (away, "not Available"),
     ]
@@ -455,9 +455,6 @@ def _full(inquiry: Inquiry, row: int, found: Found) -> Iterator[tuple[Persistent
         most = max(room, default=0)
         if most < claim.size:
             yield claim, most
-
-
-"""Pods that are offered to go together, at most."""
 
 
 class VolumeRestrictionsExplainer(ClaimsExplainer):
@@ -492,7 +489,7 @@ class VolumeRestrictionsExplainer(ClaimsExplainer):
             for claim in sorted(exclusive_claims(inquiry.pod, inquiry.cluster)):
                 users = users_of(inquiry, claim)
                 free |= {pod.key: FreeClaim(pod.key, node, claim) for pod, node in users}
-        return [tuple(free.values())] if 0 < len(free) <= _HOLDERS else []
+        return [tuple(free.values())] if len(free) <= _HOLDERS else []
 
 
 def _disk_holders(inquiry: Inquiry, row: int) -> list[tuple[Pod, str]]:

@@ -157,6 +157,9 @@ class PoolStates:
         self._seen = 0
         """The changes of devices by then are in these."""
 
+    def __len__(self) -> int:
+        return len(self._by_pool)
+
     def of(self, pool: Pool, allocated: AllocatedDevices, reading: Reading) -> PoolState:
         """The state that a pool is in now, for requests of this reading."""
         known, version = self._known(pool, allocated), allocated.by_pool.get(pool.id, 0)
@@ -327,9 +330,11 @@ class PoolsByNode(KeptResult[tuple[set[DeviceChange], set[int]]]):
                 for row in there | self._rows.pop(pool, set()):
                     self._forget(row)
 
-    def entries(self) -> tuple[int, int]:
-        """Return how many nodes and pools something is known of, for tests of what a tenant can make grow."""
-        return len(self._by_row), len(self._rows)
+    def entries(self) -> tuple[int, int, int]:
+        """Return of how many nodes and pools something is known, and of how many pools the state: for tests of what a
+        tenant can make grow.
+        """
+        return len(self._by_row), len(self._rows), len(self._states)
 
     def of(self, row: int, node: Node, devices: Devices) -> list[Pool]:
         """The pools that a node can use, in kube-scheduler's order."""

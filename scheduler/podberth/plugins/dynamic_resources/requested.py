@@ -77,7 +77,7 @@ def _up_to_step(asked: Quantity, span: CapacityRange, least: Quantity, thousandt
     if thousandths and _in_milli(span):
         if asked.milli is None:
             raise CapacityError(f"{unrepresentable}request {asked} is not a representable milli value")
-        amount = _next(asked.milli, least.milli or 0, step.milli or 1)
+        amount = _next(asked.milli, _thousandths(least), _thousandths(step))
         if amount > _MOST:
             text = f"rounding request {asked} up to the next step passes the milli-value range"
             raise CapacityError(unrepresentable + text)
@@ -101,6 +101,12 @@ def _in_milli(span: CapacityRange) -> bool:
     return all(one.milli is not None for one in said) and (span.step is None or span.step.nano > 0)
 
 
+def _thousandths(amount: Quantity) -> int:
+    """Return those of an amount of which they are exact."""
+    assert amount.milli is not None
+    return amount.milli
+
+
 def _violates(amount: Quantity, capacity: Capacity, thousandths: bool) -> bool:
     """Return whether the device's policy does not allow to take so much (violatesPolicy)."""
     if not capacity.has_policy or amount == capacity.default:
@@ -114,7 +120,7 @@ def _violates(amount: Quantity, capacity: Capacity, thousandths: bool) -> bool:
         return False
     least = span.min or Quantity(0, span.step.notation)
     if thousandths and _in_milli(span):
-        return amount.milli is None or (amount.milli - (least.milli or 0)) % (span.step.milli or 1) != 0
+        return amount.milli is None or (amount.milli - _thousandths(least)) % _thousandths(span.step) != 0
     return (amount.whole - least.whole) % max(span.step.whole, 1) != 0
 
 

@@ -1,36 +1,16 @@
 """What an explainer says of a node and offers, before anybody has tried whether it helps."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from podberth.explain.changes import Fix
 from podberth.explain.rejections import Asking
-from podberth.framework.explaining import Inquiry
+from podberth.framework.explaining import Detail, Inquiry
+from podberth.framework.status import Reason
 from podberth.model.pod import Pod
 from tests.builders import Object, namespace
 from tests.unit.explain.story import framework, world
-
-Said = list[tuple[str, str, list[str]]]
-"""(node, what is said of it, what is offered); all the changes of an offer are joined by ` and `."""
-
-
-def said_of(incoming: Object, *objects: Object) -> Said:
-    """Of each node that the first plugin rejects, in the order of its reasons."""
-    there, profile = world([namespace("default"), *objects]), framework()
-    pod = there.decode(incoming)
-    assert isinstance(pod, Pod)
-    rejected = profile.decide(pod, there.cluster).rejected
-    asking = Asking(Inquiry(pod, there.cluster), profile)
-    return [
-        (
-            there.cluster.nodes.names[row] or "",
-            asking.detail(row, one.plugin, reason)[0],
-            [" and ".join(map(str, fix)) for fix in asking.fixes(row, one.plugin, [reason])],
-        )
-        for one in rejected
-        for reason, rows in one.reasons
-        for row in rows.nonzero()[0].tolist()
-    ]
-
 
 GOLDEN = Path(__file__).parent / "golden"
 Cases = Mapping[str, tuple[Object, Sequence[Object]]]
@@ -38,12 +18,43 @@ Cases = Mapping[str, tuple[Object, Sequence[Object]]]
 
 
 def shown(case: tuple[Object, Sequence[Object]]) -> list[str]:
-    """What is said of a case, line by line."""
-    lines = []
-    for node, text, offered in said_of(case[0], *case[1]):
-        lines.append(f"{node}: {text}")
-        lines += [f"  * {each}" for each in offered]
+    """What is said of a case, line by line: in words, as data (`=`), and what is offered (`*`)."""
+    incoming, objects = case
+    there, profile = world([namespace("default"), *objects]), framework()
+    pod = there.decode(incoming)
+    assert isinstance(pod, Pod)
+    decision = profile.decide(pod, there.cluster)
+    asking = Asking(Inquiry(pod, there.cluster), profile)
+    lines: list[str] = []
+    if decision.verdict is not None:
+        name, reason = decision.verdict
+        lines += _told("the pod", asking.detail_of_pod(name, reason), asking.fixes_of_pod(name, reason))
+    for one in decision.rejected:
+        against: dict[int, list[Reason]] = {}
+        for reason, rows in one.reasons:
+            for row in rows.nonzero()[0].tolist():
+                node = there.cluster.nodes.names[row] or ""
+                offered = asking.fixes(row, one.plugin, [reason])
+                lines += _told(node, asking.detail(row, one.plugin, reason), offered)
+                against.setdefault(row, []).append(reason)
+        for row, reasons in against.items():
+            if len(reasons) > 1:
+                node = there.cluster.nodes.names[row] or ""
+                lines += [f"{node}, against all of it:", *_offered(asking.fixes(row, one.plugin, reasons))]
     return lines
+
+
+def _told(what: str, detail: Detail, offered: Sequence[Fix]) -> Iterator[str]:
+    text, data = detail
+    yield f"{what}: {text}"
+    if data:
+        yield f"  = {json.dumps(data, ensure_ascii=False)}"
+    yield from _offered(offered)
+
+
+def _offered(fixes: Sequence[Fix]) -> Iterator[str]:
+    """The changes of a fix are joined by ` and `; one without any is not offered."""
+    return (f"  * {' and '.join(map(str, fix))}" for fix in fixes if fix)
 
 
 def golden(name: str) -> dict[str, list[str]]:

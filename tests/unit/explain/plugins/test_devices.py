@@ -268,3 +268,11 @@ def test_long_expressions_are_explained() -> None:
     objects = [node("n"), GPU, SLICE, claim("c", request("r", "gpu", long))]
     answer = explained(claiming(pod("p"), "c"), objects)
     assert why(answer, "n")[0].startswith(f"{NEEDS}, none free (gpu.test/n/a: not selected by {long[:40]}")
+
+
+def test_a_resource_that_no_class_serves_is_named() -> None:
+    """Beside those that devices serve, and those that every node has."""
+    served = device_class("gpu", 'device.driver == "gpu.test"', extendedResourceName="example.com/gpu")
+    asking = pod("p", "1", others={"example.com/gpu": "1", "other.io/x": "1", "other.io/w": "1"})
+    answer = explained(asking, [node("n"), served, SLICE])
+    assert "DynamicResources: has no other.io/w, other.io/x, neither as devices nor otherwise" in why(answer, "n")

@@ -166,6 +166,14 @@ _CASES: dict[str, tuple[Object, list[Object]]] = {
             claim("c", request("r", "gpu", MODEL, count=0, allocationMode="All")),
         ],
     ),
+    "all devices, of which one is held": (
+        P,
+        [on(device("a"), device("b")), held("x", "b", by="t"), claim("c", request("r", count=0, allocationMode="All"))],
+    ),
+    "an extended resource that the node has neither way, beside one that devices serve": (
+        pod("p", others={"example.com/gpu": "1", "example.com/nic": "1"}),
+        [SERVED, NIC, on(device("a"))],
+    ),
     "the second request": (
         P,
         [on(device("a"), device("b", _taints=[FORTH])), claim("c", request("r"), request("s", count=2))],

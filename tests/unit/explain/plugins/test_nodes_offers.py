@@ -5,11 +5,19 @@ import pytest
 from tests.builders import Object, node, pod
 from tests.unit.explain.plugins.offers import golden, shown
 
+ZONE = "topology.kubernetes.io/zone"
 
-def spreading(name: str, on: str = "", per: str = "topology.kubernetes.io/zone", **constraint: object) -> Object:
-    made = pod(name, labels={"app": "web"}, on=on or None)
-    spread = {"maxSkew": 1, "topologyKey": per, "whenUnsatisfiable": "DoNotSchedule", **constraint}
-    made["spec"]["topologySpreadConstraints"] = [{"labelSelector": {"matchLabels": {"app": "web"}}, **spread}]
+
+def spreading(name: str, per: str = ZONE, **constraint: object) -> Object:
+    return with_spread(pod(name, labels={"app": "web"}), per, constraint, app="web")
+
+
+def with_spread(made: Object, per: str = ZONE, constraint: Object | None = None, **labels: str) -> Object:
+    """The pod with one more constraint, of pods with these labels."""
+    spread = {"maxSkew": 1, "topologyKey": per, "whenUnsatisfiable": "DoNotSchedule", **(constraint or {})}
+    made["spec"].setdefault("topologySpreadConstraints", []).append(
+        {"labelSelector": {"matchLabels": labels}, **spread}
+    )
     return made
 
 
@@ -52,6 +60,14 @@ CASES: dict[str, tuple[Object, list[Object]]] = {
     "more small pods than are offered": (
         pod("p", "4"),
         [node("n", "4"), *(pod(f"q{i}", "500m", on="n") for i in range(8))],
+    ),
+    "two of many pods have what is asked for": (
+        pod("p", others={GPU: "2"}),
+        [
+            node("n", others={GPU: "2"}),
+            *(pod(f"q{i}", on="n") for i in range(8)),
+            *(pod(f"g{i}", on="n", others={GPU: "1"}, priority=1) for i in range(2)),
+        ],
     ),
     "cores of one and memory of another": (
         pod("p", "2", "2Gi"),
@@ -131,6 +147,10 @@ CASES: dict[str, tuple[Object, list[Object]]] = {
     "spread with a larger skew": (
         spreading("p", maxSkew=2),
         [A, B, *(named(f"w{i}", "a", app="web") for i in range(2))],
+    ),
+    "spread twice over zones": (
+        with_spread(with_spread(pod("p", labels={"app": "web", "tier": "x"}), app="web"), tier="x"),
+        [A, B, *(named(f"w{i}", "a", app="web") for i in range(2)), *(named(f"x{i}", "a", tier="x") for i in range(3))],
     ),
     "spread without the label": (spreading("p", per="rack"), [A]),
 }

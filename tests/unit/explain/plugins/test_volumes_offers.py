@@ -26,9 +26,9 @@ def bound(name: str, to: str, **more: object) -> list[Object]:
     ]
 
 
-def attached(name: str, *pods: Object) -> list[Object]:
+def attached(name: str, *pods: Object, **more: object) -> list[Object]:
     """A volume of pods on n."""
-    return [*bound(name, f"v-{name}", labels=None), *(using(each, name) for each in pods)]
+    return [*bound(name, f"v-{name}", labels=None, **more), *(using(each, name) for each in pods)]
 
 
 N, P = node("n", zone="a"), using(pod("p"), "data")
@@ -90,6 +90,81 @@ CASES: dict[str, tuple[Object, list[Object]]] = {
             claim("more", "9Gi", storage_class="slow"),
         ],
     ),
+    "enough room for one claim, too little for another, and none told of a third": (
+        using(pod("p"), "data", "more", "untold"),
+        [
+            N,
+            FAST,
+            SLOW,
+            storage_class("other", "csi.other"),
+            csi_driver(capacity=True),
+            csi_driver("csi.other"),
+            capacity("c", "9Gi", storage_class="fast"),
+            capacity("s", "1Gi", storage_class="slow"),
+            claim("data", "6Gi", storage_class="fast"),
+            claim("more", "9Gi", storage_class="slow"),
+            claim("untold", "9Gi", storage_class="other"),
+        ],
+    ),
+    "a driver of which nothing is known, beside one that is full": (
+        using(pod("p"), "data", "more"),
+        [
+            N,
+            SLOW,
+            storage_class("other", "csi.other"),
+            csi_driver(capacity=True),
+            claim("data", "9Gi", storage_class="other"),
+            claim("more", "9Gi", storage_class="slow"),
+        ],
+    ),
+    "an ephemeral volume whose claim another pod has": (
+        using(pod("p", uid="p"), "+data"),
+        [N, FAST, claim("p-data", storage_class="fast", owner="q")],
+    ),
+    "an ephemeral volume whose claim lost its volume": (
+        using(pod("p", uid="p"), "+data"),
+        [N, FAST, claim("p-data", storage_class="fast", owner="p", to="v")],
+    ),
+    "an ephemeral volume whose claim is not made yet": (using(pod("p", uid="p"), "+data"), [N, FAST]),
+    "a class that does not exist, and three that would do, beside two that would not": (
+        using(pod("p"), "data"),
+        [
+            N,
+            *(storage_class(name, "csi.test") for name in ("fourth", "fast", "third")),
+            storage_class("at-once", "csi.test", waits=False),
+            LOCAL,
+            claim("data", storage_class="fats"),
+        ],
+    ),
+    "a claim that is not there": (using(pod("p"), "data"), [N, FAST, SLOW, storage_class("third", "csi.test")]),
+    "a claim that is being deleted": (
+        using(pod("p"), "data"),
+        [
+            N,
+            FAST,
+            claim("data", storage_class="fast", to="v", leaving=True),
+            volume("v", storage_class="fast", claimed="data"),
+            *(using(pod(f"q{i}", on="n"), "data") for i in range(2)),
+        ],
+    ),
+    "a claim that is being deleted and has more users than are offered": (
+        using(pod("p"), "data"),
+        [
+            N,
+            FAST,
+            claim("data", storage_class="fast", leaving=True),
+            *(using(pod(f"q{i}", on="n"), "data") for i in range(4)),
+        ],
+    ),
+    "a claim that nobody holds and that has no volume is being deleted": (
+        using(pod("p"), "data"),
+        [N, FAST, claim("data", storage_class="fast", leaving=True)],
+    ),
+    "claims with more faults than are told": (
+        using(pod("p"), *(f"c{i}" for i in range(9))),
+        [N, FAST],
+    ),
+    "claims with nearly as many": (using(pod("p"), *(f"c{i}" for i in range(7))), [N, FAST, SLOW]),
     "volumes of the class, each with a fault": (
         using(pod("p"), "data"),
         [
@@ -169,6 +244,18 @@ CASES: dict[str, tuple[Object, list[Object]]] = {
             *(each for name in "abc" for each in attached(name)),
             *attached("x", pod("one", on="n")),
             *attached("y", pod("two", on="n"), pod("three", on="n")),
+        ],
+    ),
+    "too many volumes of two drivers, and of one many too many": (
+        using(pod("p"), "a", "b", "c"),
+        [
+            N,
+            FAST,
+            csi_node("n", csi_test=2, csi_more=1),
+            *(each for name in "ab" for each in attached(name, driver="csi.more")),
+            *attached("c"),
+            *(each for name in "xy" for each in attached(name, pod(f"q{name}", on="n"))),
+            *attached("z", pod("qz", on="n"), driver="csi.more"),
         ],
     ),
     "pods with volumes enough": (
