@@ -11,9 +11,8 @@ from podberth.cli.errors import FOUND, about, complain
 from podberth.cli.finding import add_groups
 from podberth.cli.given import given
 from podberth.cli.inputs import named
-from podberth.cli.output import PageOutput, as_asked
+from podberth.cli.output import PageOutput, as_report
 from podberth.cli.subject import Group, Owner, PodName, called, chosen, in_file, namespace_of
-from podberth.explain import report
 from podberth.explain.doubts import note
 from podberth.explain.gangs.capacity import GangCapacity, gang_capacity
 from podberth.explain.objects import manifest
@@ -132,12 +131,7 @@ def _capacity(
     with about(named(file)):
         if _about_gangs(held, asked):
             gangs = _capacity_of_gangs(held, asked, there, framework, namespace, usual)
-            as_asked(
-                gangs,
-                output,
-                lambda: report.gang_capacity_page(gangs),
-                lambda: report.GangCapacityTable(gangs, everything),
-            )
+            as_report(gangs, output, everything=everything)
             return _judged(at_least, gangs.gangs, gangs.exhausted)
         there.add_what_pods_are_made_with(held)
         workload = _chosen(manifest.workloads(held), asked)
@@ -145,7 +139,7 @@ def _capacity(
         complain(list(note([batch.pod(0)], there)))
         answer = capacity(there.cluster, framework, batch)
         answer.notes.extend(quota_notes([batch], there, answer.fits))
-    as_asked(answer, output, lambda: report.capacity_page(answer), lambda: report.CapacityTable(answer, everything))
+    as_report(answer, output, everything=everything)
     return _judged(at_least, answer.fits, answer.exhausted)
 
 

@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING, Annotated
 
 from podberth.cli import services
-from podberth.cli.output import Output, as_data, as_table
+from podberth.cli.output import Output, as_report
 from podberth.cli.services import Option
 
 if TYPE_CHECKING:
-    from podberth.explain.promises import Plan
+    pass
 
 _OPTIONS = {"changed_share": "max-changed", "changed_window": "window"}
 _PROBLEMS = 8
@@ -138,7 +138,7 @@ def evictor(
         known, problems = past(there, careful, dump=bool(cluster), kubeconfig=path, context=context, timeout=timeout)
         complain([*there.problems[:_PROBLEMS], *problems])
         made = plan(there.cluster, frameworks, careful, known)
-        _print(made, output)
+        as_report(made, output)
         return FOUND if made.evictions else 0
     from podberth.app.evictor.launch import keep_promises
     from podberth.service.run import run_service
@@ -148,12 +148,3 @@ def evictor(
         connection, frameworks, careful, namespace=namespace, lease=lease, listen=listen, limits=settings.limits
     )
     return run_service(kept)
-
-
-def _print(made: "Plan", output: Output) -> None:
-    if output is not Output.TABLE:
-        as_data(made, output)
-        return
-    from podberth.explain.report.cluster import PlanTable
-
-    as_table(PlanTable(made))

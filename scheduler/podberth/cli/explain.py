@@ -21,10 +21,9 @@ from podberth.cli.finding import (
 )
 from podberth.cli.given import given, past
 from podberth.cli.inputs import lines, unasked
-from podberth.cli.output import PageOutput, as_asked, as_json
+from podberth.cli.output import PageOutput, as_json, as_report
 from podberth.cli.subject import Group, Owner, PodName, subject
 from podberth.evictor.gates import Settings
-from podberth.explain import report
 from podberth.explain.cases import answer
 from podberth.explain.doubts import note, running, seen_by, unheld
 from podberth.explain.explain import explain as explained
@@ -154,7 +153,7 @@ def explain(
         notes += note(pods, there)
         found = pending(pods, there, frameworks, running(there.placed.values()), notes=notes)
         found.notes.extend([] if pods else why_none(there, inside, of, selector))
-        as_asked(found, output, lambda: report.pending_page(found), lambda: report.PendingTable(found, everything))
+        as_report(found, output, everything=everything)
         return FOUND if pods else 0
     if group is not None or (file is not None and pod is None and holds_group(held)):
         if file is not None:
@@ -211,9 +210,7 @@ def explain(
         written=written,
         unheld=unheld(asked, there),
     )
-    as_asked(
-        answer, output, lambda: report.explanation_page(answer), lambda: report.ExplanationTable(answer, everything)
-    )
+    as_report(answer, output, fitted=True, everything=everything)
     return 0 if answer.outcome == FITS else FOUND
 
 
@@ -278,5 +275,5 @@ def _explain_and_print(
         answer = replace(answer, notes=[*answer.notes, more] if more else answer.notes)
     if from_file:
         answer = replace(answer, remedies=[replace(remedy, commands=[]) for remedy in answer.remedies])
-    as_asked(answer, output, lambda: report.group_page(answer), lambda: report.GroupTable(answer, everything))
+    as_report(answer, output, everything=everything)
     return 0 if answer.outcome in GOOD else FOUND

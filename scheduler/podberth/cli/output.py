@@ -115,15 +115,36 @@ def yaml_of(document: Any, width: int = 80) -> str:
     return str(yaml.dump(document, Dumper=Plain, sort_keys=False, allow_unicode=True, width=width))
 
 
-def as_asked(answer: Any, output: PageOutput, page: "Callable[[], str]", table: "Callable[[], RenderableType]") -> None:
+def as_report(answer: Any, output: Output | PageOutput, *, fitted: bool = False, **how: bool) -> None:
+    """Print an answer of `podberth.explain` in the form that was asked for. `how`: its report is made; `fitted`: to the
+    width of the terminal, too.
+    """
+    from podberth.explain.report import report_of
+
+    def table() -> "RenderableType":
+        from podberth.explain.report.terminal import Drawn, console_for
+
+        width = {"width": console_for(sys.stdout).width} if fitted else {}
+        return Drawn(report_of(answer, **how, **width))
+
+    def page() -> str:
+        from podberth.explain.report.pages import page
+
+        return page(report_of(answer, **how))
+
+    as_asked(answer, output, page, table)
+
+
+def as_asked(
+    answer: Any, output: Output | PageOutput, page: "Callable[[], str]", table: "Callable[[], RenderableType]"
+) -> None:
     """Print an answer in the form that was asked for; only what draws that form is called, and imported."""
-    match output:
-        case PageOutput.JSON | PageOutput.YAML:
-            as_data(answer, output)
-        case PageOutput.HTML:
-            sys.stdout.write(page())
-        case PageOutput.TABLE:
-            as_table(table())
+    if output in (Output.JSON, Output.YAML):
+        as_data(answer, output)
+    elif output == PageOutput.HTML:
+        sys.stdout.write(page())
+    else:
+        as_table(table())
 
 
 def as_table(table: "RenderableType") -> None:

@@ -12,8 +12,7 @@ from podberth.cli import options
 from podberth.cli.errors import FOUND, Faults, InputError, about, complain
 from podberth.cli.given import given
 from podberth.cli.inputs import configuration, content, named
-from podberth.cli.output import PageOutput, as_asked, progress
-from podberth.explain import report
+from podberth.cli.output import PageOutput, as_asked, as_report, progress
 from podberth.explain.doubts import note
 from podberth.explain.judging.schema import shown
 from podberth.explain.objects import manifest
@@ -52,7 +51,7 @@ def _print_removable(
         raise InputError(f"--selector: no node of {where} has these labels")
     simulation, waiting = settled(world, framework)
     found = removals(simulation.cluster, framework, chosen, only_wait={pod.uid for pod in waiting})
-    as_asked(found, output, lambda: report.removable_page(found), lambda: report.RemovableTable(found))
+    as_report(found, output)
     return 0 if found.removable else FOUND
 
 
@@ -243,12 +242,7 @@ def simulate(
         not_simulated=asked.not_simulated,
         notes=[*asked.notes, *note(_meant_pods(asked, there, drain or ()), there)],
     )
-    as_asked(
-        answer,
-        output,
-        lambda: report.outcome_page(answer, only_mine=only_mine),
-        lambda: report.OutcomeTable(answer, only_mine),
-    )
+    as_report(answer, output, only_mine=only_mine)
     return 0 if answer.good else FOUND
 
 

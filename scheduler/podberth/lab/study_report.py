@@ -12,9 +12,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
 from podberth.explain.report.pages import render
-from podberth.explain.report.simulation_tables import percent
 from podberth.explain.report.terminal import number, plain_table
-from podberth.explain.report.wording import duration, printable
+from podberth.explain.report.wording import duration, percent, printable
 from podberth.lab.study import Compaction, Point, ProfileStudy, Study
 
 WIDTH, HEIGHT = 640, 240

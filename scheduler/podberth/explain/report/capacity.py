@@ -1,51 +1,48 @@
-"""Draws how many more pods, or gangs, fit, on a terminal."""
+"""Says how many more pods, or gangs, fit."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Sequence
+from typing import Any
 
 from podberth.explain.explanation import Limit
 from podberth.explain.gangs.capacity import GangCapacity
-from podberth.explain.report.terminal import more, number, plain_table
-from podberth.explain.report.wording import asked, count, printable
+from podberth.explain.report.parts import BAD, GOOD, IN_JSON, Column, Report, Rows, line
+from podberth.explain.report.wording import asked, count
 from podberth.explain.simulate.capacity import Capacity, OneMore
 
 _MANY = 20
+_FOOT = "Nobody is preempted for these pods. Nothing was written."
 
 
-@dataclass
-class CapacityTable:
-    """A text of the answer: one line, then nodes, limits, what is stranded, and what one more node adds."""
-
-    answer: Capacity
-    everything: bool = False
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        answer = self.answer
-        yield Text(printable(headline(answer)), style="bold green" if answer.fits else "bold red")
-        yield Text(f"  {printable(asks(answer))}", style="dim")
-        for note in answer.notes:
-            yield Text(f"  {printable(note)}", style="yellow")
-        taking = [node for node in answer.nodes if node.pods]
-        if taking:
-            table = plain_table("Node", number("More pods"), "Then")
-            for node in taking if self.everything else taking[:_MANY]:
-                table.add_row(printable(node.node), f"{node.pods:,}", printable(", ".join(node.limits)))
-            yield table
-            yield from more(0 if self.everything else len(taking) - _MANY)
-        if answer.limits:
-            yield limits_table("What keeps the next one out", answer.limits[:_MANY])
-        if answer.stranded:
-            table = plain_table("Free, and of no use for it", number("In all"), number(""), "At most")
-            for each in answer.stranded:
-                share, most = f"{100 * each.share:.1f} %", f"{each.most} on {each.node}"
-                table.add_row(printable(each.resource), each.free, share, printable(most))
-            yield table
-        if answer.one_more:
-            yield one_more_table("Adds", answer.one_more)
+def capacity(answer: Capacity, *, everything: bool = False) -> Report:
+    """Return the answer: nodes, limits, what is stranded, and what one more node adds."""
+    taking = Rows(
+        "Where they fit",
+        [Column("Node"), Column("More pods", number=True), Column("Then")],
+        [node for node in answer.nodes if node.pods],
+        lambda node: (node.node, f"{node.pods:,}", ", ".join(node.limits)),
+        most=None if everything else _MANY,
+    )
+    stranded = Rows(
+        "Free, and of no use for it",
+        [
+            Column("Free, and of no use for it"),
+            Column("In all", number=True),
+            Column("", number=True, called="Share"),
+            Column("At most"),
+        ],
+        answer.stranded,
+        lambda each: (each.resource, each.free, f"{100 * each.share:.1f} %", f"{each.most} on {each.node}"),
+    )
+    limits, one_more = _limits("What keeps the next one out", answer.limits), _one_more("Adds", answer.one_more)
+    tables: list[Rows[Any]] = [taking, limits, stranded, one_more]
+    return Report(
+        by="Berth capacity",
+        headline=headline(answer),
+        verdict=GOOD if answer.fits else BAD,
+        lines=[line(asks(answer), "dim"), *(line(note, "yellow") for note in answer.notes)],
+        parts=[table for table in tables if table.things],
+        foot=_FOOT,
+    )
 
 
 def headline(answer: Capacity) -> str:
@@ -64,45 +61,41 @@ def asks(answer: Capacity) -> str:
     return f"each asks for {asked(answer.requests, answer.claims)} (profile {answer.profile})"
 
 
-def limits_table(title: str, limits: Sequence[Limit]) -> Table:
-    """Return a table of the reasons for which the next pod does not fit, with the number of nodes."""
-    table = plain_table(title, number("Nodes"))
-    for limit in limits:
-        table.add_row(printable(limit.reason), f"{limit.nodes:,}")
-    return table
+def _limits(title: str, limits: Sequence[Limit]) -> Rows[Limit]:
+    """Return the reasons for which the next pod does not fit, with the number of nodes."""
+    columns = [Column(title), Column("Nodes", number=True)]
+    return Rows(title, columns, limits, lambda limit: (limit.reason, f"{limit.nodes:,}"), most=_MANY, how=IN_JSON)
 
 
-def one_more_table(adds: str, found: Sequence[OneMore]) -> Table:
-    """Return a table of what one more node of each kind adds. `adds`: the title of that column."""
-    table = plain_table("One more node like", number(adds), number("There are"))
-    for one in found:
-        table.add_row(printable(one.like), f"{one.adds:,}", f"{one.nodes:,}")
-    return table
+def _one_more(adds: str, found: Sequence[OneMore]) -> Rows[OneMore]:
+    """Return what one more node of each kind adds. `adds`: the title of that column."""
+    return Rows(
+        "What one more node would add",
+        [Column("One more node like"), Column(adds, number=True), Column("There are", number=True)],
+        found,
+        lambda one: (one.like, f"{one.adds:,}", f"{one.nodes:,}"),
+    )
 
 
-@dataclass
-class GangCapacityTable:
-    """A text of the answer: one line, then domains, limits, and what one more node adds."""
-
-    answer: GangCapacity
-    everything: bool = False
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        answer = self.answer
-        yield Text(printable(gangs_headline(answer)), style="bold green" if answer.gangs else "bold red")
-        yield Text(f"  {printable(gang_asks(answer))}", style="dim")
-        for note in answer.notes:
-            yield Text(f"  {printable(note)}", style="yellow")
-        if any(each.domain for each in answer.domains):
-            table = plain_table("Domain", number("Gangs"), number("Pods"))
-            for domain in answer.domains if self.everything else answer.domains[:_MANY]:
-                table.add_row(printable(domain.domain), f"{domain.gangs:,}", f"{domain.pods:,}")
-            yield table
-            yield from more(0 if self.everything else len(answer.domains) - _MANY)
-        if answer.limits:
-            yield limits_table("What keeps the next pod out", answer.limits)
-        if answer.one_more:
-            yield one_more_table("Adds gangs", answer.one_more)
+def gang_capacity(answer: GangCapacity, *, everything: bool = False) -> Report:
+    """Return the answer: domains, limits, and what one more node adds."""
+    domains = Rows(
+        "In which domains",
+        [Column("Domain"), Column("Gangs", number=True), Column("Pods", number=True)],
+        answer.domains if any(each.domain for each in answer.domains) else [],
+        lambda each: (each.domain, f"{each.gangs:,}", f"{each.pods:,}"),
+        most=None if everything else _MANY,
+    )
+    limits, one_more = _limits("What keeps the next pod out", answer.limits), _one_more("Adds gangs", answer.one_more)
+    tables: list[Rows[Any]] = [domains, limits, one_more]
+    return Report(
+        by="Berth capacity",
+        headline=gangs_headline(answer),
+        verdict=GOOD if answer.gangs else BAD,
+        lines=[line(gang_asks(answer), "dim"), *(line(note, "yellow") for note in answer.notes)],
+        parts=[table for table in tables if table.things],
+        foot=_FOOT,
+    )
 
 
 def gangs_headline(answer: GangCapacity) -> str:

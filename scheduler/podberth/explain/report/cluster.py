@@ -1,111 +1,136 @@
-"""Draws answers about many pods on a terminal: why they wait, which nodes could go, which pods would be evicted."""
+"""Says in words what many pods wait for, which nodes could go, and which pods would be evicted."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 
 from podberth.explain.pending import Cause, Pending
 from podberth.explain.promises import BUDGET, EVICT, LEFT_ALONE, STAYS, WAITS, Plan, PlannedEviction
-from podberth.explain.report.terminal import number, plain_table, text
-from podberth.explain.report.wording import count, printable, some
+from podberth.explain.report.explanation import leads_to
+from podberth.explain.report.parts import BAD, GOOD, IN_JSON, Cell, Column, Offer, Offers, Report, Rows, Words, line
+from podberth.explain.report.wording import count, some
 from podberth.explain.simulate.removable import Kept, Movable, Removals
 
 _MANY = 20
 _OWNERS = 3
+_OWNERS_ON_A_PAGE = 20
 
 
-@dataclass
-class PendingTable:
-    """Causes with who waits for them, and what would free most."""
-
-    answer: Pending
-    everything: bool = False
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        answer = self.answer
-        yield Text(pending_headline(answer), style="bold red" if answer.pods else "bold green")
-        for note in answer.notes:
-            yield Text(f"  {printable(note)}", style="yellow")
-        if answer.causes:
-            table = plain_table(
-                number("Pods"), text("Why", share=3), text("Whose", share=2), text("What would free one", share=2)
-            )
-            shown = answer.causes if self.everything else answer.causes[:_MANY]
-            for cause in shown:
-                owners = some(owners_of(cause), len(cause.owners) if self.everything else _OWNERS)
-                texts = [*(one.text for one in cause.remedies), *(one.text for one in cause.group_remedies)]
-                helps = next(iter(texts), "")
-                table.add_row(f"{cause.pods:,}", *map(printable, (why(cause), owners, helps)))
-            yield table
-            if len(answer.causes) > len(shown):
-                yield Text(f"  … {len(answer.causes) - len(shown):,} more causes (--all shows them)", style="dim")
-        if answer.changes:
-            yield Text("Changes of the cluster that help most (each was tried for one pod of a kind)", style="bold")
-            table = plain_table(number("Pods"), "Change")
-            for change in answer.changes:
-                table.add_row(f"{change.pods:,}", printable(change.text))
-            yield table
-        if answer.causes:
-            pod = printable(answer.causes[0].example)
-            yield Text(f"  berth explain {pod} says more of one pod, with commands", style="dim")
-        if answer.not_explained:
-            yield Text(f"  {count(answer.not_explained, 'pod')} of rarer kinds are not explained", style="dim")
+# --- pods that wait ---------------------------------------------------------------------------------------------------
 
 
-def pending_headline(answer: Pending) -> str:
-    """Return the answer in one line."""
+def pending(answer: Pending, *, everything: bool = False) -> Report:
+    """Return causes with who waits for them, and what would free most."""
+    changes = Rows(
+        "Changes of the cluster that help most (each was tried for one pod of a kind)",
+        [Column("Pods", number=True), Column("Change")],
+        answer.changes,
+        lambda change: (f"{change.pods:,}", change.text),
+        headed=True,
+    )
+    causes = _causes(answer, everything=everything)
+    return Report(
+        by="Berth explain",
+        headline=_pending_headline(answer),
+        verdict=BAD if answer.pods else GOOD,
+        lines=[line(note, "yellow") for note in answer.notes],
+        parts=[*(table for table in (causes, changes) if table.things), *_about_others(answer)],
+        on_page=[*_in_full(answer)],
+    )
+
+
+def _pending_headline(answer: Pending) -> str:
     if not answer.pods:
         return "No pod waits"
     causes = count(len(answer.causes), "cause")
     return f"{count(answer.pods, 'pod')} {'wait' if answer.pods > 1 else 'waits'}, for {causes}"
 
 
-def why(cause: Cause) -> str:
+def _causes(answer: Pending, *, everything: bool) -> Rows[Cause]:
+    def cells(cause: Cause) -> tuple[str, ...]:
+        owners = some(_owners_of(cause), len(cause.owners) if everything else _OWNERS)
+        texts = [*(one.text for one in cause.remedies), *(one.text for one in cause.group_remedies)]
+        return f"{cause.pods:,}", _why(cause), owners, next(iter(texts), "")
+
+    return Rows(
+        "Causes",
+        [
+            Column("Pods", number=True),
+            Column("Why", share=3),
+            Column("Whose", share=2),
+            Column("What would free one", share=2),
+        ],
+        answer.causes,
+        cells,
+        most=None if everything else _MANY,
+    )
+
+
+def _in_full(answer: Pending) -> Iterator[Words | Offers]:
+    for cause in answer.causes:
+        owners = some(_owners_of(cause), _OWNERS_ON_A_PAGE)
+        yield Words(f"{count(cause.pods, 'pod')}: {_why(cause)}", [line(owners, "dim")])
+        if cause.remedies:
+            offers = [Offer(one.text, f"then {leads_to(one)}", commands=one.commands) for one in cause.remedies]
+            yield Offers(f"What would free {cause.example}", offers)
+        if cause.group_remedies:
+            offers = [
+                Offer(one.text, f"then {one.fits:,} of its pods find a node", commands=one.commands)
+                for one in cause.group_remedies
+            ]
+            yield Offers(f"What would start the group of {cause.example}", offers)
+
+
+def _about_others(answer: Pending) -> Iterator[Words]:
+    if answer.causes:
+        yield Words("", [line(f"berth explain {answer.causes[0].example} says more of one pod, with commands", "dim")])
+    if answer.not_explained:
+        yield Words("", [line(f"{count(answer.not_explained, 'pod')} of rarer kinds are not explained", "dim")])
+
+
+def _why(cause: Cause) -> str:
     """Return why the pods of a cause wait, with what more is known of the example."""
     return f"{cause.cause} ({cause.example}: {cause.detail})" if cause.detail else cause.cause
 
 
-def owners_of(cause: Cause) -> list[str]:
+def _owners_of(cause: Cause) -> list[str]:
     """Return the owners of the pods that wait: `ReplicaSet ns/web (3)`."""
     return [f"{owner} ({number:,})" if number > 1 else owner for owner, number in cause.owners.items()]
 
 
+# --- nodes that could go ----------------------------------------------------------------------------------------------
+
 _FEW = 3
 
 
-@dataclass
-class RemovableTable:
-    """The nodes that can go together, then each node by itself, and what keeps the others."""
+def removable(found: Removals) -> Report:
+    """Return the nodes that can go together, then each node by itself, and what keeps the others."""
+    together = [line(f"together, in this order: {some(found.together, _MANY)}")] if found.together else []
+    untried = [f"not tried, to save time: {some(found.not_tried, _FEW)}"] if found.not_tried else []
+    could_go = Rows(
+        "Could go by itself",
+        [Column("Could go by itself"), Column("Pods", number=True, aside=True), Column("They would land on")],
+        found.removable,
+        lambda each: (each.node, f"{each.pods:,}", _lands(each)),
+        most=_MANY,
+        how=IN_JSON,
+    )
+    stay = Rows(
+        "Stays",
+        [Column("Stays"), Column("Pods", number=True, aside=True), Column("Because of", aside=True), Column("Why")],
+        found.kept,
+        lambda kept: (kept.node, f"{kept.pods:,}", *_stops(kept)),
+        most=_MANY,
+        how=IN_JSON,
+    )
+    return Report(
+        by="Berth simulate",
+        headline=_removable_headline(found),
+        verdict=GOOD if found.removable else BAD,
+        lines=[*(line(note, "yellow") for note in (*found.notes, *untried)), *together],
+        parts=[*([could_go] if found.removable else []), *([stay] if found.kept else [])],
+    )
 
-    found: Removals
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        found = self.found
-        yield Text(removable_headline(found), style="bold green" if found.removable else "bold red")
-        for note in notes(found):
-            yield Text(f"  {printable(note)}", style="yellow")
-        if found.together:
-            yield Text(f"  together, in this order: {printable(some(found.together, _MANY))}")
-        if found.removable:
-            table = plain_table("Could go by itself", number("Pods"), "They would land on")
-            for each in found.removable[:_MANY]:
-                table.add_row(printable(each.node), f"{each.pods:,}", printable(lands(each)))
-            yield table
-            yield from _more(len(found.removable))
-        if found.kept:
-            table = plain_table("Stays", number("Pods"), "Because of", "Why")
-            for kept in found.kept[:_MANY]:
-                table.add_row(printable(kept.node), f"{kept.pods:,}", *map(printable, stops(kept)))
-            yield table
-            yield from _more(len(found.kept))
-
-
-def removable_headline(found: Removals) -> str:
-    """Return the answer in one line."""
+def _removable_headline(found: Removals) -> str:
     total = len(found.removable) + len(found.kept) + len(found.not_tried)
     if not found.removable:
         return f"none of {count(total, 'node')} could be removed (profile {found.profile})"
@@ -116,67 +141,54 @@ def removable_headline(found: Removals) -> str:
     )
 
 
-def notes(found: Removals) -> list[str]:
-    """Return the remarks below the table."""
-    untried = [f"not tried, to save time: {some(found.not_tried, _FEW)}"] if found.not_tried else []
-    return [*found.notes, *untried]
-
-
-def lands(node: Movable) -> str:
+def _lands(node: Movable) -> str:
     """Return the nodes to which the pods of a node would go, in words."""
     return some(list(dict.fromkeys(node.moves.values())), _FEW)
 
 
-def stops(node: Kept) -> tuple[str, str]:
+def _stops(node: Kept) -> tuple[str, str]:
     """Return the pod that keeps a node, with the number of others, and the reason."""
     pod, why = next(iter(node.stops.items()))
     more = f" and {len(node.stops) - 1:,} more" if len(node.stops) > 1 else ""
     return f"{pod}{more}", why
 
 
-def _more(shown: int) -> Iterator[Text]:
-    if shown > _MANY:
-        yield Text(f"and {shown - _MANY:,} more; -o json has all", style="dim")
-
+# --- pods that would be evicted ---------------------------------------------------------------------------------------
 
 _STYLES = {EVICT: "bold", WAITS: "yellow", BUDGET: "yellow", STAYS: "yellow", LEFT_ALONE: "dim"}
 _WORDS = {EVICT: "evict", WAITS: "evict later", BUDGET: "wait", STAYS: "stay", LEFT_ALONE: "leave alone"}
 
 
-@dataclass
-class PlanTable:
-    """Every broken promise with what would be done about it."""
+def evictions(plan: Plan) -> Report:
+    """Return every broken promise with what would be done about it."""
+    nodes = f"{count(plan.broken_nodes, 'node')} of {plan.nodes:,}"
+    breaker = f"The breaker would be open: {nodes} break promises, {plan.limit:,} may. Nothing would be evicted."
+    kept = f"All promises of {count(plan.pods, 'pod')} are kept"
+    broken = f"{len(plan.evictions):,} of {count(plan.pods, 'promise')} broken, on {nodes}"
+    table = Rows(
+        "What would be done",
+        [
+            Column("Pod", least=12),
+            Column("On", least=6),
+            Column("Broken", share=2),
+            Column("Then", whole=True),
+            Column("Where to, or why not", share=2),
+        ],
+        plan.evictions,
+        _eviction,
+        headed=True,
+    )
+    unreadable = [line(f"unreadable: {problem}", "yellow") for problem in plan.unreadable]
+    return Report(
+        by="Berth evictor",
+        headline=broken if plan.evictions else kept,
+        verdict=BAD if plan.evictions else GOOD,
+        lines=[line(breaker, "bold yellow")] if plan.evictions and plan.breaker_open else [],
+        parts=[*([table] if plan.evictions else []), Words("", unreadable)],
+        signed=True,
+    )
 
-    plan: Plan
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        plan = self.plan
-        nodes = f"{count(plan.broken_nodes, 'node')} of {plan.nodes:,}"
-        if not plan.evictions:
-            yield Text(f"✓ All promises of {count(plan.pods, 'pod')} are kept", style="bold green")
-        else:
-            broken = f"✗ {len(plan.evictions):,} of {count(plan.pods, 'promise')} broken, on {nodes}"
-            yield Text(broken, style="bold red")
-            if plan.breaker_open:
-                text = (
-                    f"The breaker would be open: {nodes} break promises, {plan.limit:,} may. Nothing would be evicted."
-                )
-                yield Padding(Text(text, style="bold yellow"), (0, 0, 0, 2))
-            yield from (Text(""), Padding(_table(plan.evictions), (0, 0, 0, 2)))
-        for problem in plan.unreadable:
-            yield Padding(Text(printable(f"unreadable: {problem}"), style="yellow"), (0, 0, 0, 2))
-
-
-def _table(evictions: list[PlannedEviction]) -> Table:
-    table = plain_table()
-    table.add_column("Pod", overflow="fold", min_width=12)
-    table.add_column("On", overflow="fold", min_width=6)
-    table.add_column("Broken", overflow="fold", ratio=2)
-    table.add_column("Then", no_wrap=True)
-    table.add_column("Where to, or why not", overflow="fold", ratio=2)
-    for one in evictions:
-        why = "; ".join(part for part in (f"to {one.target}" if one.target else "", one.text) if part)
-        cells = (f"{one.namespace}/{one.name}", one.node, one.breach)
-        style = _STYLES[one.action]
-        table.add_row(*map(printable, cells), Text(_WORDS[one.action], style=style), printable(why))
-    return table
+def _eviction(one: PlannedEviction) -> tuple[Cell, ...]:
+    why = "; ".join(part for part in (f"to {one.target}" if one.target else "", one.text) if part)
+    return f"{one.namespace}/{one.name}", one.node, one.breach, line(_WORDS[one.action], _STYLES[one.action]), why

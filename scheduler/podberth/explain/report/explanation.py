@@ -1,23 +1,21 @@
-"""Says where a pod goes and why, in words for the page and the terminal, and draws it on a terminal."""
+"""Says where a pod goes and why."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
 from podberth.explain.changes import AddNode
 from podberth.explain.doubts import undecided
 from podberth.explain.explanation import Explanation, FeasibleNode, RejectedNode, Remedy
-from podberth.explain.report.terminal import indented, more, plain_table, section, text, to_copy
-from podberth.explain.report.wording import asked, count, printable, some, spaced
+from podberth.explain.report.parts import BAD, GOOD, HELD, Column, Offer, Offers, Part, Report, Rows, Words, line
+from podberth.explain.report.wording import asked, count, some, spaced
 
 MANY = 20
 """The number of nodes that are shown unless all are wanted."""
 _FEW = 8
 """Rejected nodes shown when there are nodes that fit."""
-_STYLES = {"fits": ("✓", "bold green"), "gated": ("∥", "bold yellow")}
-_NO = ("✗", "bold red")
+_VERDICTS = {"fits": GOOD, "gated": HELD}
 _WIDE = 140
 """The number of columns from which on there is room for long node names."""
 _LONG = 28
@@ -138,131 +136,148 @@ def same_for_all(answer: Explanation, plugins: Sequence[str]) -> str:
     return ", ".join(f"{plugin} {first.scores[plugin].weighted}" for plugin in plugins)
 
 
-@dataclass
-class ExplanationTable:
-    """The whole answer: headline, scores or rejections, what would help, kube-scheduler's words.
+def report(answer: Explanation, *, everything: bool = False, width: int | None = None) -> Report:
+    """Return the whole answer: scores or rejections, what would help, kube-scheduler's words.
 
-    `everything`: all nodes and all scores. Long node names lose an ending that they share where room is short.
+    `everything`: all nodes and all scores. `width`: of a terminal, in columns; where room is short, long node names
+    lose an ending that they share.
     """
+    names = [node.node for node in answer.feasible] + [node.node for node in answer.rejected]
+    roomy = width is None or width >= _WIDE or max(map(len, names), default=0) <= _LONG
+    return _Drawing(answer, everything, "" if roomy else common_ending(names)).report()
 
-    answer: Explanation
-    everything: bool = False
-    _ending: str = field(default="", init=False)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        names = [node.node for node in self.answer.feasible] + [node.node for node in self.answer.rejected]
-        roomy = options.max_width >= _WIDE or max(map(len, names), default=0) <= _LONG
-        self._ending = "" if roomy else common_ending(names)
-        yield from self._heading()
-        if self.answer.feasible:
-            yield from self._scores()
-        if self.answer.rejected:
-            yield from self._rejections()
+class _Drawing:
+    """The report of an answer while it is made. `ending`: what node names are shown without."""
+
+    def __init__(self, answer: Explanation, everything: bool, ending: str) -> None:
+        self._answer = answer
+        self._everything = everything
+        self._ending = ending
+
+    def report(self) -> Report:
+        """Return the report."""
+        answer = self._answer
+        parts: list[Part] = []
+        if answer.feasible:
+            parts.append(self._scores())
+        if answer.rejected:
+            parts += self._rejections()
         if self._ending:
-            yield indented(f"node names end in {self._ending}", "dim")
-        if self.answer.remedies:
-            yield from self._remedies()
-            commands = [command for remedy in self.answer.remedies for command in remedy.commands]
-            yield from to_copy(commands) if commands else ()
-        elif self.answer.rejected and self.answer.outcome == "unschedulable":
-            yield from (Text(""), Text("No single small change would free it.", style="bold"))
-        if self.answer.message and self.answer.outcome != "gated" and not undecided(self.answer):
-            yield from (Text(""), Text("In kube-scheduler's words", style="bold"))
-            yield indented(self.answer.message, "dim")
+            parts.append(Words("", [line(f"node names end in {self._ending}", "dim")]))
+        if answer.remedies:
+            parts.append(Offers("What would free it (each was tried)", [*map(self._offer, answer.remedies)]))
+        elif answer.rejected and answer.outcome == "unschedulable":
+            parts.append(Words("No single small change would free it."))
+        if answer.message and answer.outcome != "gated" and not undecided(answer):
+            parts.append(Words("In kube-scheduler's words", [line(answer.message, "dim")]))
+        return Report(
+            by="Berth explain",
+            headline=headline(answer),
+            verdict=_VERDICTS.get(answer.outcome, BAD),
+            lines=[*self._lines()],
+            parts=parts,
+            signed=True,
+            foot="The nodes closest to fitting come first. Lines that begin with “and” are of plugins that come after "
+            "the one that rejected the node.",
+        )
 
-    def _heading(self) -> Iterator[RenderableType]:
-        answer = self.answer
-        sign, style = _STYLES.get(answer.outcome, _NO)
-        yield Text(printable(f"{sign} {headline(answer)}"), style=style)
-        yield indented(f"{asks(answer)} · priority {answer.pod.priority} · profile {answer.profile}", "dim")
+    def _lines(self) -> Iterator[Text]:
+        answer = self._answer
+        yield line(f"{asks(answer)} · priority {answer.pod.priority} · profile {answer.profile}", "dim")
         if answer.outcome == "unclaimed":
-            yield indented(f"{answer.profile} would place it: see below")
+            yield line(f"{answer.profile} would place it: see below")
         if answer.choice is not None and len(answer.feasible) > 1 and answer.outcome == "fits":
-            yield indented(self._short(answer.choice.text))
-        for line in (moved(answer), preempts(answer), *answer.notes):
-            if line and line != answer.cause:
-                yield indented(line, "yellow")
+            yield self._line(answer.choice.text)
+        for said in (moved(answer), preempts(answer), *answer.notes):
+            if said and said != answer.cause:
+                yield line(said, "yellow")
         if answer.promise is not None:
             style = "dim" if answer.promise.state in ("kept", "waiting") else "bold yellow"
-            yield indented(f"promise {answer.promise.state}: {answer.promise.text}", style)
+            yield line(f"promise {answer.promise.state}: {answer.promise.text}", style)
         if answer.verdict is not None and answer.verdict.detail != answer.cause:
             said = answer.verdict.detail or answer.verdict.reason
-            yield indented(f"{answer.verdict.plugin or 'PreFilter'}: {said}", "red")
+            yield line(f"{answer.verdict.plugin or 'PreFilter'}: {said}", "red")
 
-    def _scores(self) -> Iterator[RenderableType]:
-        answer = self.answer
+    def _scores(self) -> Rows[FeasibleNode]:
+        answer = self._answer
         differ, same = telling(answer)
-        if self.everything:
+        if self._everything:
             differ, same = [scorer.plugin for scorer in answer.scorers], []
-        shown = answer.feasible if self.everything else answer.feasible[:MANY]
         weights = {scorer.plugin: scorer.weight for scorer in answer.scorers}
-        table = plain_table()
-        table.add_column("", justify="right", style="dim", no_wrap=True)
-        table.add_column("Node", overflow="fold", min_width=8)
-        table.add_column("Points", justify="right", no_wrap=True)
-        for plugin in differ:
-            table.add_column(f"{spaced(plugin)} ×{weights[plugin]}", justify="right", overflow="fold", min_width=6)
-        for node in shown:
-            style = "bold green" if node.rank == 1 else ""
-            cells = [Text(self._short(node.node), style=style), Text(f"{node.total:,}", style="bold")]
+
+        def cells(node: FeasibleNode) -> Iterator[Text | str]:
+            yield f"{node.rank:,}"
+            yield self._line(node.node, "bold green" if node.rank == 1 else "")
+            yield Text(f"{node.total:,}", style="bold")
             for plugin in differ:
                 score = node.scores[plugin]
-                cell = Text(f"{score.weighted:,}")
-                if score.raw != score.weighted:
-                    cell.append(f" ({score.raw:,})", style="dim")
-                cells.append(cell)
-            table.add_row(f"{node.rank:,}", *cells)
-        yield from section(f"Where it {possible(answer)}: {count(len(answer.feasible), 'node')}", table)
-        yield from more(len(answer.feasible) - len(shown))
-        for node in shown[:_FEW]:
-            for claim, devices in node.devices.items():
-                yield indented(self._short(f"on {node.node}, {claim} gets {some(devices, 4)}"))
-        if differ:
-            yield indented("points after weighting, (raw score) where it differs", "dim")
-        if same:
-            yield indented(f"the same on every node: {same_for_all(answer, same)}", "dim")
+                raw = f" ({score.raw:,})" if score.raw != score.weighted else ""
+                yield Text(f"{score.weighted:,}").append(raw, style="dim")
 
-    def _rejections(self) -> Iterator[RenderableType]:
-        answer = self.answer
-        most = len(answer.rejected) if self.everything else _FEW if answer.outcome == "fits" else MANY
-        shown = answer.rejected[:most]
-        table = plain_table()
-        table.add_column("Node", overflow="fold", min_width=8)
-        table.add_column("Rejected by", overflow="fold", min_width=10)
-        table.add_column("Why", overflow="fold", ratio=1)
-        for node in shown:
-            table.add_row(self._short(node.node), Text(printable(node.plugin), style="red"), self._why(node))
+        below = [
+            self._line(f"on {node.node}, {claim} gets {some(devices, 4)}")
+            for node in answer.feasible[:_FEW]
+            for claim, devices in node.devices.items()
+        ]
+        if differ:
+            below.append(line("points after weighting, (raw score) where it differs", "dim"))
+        if same:
+            below.append(line(f"the same on every node: {same_for_all(answer, same)}", "dim"))
+        return Rows(
+            f"Where it {possible(answer)}: {count(len(answer.feasible), 'node')}",
+            [
+                Column("", number=True, called="Rank", whole=True, style="dim"),
+                Column("Node", least=8),
+                Column("Points", number=True, whole=True),
+                *(Column(f"{spaced(plugin)} ×{weights[plugin]}", number=True, least=6) for plugin in differ),
+            ],
+            answer.feasible,
+            lambda node: [*cells(node)],
+            most=None if self._everything else MANY,
+            headed=True,
+            below=below,
+        )
+
+    def _rejections(self) -> Iterator[Rows[Any]]:
+        answer = self._answer
+        most = len(answer.rejected) if self._everything else _FEW if answer.outcome == "fits" else MANY
         heading = f"Where it can't go: {count(len(answer.rejected), 'node')}"
-        if len(shown) == len(answer.rejected):
-            yield from section(heading, table)
-            return
-        summary = plain_table()
-        summary.add_column("Nodes", justify="right", no_wrap=True)
-        summary.add_column("Reason", overflow="fold")
-        summary.add_column("Plugin", style="dim", overflow="fold")
-        for each in answer.summary:
-            summary.add_row(f"{each.nodes:,}", printable(each.reason), printable(each.plugin))
-        yield from section(heading, summary)
-        yield from section(f"The {len(shown)} closest to fitting", table)
-        yield from more(len(answer.rejected) - len(shown))
+        if most < len(answer.rejected):
+            yield Rows(
+                heading,
+                [Column("Nodes", number=True, whole=True), Column("Reason"), Column("Plugin", style="dim")],
+                answer.summary,
+                lambda each: (f"{each.nodes:,}", each.reason, each.plugin),
+                headed=True,
+            )
+            heading = f"The {most} closest to fitting"
+        yield Rows(
+            heading,
+            [Column("Node", least=8), Column("Rejected by", least=10, aside=True), Column("Why", share=1)],
+            answer.rejected,
+            lambda node: (self._line(node.node), line(node.plugin, "red"), self._why(node)),
+            most=most,
+            headed=True,
+        )
 
     def _why(self, node: RejectedNode) -> Text:
         """Return a line for each finding; those of plugins that kube-scheduler did not get to ask are dimmed."""
-        text = Text("\n").join(Text(self._short(finding.detail)) for finding in node.findings)
-        for finding in node.also:
-            text.append(f"\nand {self._short(f'{finding.plugin}: {finding.detail}')}", style="dim")
-        return text
+        found = [self._line(finding.detail) for finding in node.findings]
+        found += [self._line(f"and {finding.plugin}: {finding.detail}", "dim") for finding in node.also]
+        return Text("\n").join(found)
 
-    def _remedies(self) -> Iterator[RenderableType]:
-        table = plain_table(text("", share=3), text("", share=2), header=False)
-        for remedy in self.answer.remedies:
-            what = Text(f"• {self._short(remedy.text)}", style="cyan")
-            if remedy.instead:
-                what.append(f" (or {self._short(some(remedy.instead, 2))})", style="dim")
-            if said := besides(remedy):
-                what.append(f"\n  {self._short(said)}", style="yellow")
-            table.add_row(what, Text(f"then {self._short(leads_to(remedy))}"))
-        yield from section("What would free it (each was tried)", table)
+    def _offer(self, remedy: Remedy) -> Offer:
+        return Offer(
+            self._short(remedy.text),
+            self._short(f"then {leads_to(remedy)}"),
+            self._short(some(remedy.instead, 2)),
+            self._short(besides(remedy)),
+            remedy.commands,
+        )
 
-    def _short(self, text: str) -> str:
-        return printable(text.replace(self._ending, "") if self._ending else text)
+    def _line(self, said: str, style: str = "") -> Text:
+        return line(self._short(said), style)
+
+    def _short(self, said: str) -> str:
+        return said.replace(self._ending, "") if self._ending else said

@@ -1,14 +1,13 @@
-"""Says why a pod group starts or not: in words for the page and the tour, and on a terminal."""
+"""Says why a pod group starts or not."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
-from podberth.explain.gangs.answer import GOOD, DomainRoom, GroupExplanation
-from podberth.explain.report.terminal import indented, plain_table, section, text, to_copy
-from podberth.explain.report.wording import count, printable, some
+from podberth.explain.gangs.answer import GOOD as GOOD_OUTCOMES
+from podberth.explain.gangs.answer import DomainRoom, GroupExplanation
+from podberth.explain.report.parts import BAD, GOOD, HELD, Column, Offer, Offers, Part, Report, Rows, Words, line
+from podberth.explain.report.wording import count, some
 
 
 def headline(answer: GroupExplanation) -> str:
@@ -72,66 +71,65 @@ _MANY = 20
 _NAMED = 8
 
 
-@dataclass
-class GroupTable:
-    """Headline, what stops it, domains, what would start it, and kube-scheduler's words."""
+def report(answer: GroupExplanation, *, everything: bool = False) -> Report:
+    """Return the answer: what stops it, domains, what would start it, and kube-scheduler's words."""
+    good = answer.outcome in GOOD_OUTCOMES
+    stopped = [line(said, "red")] if (said := stop(answer)) else []
+    parts: list[Part] = []
+    on_page: list[Part] = []
+    if answer.domains:
+        (on_page if good and not everything else parts).append(_domains(answer, everything=everything))
+    if answer.remedies:
+        offers = [Offer(one.text, then(answer, one.fits), commands=one.commands) for one in answer.remedies]
+        parts.append(Offers("What would start it (each was tried)", offers, most=None if everything else 1))
+    elif answer.outcome == "unschedulable":
+        parts.append(Words("No single small change would start it."))
+    for ending in answer.endings:
+        where = f" in {ending.domain}" if ending.domain else ""
+        title = f"The end of {len(ending.pods):,} running pod{'s' * (len(ending.pods) > 1)} would start it{where}"
+        named = len(ending.pods) if everything else _NAMED
+        said = f"{some(ending.pods, named)} on {some(ending.nodes, _NAMED)}"
+        parts.append(Words(f"{title} (tried; the smallest set found)", [line(said)]))
+    if answer.stopped is not None and answer.stopped.closest:
+        columns = [Column("Node"), Column("Why not")]
+        closest = f"Closest to taking {answer.stopped.pod}"
+        on_page.append(Rows(closest, columns, answer.stopped.closest, lambda each: (each["node"], _lines(each["why"]))))
+    if answer.message:
+        words = [line(answer.message, "dim")]
+        if answer.stopped is not None:
+            words.append(line(f"{answer.stopped.pod.partition('/')[2]}: {answer.stopped.message}", "dim"))
+        parts.append(Words("In kube-scheduler's words", words))
+    return Report(
+        by="Berth explain",
+        headline=headline(answer),
+        verdict=GOOD if good else HELD if answer.outcome == "held" else BAD,
+        lines=[line(facts(answer), "dim"), *stopped, *(line(note, "yellow") for note in answer.notes)],
+        parts=parts,
+        on_page=on_page,
+        signed=True,
+        foot="The largest part of the group was placed in a dry run, pod by pod in the scheduler's order. Nothing was "
+        "written.",
+    )
 
-    answer: GroupExplanation
-    everything: bool = False
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        answer = self.answer
-        good = answer.outcome in GOOD
-        style = "bold green" if good else "bold yellow" if answer.outcome == "held" else "bold red"
-        sign = "✓" if good else "∥" if answer.outcome == "held" else "✗"
-        yield Text(printable(f"{sign} {headline(answer)}"), style=style)
-        yield indented(facts(answer), "dim")
-        if said := stop(answer):
-            yield indented(said, "red")
-        for note in answer.notes:
-            yield indented(note, "yellow")
-        if answer.domains and (answer.outcome not in GOOD or self.everything):
-            yield from self._domains()
-        if answer.remedies:
-            yield from self._remedies()
-        elif answer.outcome == "unschedulable":
-            yield from (Text(""), Text("No single small change would start it.", style="bold"))
-        for ending in answer.endings:
-            where = f" in {ending.domain}" if ending.domain else ""
-            title = f"The end of {len(ending.pods):,} running pod{'s' * (len(ending.pods) > 1)} would start it{where}"
-            yield from (Text(""), Text(printable(f"{title} (tried; the smallest set found)"), style="bold"))
-            named = len(ending.pods) if self.everything else _NAMED
-            yield indented(f"{some(ending.pods, named)} on {some(ending.nodes, _NAMED)}")
-        if answer.message:
-            yield from (Text(""), Text("In kube-scheduler's words", style="bold"))
-            yield indented(answer.message, "dim")
-            if answer.stopped is not None:
-                yield indented(f"{answer.stopped.pod.partition('/')[2]}: {answer.stopped.message}", "dim")
+def _domains(answer: GroupExplanation, *, everything: bool) -> Rows[DomainRoom]:
+    def cells(each: DomainRoom) -> tuple[str, ...]:
+        numbers = ("?" if number is None else f"{number:,}" for number in (each.fits, each.short))
+        return each.domain or "all nodes", f"{each.nodes:,}", *numbers, limits(each)
 
-    def _domains(self) -> Iterator[RenderableType]:
-        answer = self.answer
-        shown = answer.domains if self.everything else answer.domains[:_MANY]
-        table = plain_table()
-        table.add_column(printable(answer.group.topology_key or "Where"), overflow="fold")
-        for title in ("Nodes", "Fit", "Short"):
-            table.add_column(title, justify="right", no_wrap=True)
-        table.add_column("What keeps the next one out", overflow="fold", ratio=1)
-        for each in shown:
-            numbers = ("?" if number is None else f"{number:,}" for number in (each.fits, each.short))
-            table.add_row(printable(each.domain or "all nodes"), f"{each.nodes:,}", *numbers, printable(limits(each)))
-        yield from section("Where its pods fit", table)
-        if len(answer.domains) > len(shown):
-            yield indented(f"… {len(answer.domains) - len(shown):,} more (--all shows them)", "dim")
+    return Rows(
+        "Where its pods fit",
+        [
+            Column(answer.group.topology_key or "Where"),
+            *(Column(title, number=True, whole=True) for title in ("Nodes", "Fit", "Short")),
+            Column("What keeps the next one out", share=1),
+        ],
+        answer.domains,
+        cells,
+        most=None if everything else _MANY,
+        headed=True,
+    )
 
-    def _remedies(self) -> Iterator[RenderableType]:
-        answer = self.answer
-        table = plain_table(text("", share=3), text("", share=2), header=False)
-        for remedy in answer.remedies:
-            table.add_row(Text(printable(f"• {remedy.text}"), style="cyan"), Text(then(answer, remedy.fits)))
-        yield from section("What would start it (each was tried)", table)
-        commands = [remedy.commands for remedy in answer.remedies if remedy.commands]
-        if commands:
-            yield from to_copy([each for of in commands for each in (of if self.everything else of[:1])])
-        more = 0 if self.everything else sum(len(of) - 1 for of in commands)
-        if more:
-            yield indented(f"… and {more:,} like these for other pods (--all shows them)", "dim")
+
+def _lines(texts: Sequence[str]) -> Text:
+    return Text("\n").join(map(line, texts))

@@ -1,23 +1,21 @@
-"""Answers as pages: self-contained, no network, dark or light as the reader's system is; only the demo's has a script.
+"""Draws reports as pages: self-contained, no network, dark or light as the reader's system is; only the demo's has a
+script.
 
 All text is escaped on its way into a template, and a value that is missing is an error.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
+from rich.console import Console
+from rich.text import Text
 
-from podberth.explain.explanation import Explanation, FeasibleNode
-from podberth.explain.gangs.answer import GroupExplanation
-from podberth.explain.gangs.capacity import GangCapacity
-from podberth.explain.pending import Pending
-from podberth.explain.report import capacity, cluster, explanation, group, wording
+from podberth.explain.report.parts import Cell, Report, Rows
 from podberth.explain.report.wording import visible
-from podberth.explain.simulate.capacity import Capacity
-from podberth.explain.simulate.removable import Removals
 
 _JOINT = re.compile(r"(?<=\w-)(?=\d)|(?<=\w[=:])(?=\w)")
 
@@ -56,86 +54,21 @@ MOST = 500
 """The largest number of rows of one kind on a page."""
 _OPEN = 25
 """The number of rows that are visible at once: the others are folded."""
-_COLOURS = 8
+_PLAIN = Console(file=StringIO())
+_COLOURS = {"red": "no", "yellow": "also", "green": "best"}
+"""Colours of texts on a terminal → what means the same on a page."""
 
 
-def explanation_page(answer: Explanation) -> str:
-    """Return the page about one decision."""
-    differ, same = explanation.telling(answer)
+def page(report: Report) -> str:
+    """Return a report as a page."""
     return render(
-        "explain.html",
-        answer=answer,
-        wording=explanation,
-        colours={scorer.plugin: i % _COLOURS for i, scorer in enumerate(answer.scorers)},
-        bars={node.node: _bar(node, answer) for node in answer.feasible[:MOST]},
-        feasible=in_two(answer.feasible),
-        rejected=in_two(answer.rejected),
-        unshown={"feasible": max(len(answer.feasible) - MOST, 0), "rejected": max(len(answer.rejected) - MOST, 0)},
-        same=explanation.same_for_all(answer, same) if same and answer.feasible else "",
-        differ=differ,
-    )
-
-
-def pending_page(answer: Pending) -> str:
-    """Return the page about all waiting pods."""
-    title = cluster.pending_headline(answer)
-    owners_of, leads_to = cluster.owners_of, explanation.leads_to
-    return render("pending.html", title=title, answer=answer, why=cluster.why, owners_of=owners_of, leads_to=leads_to)
-
-
-def group_page(answer: GroupExplanation) -> str:
-    """Return the page about a pod group."""
-    return render(
-        "group.html",
-        title=group.headline(answer),
-        answer=answer,
-        wording=group,
-        some=wording.some,
-        domains=answer.domains[:MOST],
-        unshown=max(len(answer.domains) - MOST, 0),
-    )
-
-
-def capacity_page(answer: Capacity) -> str:
-    """Return the page about how many more pods fit."""
-    taking = [node for node in answer.nodes if node.pods]
-    return render(
-        "capacity.html",
-        title=capacity.headline(answer),
-        asks=capacity.asks(answer),
-        answer=answer,
-        taking=in_two(taking),
-        unshown=max(len(taking) - MOST, 0),
-        most=max((node.pods for node in taking), default=1),
-    )
-
-
-def gang_capacity_page(answer: GangCapacity) -> str:
-    """Return the page about how many more gangs fit."""
-    named = [each for each in answer.domains if each.domain]
-    return render(
-        "gang_capacity.html",
-        title=capacity.gangs_headline(answer),
-        asks=capacity.gang_asks(answer),
-        answer=answer,
-        domains=named[:MOST],
-        unshown=max(len(named) - MOST, 0),
-    )
-
-
-def removable_page(answer: Removals) -> str:
-    """Return the page about the nodes that could be removed."""
-    return render(
-        "removable.html",
-        title=cluster.removable_headline(answer),
-        answer=answer,
-        notes=cluster.notes(answer),
-        lands=cluster.lands,
-        stops=cluster.stops,
-        most=MOST,
-        removable=in_two(answer.removable),
-        kept=in_two(answer.kept),
-        unshown={"removable": max(len(answer.removable) - MOST, 0), "kept": max(len(answer.kept) - MOST, 0)},
+        "report.html",
+        report=report,
+        parts=[*report.parts, *report.on_page],
+        cells=_cells,
+        in_two=in_two,
+        marked=_marked,
+        class_of=_class_of,
     )
 
 
@@ -144,9 +77,34 @@ def in_two(rows: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
     return rows[:_OPEN], rows[_OPEN:MOST]
 
 
-def _bar(node: FeasibleNode, answer: Explanation) -> list[tuple[str, float]]:
-    """Return (plugin, width in percent of the best total) of each plugin that gave points."""
-    best = answer.feasible[0].total or 1
-    return [
-        (plugin, round(100 * score.weighted / best, 2)) for plugin, score in node.scores.items() if score.weighted > 0
-    ]
+def _cells(table: Rows[Any], thing: Any) -> Iterator[tuple[str, Markup]]:
+    """Yield (class, contents) of each cell of a row. On a phone the last one has the texts of those without room."""
+    aside, last = Markup(), len(table.columns) - 1
+    for i, (column, cell) in enumerate(zip(table.columns, table.cells(thing), strict=True)):
+        kind = "number" if column.number else "words" if i == last else "quiet" if column.style else ""
+        shown = _marked(cell)
+        yield (f"{kind} wide", shown) if column.aside else (kind, aside + shown if i == last else shown)
+        if column.aside and not column.number:
+            aside += Markup('<div class="narrow">{}</div>').format(shown)
+
+
+def _marked(said: Cell) -> Markup:
+    """Return a text with a class for each of its styles, and its lines apart."""
+    if isinstance(said, str):
+        return breakable(said)
+    lines = (Markup().join(map(_piece, each.render(_PLAIN))) for each in said.split("\n", allow_blank=True))
+    return Markup("<br>").join(lines)
+
+
+def _piece(segment: Any) -> Markup:
+    style = segment.style
+    colour = style.color.name if style and style.color else ""
+    kind = "quiet" if style and style.dim else _COLOURS.get(colour, "")
+    text = breakable(segment.text)
+    return Markup('<span class="{}">{}</span>').format(kind, text) if kind else text
+
+
+def _class_of(line: Text) -> str:
+    """Return the class of a line below the headline."""
+    style = str(line.style)
+    return "lead" if style == "dim" else "note" if style.endswith("yellow") else "why"

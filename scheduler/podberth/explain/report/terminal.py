@@ -1,12 +1,12 @@
-"""Parts of answers on a terminal: tables, lines and sections below a headline, and lines that are to be copied.
+"""Draws reports on a terminal, and has the parts of which other tables are made: columns, lines that are to be copied.
 
 What is drawn is a renderable of rich; colours and width are the business of its console.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -15,11 +15,14 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
+from podberth.explain.report import parts
+from podberth.explain.report.parts import BAD, GOOD, HELD, Offer, Offers, Report, Rows, Words
 from podberth.explain.report.wording import printable, visible
 
 INDENT = 2
 _ELSEWHERE = 120
 """The number of columns where there is no terminal."""
+_VERDICTS = {GOOD: ("✓", "bold green"), HELD: ("∥", "bold yellow"), BAD: ("✗", "bold red")}
 
 
 def console_for(stream: IO[str]) -> Console:
@@ -55,20 +58,90 @@ def number(title: str) -> Column:
     return Column(title, overflow="fold", justify="right")
 
 
-def more(rest: int, how: str = "--all shows them") -> Iterator[Text]:
-    """Yield a line about rows that are left out, where there are any. `how`: what shows them."""
+# --- reports ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Drawn:
+    """A report as rich draws it."""
+
+    report: Report
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        report = self.report
+        sign, style = _VERDICTS[report.verdict]
+        yield Text(printable(f"{sign} {report.headline}" if report.signed else report.headline), style=style)
+        yield from map(_indented, report.lines)
+        for part in report.parts:
+            match part:
+                case Rows():
+                    yield from _rows(part)
+                case Offers():
+                    yield from _offers(part)
+                case Words(heading, lines):
+                    yield from _heading(heading) if heading else ()
+                    yield from map(_indented, lines)
+
+
+def _rows(part: Rows[Any]) -> Iterator[RenderableType]:
+    table = plain_table(*map(_column, part.columns))
+    for thing in part.things[: part.most]:
+        table.add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in part.cells(thing)))
+    if part.headed:
+        yield from _section(part.heading, table)
+    else:
+        yield table
+    rest = part.beyond + (0 if part.most is None else max(len(part.things) - part.most, 0))
     if rest > 0:
-        yield Text(f"  … {rest:,} more ({how})", style="dim")
+        yield Text(f"  … {rest:,} more ({part.how})", style="dim")
+    yield from map(_indented, part.below)
 
 
-def indented(said: str, style: str = "") -> RenderableType:
-    """Return text to stand below a headline."""
-    return Padding(Text(printable(said), style=style), (0, 0, 0, INDENT))
+def _column(one: parts.Column) -> Column:
+    return Column(
+        printable(one.title),
+        justify="right" if one.number else "left",
+        overflow="fold",
+        ratio=one.share,
+        min_width=one.least,
+        no_wrap=one.whole,
+        style=one.style,
+    )
 
 
-def section(heading: str, body: RenderableType) -> Iterator[RenderableType]:
-    """Yield a heading in bold after an empty line, and what belongs below it."""
-    yield from (Text(""), Text(printable(heading), style="bold"), Padding(body, (0, 0, 0, INDENT)))
+def _offers(part: Offers) -> Iterator[RenderableType]:
+    table = plain_table(text("", share=3), text("", share=2), header=False)
+    for offer in part.offers:
+        table.add_row(_offer(offer), Text(printable(offer.then)))
+    yield from _section(part.heading, table)
+    shown = [command for offer in part.offers for command in offer.commands[: part.most]]
+    if shown:
+        yield from _heading("As commands, to be copied; nothing is run")
+        yield from (AsItIs(f"{' ' * INDENT}{printable(command)}", "dim") for command in shown)
+    rest = sum(len(offer.commands) for offer in part.offers) - len(shown)
+    if rest:
+        yield _indented(Text(f"… and {rest:,} like these for other pods (--all shows them)", style="dim"))
+
+
+def _offer(offer: Offer) -> Text:
+    what = Text(printable(f"• {offer.what}"), style="cyan")
+    if offer.instead:
+        what.append(printable(f" (or {offer.instead})"), style="dim")
+    if offer.besides:
+        what.append(f"\n  {printable(offer.besides)}", style="yellow")
+    return what
+
+
+def _heading(heading: str) -> Iterator[RenderableType]:
+    yield from (Text(""), Text(printable(heading), style="bold"))
+
+
+def _section(heading: str, body: RenderableType) -> Iterator[RenderableType]:
+    yield from (*_heading(heading), Padding(body, (0, 0, 0, INDENT)))
+
+
+def _indented(said: Text) -> RenderableType:
+    return Padding(said, (0, 0, 0, INDENT))
 
 
 @dataclass
@@ -81,9 +154,3 @@ class AsItIs:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Segment(self.text, console.get_style(self.style))
         yield Segment.line()
-
-
-def to_copy(commands: Sequence[str]) -> Iterator[RenderableType]:
-    """Yield shell commands below their heading, each on one line."""
-    yield from (Text(""), Text("As commands, to be copied; nothing is run", style="bold"))
-    yield from (AsItIs(f"{' ' * INDENT}{printable(command)}", "dim") for command in commands)

@@ -56,3 +56,8 @@ def asked(requests: Mapping[str, object], claims: Mapping[str, str] | None = Non
     parts = [f"{amount} {name}" for name, amount in requests.items()]
     parts += [f"claim {name} ({what})" for name, what in (claims or {}).items()]
     return ", ".join(parts) or "nothing"
+
+
+def percent(part: float) -> str:
+    """Return a share as percent with one decimal."""
+    return f"{100 * part:.1f} %"

@@ -9,15 +9,8 @@ from podberth.explain.changes import Uncordon
 from podberth.explain.explanation import Limit, Remedy
 from podberth.explain.gangs.capacity import DomainGangs, GangCapacity
 from podberth.explain.pending import Cause, Pending, SharedChange
-from podberth.explain.report.pages import (
-    capacity_page,
-    explanation_page,
-    gang_capacity_page,
-    group_page,
-    pending_page,
-    removable_page,
-)
-from podberth.explain.report.simulation_page import outcome_page
+from podberth.explain.report import report_of
+from podberth.explain.report.pages import page
 from podberth.explain.simulate.capacity import Capacity, NodeRoom, OneMore, Stranded
 from podberth.explain.simulate.outcome import Blocked, GroupOutcome, Placed, Preempted, Waiting, WorkloadOutcome
 from podberth.explain.simulate.removable import Kept, Movable, Removals
@@ -107,12 +100,12 @@ FAR = explained(
     [node(NODE, "4", "8Gi", labels={"disk": "ssd"}), node(LONG, "8", labels={"disk": "ssd"}), node(f"{NODE}-b", "1m")],
 )
 PAGES = [
-    pytest.param(outcome_page(MOVES, only_mine=False), ["ns/a", "ns/c", EVIL, POD, NODE, LONG], id="outcome"),
+    pytest.param(page(report_of(MOVES, only_mine=False)), ["ns/a", "ns/c", EVIL, POD, NODE, LONG], id="outcome"),
     pytest.param(study_page(STUDY), ["pods placed", "3 of 4", EVIL], id="study"),
-    pytest.param(capacity_page(CAPACITY), ["12 more pods like ns/a", "Too many pods", EVIL], id="capacity"),
-    pytest.param(pending_page(PENDING), ["3 pods wait, for 1 cause", "kubectl uncordon b-1", EVIL], id="pending"),
+    pytest.param(page(report_of(CAPACITY)), ["12 more pods like ns/a", "Too many pods", EVIL], id="capacity"),
+    pytest.param(page(report_of(PENDING)), ["3 pods wait, for 1 cause", "kubectl uncordon b-1", EVIL], id="pending"),
     pytest.param(
-        removable_page(REMOVALS),
+        page(report_of(REMOVALS)),
         [
             "1 of 3 nodes could be removed",
             "which moves 1 pod",
@@ -121,12 +114,12 @@ PAGES = [
         ],
         id="removable",
     ),
-    pytest.param(group_page(GANG), ["default/train does not start", EVIL, "fit"], id="gang"),
-    pytest.param(gang_capacity_page(GANGS), ["gangs like ns/train", "zone-a", EVIL], id="capacity for gangs"),
+    pytest.param(page(report_of(GANG)), ["default/train does not start", EVIL, "fit"], id="gang"),
+    pytest.param(page(report_of(GANGS)), ["gangs like ns/train", "zone-a", EVIL], id="capacity for gangs"),
     pytest.param(
-        explanation_page(explained(BIG)), ["shop/big fits on none of 5 nodes", "uncordon b-1"], id="explanation"
+        page(report_of(explained(BIG))), ["shop/big fits on none of 5 nodes", "uncordon b-1"], id="explanation"
     ),
-    pytest.param(explanation_page(FAR), ["can go: 2 nodes", NODE, LONG], id="choice"),
+    pytest.param(page(report_of(FAR)), ["can go: 2 nodes", NODE, LONG], id="choice"),
 ]
 UNSEEN = """
 [...document.querySelectorAll('h1, h2, td, th, svg')].filter(one => {
@@ -166,7 +159,7 @@ STAY = replace(REMOVALS, kept=[Kept(LONG, 2, {POD: "the disruption budget checko
 
 
 @pytest.mark.parametrize(
-    "text", [explanation_page(explained(BIG)), removable_page(STAY)], ids=["explanation", "removable"]
+    "text", [page(report_of(explained(BIG))), page(report_of(STAY))], ids=["explanation", "removable"]
 )
 async def test_reasons_are_in_sight_on_a_phone(chromium: Path, tmp_path: Path, text: str) -> None:
     """They were cut, and one had to push each table aside to read why."""

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from podberth.cli.output import as_table
+from podberth.cli.output import PageOutput, as_report
 from podberth.explain.explanation import Explanation
-from podberth.explain.report.explanation import ExplanationTable
-from podberth.explain.report.terminal import console_for
+from podberth.explain.report.explanation import report
+from podberth.explain.report.terminal import Drawn, console_for
 from tests.builders import namespace, node, pod
 from tests.storage import storage_class, using
 from tests.unit.explain.story import BIG, DB, WEB, explained
@@ -26,7 +26,7 @@ def drawn(answer: Explanation, width: int, *, everything: bool = False, colour: 
         file=io.StringIO(), width=width, force_terminal=colour, color_system="truecolor" if colour else None
     )
     with console.capture() as captured:
-        console.print(ExplanationTable(answer, everything))
+        console.print(Drawn(report(answer, everything=everything, width=width)))
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
@@ -108,7 +108,7 @@ def test_commands_are_not_broken_by_the_terminals_width(capsys: pytest.CaptureFi
     """Each is on one line, and is copied as one."""
     name = "n" * 200
     there = [namespace("default"), node("n", "9"), storage_class("fast", "csi.test")]
-    as_table(ExplanationTable(explained(using(pod("p"), name), there)))
+    as_report(explained(using(pod("p"), name), there), PageOutput.TABLE, fitted=True)
     out = capsys.readouterr().out
     (line,) = [line for line in out.splitlines() if f'"name":"{name}"' in line]
     assert line.startswith("  echo '{")

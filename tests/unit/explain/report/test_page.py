@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from podberth.explain.explanation import SideEffects
-from podberth.explain.report.pages import breakable, explanation_page
+from podberth.explain.report import report_of
+from podberth.explain.report.pages import breakable, page
 from tests.builders import node, pod
 from tests.unit.explain.story import BIG, DB, WEB, explained
 
@@ -40,7 +41,7 @@ class Checked(HTMLParser):
 def test_is_balanced_and_loads_nothing(incoming: Any) -> None:
     """It opens without a network, and runs no script."""
     checked = Checked()
-    checked.feed(explanation_page(explained(incoming)))
+    checked.feed(page(report_of(explained(incoming))))
     checked.close()
     assert not checked.open
     assert checked.loads == ["data:,"]
@@ -48,7 +49,8 @@ def test_is_balanced_and_loads_nothing(incoming: Any) -> None:
 
 def test_escapes() -> None:
     """Names from a dump stay names."""
-    text = explanation_page(explained(pod("<script>alert(1)</script>", "8"), [node("<b>n</b>", "1"), node('"m"', "1")]))
+    answer = explained(pod("<script>alert(1)</script>", "8"), [node("<b>n</b>", "1"), node('"m"', "1")])
+    text = page(report_of(answer))
     assert "<script" not in text
     assert "<b>n" not in text
     assert "&lt;b&gt;n&lt;/b&gt;" in text
@@ -64,7 +66,7 @@ def test_breakable() -> None:
 def test_tells_all() -> None:
     """Headline, numbers, remedies and the message are on it."""
     answer = explained(BIG)
-    text = re.sub(r"&#39;", "'", explanation_page(answer))
+    text = re.sub(r"&#39;", "'", page(report_of(answer)))
     assert answer.message is not None
     for words in ("shop/big fits on none of 5 nodes", "needs 2500m cpu, 1 free of 4", "uncordon b-1", answer.message):
         assert words in text
@@ -74,18 +76,18 @@ def test_what_else_a_change_does_has_a_line_of_its_own() -> None:
     """It does not run into the name of the node."""
     answer = explained(BIG)
     first = replace(answer.remedies[0], effects=SideEffects(lands=["shop/x"], landed=1, moved={}, loses=[]))
-    page = explanation_page(replace(answer, remedies=[first]))
-    assert '<br><span class="also">shop/x would get a node too</span>' in page
+    text = page(report_of(replace(answer, remedies=[first])))
+    assert '<br><span class="also">shop/x would get a node too</span>' in text
 
 
 def test_dark_and_light() -> None:
     """It follows the reader's system."""
-    assert "prefers-color-scheme: dark" in explanation_page(explained(WEB))
+    assert "prefers-color-scheme: dark" in page(report_of(explained(WEB)))
 
 
 def test_thousands_of_nodes_stay_readable() -> None:
     """The closest are in sight, some more behind a fold, and the rest is counted."""
-    text = explanation_page(explained(pod("p", "8"), [node(f"n{i:04}", "1") for i in range(1200)]))
-    assert "<summary>475 more nodes</summary>" in text
+    text = page(report_of(explained(pod("p", "8"), [node(f"n{i:04}", "1") for i in range(1200)])))
+    assert "<summary>475 more</summary>" in text
     assert "and 700 more" in text
     assert len(text) < 200_000

@@ -3,7 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from podberth.explain.report.simulation_page import outcome_page
+from podberth.explain.report.pages import page
+from podberth.explain.report.simulation import report
 from podberth.explain.simulate.outcome import (
     Blocked,
     Others,
@@ -38,25 +39,25 @@ OUTCOME = Outcome(
 
 def test_is_balanced_escaped_and_loads_nothing() -> None:
     """It opens without a network, and runs no script whatever names say."""
-    page = outcome_page(OUTCOME, only_mine=False)
+    text = page(report(OUTCOME, only_mine=False))
     checked = Checked()
-    checked.feed(page)
+    checked.feed(text)
     assert checked.open == []
     assert checked.loads == ["data:,"]
-    assert "&lt;script&gt;" in page
+    assert "&lt;script&gt;" in text
 
 
 @pytest.mark.parametrize("only_mine", [True, False])
 def test_an_option_is_named_that_would_show_more(only_mine: bool) -> None:
     """It was named where it had been given, too."""
-    page = outcome_page(OUTCOME, only_mine=only_mine)
-    assert "1 pod that waited before would still wait" in page
-    assert ("--all-pods lists them" in page) is only_mine
+    text = page(report(OUTCOME, only_mine=only_mine))
+    assert "1 pod that waited before would still wait" in text
+    assert ("--all-pods lists them" in text) is only_mine
 
 
 def test_long_lists_are_folded() -> None:
     """As on the other pages, 25 are in sight."""
     placed = [Placed(f"ns/p{i}", "n") for i in range(30)]
-    page = outcome_page(replace(OUTCOME, placed=placed))
-    assert "<summary>5 more</summary>" in page
-    assert page.index("ns/p24<") < page.index("<summary>") < page.index("ns/p25<")
+    text = page(report(replace(OUTCOME, placed=placed)))
+    assert "<summary>5 more</summary>" in text
+    assert text.index("ns/p24<") < text.index("<summary>") < text.index("ns/p25<")

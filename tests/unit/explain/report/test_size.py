@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from podberth.explain.explanation import Explanation
-from podberth.explain.report.pages import capacity_page, explanation_page
+from podberth.explain.report import report_of
+from podberth.explain.report.pages import page
 from podberth.explain.simulate.capacity import NodeRoom
 from tests.unit.explain.report.test_browser import CAPACITY
 from tests.unit.explain.story import BIG, WEB, explained
@@ -27,14 +28,14 @@ def test_an_explanation_of_many_nodes(field: str) -> None:
     answer: Explanation = explained(BIG if field == "rejected" else WEB)
     some = getattr(answer, field)
     many = [replace(some[i % len(some)], node=f"node-{i}") for i in range(NODES)]
-    text = explanation_page(replace(answer, **{field: many}))
+    text = page(report_of(replace(answer, **{field: many})))
     assert rows(text) < MOST
     assert f"and {NODES - 500:,} more" in text
 
 
 def test_a_capacity_of_many_nodes() -> None:
     """Those that take most."""
-    text = capacity_page(replace(CAPACITY, nodes=[NodeRoom(f"node-{i}", 7, []) for i in range(NODES)]))
+    text = page(report_of(replace(CAPACITY, nodes=[NodeRoom(f"node-{i}", 7, []) for i in range(NODES)])))
     assert rows(text) < MOST
     assert f"{NODES - 500:,}" in text
     assert "<summary>475 more</summary>" in text, "25 are in sight"
