@@ -73,7 +73,7 @@ def turn(pods: int, directory: Path | None) -> float:
     handle: Handle = Meter(engine, frameworks).handle
     decoder, recorder = Decoder(annotated(frameworks)), None
     if directory is not None:
-        recorder = Recorder(directory, Limits(), config, frameworks, patience=60)
+        recorder = Recorder(directory, Limits(), config, frameworks, patient=True)
         handle = recorder.follow(cast(Scheduler, Parts(engine)), handle)
 
     def read(kind: str, made: Any) -> Any:
@@ -171,7 +171,7 @@ async def bytes_of_a_life(lives: int) -> float:
                 flight.written()
         flight.written()
         flight.close()
-        return sum(each.path.stat().st_size for each in segments(Path(directory))) / lives
+        return sum(each.stat().st_size for each in segments(Path(directory))) / lives
 
 
 def main() -> None:

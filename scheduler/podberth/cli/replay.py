@@ -19,8 +19,9 @@ from podberth.explain.report.wording import count, printable
 from podberth.model.kinds import KINDS
 
 if TYPE_CHECKING:
-    from podberth.lab.recording.reading import Recording, State
-    from podberth.lab.recording.summary import Contents, Moment
+    from podberth.lab.recording.contents import Contents
+    from podberth.lab.recording.entries import Head
+    from podberth.lab.recording.reading import State
     from podberth.lab.recording.verify import Verified
 
 _COMMANDS = ("explain", "simulate", "capacity")
@@ -67,13 +68,15 @@ def replay(
         ),
     ] = None,
     scheduler: SchedulerName = None,
-    copy: Annotated[
-        str | None, typer.Option("--copy", metavar="OUT", help="Write the recording to another directory.")
-    ] = None,
     mask: Annotated[
-        bool,
-        typer.Option("--mask", help="With --copy: replace names, values of labels and images, as berth dump does."),
-    ] = False,
+        str | None,
+        typer.Option(
+            "--mask",
+            metavar="OUT",
+            help="Write the recording to another directory, with masks for names, values of labels and images, as "
+            "berth dump does.",
+        ),
+    ] = None,
     output: PageForm = PageOutput.TABLE,
 ) -> int:
     """Show what is in a recording; verify it, ask about any second of it, or run it by another configuration.
@@ -81,69 +84,59 @@ def replay(
     The exit code is 0; with --verify and --diff 1 when decisions differ; with --why and --at that of the command that
     answers; 2 when the input is wrong.
     """
-    asked = [
-        name for name, given in (("--verify", verify), ("--why", why), ("--dump", dump), ("--mask", mask)) if given
-    ]
+    options = {"--verify": verify, "--why": why, "--dump": dump, "--diff": diff, "--mask": mask}
+    asked = [name for name, given in options.items() if given]
     if len(asked) > 1:
         raise InputError(f"{asked[0]} and {asked[1]}: expected one of them")
-    if mask and copy is None:
-        raise InputError("--mask: expected only together with --copy")
     if command and (at is None or asked or command[0] not in _COMMANDS):
         known = ", ".join(_COMMANDS)
-        raise InputError(f"{command[0]}: expected one of {known} after --at TIME, and neither --verify nor --why")
+        raise InputError(f"{command[0]}: expected one of {known} after --at TIME, and no other option before it")
     with recordings.told(directory, "berth replay"):
-        from podberth.lab.recording import summary
-        from podberth.lab.recording.reading import Recording
+        from podberth.lab.recording import reading
 
-        recording = Recording(directory)
         if verify:
-            return _verify(recording, output)
-        if copy is not None:
-            from podberth.lab.recording.copying import write_copy
+            return _verify(directory, output)
+        if mask is not None:
+            from podberth.lab.recording.masked import write_masked
 
-            entries = write_copy(recording, recordings.to_write(copy), mask=mask)
-            complain([f"{copy}: {entries:,} entries"])
+            complain([f"{mask}: {write_masked(Path(directory), recordings.to_write(mask)):,} entries"])
             return 0
         if diff is not None:
-            return _diff(recording, diff, at, scheduler, output)
-        if at is None and why is None and dump is None:
-            _print(summary.contents(recording), output)
+            return _diff(directory, diff, at, scheduler, output)
+        if not asked and at is None:
+            from podberth.lab.recording.contents import contents
+
+            _print(contents(directory), output)
             return 0
-        moment = summary.moment(recording, at)
+        part = reading.part(directory, at)
+        if why is not None:
+            state, decision, pod = reading.decision(why, part)
+            state.assumed.pop(pod.uid, None)
+            said = f"placed on {decision.node}" if hasattr(decision, "node") else f"failed: {decision.message}"
+            complain([printable(f"{pod.namespace}/{pod.name} at {part.time(decision.at)}: {said}")])
+            return _ask(["explain", f"{pod.namespace}/{pod.name}"], state, part.head, output)
         if dump is not None:
             with private(dump) as file:
-                file.write(_dump(moment.state()))
+                file.write(_dump(part.state()))
             return 0
-        if why is not None:
-            state, event, pod = summary.decision(recording, why, moment)
-            state.assumed.pop(pod.uid, None)
-            said = f"placed on {event.what[1]}" if event.kind.name == "PLACED" else f"failed: {event.what[2]}"
-            when = summary.stamp(moment.head.began + event.at - moment.head.at)
-            complain([printable(f"{pod.namespace}/{pod.name} at {when}: {said}")])
-            return _ask(["explain", f"{pod.namespace}/{pod.name}"], state, moment, output)
         if not command:
             raise InputError(f"--at: expected a command after it: {', '.join(_COMMANDS)}; or --dump FILE")
-        return _ask(command, moment.state(), moment, output)
+        return _ask(command, part.state(), part.head, output)
 
 
-def _diff(recording: "Recording", other: str, at: str | None, scheduler: str | None, output: PageOutput) -> int:
-    from podberth.lab.recording import page, summary
-    from podberth.lab.recording.difference import difference
+def _diff(directory: str, other: str, at: str | None, scheduler: str | None, output: PageOutput) -> int:
+    from podberth.lab.recording import difference, reading
 
     settings, _ = profiles(other, scheduler)
-    begin = 0.0
-    if at is not None:
-        from_then = summary.moment(recording, at)
-        begin = (from_then.at or from_then.head.at) - from_then.head.at
-        whole = summary.Moment(recording, from_then.process)
-    else:
-        whole = summary.moment(recording, None)
-    found = difference(whole, settings, name=named(other), profile=scheduler, begin=begin)
+    part = reading.part(directory, at)
+    begin = 0.0 if part.until is None else part.until - part.head.at
+    part.until = None
+    found = difference.difference(part, settings, name=named(other), profile=scheduler, begin=begin)
     match output:
         case PageOutput.TABLE:
-            sys.stdout.writelines(f"{line}\n" for line in page.lines(found))
+            sys.stdout.writelines(f"{line}\n" for line in difference.lines(found))
         case PageOutput.HTML:
-            sys.stdout.write(page.page(found))
+            sys.stdout.write(difference.page(found))
         case _:
             as_data(found, output)
     return 0 if found.empty else FOUND
@@ -154,7 +147,7 @@ def _dump(state: "State") -> bytes:
     return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": [kinds, *state.documents()]})
 
 
-def _ask(command: list[str], state: "State", moment: "Moment", output: PageOutput) -> int:
+def _ask(command: list[str], state: "State", head: "Head", output: PageOutput) -> int:
     """Run another command on a state, by the configuration of the recording unless it names one."""
     from podberth.cli.main import run
 
@@ -162,24 +155,23 @@ def _ask(command: list[str], state: "State", moment: "Moment", output: PageOutpu
         cluster, config = Path(directory) / "cluster.json", Path(directory) / "configuration.json"
         cluster.write_bytes(_dump(state))
         given = ["--cluster", str(cluster), "-o", output.value]
-        if moment.head.configuration and not any(word.startswith("--config") for word in command):
-            config.write_bytes(msgspec.json.encode(moment.head.configuration))
+        if head.configuration and not any(word.startswith("--config") for word in command):
+            config.write_bytes(msgspec.json.encode(head.configuration))
             given += ["--config", str(config)]
         return run([*command, *given])
 
 
-def _verify(recording: "Recording", output: PageOutput) -> int:
-    from podberth.lab.recording.verify import by_engine, one_by_one
+def _verify(directory: str, output: PageOutput) -> int:
+    from podberth.lab.recording.reading import parts
+    from podberth.lab.recording.verify import verify
 
     found: list[Verified] = []
-    for process in recording.processes():
-        head = process[0][1]
-        if head.of:
-            raise InputError(f"{recording.directory}: was recorded of {head.of}: berth shadow --from compares with it")
-        events = recording.events(process)
-        found.append(by_engine(events, masked=head.masked) if head.fresh else one_by_one(events))
+    for part in parts(directory):
+        if part.head.of:
+            raise InputError(f"{directory}: was recorded of {part.head.of}: berth shadow --from compares with it")
+        found.append(verify(part))
     if output is not PageOutput.TABLE:
-        as_data({"processes": [msgspec.to_builtins(each) for each in found]}, output)
+        as_data({"processes": found}, output)
     else:
         sys.stdout.writelines(f"{line}\n" for each in found for line in _said(each))
     return FOUND if any(each.differ for each in found) else 0
@@ -189,11 +181,8 @@ def _said(found: "Verified") -> list[str]:
     decided = f"{found.placed:,} placed, {found.failed:,} failed, {count(found.preemptions, 'preemption')}"
     how = f"{found.stimuli:,} stimuli given to an engine"
     if not found.whole:
-        how = (
-            "it does not reach back to its start, so each pod that was placed was decided for itself, and a node that "
-            "was kept for another pod or group may make it differ"
-        )
-        decided += f", {found.alone:,} of them not decided for themselves"
+        decided += f", {found.unverified:,} of them not verified"
+        how = "it does not reach back to its start: of each pod that was placed, was there no better node?"
     lines = [f"{'equal' if not found.differ else f'{found.differ:,} differ'}: {decided} ({how})"]
     return lines + [
         printable(f"  at {each.at:.3f} s: recorded {each.recorded}, decided {each.decided}")

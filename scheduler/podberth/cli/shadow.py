@@ -34,7 +34,7 @@ from podberth.kube.resources import DEVICES, GROUPS, NODES, PODS, SCHEDULING, Re
 from podberth.model.kinds import Decoder
 
 if TYPE_CHECKING:
-    from podberth.lab.recording.shadowed import ShadowRecorder
+    from podberth.lab.recording.recorder import ShadowRecorder
 
 FOLLOWED = (*SCHEDULING, *DEVICES, *GROUPS)
 """The kinds that are listed and watched."""
@@ -225,16 +225,14 @@ def shadow(
         raise InputError("--from reads a recording: --record, --for, --kubeconfig and --context don't go with it")
     if recorded is not None:
         with recordings.told(recorded, "berth shadow --from"):
-            from podberth.lab.recording.reading import Recording
-            from podberth.lab.recording.summary import moment
-            from podberth.lab.recording.world import changes, recorded_of
+            from podberth.lab.recording.reading import part
+            from podberth.lab.recording.world import changes
 
-            end = moment(Recording(recorded), None)
-            of = of or recorded_of(end.head)
+            last = part(recorded)
+            of, head = of or last.name, last.head
             framework, decoder, _ = _profile(config, scheduler, of)
-            exact = not end.head.of
-            shadowing = Shadow(framework, of, decoder=decoder, began=end.head.began, exact=exact)
-            return _play(shadowing, changes(end), pods, output)
+            shadowing = Shadow(framework, of, decoder=decoder, began=head.began, exact=not head.of)
+            return _play(shadowing, changes(last.events(), head), pods, output)
     if record is not None:
         with recordings.told(record, "--record"):
             recordings.to_write(record)
@@ -325,14 +323,13 @@ def _follow(
 
 def _recorder(record: str, of: str, decoder: Decoder, began: float) -> "ShadowRecorder":
     with recordings.told(record, "--record"):
-        from podberth.lab.recording.shadowed import ShadowRecorder
+        from podberth.lab.recording.recorder import ShadowRecorder
 
         return ShadowRecorder(
             recordings.to_write(record),
             of,
             decoder.beside(),
             began,
-            later=lambda seconds, do: asyncio.get_running_loop().call_later(seconds, do),
             ended=lambda why: complain([f"{record}: the recording has ended: {why}"]),
         )
 

@@ -60,12 +60,11 @@ def _content(path: Path) -> bytes:
 
 def _recording(path: Path) -> World:
     from podberth.lab.recording.log import LogError  # it needs the extra `lab`
-    from podberth.lab.recording.reading import Recording
-    from podberth.lab.recording.summary import moment
+    from podberth.lab.recording.reading import part
     from podberth.lab.recording.world import Recorded
 
     try:
-        return Recorded(moment(Recording(path), None)).world(path.name)
+        return Recorded(part(path)).world(path.name)
     except LogError as error:
         raise ObjectError(str(error)) from None
 

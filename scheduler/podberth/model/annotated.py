@@ -42,6 +42,19 @@ class AnnotationsRead(Struct, frozen=True):
 
 
 NOTHING_READ = AnnotationsRead()
+DECIDING = (
+    "pv.kubernetes.io/",
+    "volume.kubernetes.io/",
+    "volume.beta.kubernetes.io/",
+    "storageclass.kubernetes.io/",
+    "storageclass.beta.kubernetes.io/",
+    "storage.alpha.kubernetes.io/",
+    "resource.kubernetes.io/",
+    "scheduler.alpha.kubernetes.io/",
+    "podberth.dev/",
+    "kubernetes.io/config.",
+)
+"""What the keys of annotations begin with that are kept where an object is passed on: Berth itself reads them."""
 
 
 def kept(annotations: msgspec.Raw, keys: frozenset[str]) -> Mapping[str, str]:

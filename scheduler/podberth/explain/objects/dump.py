@@ -14,6 +14,7 @@ from typing import Any
 
 from podberth.explain.objects.documents import ObjectError
 from podberth.explain.objects.world import MADE_WITH
+from podberth.model.annotated import DECIDING
 from podberth.model.kinds import KINDS
 
 Object = dict[str, Any]
@@ -30,19 +31,6 @@ _METADATA = (
     "resourceVersion",
     "generation",
 )
-ANNOTATIONS = (
-    "pv.kubernetes.io/",
-    "volume.kubernetes.io/",
-    "volume.beta.kubernetes.io/",
-    "storageclass.kubernetes.io/",
-    "storageclass.beta.kubernetes.io/",
-    "storage.alpha.kubernetes.io/",
-    "resource.kubernetes.io/",
-    "scheduler.alpha.kubernetes.io/",
-    "podberth.dev/",
-    "kubernetes.io/config.",
-)
-"""What the keys of annotations begin with that are kept."""
 _CONTAINER = ("name", "image", "resources", "ports", "restartPolicy", "resizePolicy")
 _CONTAINERS = ("containers", "initContainers")
 _DROPPED_VOLUMES = ("secret", "configMap", "projected", "downwardAPI", "emptyDir", "hostPath")
@@ -84,7 +72,7 @@ def _without_storage(part: Mapping[str, Any]) -> Object:
 def _metadata(found: Mapping[str, Any]) -> Object:
     made = {key: found[key] for key in _METADATA if key in found}
     annotations = _mapping(found, "annotations", "metadata.")
-    kept = {key: value for key, value in annotations.items() if key.startswith(ANNOTATIONS)}
+    kept = {key: value for key, value in annotations.items() if key.startswith(DECIDING)}
     return made | ({"annotations": kept} if kept else {})
 
 
@@ -141,7 +129,7 @@ _ANNOTATED = frozenset(
 _DROPPED = frozenset(
     ("message", "description", "parameters", "volumeAttributes", "mountOptions", "nodeID", "addresses")
 )
-_AS_THEY_ARE = {"CSIDriver", "DeviceClass"}
+AS_THEY_ARE = {"CSIDriver", "DeviceClass"}
 """The kinds whose names are those of products, and are used in other objects' rules."""
 _LEFT = {"CSINode": ("drivers",), "ResourceSlice": ("devices",), "ResourceClaim": ("devices",)}
 """Kind → parts of its spec that name drivers and devices."""
@@ -176,11 +164,11 @@ class Masks:
         kind = str(found.get("kind"))
         made: Object = {}
         for key, value in found.items():
-            if key == "metadata" and kind in _AS_THEY_ARE:
+            if key == "metadata" and kind in AS_THEY_ARE:
                 made[key] = {name: value[name] for name in ("name", "uid", "resourceVersion") if name in value}
             elif key == "spec" and kind in _LEFT and isinstance(value, dict):
                 made[key] = {k: _left(v) if k in _LEFT[kind] else self._field(k, v) for k, v in value.items()}
-            elif key in ("kind", "apiVersion", "provisioner") or kind in _AS_THEY_ARE:
+            elif key in ("kind", "apiVersion", "provisioner") or kind in AS_THEY_ARE:
                 made[key] = value
             else:
                 made[key] = self._field(key, value)

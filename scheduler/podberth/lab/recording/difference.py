@@ -2,29 +2,38 @@
 
 Both configurations run the recorded world on virtual time, each in the state that its own earlier decisions made, so
 what differs is theirs. How far the first of these runs is what was recorded, is said beside it. Regret is another
-measure, and needs no run: each recorded decision is scored by the other configuration in the state that was recorded.
+measure, and needs no run: each recorded placement is scored by the other configuration in the state that was recorded,
+as `berth shadow` does.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from math import nan
 
-import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from podberth.explain.explanation import API_VERSION, Shown
+from podberth.explain.report import shadow_text
+from podberth.explain.report.pages import in_two, render
+from podberth.explain.report.wording import count, printable
+from podberth.explain.shadow.answer import Summary
 from podberth.explain.shadow.shadow import Shadow
 from podberth.framework.config import ConfigError, SchedulerConfiguration
 from podberth.framework.profiles import annotated, build
 from podberth.lab.play import run
-from podberth.lab.recording.summary import Moment
+from podberth.lab.recording.reading import Part
 from podberth.lab.recording.verify import configured
-from podberth.lab.recording.world import Recorded, changes, recorded_of
+from podberth.lab.recording.world import Recorded, changes
 from podberth.lab.result import Result
 from podberth.model.kinds import Decoder
 from podberth.plugins.registry import registry
 
 _MOST = 1_000
 """The number of pods that are listed of those that differ (`differ`)."""
+_SAME = 1e-9
+"""Seconds by which waits differ that are the same."""
+_PAGE, _LINES = 500, 10
+"""As many of them are on a page, and in a terminal."""
 
 
 class Moved(Struct, frozen=True, rename="camel"):
@@ -36,23 +45,6 @@ class Moved(Struct, frozen=True, rename="camel"):
     other: str | None
     waited: float | None
     other_waited: float | None
-
-
-class Regret(Struct, frozen=True, rename="camel"):
-    """How the other configuration judges the recorded placements: points by which its best node is better.
-
-    `mean`: over all that were judged; `most`: of one pod; `refused`: on nodes that it rejects, or that it would leave
-    waiting; `by_plugin`: points by the plugin that gives them; `skipped`: not judged.
-    """
-
-    judged: int
-    none: int
-    points: int
-    mean: float
-    most: int
-    refused: int
-    skipped: int
-    by_plugin: dict[str, int]
 
 
 class Measure(Struct, frozen=True):
@@ -76,16 +68,12 @@ class Difference(Shown, kw_only=True, frozen=True):
     again: bool
     seconds: float
     pods: int
-    placed: int
-    other_placed: int
     as_recorded: int
     moved: int
     sooner: int
     later: int
-    preemptions: int
-    other_preemptions: int
-    regret: Regret
     measures: list[Measure]
+    regret: Summary
     differ: int
     pods_that_differ: list[Moved]
     notes: list[str]
@@ -93,103 +81,127 @@ class Difference(Shown, kw_only=True, frozen=True):
     @property
     def empty(self) -> bool:
         """Return whether nothing differs between the runs."""
-        return (
-            not self.moved
-            and not self.sooner
-            and not self.later
-            and not any(each.ours != each.other for each in self.measures)
-        )
+        return not self.differ and all(each.ours == each.other for each in self.measures)
 
 
 def difference(
-    moment: Moment,
-    other: SchedulerConfiguration,
-    *,
-    name: str,
-    profile: str | None = None,
-    begin: float = 0.0,
+    part: Part, other: SchedulerConfiguration, *, name: str, profile: str | None = None, begin: float = 0.0
 ) -> Difference:
     """Return what another configuration would have done from a time on.
 
     `name`: of the other configuration; `profile`: of it, the first without; `begin`: seconds since the recording began.
     Raises ConfigError, LogError.
     """
-    head = moment.head
-    recorded = Recorded(moment, begin)
+    head, recorded = part.head, Recorded(part, begin)
     world = recorded.world(name)
     two = run(world, other, profile=profile, seed=head.seed)
     one = two if head.of else run(world, configured(head), seed=head.seed)
-    rows = list(zip(*(one.columns["decisions"][each] for each in ("namespace", "pod", "priority")), strict=True))
+    of_another = [f"{head.of} can't be run again, so only its regret says how they differ"] if head.of else []
     where = recorded.placements()
-    moved: list[Moved] = []
-    counts = dict.fromkeys(("placed", "other", "as_recorded", "moved", "sooner", "later"), 0)
-    for (namespace, pod, priority), node, there, waited, longer in zip(
-        rows, *(each.columns["decisions"][column] for column in ("node", "waited") for each in (one, two)), strict=True
-    ):
-        counts["placed"] += node is not None
-        counts["other"] += there is not None
-        counts["as_recorded"] += node is not None and where.get(f"{namespace}/{pod}") == node
-        counts["moved"] += node != there
-        counts["sooner"] += waited is not None and longer is not None and longer < waited - 1e-9
-        counts["later"] += waited is not None and longer is not None and longer > waited + 1e-9
-        if node != there or waited != longer:
-            moved.append(Moved(f"{namespace}/{pod}", priority, node, there, waited, longer))
+    rows = _rows(one, two)
+    differ = [each for each in rows if each.node != each.other or each.waited != each.other_waited]
+    longer = [
+        each.other_waited - each.waited for each in rows if each.waited is not None and each.other_waited is not None
+    ]
+    names = dict.fromkeys((*one.summary, *two.summary))
     return Difference(
-        of=recorded_of(head),
+        of=part.name,
         other=name,
         again=not head.of,
         seconds=round(recorded.span, 3),
         pods=len(rows),
-        placed=counts["placed"],
-        other_placed=counts["other"],
-        as_recorded=counts["as_recorded"],
-        moved=counts["moved"],
-        sooner=counts["sooner"],
-        later=counts["later"],
-        preemptions=len(one.columns["preemptions"]["at"]),
-        other_preemptions=len(two.columns["preemptions"]["at"]),
-        regret=regret(moment, other, profile),
-        measures=_measures(one, two),
-        differ=len(moved),
-        pods_that_differ=moved[:_MOST],
-        notes=_notes(head.of, [*one.notes, *two.notes]),
+        as_recorded=sum(each.node is not None and where.get(each.pod) == each.node for each in rows),
+        moved=sum(each.node != each.other for each in rows),
+        sooner=sum(each < -_SAME for each in longer),
+        later=sum(each > _SAME for each in longer),
+        measures=[Measure(each, one.summary.get(each, nan), two.summary.get(each, nan)) for each in names],
+        regret=regret(part, other, profile),
+        differ=len(differ),
+        pods_that_differ=differ[:_MOST],
+        notes=list(dict.fromkeys([*of_another, *one.notes, *two.notes])),
     )
 
 
-def _measures(one: Result, two: Result) -> list[Measure]:
-    names = [*one.summary, *(each for each in two.summary if each not in one.summary)]
-    return [Measure(each, one.summary.get(each, np.nan), two.summary.get(each, np.nan)) for each in names]
+def _rows(one: Result, two: Result) -> list[Moved]:
+    """Return each pod as both runs have it: they are of one world, so it is in the same row."""
+    first, second = one.columns["decisions"], two.columns["decisions"]
+    pods = [f"{namespace}/{pod}" for namespace, pod in zip(first["namespace"], first["pod"], strict=True)]
+    both = first["node"], second["node"], first["waited"], second["waited"]
+    return [Moved(*each) for each in zip(pods, first["priority"], *both, strict=True)]
 
 
-def _notes(of: str, notes: Iterable[str]) -> list[str]:
-    """Return what has to be known of the runs."""
-    of_another = [f"{of} can't be run again, so only its regret says how they differ"]
-    return list(dict.fromkeys([*(of_another if of else []), *notes]))
-
-
-def regret(moment: Moment, other: SchedulerConfiguration, profile: str | None = None) -> Regret:
+def regret(part: Part, other: SchedulerConfiguration, profile: str | None = None) -> Summary:
     """Return how a configuration judges the recorded placements. Raises ConfigError, LogError."""
     frameworks = build(other, registry())
-    of = recorded_of(moment.head)
-    framework = frameworks.get(profile or of) or next(iter(frameworks.values()), None)
+    framework = frameworks.get(profile or part.name) or next(iter(frameworks.values()), None)
     if framework is None:
         raise ConfigError("profiles: expected one at least")
     read = annotated(frameworks)
     modes, own = read.affinity, framework.profile.name
-    decoder = Decoder(replace(read, affinity={**modes, of: modes[own]}) if own in modes else read, limits=other.limits)
-    shadow = Shadow(framework, of, decoder=decoder, began=moment.head.began, exact=not moment.head.of)
-    for change in changes(moment):
+    decoder = Decoder(
+        replace(read, affinity={**modes, part.name: modes[own]}) if own in modes else read, limits=other.limits
+    )
+    shadow = Shadow(framework, part.name, decoder=decoder, began=part.head.began, exact=not part.head.of)
+    for change in changes(part.events(), part.head):
         shadow.see(change)
     shadow.finish()
-    found = shadow.tally
-    judged = found.counts["same"] + found.counts["tie"] + found.counts["better"]
-    return Regret(
-        judged=judged,
-        none=found.counts["same"] + found.counts["tie"],
-        points=found.points,
-        mean=round(found.points / judged, 4) if judged else 0.0,
-        most=found.most,
-        refused=found.counts["refused"] + found.counts["nowhere"],
-        skipped=sum(found.skipped.values()),
-        by_plugin=dict(sorted(found.plugins.items(), key=lambda each: (-abs(each[1]), each[0]))),
+    return shadow.summary()
+
+
+def _lead(found: Difference) -> str:
+    """Return what it comes to, in a sentence."""
+    pods, seconds = count(found.pods, "pod"), f"{found.seconds:,.0f} s"
+    if not found.again:
+        return f"{pods} in {seconds}, run by {found.other}"
+    if found.empty:
+        return f"nothing differs: {pods} in {seconds}"
+    return (
+        f"{found.moved:,} of {pods} go elsewhere, {found.sooner:,} sooner, {found.later:,} later, in {seconds}; of the "
+        f"first run's placements, {found.as_recorded:,} are those that were recorded"
+    )
+
+
+def _figures(found: Difference) -> list[tuple[str, str, str]]:
+    """Return rows: a measure's name, and what both have of it."""
+    return [(each.name, f"{each.ours:,.6g}", f"{each.other:,.6g}") for each in found.measures]
+
+
+def lines(found: Difference) -> Iterator[str]:
+    """Yield the lines for people."""
+    yield printable(f"{found.of} and {found.other}: {_lead(found)}")
+    figures = _figures(found)
+    width = max(len(name) for name, _, _ in figures)
+    for name, ours, other in figures:
+        both = f"{ours:>14}  {other:>14}{'' if ours == other else '  *'}" if found.again else f"{other:>14}"
+        yield printable(f"  {name:{width}}  {both}")
+    yield printable(f"regret: recorded placements by the scores of {found.other}")
+    for line in shadow_text.summary(found.regret):
+        yield f"  {line}"
+    for each in found.pods_that_differ[:_LINES]:
+        waits = f", waited {_seconds(each.waited)} → {_seconds(each.other_waited)}"
+        moved = f"{each.pod}: {each.node or 'nowhere'} → {each.other or 'nowhere'}"
+        yield printable(f"  {moved}{waits if each.waited != each.other_waited else ''}")
+    if found.differ > _LINES:
+        yield f"  and {found.differ - _LINES:,} more (-o json and html have more of them)"
+    for note in found.notes:
+        yield printable(f"  {note}")
+
+
+def _seconds(waited: float | None) -> str:
+    return "for ever" if waited is None else f"{waited:.3f} s"
+
+
+def page(found: Difference) -> str:
+    """Return the page."""
+    return render(
+        "difference.html",
+        package="podberth.lab.recording",
+        title=f"{found.of} and {found.other}",
+        lead=_lead(found),
+        answer=found,
+        figures=_figures(found),
+        regret=[printable(each) for each in shadow_text.summary(found.regret)],
+        pods=in_two(found.pods_that_differ[:_PAGE]),
+        seconds=_seconds,
+        unshown=found.differ - len(found.pods_that_differ[:_PAGE]),
     )

@@ -1,209 +1,133 @@
-"""Reads a recording: its events in their order, and what was known at a time.
+"""Reads a recording: what its processes were given and decided, in order, and what was known at a time."""
 
-An event is an object that was put or is gone, another stimulus, or something that the engine decided. Objects can be
-had as the engine got them (`Known.thing`) and as JSON of the API (`Known.document`).
-"""
+from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct, field
-from msgspec.structs import replace
 
+from podberth.kube.resources import BY_KIND
 from podberth.lab.recording.entries import (
-    ADDED,
-    FINISHED,
-    LISTED,
-    PHASES,
-    PREEMPTED,
-    READY,
-    TERMINATING,
-    VERSION,
+    AnyEntry,
+    Decision,
+    Failed,
+    Gone,
     Head,
-    Kind,
+    Known,
+    NewObject,
+    NewPod,
+    Placed,
+    PodState,
+    Preempts,
+    SameObject,
+    SamePod,
+    Shown,
+    Template,
+    Told,
     decoder,
 )
-from podberth.lab.recording.log import LogError, Segment, segments
+from podberth.lab.recording.log import LogError, frames, segments
 from podberth.model.kinds import Decoder, Modelled
-from podberth.model.pod import Pod
+
+_SINCE = re.compile(r"\+?(\d+(?:\.\d+)?)s?")
+_CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?")
+DECIDED = (Placed, Failed, Preempts)
+UNDONE = ("BindFailed", "BindWithdrawn", "PreBindWriteFailed", "CallFailed")
+"""Stimuli after which a pod is not on the node that was decided."""
+_DELETED = "1970-01-01T00:00:00Z"
+"""When a pod was deleted, where that was not recorded: what counts is that it goes."""
 
 
-class PodState(Struct, gc=False):
-    """What may change of a pod."""
+class Put:
+    """An object as the engine was given it. `at`, `added`, `listed`: as of the entry."""
 
-    version: str
-    node: str
-    bits: int
-    phase: str
-    generation: int
-    started: str | None = None
-    nominated: str = ""
-    condition: tuple[str, str, str, str] | None = None
-    made_claims: tuple[tuple[str, str | None], ...] = ()
-
-
-class Form:
-    """A template: the wire form that pods of one shape share."""
-
-    def __init__(self, json: bytes) -> None:
-        self.json = json
-        self._document: dict[str, Any] | None = None
-        self._things: dict[int, Pod] = {}
+    def __init__(self, entry: Shown, kind: str, namespace: str, name: str, uid: str) -> None:
+        self.at, self.added, self.listed = entry.at, entry.added, entry.listed
+        self.kind, self.namespace, self.name, self.uid = kind, namespace, name, uid
 
     @property
-    def document(self) -> dict[str, Any]:
-        """Return it as a mapping."""
-        if self._document is None:
-            self._document = msgspec.json.decode(self.json)
-        return self._document
-
-    def pod(self, by: Decoder) -> Pod:
-        """Return a pod of this form without a name."""
-        found = self._things.get(id(by))
-        if found is None:
-            found = self._things[id(by)] = by.pod(self.json)
-        return found
-
-
-class Known:
-    """An object at some time: a kind, the names that say which one it is, and what it was then."""
-
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-
-    def thing(self, by: Decoder) -> Modelled:
-        """Return the object as the engine gets it."""
-        raise NotImplementedError
+    def key(self) -> tuple[str, str, str]:
+        """Return kind, namespace and name."""
+        return self.kind, self.namespace, self.name
 
     def document(self) -> dict[str, Any]:
         """Return it as an object of the API, with what was recorded of it."""
         raise NotImplementedError
 
+    def json(self, **spec: Any) -> bytes:
+        """Return its JSON, with these fields of its spec if they say something."""
+        found = self.document()
+        found |= {"spec": found["spec"] | spec} if any(spec.values()) else {}
+        return msgspec.json.encode(found)
 
-class KnownPod(Known):
-    """A pod."""
+    def thing(self, by: Decoder) -> Modelled:
+        """Return what the engine was given."""
+        return by.of_kind(self.kind)(self.json())
 
-    kind = "Pod"
 
-    def __init__(
-        self,
-        form: Form,
-        labels: Mapping[str, str],
-        owner: tuple[str, str, str] | None,
-        name: str,
-        uid: str,
-        created: str,
-        state: PodState,
-    ) -> None:
-        self.form, self.labels, self.owner = form, labels, owner
-        self.name, self.uid, self.created, self.state = name, uid, created, state
-        self.namespace: str = form.document.get("metadata", {}).get("namespace", "")
+class PutObject(Put):
+    """An object that is no pod."""
 
-    def again(self, state: PodState) -> "KnownPod":
-        """Return it in another state."""
-        return KnownPod(self.form, self.labels, self.owner, self.name, self.uid, self.created, state)
-
-    def thing(self, by: Decoder) -> Pod:
-        """Return the pod as the engine gets it."""
-        state = self.state
-        return replace(
-            self.form.pod(by),
-            name=self.name,
-            uid=self.uid,
-            resource_version=state.version,
-            generation=state.generation,
-            labels=self.labels,
-            node_name=state.node,
-            nominated_node_name=state.nominated,
-            created=self.created,
-            started=state.started,
-            terminating=bool(state.bits & TERMINATING),
-            preempted=bool(state.bits & PREEMPTED),
-            finished=bool(state.bits & FINISHED),
-            ready=bool(state.bits & READY),
-            phase=state.phase,
-            owner=self.owner,
-            condition=state.condition,
-            made_claims=state.made_claims,
-        )
+    def __init__(self, entry: Shown, kind: str, version: str, raw: str) -> None:
+        meta = msgspec.json.decode(raw, type=_Named).metadata
+        super().__init__(entry, kind, meta.namespace, meta.name, meta.uid)
+        self.version, self.raw = version, raw
 
     def document(self) -> dict[str, Any]:
         """Return it as an object of the API."""
-        form, state = self.form.document, self.state
-        meta: dict[str, Any] = {**form.get("metadata", {}), "name": self.name, "uid": self.uid}
-        meta |= {"creationTimestamp": self.created or None, "resourceVersion": state.version}
-        meta |= {"labels": dict(self.labels), "generation": state.generation}
-        if state.bits & TERMINATING:
-            meta["deletionTimestamp"] = self.created or "1970-01-01T00:00:00Z"
-        if self.owner is not None:
-            kind, name, uid = self.owner
-            meta["ownerReferences"] = [{"kind": kind, "name": name, "uid": uid, "controller": True}]
+        found: dict[str, Any] = msgspec.json.decode(self.raw)
+        found["metadata"]["resourceVersion"] = self.version
+        version = found.get("apiVersion") or BY_KIND[self.kind].api_version
+        return {**found, "apiVersion": version, "kind": self.kind.partition(".")[0]}
+
+
+class PutPod(Put):
+    """A pod. `form`: its template."""
+
+    def __init__(self, entry: Shown, new: NewPod, state: PodState, form: Mapping[str, Any]) -> None:
+        super().__init__(entry, "Pod", form.get("metadata", {}).get("namespace", ""), new.name, new.uid)
+        self.new, self.state, self.form = new, state, form
+
+    def document(self) -> dict[str, Any]:
+        """Return it as an object of the API."""
+        form, new, state = self.form, self.new, self.state
+        meta: dict[str, Any] = {**form.get("metadata", {}), "name": new.name, "uid": new.uid}
+        meta |= {"creationTimestamp": new.created or None, "resourceVersion": state.resource_version}
+        meta |= {"labels": {**meta.get("labels", {}), **new.labels}, "generation": state.generation}
+        if state.terminating:
+            meta["deletionTimestamp"] = new.created or _DELETED
+        if new.owner is not None:
+            meta["ownerReferences"] = [
+                {**dict(zip(("kind", "name", "uid"), new.owner, strict=True)), "controller": True}
+            ]
         spec, status = dict(form.get("spec", {})), {**form.get("status", {}), "phase": state.phase}
-        if state.node:
-            spec["nodeName"] = state.node
+        if state.node_name:
+            spec["nodeName"] = state.node_name
         conditions = list(status.get("conditions", ()))
         if state.condition is not None:
             names = ("status", "reason", "message", "lastTransitionTime")
             conditions.append({"type": "PodScheduled", **dict(zip(names, state.condition, strict=True))})
-        if state.bits & PREEMPTED:
+        if state.preempted:
             conditions.append({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"})
-        if state.bits & READY:
+        if state.ready:
             conditions.append({"type": "Ready", "status": "True"})
-        if conditions:
-            status["conditions"] = conditions
-        if state.nominated:
-            status["nominatedNodeName"] = state.nominated
-        if state.started is not None:
-            status["startTime"] = state.started
-        if state.made_claims:
-            status["resourceClaimStatuses"] = [
+        status |= {
+            "conditions": conditions,
+            "nominatedNodeName": state.nominated_node_name,
+            "startTime": state.started,
+            "resourceClaimStatuses": [
                 {"name": name} | ({} if claim is None else {"resourceClaimName": claim})
                 for name, claim in state.made_claims
-            ]
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": status}
-
-
-_API = {
-    "PodDisruptionBudget": "policy/v1",
-    "ReplicaSet": "apps/v1",
-    "StatefulSet": "apps/v1",
-    "StorageClass": "storage.k8s.io/v1",
-    "CSINode": "storage.k8s.io/v1",
-    "CSIDriver": "storage.k8s.io/v1",
-    "CSIStorageCapacity": "storage.k8s.io/v1",
-    "VolumeAttachment": "storage.k8s.io/v1",
-    "ResourceClaim": "resource.k8s.io/v1",
-    "ResourceSlice": "resource.k8s.io/v1",
-    "DeviceClass": "resource.k8s.io/v1",
-    "DeviceTaintRule": "resource.k8s.io/v1alpha3",
-    "PodGroup": "scheduling.k8s.io/v1alpha2",
-}
-"""The API versions of the kinds that are not of the core group."""
-
-
-class KnownObject(Known):
-    """An object that is no pod."""
-
-    def __init__(self, kind: str, version: str, json: bytes) -> None:
-        self.kind, self.version, self.json = kind, version, json
-        meta = msgspec.json.decode(json, type=_Named).metadata
-        self.namespace, self.name, self.uid = meta.namespace, meta.name, meta.uid
-
-    def thing(self, by: Decoder) -> Modelled:
-        """Return the object as the engine gets it."""
-        return replace(by.of_kind(self.kind)(self.json), resource_version=self.version)
-
-    def document(self) -> dict[str, Any]:
-        """Return it as an object of the API."""
-        found: dict[str, Any] = msgspec.json.decode(self.json)
-        found["metadata"]["resourceVersion"] = self.version
-        kind, _, group = self.kind.partition(".")
-        version = found.get("apiVersion") or (f"{group}/v1alpha1" if group else _API.get(kind, "v1"))
-        return {**found, "apiVersion": version, "kind": kind}
+            ],
+        }
+        said = {key: value for key, value in status.items() if value}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": said}
 
 
 class _Meta(Struct):
@@ -216,205 +140,157 @@ class _Named(Struct):
     metadata: _Meta = field(default_factory=_Meta)
 
 
-class Event(Struct):
-    """Something in a recording. `at`: seconds of the engine's clock.
+Event = Put | Gone | Told | Decision
 
-    `kind` says what it is; `known`: the object, of POD and OBJECT; `what`: all else, with names in place of numbers.
-    """
 
-    at: float
-    kind: Kind
-    known: Known | None = None
-    what: tuple[Any, ...] = ()
-    added: bool = False
-    listed: bool = False
+def frames_of(path: Path) -> Iterator[list[AnyEntry]]:
+    """Yield the entries of a segment, frame by frame. Raises LogError."""
+    try:
+        yield from map(decoder.decode, frames(path))
+    except msgspec.MsgspecError as error:
+        raise LogError(f"{path.name}: is damaged: {error}") from None
 
 
 class _Reader:
-    """Turns the entries of one file into events."""
+    """Turns the entries of segments into events."""
 
     def __init__(self) -> None:
-        self.at = 0.0
-        self._ns = 0
-        self._names: list[str] = []
-        self._messages: list[str] = []
-        self._labels: list[Mapping[str, str]] = []
-        self._forms: list[Form] = []
-        self._pods: list[KnownPod] = []
-        self._version = 0
+        self._objects: dict[tuple[str, str, str], PutObject] = {}
 
-    def event(self, entry: list[Any], objects: dict[tuple[str, str, str], KnownObject]) -> Event | None:
-        """Return what an entry says; None if others refer to it. `objects`: those before, for what has not changed."""
-        kind = Kind(entry[0])
-        match kind:
-            case Kind.HEAD:
-                head = msgspec.convert(entry[1], Head)
-                self.at, self._ns = head.at, int(head.at * 1e9 + 0.5)
-                return Event(self.at, kind, what=(head,))
-            case Kind.AT:
-                self.at, self._ns = entry[1], int(entry[1] * 1e9 + 0.5)
-            case Kind.EPOCH:
-                return Event(self.at, kind, what=(entry[1],))
-            case Kind.TEXT:
-                self._names.append(entry[1])
-            case Kind.MESSAGE:
-                self._messages.append(entry[1])
-            case Kind.LABELS:
-                self._labels.append(entry[1])
-            case Kind.TEMPLATE:
-                self._forms.append(Form(entry[1]))
-            case Kind.PLACED:
-                return Event(self.at, kind, what=(self._uid(entry[1]), self._name(entry[2])))
-            case Kind.FAILED:
-                message = entry[3] if isinstance(entry[3], str) else self._messages[entry[3]]
-                return Event(self.at, kind, what=(self._uid(entry[1]), self._name(entry[2]), message))
-            case Kind.PREEMPTS:
-                victims = tuple(map(self._uid, entry[3]))
-                return Event(self.at, kind, what=(self._uid(entry[1]), self._name(entry[2]), victims))
-            case _:
-                if entry[1]:
-                    self._ns += entry[1]
-                    self.at = self._ns / 1e9
-                return self._timed(kind, entry, objects)
-        return None
-
-    def _timed(self, kind: Kind, entry: list[Any], objects: dict[tuple[str, str, str], KnownObject]) -> Event:
-        match kind:
-            case Kind.POD:
-                _, _, how, form, labels, owner, name, uid, created, *state = entry
-                names = None if owner is None else (self._name(owner[0]), self._name(owner[1]), self._name(owner[2]))
-                known = KnownPod(
-                    self._forms[form], self._labels[labels], names, name, uid, created, self._state(*state)
-                )
-                self._pods.append(known)
-                return self._put(kind, known, how)
-            case Kind.POD_AGAIN:
-                _, _, how, number, *state = entry
-                known = self._pods[number] = self._pods[number].again(self._state(*state))
-                return self._put(Kind.POD, known, how)
-            case Kind.POD_GONE:
-                uid = self._uid(entry[2])
-                return Event(self.at, kind, what=(uid,))
-            case Kind.OBJECT:
-                _, _, how, of, version, json = entry
-                return self._put(kind, KnownObject(of, version, json), how)
-            case Kind.OBJECT_AGAIN:
-                _, _, how, of, namespace, name, version = entry
-                before = objects[of, namespace, name]
-                return self._put(Kind.OBJECT, KnownObject(of, version, before.json), how)
-            case Kind.BOUND:
-                return Event(self.at, kind, what=(self._uid(entry[2]),))
-        return Event(self.at, kind, what=tuple(entry[2:]))
-
-    def _put(self, kind: Kind, known: Known, how: int) -> Event:
-        return Event(self.at, kind, known, (), bool(how & ADDED), bool(how & LISTED))
-
-    def _uid(self, pod: int | str) -> str:
-        return pod if isinstance(pod, str) else self._pods[pod].uid
-
-    def _name(self, name: int | str) -> str:
-        return name if isinstance(name, str) else self._names[name]
-
-    def _state(
-        self, version: int | str, node: int | str | None, bits: int, phase: int, generation: int, *more: Any
-    ) -> PodState:
-        if isinstance(version, int):
-            self._version += version
-            version = str(self._version)
-        made = PodState(version, "" if node is None else self._name(node), bits, PHASES[phase], generation)
-        if more:
-            made.started, made.nominated, said, claims = more
-            if said is not None:
-                message = said[2] if isinstance(said[2], str) else self._messages[said[2]]
-                made.condition = (said[0], said[1], message, said[3])
-            made.made_claims = tuple((name, claim) for name, claim in claims)
-        return made
-
-
-class Recording:
-    """A recording in a directory. All methods read it from the disk, as it is then."""
-
-    def __init__(self, directory: str | Path) -> None:
-        """Raises LogError."""
-        self.directory = Path(directory)
-        self.segments = segments(self.directory)
-
-    def heads(self) -> list[tuple[Segment, Head]]:
-        """Return the segments that can be read from their beginning, each with its head. Raises LogError."""
-        found: list[tuple[Segment, Head]] = []
-        for each in self.segments:
-            head = _head(each)
-            if head is not None:
-                found.append((each, head))
-        if not found:
-            raise LogError("holds nothing yet: nothing was written to it for a second")
-        return found
-
-    def processes(self) -> list[list[tuple[Segment, Head]]]:
-        """Return the segments by the process that wrote them. A process whose first segments were dropped begins with
-        the state of the oldest one.
-        """
-        found: list[list[tuple[Segment, Head]]] = []
-        for segment, head in self.heads():
-            if head.fresh or not found:
-                found.append([])
-            found[-1].append((segment, head))
-        while found and not found[0][0][1].fresh and not found[0][0][0].state.exists():
-            del found[0][0]  # a process was killed before this was written
-            if not found[0]:
-                del found[0]
-        return found
-
-    def events(self, process: list[tuple[Segment, Head]]) -> Iterator[Event]:
-        """Yield what a process has recorded; first the HEAD of its first segment, then what was known by then.
-
-        Raises LogError.
-        """
-        objects: dict[tuple[str, str, str], KnownObject] = {}
-        first, head = process[0]
-        if not head.fresh:
-            for event in _events(first.known(), objects):
-                if event.kind is not Kind.HEAD:
-                    event.listed = True
-                yield event
-        for segment, _ in process:
-            for event in _events(segment.frames(), objects):
-                if event.kind is not Kind.HEAD or (segment is first and head.fresh):
+    def events(self, path: Path, *, known: bool) -> Iterator[Event]:
+        """Yield a segment's events; what was `known` when it began only if that is asked for. Raises LogError."""
+        forms: list[dict[str, Any]] = []
+        pods: dict[str, tuple[NewPod, dict[str, Any]]] = {}
+        wanted = True
+        try:
+            for entry in chain.from_iterable(frames_of(path)):
+                event: Event | None = None
+                if isinstance(entry, Head):
+                    wanted = known or entry.fresh
+                elif isinstance(entry, Known):
+                    wanted = True
+                elif isinstance(entry, Template):
+                    forms.append(msgspec.json.decode(entry.json, type=dict[str, Any]))
+                elif isinstance(entry, NewPod):
+                    new, form = pods[entry.uid] = entry, forms[entry.template]
+                    event = PutPod(entry, new, entry.state, form)
+                elif isinstance(entry, SamePod):
+                    new, form = pods[entry.uid]
+                    event = PutPod(entry, new, entry.state, form)
+                elif isinstance(entry, NewObject):
+                    event = self._put(PutObject(entry, entry.kind, entry.resource_version, entry.json))
+                elif isinstance(entry, SameObject):
+                    raw = self._objects[entry.kind, entry.namespace, entry.name].raw
+                    event = self._put(PutObject(entry, entry.kind, entry.resource_version, raw))
+                else:
+                    event = entry
+                    if isinstance(entry, Gone):
+                        self._objects.pop((entry.kind, entry.namespace, entry.name), None)
+                if event is not None and wanted:
                     yield event
+        except (LookupError, TypeError, AttributeError, msgspec.MsgspecError) as error:
+            raise LogError(f"{path.name}: is damaged: {type(error).__name__}: {error}") from None
+
+    def _put(self, put: PutObject) -> PutObject:
+        self._objects[put.key] = put
+        return put
 
 
-def _head(segment: Segment) -> Head | None:
-    frames = segment.frames()
+class Part:
+    """What one process has recorded, up to a time (`until`, on the clock of its events) or to its end.
+
+    `head`: of the first segment that is there.
+    """
+
+    def __init__(self, paths: list[Path], head: Head, until: float | None = None) -> None:
+        self.paths, self.head, self.until = paths, head, until
+        self.latest = head.began
+        """When its last segment began, in seconds of the calendar."""
+
+    @property
+    def name(self) -> str:
+        """Return the scheduler whose decisions were recorded; of several profiles, the first."""
+        profiles = self.head.configuration.get("profiles") or [{}]
+        return self.head.of or profiles[0].get("schedulerName", "")
+
+    def time(self, at: float) -> str:
+        """Return a time of its events as RFC 3339 has it."""
+        return stamp(self.head.began + at - self.head.at)
+
+    def events(self) -> Iterator[Event]:
+        """Yield what happened after what was known when its first segment began. Raises LogError."""
+        reader = _Reader()
+        for number, path in enumerate(self.paths):
+            for event in reader.events(path, known=not number):
+                if self.until is not None and event.at > self.until:
+                    return
+                yield event
+
+    def state(self, events: int | None = None) -> State:
+        """Return what was known at its end, or after so many events. Raises LogError."""
+        found = State()
+        for event in islice(self.events(), events):
+            found.take(event)
+        return found
+
+
+def stamp(seconds: float) -> str:
+    """Return a time of the calendar as RFC 3339 has it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parts(directory: str | Path) -> list[Part]:
+    """Return what each process has recorded, in their order. Raises LogError."""
+    found: list[Part] = []
+    for path in segments(Path(directory)):
+        first = next(frames_of(path), None)
+        if first is None:
+            continue  # nothing was written to it yet
+        head = first[0] if first else None
+        if not isinstance(head, Head):
+            raise LogError(f"{path.name}: is damaged: it does not begin with a head")
+        if head.fresh or not found:
+            found.append(Part([], head))
+        found[-1].paths.append(path)
+        found[-1].latest = head.began
+    if not found:
+        raise LogError("holds nothing yet: nothing was written to it for a second")
+    return found
+
+
+def part(directory: str | Path, until: str | None = None) -> Part:
+    """Return what the last process has recorded, or the one that a time is of, until then.
+
+    `until`: RFC 3339, a time of the recording's last day in UTC, or seconds since the last process began.
+    Raises LogError.
+    """
+    found = parts(directory)
+    last = found[-1]
+    if until is None:
+        return last
+    if since := _SINCE.fullmatch(until):
+        return Part(last.paths, last.head, last.head.at + float(since[1]))
+    text = until
     try:
-        first = next(frames, None)
-        head = None if first is None else msgspec.convert(decoder.decode(first)[0][1], Head)
-    except (msgspec.MsgspecError, IndexError) as error:
-        raise LogError(f"{segment.path.name}: is damaged: {error}") from None
-    if head is not None and head.version != VERSION:
-        raise LogError(f"{segment.path.name}: version {head.version}: expected {VERSION}; another Berth has written it")
-    return head
-
-
-def _events(frames: Iterator[bytes], objects: dict[tuple[str, str, str], KnownObject]) -> Iterator[Event]:
-    reader = _Reader()
-    for frame in frames:
-        for entry in decoder.decode(frame):
-            event = reader.event(entry, objects)
-            if event is None:
-                continue
-            if isinstance(event.known, KnownObject):
-                objects[event.known.kind, event.known.namespace, event.known.name] = event.known
-            elif event.kind is Kind.OBJECT_GONE:
-                objects.pop(event.what[:3], None)
-            yield event
+        if _CLOCK.fullmatch(text):
+            day = datetime.fromtimestamp(last.latest, UTC).date().isoformat()
+            text = f"{day}T{text if len(text.partition(':')[0]) == 2 else f'0{text}'}Z"
+        wanted = datetime.fromisoformat(text)
+    except ValueError:
+        raise LogError(f"--at {until}: expected a time such as 23:15:02, 2026-11-29T23:15:02Z or 90s") from None
+    seconds = wanted.replace(tzinfo=wanted.tzinfo or UTC).timestamp()
+    for each in reversed(found):
+        if each.head.began <= seconds:
+            return Part(each.paths, each.head, each.head.at + seconds - each.head.began)
+    raise LogError(f"--at {until}: the recording begins at {stamp(found[0].head.began)}")
 
 
 class State:
     """What was known at a time, as events are taken in: objects, and pods that were assumed on a node."""
 
     def __init__(self) -> None:
-        self.pods: dict[str, KnownPod] = {}
-        self.objects: dict[tuple[str, str, str], KnownObject] = {}
+        self.pods: dict[str, PutPod] = {}
+        self.objects: dict[tuple[str, str, str], Put] = {}
         self.assumed: dict[str, str] = {}
         """UID → the node of a pod whose Binding is not seen yet."""
         self._rows: list[str | None] = []
@@ -422,31 +298,28 @@ class State:
 
     def take(self, event: Event) -> None:
         """Take in an event."""
-        match event.kind:
-            case Kind.POD:
-                assert isinstance(event.known, KnownPod)
-                self.pods[event.known.uid] = event.known
-                if event.known.state.node:
-                    self.assumed.pop(event.known.uid, None)
-            case Kind.POD_GONE:
-                self.pods.pop(event.what[0], None)
-                self.assumed.pop(event.what[0], None)
-            case Kind.OBJECT:
-                assert isinstance(event.known, KnownObject)
-                key = (event.known.kind, event.known.namespace, event.known.name)
-                if key[0] == "Node" and key not in self.objects:
-                    self._row(key[2])
-                self.objects[key] = event.known
-            case Kind.OBJECT_GONE:
-                gone = self.objects.pop(event.what[:3], None)
+        match event:
+            case PutPod():
+                self.pods[event.uid] = event
+                if event.state.node_name:
+                    self.assumed.pop(event.uid, None)
+            case Put():
+                if event.kind == "Node" and event.key not in self.objects:
+                    self._row(event.name)
+                self.objects[event.key] = event
+            case Gone(kind="Pod"):
+                self.pods.pop(event.uid, None)
+                self.assumed.pop(event.uid, None)
+            case Gone():
+                gone = self.objects.pop((event.kind, event.namespace, event.name), None)
                 if gone is not None and gone.kind == "Node":
                     row = self._rows.index(gone.name)
                     self._rows[row] = None
                     self._free.append(row)
-            case Kind.PLACED:
-                self.assumed[event.what[0]] = event.what[1]
-            case Kind.STIMULUS if event.what[0] in ("BindFailed", "BindWithdrawn", "PreBindWriteFailed", "CallFailed"):
-                self.assumed.pop(event.what[1], None)
+            case Placed():
+                self.assumed[event.uid] = event.node
+            case Told(name=name) if name in UNDONE:
+                self.assumed.pop(event.what[0], None)
 
     def _row(self, name: str) -> None:
         """Give a node the row that the columns give it, since equal nodes are chosen by their order."""
@@ -468,3 +341,22 @@ class State:
             if pod.uid in self.assumed:
                 found["spec"]["nodeName"] = self.assumed[pod.uid]
             yield found
+
+
+def decision(pod: str, of: Part) -> tuple[State, Placed | Failed, PutPod]:
+    """Return the state in which a pod was decided last, the decision, and the pod.
+
+    `pod`: namespace/name, or a name that one namespace has. Raises LogError.
+    """
+    namespace, _, name = pod.rpartition("/")
+    last: tuple[int, Placed | Failed, PutPod] | None = None
+    known: dict[str, PutPod] = {}
+    for number, event in enumerate(of.events()):
+        if isinstance(event, PutPod) and event.name == name and namespace in ("", event.namespace):
+            known[event.uid] = event
+        elif isinstance(event, (Placed, Failed)) and event.uid in known:
+            last = number, event, known[event.uid]
+    if last is None:
+        seen = "the pod was seen, and nothing was decided about it" if known else "no such pod was seen"
+        raise LogError(f"{pod}: {seen} until then")
+    return of.state(last[0]), *last[1:]

@@ -1,15 +1,13 @@
-"""Records what the engine of `berth run` is given, and what it decides.
+"""Records what the engine of `berth run` is given and what it decided, and what `berth shadow` sees of a cluster.
 
-It follows a scheduler as `podberth.app.scheduler.Follower` says. Whatever goes wrong here ends the recording with one
-line of the log, and the scheduler goes on.
+Whatever goes wrong here ends the recording with one line of the log, and the scheduler goes on.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -18,21 +16,27 @@ from podberth import __version__
 from podberth.app.metrics import RECORDED_BYTES, RECORDS
 from podberth.app.scheduler import LET_GO_BESIDE, Handle, Scheduler
 from podberth.engine.instructions import Bind, BoundByPlugin, Failed, Instruction, Preempt
-from podberth.engine.stimuli import Bound, Cycle, Gone, Put, Stimulus, Tick
+from podberth.engine.stimuli import Gone, Put, Stimulus, Tick
 from podberth.framework.config import SchedulerConfiguration
 from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
 from podberth.kube.machine import MACHINE, Machine
-from podberth.lab.recording.entries import ADDED, BOUND, CYCLE, PLACED, TICK, Head, Kind
-from podberth.lab.recording.log import Limits, Log
-from podberth.lab.recording.writing import Writing
-from podberth.model.kinds import Modelled
+from podberth.lab.recording import entries
+from podberth.lab.recording.entries import Decision, Entry, Head, Told
+from podberth.lab.recording.log import Limits
+from podberth.lab.recording.writer import Seen, Writer
+from podberth.model.kinds import KINDS, Decoder, Modelled
 from podberth.service.metrics import Asked
+
+if TYPE_CHECKING:
+    from podberth.explain.shadow.shadow import Change
 
 log = structlog.get_logger("recording")
 
+_NOTHING: list[Any] = []
 _EPOCH = 0.001
 """Seconds by which the calendar may be off."""
+_MALFORMED = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
 
 
 def kept(config: SchedulerConfiguration) -> dict[str, Any]:
@@ -46,7 +50,7 @@ def kept(config: SchedulerConfiguration) -> dict[str, Any]:
 
 
 class Recorder:
-    """Records one scheduler into a directory."""
+    """Records one scheduler into a directory, as a `podberth.app.scheduler.Follower`."""
 
     def __init__(
         self,
@@ -58,130 +62,113 @@ class Recorder:
         seed: int = 0,
         verify: int = 0,
         machine: Machine = MACHINE,
-        patience: float = 0.0,
+        patient: bool = False,
     ) -> None:
-        """`seed`, `verify`: as of the scheduler; `patience`: as of the log. Raises OSError, LogError."""
-        self._directory, self._machine = directory, machine
-        self._log = Log(directory, limits, wall=machine.wall, patience=patience)
+        """`seed`, `verify`: as of the scheduler; `patient`: as of the writer. Raises OSError."""
         read = annotated(frameworks)
-        self._read = read.of_nodes | read.of_pods
-        self._head = Head(berth=__version__, fresh=True, configuration=kept(config), seed=seed, verify=verify)
+        head = Head(
+            machine.monotonic(),
+            berth=__version__,
+            began=machine.wall(),
+            fresh=True,
+            configuration=kept(config),
+            seed=seed,
+            verify=verify,
+            let_go_beside=LET_GO_BESIDE,
+        )
+        self._directory, self._head, self._epoch = directory, head, 0.0
+        self._scheduler: Scheduler | None = None
         self._raw: dict[int, bytes] = {}
         """The id of an object that was read, and is not handled yet → its bytes."""
-        self._keeps = True
-        """Something is still recorded."""
-        self._epoch = 0.0
-        self._writing: Writing | None = None
-        self._scheduler: Scheduler | None = None
-
-    # -- podberth.app.scheduler.Follower -----------------------------------------------------------------------------
+        self.writer = Writer(
+            directory,
+            limits,
+            head,
+            read.of_nodes | read.of_pods,
+            ended=self._ended,
+            patient=patient,
+            wall=machine.wall,
+        )
 
     def read(self, kind: str, thing: Modelled, raw: bytes) -> None:
         """Keep the bytes of an object until the engine is given it."""
-        if self._keeps:
+        if self.writer.error is None:
             self._raw[id(thing)] = raw
 
     def follow(self, scheduler: Scheduler, handle: Handle) -> Handle:
         """Return what handles stimuli from now on."""
-        now = self._machine.monotonic()
-        head = self._head
-        head.began, head.at = self._machine.wall(), now
-        head.salt, head.let_go_beside = scheduler.engine.cluster.devices.salt, LET_GO_BESIDE
-        self._scheduler = scheduler
-        self._writing = writing = Writing(
-            self._log,
-            head,
-            self._read,
-            later=lambda seconds, do: asyncio.get_running_loop().call_later(seconds, do),
-            wall=self._machine.wall,
-            ended=self._ended,
-        )
+        engine, writer, told = scheduler.engine, self.writer, self._told
+        self._scheduler, self._head.salt = scheduler, engine.cluster.devices.salt
         scheduler.instruments += [
-            Asked(RECORDS, lambda: {(): float(writing.ended is None)}),
-            Asked(RECORDED_BYTES, lambda: {(): float(self._log.written)}),
+            Asked(RECORDS, lambda: {(): float(writer.error is None)}),
+            Asked(RECORDED_BYTES, lambda: {(): float(writer.written)}),
         ]
+        writer.start()
         log.info("records", directory=str(self._directory))
-        engine = scheduler.engine
 
         def recorded(stimulus: Stimulus, now: float) -> list[Instruction]:
-            if writing.ended is not None:
+            if writer.error is not None:
                 return handle(stimulus, now)
             try:
                 if engine.epoch is not None and abs(engine.epoch - self._epoch) > _EPOCH:
                     self._epoch = engine.epoch
-                    writing.add((Kind.EPOCH, engine.epoch))
-                self._stimulus(stimulus, now, writing)
-            except Exception:
-                log.exception("a stimulus could not be recorded, this is a bug of Berth")
-                writing.end("of a bug of Berth")
+                    writer.add(Told(now, "Epoch", [engine.epoch]))
+                told(stimulus, now)
+            except Exception as error:  # noqa: BLE001 (whatever it is, the scheduler goes on)
+                writer.fail(error)
             done = handle(stimulus, now)
             if done:
-                facts(done, writing)
+                for each in decisions(done, now):
+                    writer.add(each)
             return done
 
         return recorded
 
     def leads(self, now: float, seconds: float) -> None:
         """Record that this process leads from now on."""
-        if self._writing is not None and self._writing.ended is None:
-            self._writing.event(Kind.LEADS, now, seconds)
+        self.writer.add(Told(now, "Leads", [seconds]))
 
     def reconfigured(self, config: SchedulerConfiguration, now: float) -> None:
         """Record another configuration."""
-        if self._writing is not None and self._writing.ended is None:
-            self._writing.head.configuration = kept(config)
-            self._writing.event(Kind.CONFIGURED, now, msgspec.json.encode(kept(config)))
-
-    @property
-    def waiting(self) -> int:
-        """Return how many frames are not written yet."""
-        return self._log.waiting
-
-    def flush(self) -> None:
-        """Hand what has gathered to the thread that writes; it is called every second."""
-        if self._writing is not None:
-            self._writing.flush()
+        self.writer.add(Told(now, "Configured", [kept(config)]))
 
     def close(self) -> None:
         """Write what waits, and end."""
-        if self._writing is not None:
-            self._writing.close()
+        self.writer.close()
 
     def _ended(self, why: str) -> None:
-        self._keeps = False
         self._raw.clear()
         log.error("the recording has ended, and the scheduler goes on", directory=str(self._directory), reason=why)
 
-    def _stimulus(self, stimulus: Any, now: float, writing: Writing) -> None:
+    def _told(self, stimulus: Any, now: float) -> None:
+        one: Entry | Seen
         kind = type(stimulus)
         if kind is Put:
-            thing = stimulus.thing
-            writing.put(thing, self._raw.pop(id(thing), None), ADDED if stimulus.added else 0, now)
-        elif kind is Cycle:
-            writing.event(CYCLE, now)
-        elif kind is Bound:
-            writing.event(BOUND, now, writing.pod(stimulus.uid))
-        elif kind is Tick:
-            writing.event(TICK, now)
-            if self._raw and self._scheduler is not None and not self._scheduler.inbox:
-                self._raw.clear()  # they were read, and are not to be handled
+            raw = self._raw.pop(id(stimulus.thing), None)
+            one = Seen(now, stimulus.thing, raw, stimulus.added)
         elif kind is Gone:
-            writing.gone(stimulus.kind, stimulus.namespace, stimulus.name, stimulus.uid, now)
+            one = entries.Gone(now, stimulus.kind, stimulus.namespace, stimulus.name, stimulus.uid)
         else:
-            writing.event(Kind.STIMULUS, now, kind.__name__, *rare(stimulus))
+            one = Told(now, kind.__name__, plain(stimulus) if kind.__struct_fields__ else _NOTHING)
+            if self._raw and kind is Tick and self._scheduler is not None and not self._scheduler.inbox:
+                self._raw.clear()  # they were read, and are not to be handled
+        self.writer.add(one)
 
 
-def rare(stimulus: Any) -> list[Any]:
-    """Return what is in one of the rarer stimuli, as plain data; questions and calls are those of the pod then."""
+def plain(stimulus: Any) -> list[Any]:
+    """Return what is in a stimulus, as plain data; questions and calls are those of the pod then."""
     found: list[Any] = []
     for name in stimulus.__struct_fields__:
         value = getattr(stimulus, name)
+        if name == "uid":
+            found.append(value)
+            continue
+        if name == "call":
+            continue
         if name == "victim":
             value = [value.uid, value.terminating, value.preempted]
         elif name == "question":
             value = value.pod.uid
-        elif name == "call":
-            continue
         elif name == "writes":
             value = [list(one.key) for one in value]
         elif name == "written":
@@ -190,16 +177,47 @@ def rare(stimulus: Any) -> list[Any]:
     return found
 
 
-def facts(instructions: Iterable[Any], writing: Writing) -> None:
-    """Add what was decided."""
+def decisions(instructions: Iterable[Any], now: float) -> Iterator[Decision]:
+    """Yield what was decided."""
     for one in instructions:
         kind = type(one)
         if kind is Bind or kind is BoundByPlugin:
-            node = writing.name(one.node)
-            writing.add((PLACED, writing.pod(one.pod.uid), node))
+            yield entries.Placed(now, one.pod.uid, one.node)
         elif kind is Failed:
-            message = writing.message(one.message)
-            writing.add((Kind.FAILED, writing.pod(one.pod.uid), one.reason, message))
+            yield entries.Failed(now, one.pod.uid, one.reason, one.message)
         elif kind is Preempt:
-            node = writing.name(one.node)
-            writing.add((Kind.PREEMPTS, writing.pod(one.pod.uid), node, [writing.pod(pod.uid) for pod in one.victims]))
+            yield entries.Preempts(now, one.pod.uid, one.node, [victim.uid for victim in one.victims])
+
+
+class ShadowRecorder:
+    """Records what `berth shadow` sees of a cluster, change by change. `written`: how many there were."""
+
+    def __init__(
+        self, directory: Path, of: str, decoder: Decoder, began: float, *, ended: Callable[[str], None]
+    ) -> None:
+        """`of`: the scheduler that is followed; `ended`: as of `Writer`. Raises OSError."""
+        head = Head(0.0, berth=__version__, of=of, began=began, fresh=True)
+        self._decoder, self._writer = decoder, Writer(directory, Limits(), head, ended=ended)
+        self._writer.start()
+        self.written = 0
+
+    def write(self, change: Change) -> None:
+        """Add a change; what can't be read is left out, as it is of the comparison."""
+        writer, at = self._writer, change.at
+        if writer.error is not None:
+            return
+        if change.synced:
+            writer.add(Told(at, "Synced", []))
+        elif change.gone is not None:
+            writer.add(entries.Gone(at, change.kind, *change.gone))
+        elif change.kind in KINDS:
+            try:
+                thing = self._decoder.of_kind(change.kind)(change.object)
+            except _MALFORMED:
+                return
+            writer.add(Seen(at, thing, change.object, listed=change.listed))
+        self.written += 1
+
+    def close(self) -> None:
+        """Write what waits, and end."""
+        self._writer.close()

@@ -1,6 +1,5 @@
 """A scheduler on virtual time that is recorded: an engine, a server that says yes, and pods that come and go."""
 
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -47,7 +46,7 @@ class Flight:
         self.placed: dict[str, str] = {}
         machine = Machine(monotonic=lambda: self.now, wall=lambda: EPOCH + self.now)
         self.recorder = Recorder(
-            directory, limits or Limits(), self.config, frameworks, seed=3, machine=machine, patience=60
+            directory, limits or Limits(), self.config, frameworks, seed=3, machine=machine, patient=True
         )
         self.parts = Parts(self.engine)
         self.handle: Handle = self.recorder.follow(cast(Scheduler, self.parts), self.engine.handle)
@@ -94,9 +93,7 @@ class Flight:
 
     def written(self) -> None:
         """Return once all that has happened is in the file."""
-        self.recorder.flush()
-        while self.recorder.waiting:
-            time.sleep(0)
+        self.recorder.writer.flush()
 
     def close(self) -> None:
         """SIGTERM."""

@@ -1,49 +1,40 @@
-"""The log of a recording: what a killed process, a full disk and limits leave of it."""
+"""The log of a recording: what a killed process, a crafted file and limits leave of it."""
 
 import os
-import threading
+import struct
+import zlib
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podberth.lab.recording.log import Limits, Log, LogError, To, frames, repair, segments
+from podberth.lab.recording.log import MAGIC, File, Limits, LogError, drop, frames, repair, segments
 
-Paths = pytest.TempPathFactory
 FRAMES = [os.urandom(300), b"a" * 9000, b"", b"the end"]
 
 
-def written(directory: Path, contents: list[bytes]) -> Log:
-    """A log with these frames."""
-    log = Log(directory, Limits(), patience=60)
+def written(path: Path, contents: list[bytes]) -> Path:
+    """A segment with these frames."""
+    file = File(path)
     for each in contents:
-        log.put(To.LOG, each)
-    log.close()
-    return log
+        file.write(each)
+    file.close()
+    return path
 
 
 def test_comes_back_as_it_was_written(tmp_path: Path) -> None:
     """Each frame by itself; only its owner may read it."""
-    written(tmp_path, FRAMES)
-    (segment,) = segments(tmp_path)
-    assert list(segment.frames()) == FRAMES
-    assert segment.path.stat().st_mode & 0o077 == 0
-
-
-def test_each_process_appends_a_segment(tmp_path: Path) -> None:
-    """What was there stays."""
-    written(tmp_path, FRAMES)
-    written(tmp_path, [b"more"])
-    assert [list(each.frames()) for each in segments(tmp_path)] == [FRAMES, [b"more"]]
+    path = written(tmp_path / "1.log", FRAMES)
+    assert list(frames(path)) == FRAMES
+    assert path.stat().st_mode & 0o077 == 0
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The bytes of a segment."""
-    directory = tmp_path_factory.mktemp("whole")
-    written(directory, FRAMES)
-    return segments(directory)[0].path.read_bytes()
+    return written(tmp_path_factory.mktemp("whole") / "1.log", FRAMES).read_bytes()
 
 
 @given(st.data())
@@ -69,76 +60,45 @@ def test_what_is_damaged_is_not_read(
     path = tmp_path_factory.mktemp("bad") / "00000001.log"
     at = data.draw(st.integers(0, len(whole) - 1))
     path.write_bytes(whole[:at] + bytes((whole[at] ^ 0x10,)) + whole[at + 1 :])
-    found = list(frames(path))
+    found: list[bytes] = []
+    try:
+        found += frames(path)
+    except LogError as error:
+        assert "another version" in str(error)
     assert found == FRAMES[: len(found)]
     assert len(found) < len(FRAMES)
 
 
-def test_a_full_disk_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says why, and takes what comes without a word."""
-    log = Log(tmp_path, Limits(), patience=60)
-
-    def full(content: bytes) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(log.file, "write", full)
-    log.put(To.LOG, b"one")
-    log.close()
-    assert log.error == "no space left on device"
-    log.put(To.LOG, b"two")
-    log.close()
-
-
-def test_a_slow_disk_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for the thread: the queue is full, and that is the end."""
-    log = Log(tmp_path, Limits())
-    begun, go_on = threading.Event(), threading.Event()
-
-    def slow(content: bytes) -> None:
-        begun.set()
-        go_on.wait()
-
-    monkeypatch.setattr(log.file, "write", slow)
-    log.put(To.LOG, b"")
-    begun.wait()
-    while log.error is None:
-        log.put(To.LOG, b"")
-    go_on.set()
-    log.close()
-    assert log.error == "the disk is too slow"
+def test_a_crafted_frame_does_not_fill_the_memory(tmp_path: Path) -> None:
+    """Kilobytes that would be 64 MiB: they are refused once they are more than a frame may hold."""
+    payload = zstandard.ZstdCompressor().compress(bytes(64 << 20))
+    assert len(payload) < 10_000
+    path = tmp_path / "1.log"
+    path.write_bytes(MAGIC + struct.pack("<II", len(payload), zlib.crc32(payload)) + payload)
+    with pytest.raises(LogError, match=r"^1\.log: is damaged: a frame holds more than 16 MiB$"):
+        list(frames(path))
 
 
 def test_limits_drop_the_oldest(tmp_path: Path) -> None:
-    """Only where the next segment has what was known when it began."""
-    log = Log(tmp_path, Limits(size=1 << 20), patience=60)
-    for number in range(8):
-        log.put(To.LOG, os.urandom(300_000))
-        log.put(To.NEXT_SEGMENT)
-        if number not in (0, 3):
-            log.put(To.STATE, b"known")
-        log.put(To.STATE_ENDS)
-    log.close()
-    held = segments(tmp_path)
-    assert held[-1].number == 9
-    assert [each.number for each in held] == list(range(held[0].number, 10))
-    assert held[0].state.exists()
-    assert sum(each.path.stat().st_size for each in held) <= (1 << 20) + 300_000
-
-
-def test_age_drops_the_oldest(tmp_path: Path) -> None:
-    """By when it was written last."""
-    log = Log(tmp_path, Limits(age=3600.0), wall=lambda: 1e10, patience=60)
-    log.put(To.LOG, b"old")
-    log.put(To.NEXT_SEGMENT)
-    log.put(To.STATE, b"known")
-    log.put(To.STATE_ENDS)
-    log.close()
-    assert [each.number for each in segments(tmp_path)] == [2]
+    """By bytes, and by when each was written last; what is written now stays."""
+    paths = [written(tmp_path / f"{number:08}.log", [os.urandom(1000)]) for number in range(1, 6)]
+    for path in paths:
+        os.utime(path, (0, 1e9))
+    size = paths[0].stat().st_size
+    drop(tmp_path, Limits(size=3 * size, age=60), paths[-1], now=1e9)
+    assert segments(tmp_path) == paths[2:]
+    drop(tmp_path, Limits(size=3 * size, age=60), paths[-1], now=1e9 + 61)
+    assert segments(tmp_path) == paths[-1:]
+    drop(tmp_path, Limits(size=1, age=60), paths[-1], now=1e9 + 61)
+    assert segments(tmp_path) == paths[-1:]
 
 
 def test_no_recording(tmp_path: Path) -> None:
-    """An empty directory, and none."""
+    """An empty directory, none, and one of an older version."""
     with pytest.raises(LogError, match=r"^expected a directory that berth run --record"):
         segments(tmp_path)
     with pytest.raises(LogError, match=r"^no such file or directory$"):
         segments(tmp_path / "none")
+    (tmp_path / "1.log").write_bytes(b"berth recording 1\n")
+    with pytest.raises(LogError, match=r"^1\.log: another version of Berth has written it$"):
+        list(frames(tmp_path / "1.log"))

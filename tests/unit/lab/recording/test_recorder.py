@@ -3,33 +3,32 @@
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from podberth.engine.instructions import Bind, Instruction
-from podberth.engine.stimuli import BindFailed, Cycle, Put
-from podberth.lab.recording.entries import Kind
-from podberth.lab.recording.log import Limits, segments
-from podberth.lab.recording.reading import Event, KnownPod, Recording
-from podberth.lab.recording.verify import Verified, by_engine, one_by_one
+from podberth.engine.stimuli import BindFailed, Cycle, Put, Tick
+from podberth.framework.config import default_configuration
+from podberth.lab.recording.entries import Gone, Head, Placed, PodState, Preempts, SamePod, Told, encoder
+from podberth.lab.recording.log import File, Limits, LogError, frames, segments
+from podberth.lab.recording.reading import Event, PutPod, part, parts
+from podberth.lab.recording.reading import Put as Known
+from podberth.lab.recording.recorder import kept
+from podberth.lab.recording.verify import Verified, verify
 from tests.builders import node, pod
 from tests.unit.lab.recording.flights import Flight, busy
+
+STATE = PodState("1", "", False, False, False, False, "Pending", 0, None, "", None, ())
 
 
 def verified(directory: Path) -> list[Verified]:
     """What comes of deciding everything again."""
-    recording = Recording(directory)
-    return [
-        by_engine(recording.events(each)) if each[0][1].fresh else one_by_one(recording.events(each))
-        for each in recording.processes()
-    ]
+    return [verify(each) for each in parts(directory)]
 
 
 def events(directory: Path) -> list[Event]:
     """All events of the last process."""
-    recording = Recording(directory)
-    return list(recording.events(recording.processes()[-1]))
+    return list(part(directory).events())
 
 
 async def test_decides_the_same(tmp_path: Path) -> None:
@@ -39,7 +38,7 @@ async def test_decides_the_same(tmp_path: Path) -> None:
     flight.close()
     (found,) = verified(tmp_path)
     assert (found.whole, found.differ, found.differences) == (True, 0, [])
-    assert found.placed == len([1 for event in events(tmp_path) if event.kind is Kind.PLACED]) > 30
+    assert found.placed == len([1 for event in events(tmp_path) if isinstance(event, Placed)]) > 30
     assert found.failed > 10
     assert found.preemptions > 0
 
@@ -49,9 +48,9 @@ async def test_sees_what_differs(tmp_path: Path) -> None:
     flight = Flight(tmp_path)
     busy(flight)
     flight.close()
-    recorded = events(tmp_path)
-    recorded[0].what[0].seed = 4
-    found = by_engine(iter(recorded))
+    recorded = part(tmp_path)
+    recorded.head.seed = 4
+    found = verify(recorded)
     assert found.differ > 0
     assert found.differences[0].recorded[0][:2] == found.differences[0].decided[0][:2]
     assert found.differences[0].recorded != found.differences[0].decided
@@ -62,10 +61,10 @@ async def test_holds_no_secrets(tmp_path: Path) -> None:
     flight = Flight(tmp_path)
     busy(flight, 5)
     flight.close()
-    held = b"".join(frame for segment in segments(tmp_path) for frame in segment.frames())
+    held = b"".join(frame for segment in segments(tmp_path) for frame in frames(segment))
     assert b"s3cret" not in held
     assert b"TOKEN" not in held
-    pods = [event.known.document() for event in events(tmp_path) if isinstance(event.known, KnownPod)]
+    pods = [event.document() for event in events(tmp_path) if isinstance(event, PutPod)]
     assert pods[0]["spec"]["containers"][0].keys() <= {"name", "image", "resources", "ports"}
 
 
@@ -83,35 +82,32 @@ async def test_objects_come_back_as_the_engine_had_them(tmp_path: Path) -> None:
     flight.handle = noting
     busy(flight, 30)
     flight.close()
-    found = [event for event in events(tmp_path) if event.known is not None]
+    found = [event for event in events(tmp_path) if isinstance(event, Known)]
     assert len(found) == len(put)
     for event, (thing, added, now) in zip(found, put, strict=True):
-        assert event.known is not None
         assert (event.added, event.at) == (added, now)
-        again = event.known.thing(flight.decoder)
-        assert again == thing
-        assert msgspec.json.encode(event.known.document())
+        assert event.thing(flight.decoder) == thing
 
 
 async def test_old_segments_go(tmp_path: Path) -> None:
     """What is left begins with what was known, and each placement is decided again in the state that was."""
-    flight = Flight(tmp_path, limits=Limits(size=1, age=60.0))
+    flight = Flight(tmp_path, limits=Limits(size=20_000, age=60.0))
     for first in range(0, 400, 20):
         busy(flight, 20, first=first, nodes=0 if first else 4)
         flight.written()
     flight.close()
     held = segments(tmp_path)
-    assert held[0].number > 1
+    assert int(held[0].stem) > 1
     (found,) = verified(tmp_path)
     assert not found.whole
     assert found.placed > 10
     assert found.differ == 0
     state = {}
     for event in events(tmp_path):
-        if isinstance(event.known, KnownPod):
-            state[event.known.uid] = event.known.name
-        elif event.kind is Kind.POD_GONE:
-            state.pop(event.what[0], None)
+        if isinstance(event, PutPod):
+            state[event.uid] = event.name
+        elif isinstance(event, Gone):
+            state.pop(event.uid, None)
     assert sorted(state.values()) == sorted(name for kind, name in flight.objects if kind == "Pod")
 
 
@@ -157,11 +153,11 @@ async def test_a_fault_of_the_recorder_ends_the_recording_only(tmp_path: Path, m
         raise RuntimeError("no")
 
     with capture_logs() as lines:
-        monkeypatch.setattr(flight.recorder, "_stimulus", broken)
+        monkeypatch.setattr(flight.recorder.writer, "add", broken)
         busy(flight, 10, first=5)
     flight.close()
     assert [line["event"] for line in lines] == [
-        "a stimulus could not be recorded, this is a bug of Berth",
+        "an entry could not be recorded, this is a bug of Berth",
         "the recording has ended, and the scheduler goes on",
     ]
     assert len(flight.placed) > before
@@ -169,3 +165,41 @@ async def test_a_fault_of_the_recorder_ends_the_recording_only(tmp_path: Path, m
     assert read["berth_recording"] == {(): 0.0}
     assert read["berth_recording_bytes_total"][()] > 0
     assert [each.differ for each in verified(tmp_path)] == [0]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_room_that_was_kept_is_not_verified(tmp_path: Path, waits: bool) -> None:
+    """After a preemption, until that pod is placed, no placement on another node than the best is a difference."""
+    flight = Flight(tmp_path, limits=Limits(age=60.0))
+    flight.put(node("small", "2"))
+    flight.put(node("large", "8"))
+    flight.now += 30
+    flight.tell(Tick())
+    flight.written()
+    if waits:
+        flight.put(pod("waits", "9"))
+        uid = flight.objects["Pod", "waits"]["metadata"]["uid"]
+        flight.recorder.writer.add(Preempts(flight.now, uid, "large", []))
+    flight.put(pod("web", "1"))
+    flight.recorder.writer.add(Told(flight.now, "Cycle", []))
+    web = flight.objects["Pod", "web"]
+    flight.recorder.writer.add(Placed(flight.now, web["metadata"]["uid"], "small"))
+    flight.close()
+    segments(tmp_path)[0].unlink()
+    (found,) = verified(tmp_path)
+    assert (found.whole, found.placed, found.unverified, found.differ) == (False, 1, int(waits), int(not waits))
+
+
+async def test_what_is_damaged_is_said_in_a_line(tmp_path: Path) -> None:
+    """Entries that refer to what is not there, and bytes that are no entries."""
+    for entry in (SamePod(1.0, False, False, "nobody", STATE), Told(1.0, "BindFailed", [])):
+        file = File(tmp_path / "1.log")
+        file.write(encoder.encode([Head(0.0, fresh=True, configuration=kept(default_configuration())), entry]))
+        file.close()
+        with pytest.raises(LogError, match="damaged"):
+            verified(tmp_path)
+    file = File(tmp_path / "1.log")
+    file.write(b"\xc1 no entries")
+    file.close()
+    with pytest.raises(LogError, match=r"^1\.log: is damaged"):
+        verified(tmp_path)

@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from podberth.explain.shadow.shadow import Shadow
-from podberth.lab.recording.copying import write_copy
-from podberth.lab.recording.log import segments
-from podberth.lab.recording.reading import Recording
-from podberth.lab.recording.shadowed import ShadowRecorder
-from podberth.lab.recording.summary import moment
+from podberth.lab.recording.log import frames, segments
+from podberth.lab.recording.masked import write_masked
+from podberth.lab.recording.reading import part
+from podberth.lab.recording.recorder import ShadowRecorder
 from podberth.lab.recording.world import changes
 from podberth.model.kinds import Decoder
 from tests.builders import node
@@ -29,19 +28,20 @@ def test_comes_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stream.end()
     ended: list[str] = []
     there = tmp_path / "there"
-    recorder = ShadowRecorder(there, OTHER, Decoder(), 1.0, later=lambda seconds, do: None, ended=ended.append)
+    recorder = ShadowRecorder(there, OTHER, Decoder(), 1.0, ended=ended.append)
     for each in stream.changes:
         recorder.write(each)
     recorder.close()
     assert ended == []
-    held = b"".join(frame for each in segments(there) for frame in each.frames())
+    held = b"".join(frame for each in segments(there) for frame in frames(each))
     assert b"secret" not in held
-    assert write_copy(Recording(there), tmp_path / "hidden", mask=True) > len(stream.changes)
-    hidden = b"".join(frame for each in segments(tmp_path / "hidden") for frame in each.frames())
+    assert write_masked(there, tmp_path / "hidden") > len(stream.changes)
+    hidden = b"".join(frame for each in segments(tmp_path / "hidden") for frame in frames(each))
     assert b"blue" not in hidden
     for directory in ("there", "hidden"):
         shadow = Shadow(framework(), OTHER)
-        seen = changes(moment(Recording(tmp_path / directory), None))
+        last = part(tmp_path / directory)
+        seen = changes(last.events(), last.head)
         again = [each for change in seen for each in shadow.see(change)] + shadow.finish()
         assert [(each.verdict, each.lead) for each in again] == [(each.verdict, each.lead) for each in stream.answers]
         assert not shadow.world.placed.keys() & {"default/a"}
