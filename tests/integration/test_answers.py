@@ -20,7 +20,7 @@ from tests.controlplane.cluster import Cluster
 from tests.integration.berth import Harbour
 from tests.integration.checks import BOUND, condition, node_of
 from tests.integration.classes import wait_admitted
-from tests.integration.devices import ROOT, Devices
+from tests.integration.devices import Devices
 from tests.integration.objects import pods_path
 from tests.integration.volumes import Disks
 from tests.integration.waiting import WAITING, Place
@@ -60,31 +60,6 @@ def left(control_plane: Cluster) -> Iterator[list[str]]:
         except ApiError as error:
             if error.status != 404:
                 raise
-
-
-class Claims:
-    """The claim controller: makes the claims of pods from their templates, and says so in the pods' status."""
-
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
-        self._api = cluster.api
-        self._namespace = namespace
-
-    def step(self) -> None:
-        """One look at all pods."""
-        for pod in self._api.list(pods_path(self._namespace)):
-            for asked in pod["spec"].get("resourceClaims", ()):
-                if "resourceClaimTemplateName" in asked and not pod["status"].get("resourceClaimStatuses"):
-                    self._make(pod, asked)
-
-    def _make(self, pod: Object, asked: Object) -> None:
-        base, meta = f"{ROOT}/namespaces/{self._namespace}", pod["metadata"]
-        template = self._api.get(f"{base}/resourceclaimtemplates/{asked['resourceClaimTemplateName']}")
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"], "controller": True}
-        name = f"{meta['name']}-{meta['uid'][:8]}"
-        body = {"metadata": {"name": name, "ownerReferences": [owner]}, "spec": template["spec"]["spec"]}
-        self._api.create(f"{base}/resourceclaims", {"apiVersion": "resource.k8s.io/v1", **body})
-        status = {"resourceClaimStatuses": [{"name": asked["name"], "resourceClaimName": name}]}
-        self._api.patch(f"{pods_path(self._namespace)}/{meta['name']}/status", {"status": status})
 
 
 def explained(dump: Path, name: str, namespace: str, capsys: pytest.CaptureFixture[str]) -> Object:
@@ -128,13 +103,11 @@ def test_suggestions_come_true(
         scheduler, kinds = harbour.berth(control_plane).scheduler_name, tuple(WAITING)
     else:
         scheduler, kinds = harbour.kube_scheduler(control_plane)[1], ALONE
-    claims = Claims(control_plane, namespace)
     for kind in kinds:
         place = Place(control_plane, namespace, scheduler, mine, kind, add_nodes, disks, devices, left)
         place.put(WAITING[kind][0](place))
 
     def found() -> dict[str, Object]:
-        claims.step()
         return {each["metadata"]["name"]: each for each in api.list(pods_path(namespace))}
 
     def waiting() -> bool:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import Cluster
-from tests.devices import claim, claim_template, claiming, device, request, taint_rule, templated
+from tests.devices import claiming, device, taint_rule
 from tests.integration.classes import CLASSES, make_class
 from tests.integration.devices import ROOT, Devices
 from tests.integration.objects import ZONE, apart, near, node, on, pod, pods_path
@@ -192,24 +192,6 @@ def _no_class(at: Place) -> Object:
     return _using(at, at.kind)
 
 
-def _selector(at: Place) -> Object:
-    at.slice(device("d0", model="L4"))
-    at.devices.make_claim(at.kind, f'device.attributes["{at.devices.driver}"].model == "H100"')
-    return claiming(at.pod(), at.kind)
-
-
-def _fewer(at: Place) -> Object:
-    at.slice(device("d0"), device("d1"))
-    at.resource("resourceclaims", claim(at.kind, request("r", at.devices.name, count=3)))
-    return claiming(at.pod(), at.kind)
-
-
-def _sick(at: Place) -> Object:
-    at.slice(device("d0", _taints=[SICK]))
-    at.devices.make_claim(at.kind)
-    return claiming(at.pod(), at.kind)
-
-
 def _ruled(at: Place) -> Object:
     at.slice(device("d0"))
     rule = taint_rule(at.own, SICK, driver=at.devices.driver, pool=f"{at.own}-0")
@@ -227,13 +209,6 @@ def _unused(at: Place) -> Object:
     at.cluster.api.patch(path, {"status": {"allocation": {"devices": {"results": [of]}}}})
     at.devices.make_claim(at.kind)
     return claiming(at.pod(), at.kind)
-
-
-def _template(at: Place) -> Object:
-    """The claim controller's work, the claim of the pod, is done when the pod is there."""
-    at.slice(device("d0"))
-    at.resource("resourceclaimtemplates", claim_template(at.kind, request("r", at.devices.name, count=2)))
-    return templated(at.pod(), at.kind)
 
 
 WAITING: dict[str, tuple[Callable[[Place], Object], str]] = {
@@ -258,11 +233,7 @@ WAITING: dict[str, tuple[Callable[[Place], Object], str]] = {
     "calm": (_calm, "drop preemptionPolicy Never"),
     "no-claim": (_no_claim, "create the claim gone"),
     "no-class": (_no_class, "create the claim no-class again"),
-    "selector": (_selector, "drop the selector"),
-    "fewer": (_fewer, "ask for 2 devices instead of 3"),
-    "sick": (_sick, "tolerate the device taint"),
     "ruled": (_ruled, "delete the DeviceTaintRule"),
     "unused": (_unused, "delete claim "),
-    "template": (_template, "ask for 1 device instead of 2"),
 }
 """Kind → what makes it and gives the pod, and how the change begins that is carried out."""

@@ -1,9 +1,4 @@
-"""Small changes of a pod, or of the cluster, after which the pod may fit: an `Explainer` offers them.
-
-Of changes of claims, `claim` is namespace/name, `request` as results call it: `gpu`, or `gpu/small` for an alternative
-of `firstAvailable`. `patch` makes the change in the spec of the claim, or of its template: a JSON patch with paths from
-there on.
-"""
+"""Small changes of a pod, or of the cluster, after which the pod may fit: an `Explainer` offers them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +9,6 @@ from msgspec.structs import replace
 from podberth.cache.volumes import Storage
 from podberth.explain.of_controllers import BY_HAND, mark_of_gate, mark_of_taint
 from podberth.framework.explaining import SmallChange
-from podberth.model.devices import ClaimSpec, DeviceRequest, DeviceToleration
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.quantity import exact, parse_nano
@@ -485,131 +479,8 @@ class NameScheduler(SmallChange, frozen=True):
         pod.scheduler_name = self.scheduler
 
 
-class _ChangeOfRequest(SmallChange, frozen=True):
-    """Ask for something else in one request of a claim, or in one alternative of it."""
-
-    claim: str
-    request: str
-
-    def changed(self, spec: ClaimSpec) -> ClaimSpec:
-        base, _, sub = self.request.partition("/")
-        requests = []
-        for one in spec.requests:
-            if one.name == base and one.exactly is not None:
-                one = replace(one, exactly=self.edited(one.exactly))
-            elif one.name == base:
-                alternatives = [self.edited(each) if each.name == sub else each for each in one.first_available]
-                one = replace(one, first_available=tuple(alternatives))
-            requests.append(one)
-        return replace(spec, requests=tuple(requests))
-
-    def edited(self, asked: DeviceRequest) -> DeviceRequest:
-        raise NotImplementedError
-
-    @property
-    def _where(self) -> str:
-        return f"request {self.request} of claim {self.claim}"
-
-
-class FewerDevices(_ChangeOfRequest, frozen=True):
-    """Ask for fewer devices."""
-
-    cost = 1.0
-    count: int
-    instead_of: int
-    patch: list[dict[str, Any]] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        what = "device" if self.count == 1 else "devices"
-        return f"ask for {self.count} {what} instead of {self.instead_of} in {self._where}"
-
-    @property
-    def effort(self) -> float:
-        return self.cost + 1 - self.count / self.instead_of
-
-    def edited(self, asked: DeviceRequest) -> DeviceRequest:
-        return replace(asked, count=self.count)
-
-
-class TolerateDeviceTaint(_ChangeOfRequest, frozen=True):
-    """Tolerate a taint of devices."""
-
-    cost = 1.0
-    key: str
-    value: str
-    effect: str
-    patch: list[dict[str, Any]] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return f"tolerate the device taint {taint_text(self.key, self.value, self.effect)} in {self._where}"
-
-    def edited(self, asked: DeviceRequest) -> DeviceRequest:
-        added = DeviceToleration(self.key, "Equal", self.value, self.effect)
-        return replace(asked, tolerations=(*asked.tolerations, added))
-
-
-class DropDeviceSelector(_ChangeOfRequest, frozen=True):
-    """Remove a selector of devices."""
-
-    cost = 1.5
-    selector: str
-    patch: list[dict[str, Any]] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return f"drop the selector {self.selector} of {self._where}"
-
-    def edited(self, asked: DeviceRequest) -> DeviceRequest:
-        return replace(asked, selectors=tuple(one for one in asked.selectors if one != self.selector))
-
-
-class UseDeviceClass(_ChangeOfRequest, frozen=True):
-    """Ask for devices of another class."""
-
-    cost = 1.5
-    device_class: str
-    instead_of: str
-    patch: list[dict[str, Any]] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return f"ask for class {self.device_class} instead of {self.instead_of} in {self._where}"
-
-    def edited(self, asked: DeviceRequest) -> DeviceRequest:
-        return replace(asked, device_class=self.device_class)
-
-
-class LessCapacity(_ChangeOfRequest, frozen=True):
-    """Ask for the capacity that a device gives by default, instead of more."""
-
-    cost = 1.0
-    capacity: str
-    patch: list[dict[str, Any]] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return f"ask for no certain {self.capacity} in {self._where}"
-
-    def edited(self, asked: DeviceRequest) -> DeviceRequest:
-        rest = {name: amount for name, amount in (asked.capacity or {}).items() if name != self.capacity}
-        return replace(asked, capacity=rest or None)
-
-
-class DropConstraint(SmallChange, frozen=True):
-    """Remove a constraint on attributes that devices share, or differ in."""
-
-    cost = 1.5
-    claim: str
-    constraint: str
-    patch: list[dict[str, Any]] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return f"drop the constraint {self.constraint} of claim {self.claim}"
-
-    def changed(self, spec: ClaimSpec) -> ClaimSpec:
-        left = tuple(one for one in spec.constraints if str(one) != self.constraint)
-        return replace(spec, constraints=left)
-
-
 class FreeDevices(SmallChange, frozen=True):
-    """Delete the pods that use a claim, so that its devices are free. `pods`: namespace/name of each."""
+    """Delete the pods that use a claim, so that its devices are free. `claim`, `pods`: namespace/name of each."""
 
     cost = 2.0
     claim: str
@@ -638,8 +509,6 @@ class RemoveTaintRule(SmallChange, frozen=True):
         return f"delete the DeviceTaintRule {self.rule}, which taints devices {self.taint}"
 
 
-OnClaim = FewerDevices | TolerateDeviceTaint | DropDeviceSelector | UseDeviceClass | LessCapacity | DropConstraint
-"""Changes of a claim of the pod. A claim's spec can't be changed, so they are made where the claim comes from."""
 OnDevices = FreeDevices | RemoveTaintRule
 
 
@@ -696,26 +565,13 @@ class CreateClaim(SmallChange, frozen=True):
         )
 
 
-class _Again(SmallChange, frozen=True):
-    """Delete a claim and create it again."""
-
-    namespace: str
-    name: str
-    storage_class: str
-
-    def made(self, storage: Storage) -> StorageKind | None:
-        """Return the claim as it would be then; None when there is none to create again."""
-        claim = storage.claims.get((self.namespace, self.name))
-        if claim is None:
-            return None
-        uid, its = f"new/{self.namespace}/{self.name}", self.storage_class
-        return replace(claim, uid=uid, storage_class=its, spec_class=its, **_UNBOUND)
-
-
-class RecreateClaim(_Again, frozen=True):
+class RecreateClaim(SmallChange, frozen=True):
     """Delete a claim that has no volume and create it again: its storage class can't be changed."""
 
     cost = 1.5
+    namespace: str
+    name: str
+    storage_class: str
     instead_of: str
 
     def __str__(self) -> str:
@@ -725,34 +581,13 @@ class RecreateClaim(_Again, frozen=True):
         other = f" instead of {self.instead_of}" if self.instead_of else ""
         return f"{again} with the storage class {self.storage_class}{other}"
 
-
-class ReplaceVolume(_Again, frozen=True):
-    """Delete a claim that has a volume, and create it again: the pod gets an empty volume."""
-
-    cost = 4.0
-    volume: str
-
-    def __str__(self) -> str:
-        return f"create the claim {self.name} again, with an empty volume instead of {self.volume}"
-
-
-class ShrinkClaim(SmallChange, frozen=True):
-    """Delete a claim that has no volume and create it again, smaller."""
-
-    cost = 2.0
-    namespace: str
-    name: str
-    size: int
-    instead_of: int
-
-    def __str__(self) -> str:
-        size, before = (exact("memory", amount) for amount in (self.size, self.instead_of))
-        return f"create the claim {self.name} again, with {size} instead of {before}"
-
     def made(self, storage: Storage) -> StorageKind | None:
-        """Return the smaller claim; None when there is none to create again."""
+        """Return the claim as it would be then; None when there is none to create again."""
         claim = storage.claims.get((self.namespace, self.name))
-        return None if claim is None else replace(claim, requested=parse_nano(str(self.size)))
+        if claim is None:
+            return None
+        uid, its = f"new/{self.namespace}/{self.name}", self.storage_class
+        return replace(claim, uid=uid, storage_class=its, spec_class=its, **_UNBOUND)
 
 
 class ForgetNode(SmallChange, frozen=True):
@@ -787,13 +622,13 @@ class ForgetClaim(SmallChange, frozen=True):
         return replace(volume, claim=None, bound_by_controller=False, released=False, available=True)
 
 
-OnStorage = CreateClass | CreateClaim | RecreateClaim | ReplaceVolume | ShrinkClaim | ForgetNode | ForgetClaim
+OnStorage = CreateClass | CreateClaim | RecreateClaim | ForgetNode | ForgetClaim
 
 
 Relaxed = DropNodeSelector | DropRequirement | DropPodTerm | HonorPolicy | RaiseMaxSkew | SoftenSpread | DropHostPort
 Respelt = RespellNodeSelector | RespellNodeAffinity | RespellPodTerm
 OnPod = Request | Tolerate | Respelt | Relaxed | AllowPreemption | NameScheduler | Ungate | AwaitUngate
 OnNode = Uncordon | RemoveTaint | AwaitUntaint | Label
-Change = OnPod | OnNode | OnStorage | OnClaim | OnDevices | MovePod | FreeClaim | AwaitPod | GiveUpNode | AddNode
+Change = OnPod | OnNode | OnStorage | OnDevices | MovePod | FreeClaim | AwaitPod | GiveUpNode | AddNode
 Fix = tuple[Change, ...]
 """Changes that help together."""

@@ -5,8 +5,7 @@ where its owner has its template; the owner then makes new pods. A pod without a
 """
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from shlex import quote
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 from podberth.apiserver.rules.patch import JSON_PATCH, STRATEGIC_PATCH, apply_patch, json_patch
 from podberth.apiserver.rules.status import StatusError
 from podberth.explain import changes
-from podberth.explain.changes import Change, OnClaim, OnPod
+from podberth.explain.changes import Change, OnPod
 from podberth.explain.objects.documents import ObjectError
 from podberth.explain.written import (
     NoPatchError,
@@ -33,7 +32,6 @@ from podberth.explain.written import (
 )
 from podberth.model.pod import Pod
 
-_NUMBER = re.compile(r"\d+")
 _TEMPLATE = "/spec/template/spec"
 _OF_PODS = changes.Tolerate | changes.Ungate
 """The changes that can be made to a pod that exists."""
@@ -64,8 +62,7 @@ def commands(made: Sequence[Change], pod: Pod, written: Written | None) -> Comma
     They are carried out by the API server's own code on what they name, as it is stored. None: they would be refused,
     or they do not say what is to be changed.
     """
-    lines = [_command(change) for change in made if not isinstance(change, OnPod | OnClaim)]
-    lines += _of_claims([change for change in made if isinstance(change, OnClaim)], pod, written)
+    lines = [_command(change) for change in made if not isinstance(change, OnPod)]
     edits = [change for change in made if isinstance(change, OnPod)]
     if not edits or written is None:
         return Commands([] if "" in lines or edits else lines)
@@ -182,48 +179,16 @@ def _command(change: Change) -> str:
             asked = {"requests": {"storage": size}}
             spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": storage_class, "resources": asked}
             return _created("v1", "PersistentVolumeClaim", {"name": name, "namespace": namespace}, {"spec": spec})
-        case changes.RecreateClaim(namespace, name, of) | changes.ReplaceVolume(namespace, name, of):
-            return _claim_again(namespace, name, {"storageClassName": of, "volumeName": None})
-        case changes.ShrinkClaim(namespace, name, size):
-            return _claim_again(namespace, name, {"resources": {"requests": {"storage": str(size)}}})
+        case changes.RecreateClaim(namespace, name, of):
+            changed = {"metadata": {"annotations": None}, "spec": {"storageClassName": of, "volumeName": None}}
+            patch = _compact(changed)
+            return _again(f"pvc {quote(name)} -n {quote(namespace)}", f"--type=merge -p {quote(patch)}")
         case changes.ForgetClaim(volume):
             patch = _json([{"op": "remove", "path": "/spec/claimRef"}])
             return f"kubectl patch pv {quote(volume)} {patch}"
         case changes.ForgetNode(namespace, name):
             return f"kubectl annotate pvc {quote(name)} -n {quote(namespace)} volume.kubernetes.io/selected-node-"
     return ""
-
-
-def _of_claims(made: Sequence[OnClaim], pod: Pod, written: Written | None) -> Iterator[str]:
-    """Yield commands that create claims, or their templates, again; also the pod, if its claims are made for it."""
-    called = {one.name: one.template for one in pod.shape.claims if one.template}
-    templates = {claim: called[name] for name, claim in pod.made_claims if claim and name in called}
-    where, by_what = f"-n {quote(pod.namespace)}", dict[str, list[OnClaim]]()
-    for change in made:
-        name = change.claim.partition("/")[2]
-        template = templates.get(name)
-        key = f"resourceclaimtemplate {quote(template)}" if template else f"resourceclaim {quote(name)}"
-        by_what.setdefault(key, []).append(change)
-    for what, those in by_what.items():
-        spec = "/spec/spec" if what.startswith("resourceclaimtemplate") else "/spec"
-        patch = _in_order([each for change in those for each in change.patch])
-        yield _again(f"{what} {where}", _json(_below(spec, patch))) if patch else ""
-    if any(what.startswith("resourceclaimtemplate") for what in by_what) and not (written and written.file):
-        which = f"pod {quote(pod.name)} {where}"
-        yield f"kubectl delete {which}" if pod.owner else _again(which)
-
-
-def _in_order(patch: Sequence[Operation]) -> list[Operation]:
-    """Return the operations with removals from the end of a list first, so that the indexes before them stay valid."""
-    removed = [each for each in patch if each["op"] == "remove"]
-    others = [each for each in patch if each["op"] != "remove"]
-    removed.sort(key=lambda each: _NUMBER.sub(lambda found: found[0].zfill(6), each["path"]), reverse=True)
-    return removed + sorted(others, key=lambda each: str(each["path"]))
-
-
-def _claim_again(namespace: str, name: str, spec: Mapping[str, Any]) -> str:
-    patch = _compact({"metadata": {"annotations": None}, "spec": spec})
-    return _again(f"pvc {quote(name)} -n {quote(namespace)}", f"--type=merge -p {quote(patch)}")
 
 
 def _again(which: str, patch: str = "") -> str:

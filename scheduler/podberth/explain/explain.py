@@ -11,7 +11,7 @@ from msgspec import structs
 
 from podberth.cache.cluster import Cluster
 from podberth.explain import explanation as shown
-from podberth.explain.changes import AllowPreemption, AwaitPod, MovePod, OnClaim, OnPod
+from podberth.explain.changes import AllowPreemption, AwaitPod, MovePod, OnPod
 from podberth.explain.commands import commands
 from podberth.explain.doubts import counts_nobody, misspelt
 from podberth.explain.explanation import Explanation
@@ -141,14 +141,8 @@ def _preempting(
 
 
 def _unchangeable(pod: Pod, offered: Sequence[shown.Remedy], *, in_file: bool) -> Iterator[str]:
-    """Yield notes on templates and claims that can't be changed in place."""
+    """Yield a note on a template that can't be changed in place."""
     of_pod = any(isinstance(change, OnPod) for each in offered if not each.commands for change in each.changes)
-    of_claim = any(isinstance(change, OnClaim) for each in offered if not each.commands for change in each.changes)
-    if of_claim:
-        yield (
-            "what a claim asks for can't be changed while it is there: delete the pod and the claim, or the "
-            "ResourceClaimTemplate, and create them with the change"
-        )
     if of_pod and not in_file and pod.owner is not None and pod.owner[0] == "Job":
         yield f"the pods of a Job can't be changed: delete the Job {pod.owner[1]} and create it again with the change"
 

@@ -18,14 +18,12 @@ from podberth.explain.changes import (
     AddNode,
     AwaitPod,
     Change,
-    FewerDevices,
     Fix,
     FreeDevices,
     GiveUpNode,
     Label,
     MovePod,
     NameScheduler,
-    OnClaim,
     OnPod,
     OnStorage,
     RaiseMaxSkew,
@@ -185,8 +183,6 @@ _SCHEDULERS = 2
 
 
 Plan = tuple[Change, ...]
-_OWN = OnPod | OnClaim
-"""Changes by which the pod itself, or its claim, asks for less."""
 
 
 def remedies(
@@ -226,7 +222,7 @@ def remedies(
         return (
             taken[_kind(plan)] >= _TAKEN
             or any(plan == smaller or _includes(plan, smaller) for smaller in covered)
-            or (at is not None and (all(isinstance(change, _OWN) for change in plan) or _full(found[at])))
+            or (at is not None and (all(isinstance(change, OnPod) for change in plan) or _full(found[at])))
             or (bool(_left(plan)) and _left(plan) in map(_left, alike))
         )
 
@@ -345,8 +341,6 @@ def _as_much(mine: Change, other: Change) -> bool:
         return mine.requests.keys() >= other.requests.keys() and all(
             mine.requests[name] <= amount for name, amount in other.requests.items()
         )
-    if isinstance(mine, FewerDevices) and isinstance(other, FewerDevices):
-        return (mine.claim, mine.request) == (other.claim, other.request) and mine.count <= other.count
     if isinstance(mine, RaiseMaxSkew) and isinstance(other, RaiseMaxSkew):
         return mine.topology_key == other.topology_key and mine.max_skew >= other.max_skew
     return mine == other
@@ -356,8 +350,8 @@ def _kind(plan: Plan) -> tuple[str, ...]:
     """Return the kind of a plan. Only one plan of a kind is shown: others change another amount, node or pod."""
     return tuple(
         str(change)
-        if isinstance(change, _OWN | OnStorage) and not isinstance(change, Request | RaiseMaxSkew | FewerDevices)
-        else f"{type(change).__name__} {','.join(getattr(change, 'requests', ()))}{getattr(change, 'request', '')}"
+        if isinstance(change, OnPod | OnStorage) and not isinstance(change, Request | RaiseMaxSkew)
+        else f"{type(change).__name__} {','.join(getattr(change, 'requests', ()))}"
         for change in plan
     )
 
@@ -372,7 +366,7 @@ def _subject(plan: Plan) -> str:
     moved = [f"{change.pod} off {change.node}" for change in plan if isinstance(change, MovePod)]
     if len(moved) > 1:
         return " and ".join(moved)
-    change = next(change for change in plan if not isinstance(change, _OWN))
+    change = next(change for change in plan if not isinstance(change, OnPod))
     if isinstance(change, FreeDevices):
         return f"{', '.join(change.pods)} with claim {change.claim}" if change.pods else f"claim {change.claim}"
     return f"{change.pod} off {change.node}" if isinstance(change, MovePod) else str(getattr(change, "node", ""))

@@ -19,7 +19,6 @@ from podberth.explain.changes import (
     FreeDevices,
     GiveUpNode,
     MovePod,
-    OnClaim,
     OnNode,
     OnPod,
     OnStorage,
@@ -180,7 +179,7 @@ class Trial:
         pod = self._asking.inquiry.pod
         anew = any(isinstance(change, OnPod) and not isinstance(change, Tolerate | Ungate) for change in changes)
         comes = [*self._comes_again(changes, anew)]
-        if not all(isinstance(change, OnPod | OnClaim) for change in changes):
+        if not all(isinstance(change, OnPod) for change in changes):
             comes += [each for each in self._others if anew or _is_before(each, pod)][:_BEFORE]
         if not nodes or not comes or any(isinstance(change, AddNode) for change in changes):
             return nodes
@@ -337,13 +336,10 @@ def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
         clone = None if like is None else change.clone(like)
         if clone is not None and cluster.nodes.row_of(clone.name) is None:
             return add_node(cluster, change.like, clone)
-    elif isinstance(change, OnClaim | FreeDevices):
+    elif isinstance(change, FreeDevices):
         claim = cluster.devices.claims.get(_key(change.claim))
         if claim is not None:
-            if isinstance(change, FreeDevices):
-                cluster.put_device(freed(claim, again=True))
-            else:
-                cluster.put_device(replace(claim, spec=change.changed(claim.spec)))
+            cluster.put_device(freed(claim, again=True))
             return partial(cluster.put_device, claim)
     elif isinstance(change, RemoveTaintRule):
         rule = cluster.devices.rules.get(change.rule)

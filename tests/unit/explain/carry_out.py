@@ -84,14 +84,12 @@ def _carry_out(change: Change, incoming: Object, objects: list[Object]) -> None:
             objects.append(storage_class(name, provisioner))
         case changes.CreateClaim(namespace, name, of, size):
             objects.append(claim(name, size, storage_class=of, namespace=namespace))
-        case changes.RecreateClaim(_, name, of) | changes.ReplaceVolume(_, name, of):
+        case changes.RecreateClaim(_, name, of):
             made = _claim(objects, name)
             spec = {key: value for key, value in made["spec"].items() if key != "volumeName"}
             metadata = {"name": name, "namespace": made["metadata"]["namespace"], "uid": "again"}
             made.clear()
             made.update(kind="PersistentVolumeClaim", metadata=metadata, spec=spec | {"storageClassName": of})
-        case changes.ShrinkClaim(_, name, size):
-            _claim(objects, name)["spec"]["resources"]["requests"]["storage"] = str(size)
         case changes.ForgetNode(_, name):
             del _claim(objects, name)["metadata"]["annotations"][SELECTED]
         case changes.FreeClaim(name) | changes.MovePod(name):

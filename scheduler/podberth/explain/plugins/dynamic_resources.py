@@ -1,10 +1,12 @@
 """Explains DynamicResources' rejections: device by device, why it can't be given, and what would help.
 
-Changes of what a pod claims, and of who has devices, may give it its devices. Each is tried later.
+Another pod may give its devices away, or a rule that taints them may go: each is tried later. Changes of a claim are
+not offered, as its spec can't be changed; what is said of each device tells what would do.
 """
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import Any, NamedTuple
@@ -15,16 +17,10 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.devices import AllocatedDevices, Devices
 from podberth.explain.changes import (
     Change,
-    DropConstraint,
-    DropDeviceSelector,
-    FewerDevices,
     Fix,
     FreeDevices,
-    LessCapacity,
     RemoveTaintRule,
     Request,
-    TolerateDeviceTaint,
-    UseDeviceClass,
 )
 from podberth.framework.explaining import Detail, Explainer, Inquiry
 from podberth.framework.status import Reason
@@ -83,7 +79,7 @@ class DynamicResourcesExplainer(Explainer):
         return reason.text, {}
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> Sequence[Fix]:
-        """Claim less or otherwise, tolerate a taint, or have those leave who have the devices."""
+        """Ask for less of an extended resource, or have those leave who have the devices."""
         plugin, node, wants = self.plugin, inquiry.node(row), self._wants(inquiry)
         if wants is None:
             return ()
@@ -381,7 +377,6 @@ class _Fixes:
         self._holders = Holders.of(inquiry)
         self._inquiry = inquiry
         self._wants = wants
-        self._specs = {str(claim): claim.spec for claim in wants.open}
         self._selects = selects
         self._pools = [pool for pool in pools if pool.usable]
         self._left: Mapping[int, Mapping[tuple[str, str], int]] = {
@@ -390,32 +385,18 @@ class _Fixes:
 
     def found(self, wanted: Sequence[RequestedClaim]) -> Iterator[Fix]:
         """Alternatives. `wanted`: the claims to allocate there."""
-        claims = list(self._wants.open)
-        choices: list[list[Fix]] = []
-        for i, claim in enumerate(wanted):
-            name = str(claims[i]) if i < len(claims) else ""
-            for alternatives in claim.requests:
-                served = [self._free(one) >= self._needed(one) for one in alternatives]
-                if not any(served):
-                    choices.append([fix for one in alternatives for fix in self._for_request(name, one)])
-        if choices:
+        short = [
+            alternatives
+            for claim in wanted
+            for alternatives in claim.requests
+            if all(self._free(one) < self._needed(one) for one in alternatives)
+        ]
+        if short:
+            choices = [[fix for one in alternatives for fix in self._for_request(one)] for alternatives in short]
             for combined in islice(product(*choices), _COMBINATIONS):
                 yield tuple(dict.fromkeys(change for fix in combined for change in fix))
-        else:
-            yield from self._together(wanted)
-
-    def _together(self, wanted: Sequence[RequestedClaim]) -> Iterator[Fix]:
-        """Yield what would have the requests served together, each of which could be served alone."""
-        claims = list(self._wants.open)
-        for i, claim in enumerate(wanted[: len(claims)]):
-            name = str(claims[i])
-            for place, constraint in enumerate(claim.spec.constraints):
-                patch = [{"op": "remove", "path": f"/devices/constraints/{place}"}]
-                yield (DropConstraint(name, str(constraint), patch),)
-            for alternatives in claim.requests:
-                for one in alternatives:
-                    if not one.wants_all:
-                        yield from self._fewer(name, one, one.asked.count - 1)
+            return
+        # Each could be served alone.
         every = [one for claim in wanted for alternatives in claim.requests for one in alternatives]
         yield from self._freed({id(e): e for one in every for e in self._selected(one)}.values(), 1)
 
@@ -425,9 +406,9 @@ class _Fixes:
         return max(sum(1 for _ in self._selected(one)), 1) if one.wants_all else one.asked.count
 
     def _free(self, one: Alternative) -> int:
-        return self._free_of(one.of, one)
+        return sum(self._against(one, entry, pool).nothing for entry, pool in self._of_class(one.of))
 
-    def _for_request(self, claim: str, one: Alternative) -> Iterator[Fix]:
+    def _for_request(self, one: Alternative) -> Iterator[Fix]:
         free = self._free(one)
         missing = self._needed(one) - free
         blocked = [
@@ -435,12 +416,9 @@ class _Fixes:
             for entry, pool in self._of_class(one.of)
             if not (against := self._against(one, entry, pool)).nothing
         ]
-        if not one.wants_all:
-            yield from self._fewer(claim, one, free)
-        counted: dict[Fix, int] = {}
-        for _, _, against in blocked:
-            for fix in self._without(claim, one, against):
-                counted[fix] = counted.get(fix, 0) + 1
+        if not one.wants_all and 0 < free < one.asked.count:
+            yield from self._less_of_resource(one, one.asked.count - free)
+        counted = Counter(fix for _, _, against in blocked for fix in self._untainted(against))
         yield from (fix for fix, number in counted.items() if number >= missing or one.wants_all)
         yield from self._freed([entry for entry, _, against in blocked if against == _TAKEN], missing)
         for entry, pool, against in blocked:
@@ -448,44 +426,13 @@ class _Fixes:
                 yield from self._freed(_competitors(pool, against.counters), 1)
             elif against.capacity and against == _Against(capacity=against.capacity):
                 yield from self._freed([entry], 1)
-        if claim:
-            for of in self._devices.classes.values():
-                if of is not one.of and self._free_of(of, one) >= one.asked.count:
-                    patch = [{"op": "replace", "path": f"{self._at(claim, one)}/deviceClassName", "value": of.name}]
-                    yield (UseDeviceClass(claim, one.name, of.name, one.of.name, patch),)
 
-    def _without(self, claim: str, one: Alternative, against: _Against) -> Iterator[Fix]:
-        """Yield what the claim could do without, so that it could have a device."""
-        if against.taken or against.counters:
-            return
-        selectors, taints, capacity = against.selectors, against.taints, against.capacity
-        if claim:
-            at = self._at(claim, one)
-            yield (
-                *[
-                    DropDeviceSelector(claim, one.name, each, _remove(at, "selectors", one.asked.selectors.index(each)))
-                    for each in selectors
-                ],
-                *[
-                    TolerateDeviceTaint(claim, one.name, *taint, _tolerated(at, taint, len(one.asked.tolerations) + i))
-                    for i, taint in enumerate(taints)
-                ],
-                *[
-                    LessCapacity(claim, one.name, name, _remove(at, "capacity", "requests", _pointer(name)))
-                    for name in capacity
-                ],
-            )
+    def _untainted(self, against: _Against) -> Iterator[Fix]:
+        """Yield the administrator's rules that keep a device back, if nothing else does."""
+        taints = set(against.taints)
         rules = [rule for rule in self._devices.rules.values() if rule.taint in taints]
-        if not selectors and not capacity and {rule.taint for rule in rules} == set(taints):
+        if rules and taints == {rule.taint for rule in rules} and against == _Against(taints=against.taints):
             yield tuple(RemoveTaintRule(rule.name, taint_text(*rule.taint)) for rule in rules)
-
-    def _fewer(self, claim: str, one: Alternative, count: int) -> Iterator[Fix]:
-        if 0 < count < one.asked.count:
-            if claim:
-                patch = [{"op": "replace", "path": f"{self._at(claim, one)}/count", "value": count}]
-                yield (FewerDevices(claim, one.name, count, one.asked.count, patch),)
-            else:
-                yield from self._less_of_resource(one, one.asked.count - count)
 
     def _less_of_resource(self, one: Alternative, less: int) -> Iterator[Fix]:
         """Yield the smaller request for an extended resource, for which the scheduler makes the claim."""
@@ -514,11 +461,6 @@ class _Fixes:
             if len(devices) >= missing:
                 yield (_free(claim, devices),)
 
-    def _at(self, claim: str, one: Alternative) -> str:
-        """Return the path of a request in a claim's spec."""
-        place = next(i for i, each in enumerate(self._specs[claim].requests) if each.name == one.base)
-        return f"/devices/requests/{place}/{f'firstAvailable/{one.place}' if one.parent else 'exactly'}"
-
     # -- devices -------------------------------------------------------------------------------------------------------
 
     def _selected(self, one: Alternative) -> Iterator[PoolDevice]:
@@ -529,9 +471,6 @@ class _Fixes:
             for entry in pool.devices:
                 if entry.reached and all(self._selects_(each, entry) for each in of.selectors):
                     yield entry, pool
-
-    def _free_of(self, of: DeviceClass, one: Alternative) -> int:
-        return sum(self._against(one, entry, pool).nothing for entry, pool in self._of_class(of))
 
     def _selects_(self, expression: str | None, entry: PoolDevice) -> bool:
         if expression is None:
@@ -585,24 +524,6 @@ def _free(claim: ResourceClaim, devices: Sequence[str]) -> FreeDevices:
 def _named_devices(claim: ResourceClaim) -> list[str]:
     """Return the devices of a claim, in words."""
     return [] if claim.allocation is None else [str(device.id) for device in claim.allocation.devices]
-
-
-def _remove(*path: object) -> list[dict[str, Any]]:
-    return [{"op": "remove", "path": "/".join(map(str, path))}]
-
-
-def _tolerated(at: str, taint: DeviceTaint, there: int) -> list[dict[str, Any]]:
-    """Return the patch operations that add a toleration. `there`: the number of tolerations before it."""
-    made = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
-    path = f"{at}/tolerations"
-    return [
-        {"op": "add", "path": f"{path}/-", "value": made} if there else {"op": "add", "path": path, "value": [made]}
-    ]
-
-
-def _pointer(key: str) -> str:
-    """Return a key in a JSON pointer (RFC 6901)."""
-    return key.replace("~", "~0").replace("/", "~1")
 
 
 def _competitors(pool: Pool, counters: Sequence[tuple[str, str]]) -> list[PoolDevice]:

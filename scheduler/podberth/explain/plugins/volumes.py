@@ -8,7 +8,6 @@ from typing import NamedTuple
 from podberth.cache.nodes import HOSTNAME
 from podberth.cache.volumes import Storage
 from podberth.explain.changes import (
-    Change,
     CreateClaim,
     CreateClass,
     Fix,
@@ -17,8 +16,6 @@ from podberth.explain.changes import (
     FreeClaim,
     MovePod,
     RecreateClaim,
-    ReplaceVolume,
-    ShrinkClaim,
 )
 from podberth.explain.plugins.node_affinity import missed_requirements
 from podberth.explain.spelling import similar
@@ -151,9 +148,7 @@ def _fault(inquiry: Inquiry, used: ClaimVolume) -> Fault | None:
     gone = claim.volume_name and storage.volumes.stored(claim.volume_name) is None
     if claim.lost or gone:
         text = f"{said} is bound to the volume {claim.volume_name}, which does not exist"
-        of_class = class_for_new_volume(storage, claim.storage_class)
-        again = [] if of_class is None else [(ReplaceVolume(pod.namespace, name, of_class, claim.volume_name),)]
-        return Fault(name, text, again)
+        return Fault(name, text, ())
     return None if claim.volume_name else _unbound(storage, claim, said)
 
 
@@ -180,14 +175,10 @@ def _leaving(inquiry: Inquiry, claim: PersistentVolumeClaim, said: str) -> Fault
     held = f", and is held by {', '.join(pod.key for pod, _ in users[:3])} until then" if users else ""
     text = f"{said} is being deleted{held}"
     of_class = class_for_new_volume(inquiry.cluster.storage, claim.storage_class)
-    if of_class is None or len(users) > _HOLDERS:
+    if claim.volume_name or of_class is None or len(users) > _HOLDERS:
         return Fault(claim.name, text, ())
-    free = tuple(FreeClaim(pod.key, node, claim.name) for pod, node in users)
-    again: Change
-    if claim.volume_name:
-        again = ReplaceVolume(claim.namespace, claim.name, of_class, claim.volume_name)
-    else:
-        again = RecreateClaim(claim.namespace, claim.name, of_class, claim.storage_class)
+    free = [FreeClaim(pod.key, node, claim.name) for pod, node in users]
+    again = RecreateClaim(claim.namespace, claim.name, of_class, claim.storage_class)
     return Fault(claim.name, text, [(*free, again)])
 
 
@@ -219,7 +210,6 @@ def _unbound(storage: Storage, claim: PersistentVolumeClaim, said: str) -> Fault
     return Fault(claim.name, text, again)
 
 
-_MEBI = 1 << 20
 _OTHERS = 2
 
 
@@ -241,18 +231,10 @@ class VolumeBindingExplainer(ClaimsExplainer):
         return _say_lost(inquiry, found)
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Return other classes, smaller claims, or new claims: what suits this one reason."""
-        if len(reasons) != 1:
+        """Return other classes and volumes for claims that have none. What would lose data is not offered."""
+        if list(reasons) != [self.plugin.unmatched]:
             return []
-        found = self.plugin.find(inquiry.pod, inquiry.cluster)
-        match reasons[0]:
-            case self.plugin.unreachable:
-                return _replacing(inquiry, row, found)
-            case self.plugin.unmatched:
-                return _matching(inquiry, row, found)
-            case self.plugin.full:
-                return _shrinking(inquiry, row, found)
-        return _restoring(inquiry, found)
+        return _matching(inquiry, row, self.plugin.find(inquiry.pod, inquiry.cluster))
 
 
 def _say_unreachable(inquiry: Inquiry, row: int, found: Found) -> Detail:
@@ -268,35 +250,11 @@ def _say_unreachable(inquiry: Inquiry, row: int, found: Found) -> Detail:
     return "; ".join(parts), {"claims": data}
 
 
-def _replacing(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
-    """Give up the volumes that the node does not reach."""
-    storage = inquiry.cluster.storage
-    plan = []
-    for claim, volume in _unreached(inquiry, row, found):
-        of_class = class_for_new_volume(storage, claim.storage_class)
-        if of_class is None:
-            return []
-        plan.append(ReplaceVolume(claim.namespace, claim.name, of_class, volume.name))
-    return [tuple(plan)] if plan else []
-
-
 def _say_lost(inquiry: Inquiry, found: Found) -> Detail:
     """Return the bound claims whose volume is gone."""
     gone = [c for c in found.claims.bound if inquiry.cluster.storage.volumes.get(c.volume_name) is None]
     text = "; ".join(f"claim {c.name} is bound to the volume {c.volume_name}, which does not exist" for c in gone)
     return text, {"claims": [{"claim": c.name, "volume": c.volume_name} for c in gone]}
-
-
-def _restoring(inquiry: Inquiry, found: Found) -> list[Fix]:
-    """Make the claims whose volume is gone anew."""
-    storage = inquiry.cluster.storage
-    gone = [c for c in found.claims.bound if storage.volumes.get(c.volume_name) is None]
-    plan = [
-        ReplaceVolume(claim.namespace, claim.name, of_class, claim.volume_name)
-        for claim in gone
-        if (of_class := class_for_new_volume(storage, claim.storage_class)) is not None
-    ]
-    return [tuple(plan)] if plan and len(plan) == len(gone) else []
 
 
 def _say_unmatched(inquiry: Inquiry, row: int, found: Found) -> Detail:
@@ -352,17 +310,6 @@ def _say_full(inquiry: Inquiry, row: int, found: Found) -> Detail:
         if asked - most > needed - free:
             needed, free = asked, most
     return "; ".join(parts), {"claims": data, "needed": needed, "free": free}
-
-
-def _shrinking(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
-    """Ask for as much as there is."""
-    plan = []
-    for claim, room in _full(inquiry, row, found):
-        size = room - room % _MEBI
-        if size < claim.size // 10 or not size:
-            return []
-        plan.append(ShrinkClaim(claim.namespace, claim.name, size, claim.size))
-    return [tuple(plan)] if plan else []
 
 
 def _unreached(inquiry: Inquiry, row: int, found: Found) -> Iterator[tuple[PersistentVolumeClaim, PersistentVolume]]:
@@ -523,17 +470,6 @@ class VolumeZoneExplainer(ClaimsExplainer):
                 parts.append(f"claim {claim} has the volume {volume.name} in {where}: the node {here}")
                 data.append({"claim": claim, "volume": volume.name, "key": key, "values": sorted(values), "has": has})
         return "; ".join(parts), {"volumes": data}
-
-    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Give up the volumes that are elsewhere."""
-        plan = []
-        for volume, _ in self._elsewhere(inquiry, row):
-            if volume.claim is not None:
-                of_class = class_for_new_volume(inquiry.cluster.storage, volume.storage_class)
-                if of_class is None:
-                    return []
-                plan.append(ReplaceVolume(volume.claim.namespace, volume.claim.name, of_class, volume.name))
-        return [tuple(plan)] if plan else []
 
     def _elsewhere(self, inquiry: Inquiry, row: int) -> list[tuple[PersistentVolume, list[Topology]]]:
         """Return the bound volumes that are not where the node is."""

@@ -93,22 +93,21 @@ CASES = [
             using(pod("old", on="n"), "data"),
         ],
         "the claim data of this pod is being deleted, and is held by default/old until then",
-        "delete default/old, which holds the claim data and create the claim data again, "
-        "with an empty volume instead of v",
+        "",
         id="being deleted, held",
     ),
     pytest.param(
         using(pod("p"), "data"),
         [node("n"), FAST, claim("data", storage_class="fast", to="v", phase="Lost")],
         "the claim data of this pod is bound to the volume v, which does not exist",
-        "create the claim data again, with an empty volume instead of v",
+        "",
         id="lost",
     ),
     pytest.param(
         using(pod("p"), "data"),
         [node("n"), FAST, claim("data", storage_class="fast", to="v")],
         "the claim data of this pod is bound to the volume v, which does not exist",
-        "create the claim data again, with an empty volume instead of v",
+        "",
         id="no volume",
     ),
     pytest.param(
@@ -237,7 +236,7 @@ CASES = [
             claim("data", "9Gi", storage_class="fast"),
         ],
         "claim data asks for 9Gi: of the storage class fast there is at most 4Gi here",
-        "create the claim data again, with 4Gi instead of 9Gi",
+        "",
         id="not enough room",
     ),
     pytest.param(
@@ -271,10 +270,16 @@ def test_a_node_is_told_of_the_volume_that_is_gone() -> None:
 
 @pytest.mark.parametrize(("incoming", "objects", "cause", "change"), CASES)
 def test_a_pod_that_waits_for_a_volume(incoming: Object, objects: list[Object], cause: str, change: str) -> None:
-    """It is told what is in its way by name, and what would help; carried out by other code, that does help."""
+    """It is told what is in its way by name, and what would help; carried out by other code, that does help.
+
+    Nothing is offered that would lose what is on a volume, or make it smaller.
+    """
     answer = of(incoming, *objects)
     details = [detail for each in answer.rejected for detail in why(answer, each.node)]
     assert any(cause in said for said in (answer.cause or "", *details)), (answer.cause, details)
+    if not change:
+        assert texts(answer) == []
+        return
     assert change in texts(answer)
     [remedy] = [each for each in answer.remedies if each.text == change]
     after, there = carried_out(remedy.changes, incoming, [namespace("default"), *objects])
