@@ -26,8 +26,11 @@ HINT = (
     "fields"
 )
 """What Kubernetes adds to an error for a key that is not there; here the caller does."""
-_UNCHECKED = ("expected type", "error parsing regexp", "invalid matches argument")
-"""What Kubernetes' compiler refuses, and ours does not: lists of several types, and patterns that RE2 alone takes."""
+_UNCHECKED = (
+    *("expected type", "found no matching overload", "must evaluate to bool", "does not support field selection"),
+    *("cannot be range of a comprehension", "unexpected failed resolution", "error parsing regexp"),
+)
+"""What Kubernetes' compiler refuses, and ours need not: types that don't fit, and patterns that RE2 alone takes."""
 _OWN_WORDS = (
     *("error parsing regexp", "parse error during conversion from string", "could not be converted to bool"),
     *("invalid qualifier type", "unsupported comprehension range type"),

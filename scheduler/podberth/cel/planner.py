@@ -575,14 +575,13 @@ class _Planner:
             return special(args)
         if function in ("_[_]", "_[?_]", "_?._"):
             return self._index(args, function != "_[_]")
-        overload = node.overloads[0] if len(node.overloads) == 1 else ""
-        if overload == "in_list":
+        if function == "@in":
             among = among_constants(args)
             if among is not None:
                 return among
         if function in _CONVERSIONS and len(args) == 1 and args[0].constant:
             try:
-                return Plan.constant_of(calls.implementation_of(function, overload, 1)(args[0].value))
+                return Plan.constant_of(calls.implementation_of(function, member=False, count=1)(args[0].value))
             except EvaluationError as error:
                 raise PlanError(str(error)) from None
         if (
@@ -593,7 +592,7 @@ class _Planner:
         ):
             implementation = self._searching(function, args[1].value)
         else:
-            implementation = calls.implementation_of(function, overload, len(args))
+            implementation = calls.implementation_of(function, member=node.target is not None, count=len(args))
         return Plan(code=call([arg.code() for arg in args], implementation))
 
     def _searching(self, function: str, pattern: str) -> Implementation:

@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from podberth.cel.checker import check
 from podberth.cel.errors import METER, STEPS, EffortError, EvaluationError
 from podberth.cel.library.quantities import Quantity, Version
 from podberth.cel.owned import Owned
 from podberth.cel.parser import SyntaxIssueError, parsed
 from podberth.cel.planner import Frame, PlanError, Planned, planned
-from podberth.cel.types import BOOL, DYN, spelled
+from podberth.cel.resolver import resolve
 from podberth.cel.values import NONE, DefaultMap, DeviceMap, Map, Optional, Value, type_name
 
 _REMEMBERED: Final = 500_000
@@ -149,11 +148,9 @@ def _compiled(expression: str) -> Planned:
     """Return the code of an expression. Raises CompileError."""
     try:
         root = parsed(expression)
-        issues = check(root)
+        issues = resolve(root)
         if issues:
             raise CompileError(f"compilation failed: {'; '.join(issue.shown(expression) for issue in issues)}")
-        if root.type not in (BOOL, DYN):
-            raise CompileError(f"must evaluate to bool or the unknown type, not {spelled(root.type)}")
         return planned(root)
     except SyntaxIssueError as error:
         raise CompileError(f"compilation failed: {error.issue.shown(expression)}") from None

@@ -1,9 +1,8 @@
-"""The nodes of a parsed expression. The checker writes `type` and what a name refers to into them."""
+"""The nodes of a parsed expression. The resolver writes into them what a name refers to."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from podberth.cel.types import ERROR, Type
 from podberth.cel.values import Value
 
 Result = TypeVar("Result")
@@ -12,11 +11,10 @@ Result = TypeVar("Result")
 class Node:
     """A part of an expression. `position` is where it is shown, in code points."""
 
-    __slots__ = ("position", "type")
+    __slots__ = ("position",)
 
     def __init__(self, position: int) -> None:
         self.position = position
-        self.type: Type = ERROR
 
     def parts(self) -> "Iterator[Node]":
         """Return the nodes directly below, in the order of the text."""
@@ -78,16 +76,15 @@ class Select(Node):
 
 
 class Call(Node):
-    """A function or an operator. `overloads` are those that fit the types of the arguments."""
+    """A function or an operator."""
 
-    __slots__ = ("args", "function", "overloads", "target")
+    __slots__ = ("args", "function", "target")
 
     def __init__(self, position: int, function: str, args: list[Node], target: Node | None = None) -> None:
         super().__init__(position)
         self.function = function
         self.args = args
         self.target = target
-        self.overloads: tuple[str, ...] = ()
 
     def parts(self) -> Iterator[Node]:
         """Yield the target, if any, and the arguments."""
@@ -210,12 +207,3 @@ def _same_scope(node: Node) -> Iterable[Node]:
         case Fold():
             return (node.over,)
     return ()
-
-
-def walk(node: Node) -> Iterator[Node]:
-    """Yield the node and all below it, each before its parts."""
-    waiting = [node]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting.extend(reversed(list(node.parts())))

@@ -585,7 +585,7 @@ def test_an_expression_that_costs_too_much_fails_its_pod(harness: Harness) -> No
 
 def test_expressions_that_are_dear_together_take_several_attempts(harness: Harness) -> None:
     """Three requests of 16 selectors each. What an attempt has evaluated before it gave up, the next one knows."""
-    selectors = [f"lists.range(20).all(x, lists.range(20).all(y, x + y + {i} >= 0))" for i in range(48)]
+    selectors = [f"lists.range(33).all(x, lists.range(33).all(y, x + y + {i} >= 0))" for i in range(48)]
     requests = [request(f"r{i}", "gpu", *selectors[i::3]) for i in range(3)]
     shared = [device(f"d{i}", number=i) for i in range(6)]
     api = Api(harness, device_class(), node("a"), node("b"), resource_slice("net", *shared, allNodes=True))

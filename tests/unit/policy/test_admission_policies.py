@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from podberth.apiserver.rules.patch import json_patch
-from podberth.cel.checker import check
 from podberth.cel.errors import METER, EvaluationError
 from podberth.cel.parser import parsed
 from podberth.cel.planner import Frame, planned
+from podberth.cel.resolver import resolve
 from podberth.cel.values import Map
 from podberth.policy.evaluate import MOST_WARNINGS, Operation
 from podberth.policy.keys import RESERVED
@@ -45,7 +45,7 @@ class Cel:
         told = ADD.sub(r'{"op": dyn("add"), "path": dyn(\1), "value": dyn(\2)}', expression)
         told = REMOVE.sub(r'{"op": dyn("remove"), "path": dyn(\1)}', told)
         root = parsed(KNOWN.sub(r"dyn(device).\1.", told))
-        assert check(root) == []
+        assert resolve(root) == []
         self._code, self._slots, _ = planned(root)
 
     def of(self, known: Object) -> Any:
