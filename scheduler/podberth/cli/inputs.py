@@ -1,8 +1,6 @@
 """Files that commands read: dumps of a cluster, pods, configurations. Every complaint names the file."""
 
-import os
 import re
-import select
 import stat
 import sys
 from collections.abc import Iterator, Mapping
@@ -33,8 +31,6 @@ _UNPACKED, _TIMES = 64 << 20, 200
 MOST_LINES = 500_000
 """Lines that are answered one by one."""
 _ENDING = re.compile(r"\.(?:json|ya?ml)(?:\.gz)?$")
-NO_WRITER = 3_000
-"""Milliseconds that a pipe is waited for to which nobody writes."""
 
 
 def content(path: str) -> bytes:
@@ -64,27 +60,13 @@ def standard_input() -> BinaryIO:
 
 
 def opened(path: str) -> BinaryIO:
-    """Return a file to read piece by piece; of a pipe, all that somebody writes to it. Raises OSError, InputError."""
+    """Return a file, or a pipe, to read piece by piece. Raises OSError, InputError."""
     if path.startswith(_ELSEWHERE):
         raise InputError(f"{path}: expected a file, got an address: curl gets it, and - stands for standard input")
     mode = Path(path).stat().st_mode
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
         raise InputError(f"{path}: expected a file, got a device")
-    return BytesIO(_piped(path)) if stat.S_ISFIFO(mode) else Path(path).open("rb")
-
-
-def _piped(path: str) -> bytes:
-    """Return what is written to a pipe, to its end. Raises InputError when nobody has it open."""
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as pipe:
-        waiting = select.poll()
-        waiting.register(pipe, select.POLLIN)
-        begun: bytes | None = None
-        if not waiting.poll(NO_WRITER):
-            begun = pipe.read(1)
-            if begun == b"":  # somebody who has it open and has not written yet is waited for
-                raise InputError(f"{path}: nobody writes to this pipe")
-        os.set_blocking(pipe.fileno(), True)
-        return (begun or b"") + pipe.readall()
+    return Path(path).open("rb")
 
 
 def _unpacked(path: str, raw: bytes) -> bytes:

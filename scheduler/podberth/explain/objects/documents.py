@@ -1,6 +1,6 @@
 """Reads API objects out of the text that kubectl prints: JSON or YAML, one object, a List, or several documents.
 
-Of several YAML documents each is read by itself, so that a broken one hides no fault of another.
+A text that does not parse ends where it is broken; what is wrong with the objects of one that does is told of each.
 """
 
 import codecs
@@ -98,10 +98,6 @@ Loader.yaml_implicit_resolvers = {
 
 _NODES = 20_000_000
 """Bound on what a document may expand to through its aliases (a bomb of YAML anchors is a few hundred bytes)."""
-_BEGINS = re.compile(rb"^---(?=\s|\Z)", re.MULTILINE)
-"""The first line of a YAML document; no line within a document begins so."""
-_DIRECTIVE = re.compile(rb"^%", re.MULTILINE)
-_COMMENTS = re.compile(rb"\s*(?:#[^\n]*(?:\n\s*|\Z))*")
 
 
 class ObjectError(ValueError):
@@ -114,44 +110,15 @@ class Fault(NamedTuple):
     text: str
 
 
-def yaml_parts(text: bytes) -> list[Any]:
-    """Return the documents of a text, with a Fault for each that can't be read."""
-    try:
-        return yaml_documents(text)
-    except ObjectError as error:
-        whole = Fault(str(error))
-    found: list[Any] = []
-    parts = list(_parts(text))
-    for line, part in parts if len(parts) > 1 else ():
-        try:
-            found += yaml_documents(part, line) or [None]
-        except ObjectError as error:
-            found.append(Fault(str(error)))
-    return found if any(isinstance(each, Fault) for each in found) else [whole]
-
-
-def _parts(text: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield (lines before it, document) of a text that is not read yet; nothing if the borders are not sure."""
-    if _DIRECTIVE.search(text):
-        return
-    begins = [found.start() for found in _BEGINS.finditer(text)]
-    if not begins or not _COMMENTS.fullmatch(text[: begins[0]]):
-        begins.insert(0, 0)
-    line = text[: begins[0]].count(b"\n")
-    for begin, end in zip(begins, [*begins[1:], len(text)], strict=True):
-        yield line, text[begin:end]
-        line += text[begin:end].count(b"\n")
-
-
-def yaml_documents(text: bytes, before: int = 0) -> list[Any]:
-    """Return the documents of a text. `before`: the lines before it. Raises ObjectError."""
+def yaml_documents(text: bytes) -> list[Any]:
+    """Return the documents of a text. Raises ObjectError."""
     try:
         documents = list(yaml.load_all(text, Loader=Loader))
         if b"&" in text and _size(documents, {}) > _NODES:
             raise ObjectError("its aliases expand beyond all bounds")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f"line {before + mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise ObjectError(f"{where}not YAML: {error.problem or error.context}") from None
     except yaml.reader.ReaderError as error:
         raise ObjectError(f"expected text, got a binary file ({error.reason} at byte {error.position})") from None
@@ -358,14 +325,15 @@ def _read(text: bytes) -> Iterator[Document | Fault]:
                 raise ObjectError(problem) from None
         except RecursionError:
             raise ObjectError("is nested too deep") from None
-    documents = yaml_parts(text)
-    if _QUOTED.match(text) and len(documents) == 1 and isinstance(documents[0], Fault):
-        raise ObjectError(problem)
+    try:
+        documents = yaml_documents(text)
+    except ObjectError:
+        if _QUOTED.match(text):
+            raise ObjectError(problem) from None
+        raise
     for number, document in enumerate(documents, start=1):
         place = f"document {number}" if len(documents) > 1 else ""
-        if isinstance(document, Fault):
-            yield Fault(located(place, document.text))
-        elif document is None:
+        if document is None:
             continue
         elif isinstance(document, list) and any(isinstance(each, dict) for each in document):
             yield from _flat(msgspec.json.encode({"kind": "List", "items": document}), place)

@@ -48,7 +48,7 @@ def nothing_is_misspelt() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(node_affinity, "near_labels", lambda *_: ())
         for module in (node_affinity, inter_pod_affinity):
-            patch.setattr(module, "near_names", lambda *_: ())
+            patch.setattr(module, "nearest_name", lambda *_: "")
         yield
 
 
