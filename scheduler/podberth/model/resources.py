@@ -6,8 +6,7 @@ max(init, Σ containers + sidecars) + overhead, pod-level resources replace the 
 kubelet reports allocated or actual resources the largest of the three counts.
 """
 
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from msgspec import Struct, field
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 
 from podberth.model.mistakes import as_json
 from podberth.model.quantity import QuantityError, is_absurd, milli_units, parse_nano, units
-from podberth.model.selectors import NAME, SUBDOMAIN, is_qualified_name
+from podberth.model.selectors import is_qualified_name
 from podberth.model.wire import Amounts
 
 Nano = dict[str, int]
@@ -24,21 +23,9 @@ Nano = dict[str, int]
 # Requests assumed for scoring where a container names none (kube-scheduler util/pod_resources.go).
 _DEFAULTS: Nano = {"cpu": parse_nano("100m"), "memory": parse_nano("200Mi")}
 
-_REMEMBERED_LENGTH = 80
-"""Anybody may write names of hundreds of characters: longer ones are not worth remembering."""
-
-_FEW = 1_000
-"""A pod that asks for more resources than these has none of their names remembered."""
-
-_OF_A_VENDOR = re.compile(rf"(?!requests\.)(?=[^/]{{1,244}}/){SUBDOMAIN}/{NAME}")
-"""Most names for which `_is_scalar` says yes, in one look: with `requests.` before them, they are legal label keys."""
-
 CORE = ("cpu", "memory", "ephemeral-storage")
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 """Followed by the name of a device class: an extended resource that the class serves without naming it."""
-
-_MANY = 64
-"""From so many resources on, only those with defaults are looked at, where the other ones agree."""
 
 
 class ContainerRequests(Struct, frozen=True):
@@ -85,19 +72,6 @@ class PodResources(Struct, frozen=True):
             and all(_DEFAULTS.keys() <= one.spec.keys() for one in (*self.containers, *self.init_containers))
         )
 
-    def only(self, names: Collection[str]) -> "PodResources":
-        """The pod as if it asked for these resources alone. Leaves out what its status reports."""
-
-        def those(amounts: Nano) -> Nano:
-            return {name: amounts[name] for name in names if name in amounts}
-
-        return PodResources(
-            [replace(one, spec=those(one.spec)) for one in self.containers],
-            [replace(one, spec=those(one.spec)) for one in self.init_containers],
-            those(self.pod_level),
-            those(self.overhead),
-        )
-
 
 def parse_amounts(amounts: Amounts | None, path: str) -> tuple[Nano, list[str]]:
     """Parse a ResourceList; what is not a quantity is left out and named in the second value."""
@@ -121,15 +95,11 @@ def parse_amounts(amounts: Amounts | None, path: str) -> tuple[Nano, list[str]]:
     return nano, problems
 
 
+@lru_cache(maxsize=8192)
 def is_scalar(name: str) -> bool:
     """Return whether the scheduler counts this resource besides cpu, memory and ephemeral-storage
     (IsScalarResourceName).
     """
-    return _is_scalar(name) if len(name) <= _REMEMBERED_LENGTH else _is_scalar.__wrapped__(name)
-
-
-@lru_cache(maxsize=32_768)
-def _is_scalar(name: str) -> bool:
     return is_extended(name) or "kubernetes.io/" in name or name.startswith(("hugepages-", "attachable-volumes-"))
 
 
@@ -142,23 +112,11 @@ def is_extended(name: str) -> bool:
 
 def in_units(nano: Nano) -> dict[str, int]:
     """Resource name → the scheduler's integers: milli-cores for cpu, whole units for the rest."""
-    if len(nano) > _FEW:
-        return _many_in_units(nano)
     return {
         name: milli_units(amount) if name == "cpu" else units(amount)
         for name, amount in nano.items()
         if name in CORE or is_scalar(name)
     }
-
-
-def _many_in_units(nano: Nano) -> dict[str, int]:
-    """Do what `in_units` does for thousands of names. They are not remembered: they would displace everybody else's."""
-    usual, counted = _OF_A_VENDOR.fullmatch, _is_scalar.__wrapped__
-    rounded = {amount: units(amount) for amount in set(nano.values())}
-    found = {name: rounded[amount] for name, amount in nano.items() if usual(name) or name in CORE or counted(name)}
-    if "cpu" in found:
-        found["cpu"] = milli_units(nano["cpu"])
-    return found
 
 
 def _add(into: Nano, more: Mapping[str, int]) -> None:
@@ -251,10 +209,7 @@ def scoring_requests(pod: PodResources, requests: dict[str, int]) -> dict[str, i
     """
     if pod.says_all:
         return requests
-    if len(requests) <= _MANY or pod.pod_level or pod.reported:
-        return in_units(pod_requests(replace(pod, pod_level={}), missing=_DEFAULTS))
-    assumed = in_units(pod_requests(pod.only(_DEFAULTS), missing=_DEFAULTS))
-    return assumed | {name: amount for name, amount in requests.items() if name not in assumed}
+    return in_units(pod_requests(replace(pod, pod_level={}), missing=_DEFAULTS))
 
 
 def nonzero_requests(pod: PodResources, requests: Nano) -> tuple[int, int]:
@@ -264,9 +219,5 @@ def nonzero_requests(pod: PodResources, requests: Nano) -> tuple[int, int]:
     missing = _DEFAULTS
     if any(is_pod_level(name) for name in pod.pod_level):
         missing = {name: amount for name, amount in _DEFAULTS.items() if name not in requests}
-    if not missing:
-        nano = requests
-    else:
-        few = pod.only(_DEFAULTS) if len(requests) > _MANY and not pod.reported else pod
-        nano = pod_requests(few, missing=missing, with_status=True)
+    nano = pod_requests(pod, missing=missing, with_status=True) if missing else requests
     return milli_units(nano.get("cpu", 0)), units(nano.get("memory", 0))

@@ -284,22 +284,6 @@ def test_of_many_resources_the_sums_are_the_same(asked: list[Any], initial: int,
     assert {name: scoring[1][name] for name in many} == {name: in_units(sums[1])[name] for name in many}
 
 
-ODD = ["requests.a/b", "cpu", "pods", "a/b/c", "a.b/c", "A/b", "a/-", "a_b/c", "kubernetes.io/x", "hugepages-2Mi", "/x"]
-ODD += ["requests.kubernetes.io/x", f"{'a.' * 121}aa/x", f"{'a.' * 122}a/x", f"a/{'x' * 63}", f"a/{'x' * 64}"]
-
-
-@given(
-    st.lists(
-        st.sampled_from(ODD) | st.text("ab./-_", max_size=8) | st.from_regex(r"[a-z]{1,3}\.[a-z]/[-a-zA-Z_.]{1,3}")
-    )
-)
-def test_of_thousands_of_names_the_same_count(names: list[str]) -> None:
-    """Pods with very many resources go by a way of their own."""
-    asked = {f"b/{i}": parse_nano("1") for i in range(1_001)} | dict.fromkeys(names, parse_nano("2"))
-    counted = {name for name in names if name in ("cpu", "memory", "ephemeral-storage") or is_scalar(name)}
-    assert in_units(asked).keys() - {f"b/{i}" for i in range(1_001)} == counted
-
-
 @given(
     st.lists(
         st.tuples(
