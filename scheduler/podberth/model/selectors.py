@@ -14,12 +14,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import cached_property
 
 from msgspec import Struct
 
 from podberth.model import wire
 from podberth.model.mistakes import as_json
-from podberth.model.once import once
 
 Labels = Mapping[str, str]
 
@@ -225,22 +225,22 @@ class LabelSelector(Struct, frozen=True, dict=True):
     def __hash__(self) -> int:
         return self._hash
 
-    @once
+    @cached_property
     def _hash(self) -> int:
         # Selectors are keys of counts that are looked up at every decision, and may be large: hash them once.
         return hash((self.requirements, self.nothing))
 
-    @once
+    @cached_property
     def conditions(self) -> tuple[Condition, ...] | None:
         """The requirements as one condition for each key; None: no labels meet them."""
         return None if self.nothing else conditions_of(self.requirements)
 
-    @once
+    @cached_property
     def size(self) -> int:
         """Return how many requirements and values it has."""
         return values_in(self.requirements)
 
-    @once
+    @cached_property
     def is_everything(self) -> bool:
         """Return whether this is the empty selector `{}`."""
         return not self.nothing and not self.requirements

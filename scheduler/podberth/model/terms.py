@@ -4,13 +4,14 @@ Upstream: `framework/types.go` (AffinityTerm), plugins/podtopologyspread/common.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from podberth.model import wire
-from podberth.model.once import Once, once
+from podberth.model.once import Once
 from podberth.model.selectors import Labels, LabelSelector, Requirement, parse_label_selector
 
 Grouped = TypeVar("Grouped")
@@ -60,7 +61,7 @@ class WeightedTerm(Struct, frozen=True):
 class Terms(Once[AffinityTerm]):
     """The required terms of a pod."""
 
-    @once
+    @cached_property
     def by_key(self) -> Mapping[str, Once[AffinityTerm]]:
         """Topology key → its terms."""
         return _by_key(self, Once)
@@ -69,18 +70,18 @@ class Terms(Once[AffinityTerm]):
 class WeightedTerms(Once[WeightedTerm]):
     """The preferred terms of a pod."""
 
-    @once
+    @cached_property
     def by_sign(self) -> "tuple[Mapping[str, WeightedTerms], Mapping[str, WeightedTerms]]":
         """Topology key → its terms: of those that attract, and of those that repel."""
         attract, repel = [one for one in self if one.weight > 0], [one for one in self if one.weight < 0]
         return _by_key(attract, WeightedTerms), _by_key(repel, WeightedTerms)
 
-    @once
+    @cached_property
     def terms(self) -> Once[AffinityTerm]:
         """The terms without their weights."""
         return Once([one.term for one in self])
 
-    @once
+    @cached_property
     def weights(self) -> Once[int]:
         """The weights of `terms`."""
         return Once([one.weight for one in self])
