@@ -86,41 +86,31 @@ class Attribute:
     qualifiers: list[Qualifier] = field(default_factory=list)
     branches: "tuple[Attribute, Attribute] | None" = None
     device: bool = False
-    tested: bool = False
-    """For a choice only: true if its value's field is tested for presence, and not read."""
 
     def add(self, qualifier: Qualifier) -> None:
         """Add a lookup; both branches of a choice get it."""
         if self.branches is None:
             self.qualifiers.append(qualifier)
         else:
-            self.tested = self.tested or qualifier.test
             for branch in self.branches:
                 branch.add(qualifier)
 
-    def resolved(self) -> Code:
-        """Return the code of the lookups alone, as where the chain is a branch or a key."""
+    def code(self) -> Code:
+        """Return the code of the chain. A test of a field is a bool."""
         if self.branches is not None:
-            return _choice(self.base, self.branches[0].resolved(), self.branches[1].resolved())
+            return _choice(self.base, self.branches[0].code(), self.branches[1].code())
         if not self.qualifiers:
             return self.base
-        if self.device:
-            fast = _of_device(self.qualifiers)
-            if fast is not None:
-                return fast
-        return _lookups(self.base, tuple(self.qualifiers))
-
-    def code(self) -> Code:
-        """Return the code of the chain as a part of its own: a test of a field is a bool."""
-        resolved = self.resolved()
-        last = self.qualifiers[-1] if self.qualifiers else None
-        if self.tested or (last is not None and last.test):
-            return lambda frame: _tested(resolved(frame))
-        return resolved
+        code = (_of_device(self.qualifiers) if self.device else None) or _lookups(self.base, tuple(self.qualifiers))
+        return _tested(code) if self.qualifiers[-1].test else code
 
 
-def _tested(value: Value) -> bool:
-    return value is not NONE if type(value) is Optional else bool(value)
+def _tested(code: Code) -> Code:
+    def run(frame: Frame) -> Value:
+        value = code(frame)
+        return value is not NONE if type(value) is Optional else bool(value)
+
+    return run
 
 
 def _choice(condition: Code, then: Code, otherwise: Code) -> Code:
@@ -275,7 +265,7 @@ class Plan:
         return made
 
     def code(self) -> Code:
-        """Return the code as a step of its own."""
+        """Return the code of the part."""
         if self._code is None:
             assert self._attribute is not None
             self._code = self._attribute.code()
@@ -286,10 +276,6 @@ class Plan:
         if self._attribute is not None:
             return self._attribute
         return Attribute(self.code())
-
-    def resolved(self) -> Code:
-        """Return the code where it is a key: of a test, the value itself."""
-        return self.code() if self._attribute is None else self._attribute.resolved()
 
 
 def call(args: Sequence[Code], function: Implementation) -> Code:
@@ -614,7 +600,7 @@ class _Planner:
                 raise PlanError(f"invalid qualifier type: {type_name(key.value)}")
             chain.add(Qualifier(key.value, optional=optional))
         else:
-            chain.add(Qualifier(None, key.resolved(), optional=optional))
+            chain.add(Qualifier(None, key.code(), optional=optional))
         return Plan(chain)
 
     def _list(self, node: ListLiteral) -> Plan:
