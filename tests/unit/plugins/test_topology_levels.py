@@ -63,3 +63,50 @@ def test_a_level_that_no_node_has() -> None:
     made = plugin("TopologyPlacementGenerator", levels=["row", "rack"])
     found = made.placement_generate(_group("g", "rack"), (), cluster)
     assert [(one.name, one.rows.tolist(), one.domains) for one in found] == [("", [0], ())]
+
+
+ROWS = ("b0 r0", "b1 r0", "b0 r1", "b0 r0", "b1 r2", "b1", "r0")
+"""The block and the rack of each row; two rows miss one of them."""
+B0R0, B0R1, B1R0, B1R2 = (("b0/r0", [0, 3], 0, 0), ("b0/r1", [2], 0, 0), ("b1/r0", [1], 0, 0), ("b1/r2", [4], 0, 0))
+B0, B1 = ("b0", [0, 2, 3], 1, 2), ("b1", [1, 4], 1, 2)
+B0_AS_THEY_COME, B1_AS_THEY_COME = ("b0/*", [0, 2, 3], 2, 0), ("b1/*", [1, 4], 2, 0)
+ALL, ALL_AS_THEY_COME = ("", [0, 1, 2, 3, 4, 5, 6], 2, 4), ("/*", [0, 1, 2, 3, 4, 5, 6], 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("required", "preferred", "running", "found"),
+    [
+        (None, "rack", [], [B0R0, B0R1, B1R0, B1R2, B0, B1, ALL, ALL_AS_THEY_COME]),
+        ("block", "rack", [], [B0R0, B0R1, B1R0, B1R2, B0, B1, B0_AS_THEY_COME, B1_AS_THEY_COME]),
+        (None, "rack", [3], [B0R0, B0, ALL, ALL_AS_THEY_COME]),
+        (None, "rack", [0, 2], [B0, ALL, ALL_AS_THEY_COME]),
+        (None, "rack", [0, 1], [ALL, ALL_AS_THEY_COME]),
+        (None, "rack", [0, 5], [ALL, ALL_AS_THEY_COME]),
+        ("block", "rack", [0, 1], []),
+        ("rack", "rack", [], [B0R0, B0R1, B1R0, B1R2]),
+        (
+            None,
+            "block",
+            [],
+            [
+                ("b0", [0, 2, 3], 0, 0),
+                ("b1", [1, 4, 5], 0, 0),
+                ("", [0, 1, 2, 3, 4, 5, 6], 1, 2),
+                ("/*", [0, 1, 2, 3, 4, 5, 6], 2, 0),
+            ],
+        ),
+    ],
+)
+def test_placements_of_each_level(
+    required: str | None, preferred: str, running: list[int], found: list[tuple[str, list[int], int, int]]
+) -> None:
+    """(name, rows, level, how many of the narrowest domains are filled one after the other), the narrowest first.
+
+    A level in which a running pod's node has no domain, or in which they have several, has no placement.
+    """
+    cluster = Cluster()
+    for i, where in enumerate(ROWS):
+        labels = {{"b": "block", "r": "rack"}[one[0]]: one for one in where.split()}
+        cluster.put_node(a_node(node(f"n{i}", labels=labels)))
+    told = by_level(LEVELS, required, preferred, running, cluster.nodes)
+    assert [(one.name, one.rows.tolist(), one.level, len(one.domains or ())) for one in told] == found

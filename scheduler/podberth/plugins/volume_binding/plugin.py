@@ -265,12 +265,11 @@ class _Usage:
         total = np.zeros(self._rows, dtype=np.int64)
         count = np.zeros(self._rows, dtype=np.int64)
         for present, requested, capacity in self._classes.values():
-            over = (capacity == 0) | (requested > capacity)
-            utilization = np.where(over, 100, requested * 100 // np.where(capacity == 0, 1, capacity))
+            utilization = requested * 100 // np.maximum(capacity, 1)  # beyond 100, shapes are flat
+            utilization[capacity == 0] = 100
             total += np.where(present, broken_linear(utilization, shape), 0)
             count += present
-        doubled = 2 * np.where(count == 0, 1, count)
-        return np.where(count == 0, 0, (2 * total + count) // doubled)
+        return (2 * total + count) // (2 * np.maximum(count, 1))
 
     def _of(self, storage_class: str) -> tuple[Bools, Ints, Ints]:
         found = self._classes.get(storage_class)
