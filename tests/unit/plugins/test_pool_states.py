@@ -12,6 +12,7 @@ from podberth.cache.kept_results import FEW
 from podberth.cache.search_steps import SearchSteps
 from podberth.explain.objects.world import World
 from podberth.framework.config import default_configuration
+from podberth.framework.interface import FailedGroup
 from podberth.framework.profiles import build
 from podberth.framework.status import PluginError
 from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
@@ -37,6 +38,7 @@ from tests.devices import (
     resource_slice,
     result,
 )
+from tests.unit.cache.test_groups import group
 from tests.unit.explain.story import world
 from tests.unit.plugins import small
 from tests.unit.work import lines
@@ -294,6 +296,33 @@ def test_nodes_whose_devices_a_pod_can_not_tell_apart() -> None:
     assert mine.alike(made, there.cluster) is None, "what one of them gives, others have no more"
 
 
+def test_nodes_that_reach_a_shared_pool_beside_their_own_are_not_alike() -> None:
+    """What one of them is given of it, others have no more."""
+    there = world([node("n0"), node("n1"), device_class()])
+    there.add_all([resource_slice(name, device("a"), node=name) for name in ("n0", "n1")])
+    mine, made = plugin(), claimant(there, 1)
+    assert mine.alike(made, there.cluster) == [[0, 1]]
+    there.add_all([resource_slice("all", device("b"), allNodes=True)])
+    assert mine.alike(made, there.cluster) is None
+
+
+def test_a_claim_that_all_nodes_can_use_is_not_freed_for_one_that_is_gone() -> None:
+    """A group that did not fit gives up what keeps it from some node; of a node that was deleted, nobody asks."""
+    there = world([node("n0"), node("n1"), claim("c", status=allocated(result("a", "n0"), node="n0"))])
+    made = there.decode(claiming(pod("p"), "c"))
+    assert isinstance(made, Pod)
+    failed = FailedGroup(group(), [made])
+    assert [key for _, key in freed_by(plugin(), failed, there)] == [("default", "c")]
+    there.cluster.drop_node("n1")
+    assert freed_by(plugin(), failed, there) == []
+
+
+def freed_by(mine: DynamicResources, failed: FailedGroup, there: World) -> list[tuple[str, tuple[str, str]]]:
+    """(pod, claim) of each write."""
+    found = mine.post_filter_group(failed, there.cluster)
+    return [(one.name, write.key[1:]) for one, write in found.writes]
+
+
 def test_where_a_node_can_not_be_judged_nothing_is_said_of_the_others() -> None:
     there = world([node("n0"), node("n1")])
     slices = [resource_slice("n0", device("a", model="x"), node="n0"), resource_slice("n1", device("a"), node="n1")]
@@ -302,7 +331,7 @@ def test_where_a_node_can_not_be_judged_nothing_is_said_of_the_others() -> None:
     assert plugin().alike(made, there.cluster) is None
 
 
-@pytest.mark.parametrize(("rows", "kept"), [(30, 6), (10, 4)])
+@pytest.mark.parametrize(("rows", "kept"), [(36, 6), (10, 4)])
 def test_in_small_clusters_more_requests_are_kept(
     rows: int, kept: int, searches: list[Sequence[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,12 +3,14 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from podberth.framework.config import ConfigError, decode
 from podberth.framework.events import ClusterEvent
 from podberth.framework.profiles import build
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
+from podberth.plugins.volume_binding.binder import _bound
 from tests.builders import Object, configuration, node, pod, profile
 from tests.registered import registry
 from tests.storage import BETA_CLASS, BOUND, capacity, claim, csi_driver, csi_node, storage_class, using, volume
@@ -523,3 +525,20 @@ def _only(document: Object | None) -> Any:
         storage.drivers.values(),
     )
     return next(iter([*(thing for kind in kinds for thing in kind), *storage.capacities("wait")]))
+
+
+@pytest.mark.parametrize(
+    ("claimed", "noted", "by_controller"),
+    [(None, False, True), (None, True, True), ("data", False, False), ("data", True, True)],
+    ids=["free", "free, and noted", "reserved by somebody", "bound by the controller"],
+)
+def test_who_has_bound_a_volume_is_noted(claimed: str | None, noted: bool, by_controller: bool) -> None:
+    """The controller has, unless the volume named this claim before and nothing says so (GetBindVolumeToClaim)."""
+    there = cluster(claim("data"), volume("v", claimed=claimed, uid="claim/default/data" if claimed else None))
+    wanted = there.storage.claims.stored(("default", "data"))
+    free = there.storage.volumes.stored("v")
+    assert wanted is not None
+    assert free is not None
+    bound = _bound(replace(free, bound_by_controller=noted), wanted)
+    assert bound.bound_by_controller is by_controller
+    assert bound.is_for(wanted)

@@ -281,7 +281,7 @@ def _matching(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
     return [tuple(change for fix in plan for change in fix) for plan in zip(*plans, strict=False)]
 
 
-def _released(inquiry: Inquiry, row: int, claim: PersistentVolumeClaim) -> Iterator[Fix]:
+def _released(inquiry: Inquiry, row: int, claim: PersistentVolumeClaim) -> Iterator[tuple[ForgetClaim]]:
     """Yield volumes that would serve the claim here if theirs, which is gone, were forgotten."""
     number = 0
     for volume in inquiry.cluster.storage.volumes_of_class(claim.storage_class):
@@ -346,9 +346,8 @@ def _why_unmatched(inquiry: Inquiry, row: int, claim: PersistentVolumeClaim) -> 
     wanted = storage.classes[claim.storage_class]
     if wanted.provisions:
         return f"the storage class {wanted.name} makes volumes only in {_where(wanted)}"
-    return (
-        f"no volume of the storage class {wanted.name} reaches the node ({_volumes(storage, claim)}), and it makes none"
-    )
+    there = _volumes(storage, claim, next(_released(inquiry, row, claim), None))
+    return f"no volume of the storage class {wanted.name} reaches the node ({there}), and it makes none"
 
 
 def _where(wanted: StorageClass) -> str:
@@ -360,12 +359,16 @@ def _domains(requirement: Requirement) -> str:
     return " or ".join(domain(requirement.key, value) for value in sorted(requirement.values))
 
 
-def _volumes(storage: Storage, claim: PersistentVolumeClaim) -> str:
-    """Return the number of volumes of the claim's class, and what keeps them from serving it."""
+def _volumes(storage: Storage, claim: PersistentVolumeClaim, again: tuple[ForgetClaim] | None) -> str:
+    """Return the number of volumes of the claim's class, and what keeps them from serving it.
+
+    `again`: a Released one that would serve it.
+    """
     of_class, asked = storage.volumes_of_class(claim.storage_class), claim.requested or 0
     if not of_class:
         return "there is none"
-    released = [volume.name for volume in of_class if volume.released and not volume.is_for(claim)]
+    released = sum(volume.released and not volume.is_for(claim) for volume in of_class)
+    usable = "" if again is None else f": {again[0].volume} can be used again without its spec.claimRef"
     taken = sum(one.claim is not None and not one.is_for(claim) and not one.released for one in of_class)
     small = sum(volume.claim is None and volume.capacity < asked for volume in of_class)
     fit = sum(may_serve(volume, claim) and (volume.is_for(claim) or free_for(volume, claim)) for volume in of_class)
@@ -373,12 +376,12 @@ def _volumes(storage: Storage, claim: PersistentVolumeClaim) -> str:
     away = sum(not one.released and (not one.available or one.terminating) for one in reserved)
     counts = [
         (taken, "taken"),
-        (len(released), f"Released: {released[0]} can be used again without its spec.claimRef" if released else ""),
+        (released, f"Released{usable}"),
         (small, f"smaller than {show('memory', claim.size)}"),
         (fit, "elsewhere"),
         (away, "not Available"),
     ]
-    rest = len(of_class) - len(released) - taken - small - fit - away
+    rest = len(of_class) - released - taken - small - fit - away
     return f"{len(of_class)} in all: " + ", ".join(
         f"{number} {what}" for number, what in (*counts, (rest, "of other modes or labels")) if number > 0
     )

@@ -599,7 +599,7 @@ def _wait_for_devices(reservation: Reservation, assumed: AssumedPod, devices: De
             raise ReservationError(state.failed)
         if state is None or not state.ready:
             wanted.add(one.object_key)
-            late = None if claim is None or not devices.wall else late_at(claim, seconds)
+            late = None if claim is None else late_at(claim, seconds)
             left = left if late is None else min(left, max(late - devices.wall, 0.0))
     if not wanted:
         return None

@@ -495,7 +495,7 @@ class AllocationRequests:
             requests = pod.shape.requests if resources else {}
             request = AllocationRequest(specs, pod.shape.containers, requests, self._thousandths)
             found = request, AllocationsByNode(request.of, self._selects, self._pools_by_node, self._further)
-            self._kept.most = max(_FEWEST, _ROWS // max(cluster.nodes.rows, 1))
+            self._kept.most = max(_FEWEST, _ROWS // (cluster.nodes.rows + 1))
             self._kept.keep(key, found)
         request, results = found
         request.begin(cluster.devices)

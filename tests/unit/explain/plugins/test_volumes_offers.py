@@ -198,6 +198,18 @@ CASES: dict[str, tuple[Object, list[Object]]] = {
             volume("ends", "9Gi", storage_class="local", claimed="gone", uid="u", phase="Released", leaving=True),
         ],
     ),
+    "released volumes, of which one is too small and one elsewhere": (
+        using(pod("p"), "data"),
+        [
+            N,
+            LOCAL,
+            claim("data", "5Gi", storage_class="local"),
+            *(
+                volume(name, size, storage_class="local", claimed="gone", uid="u", phase="Released", on=where)
+                for name, size, where in (("a", "1Gi", ()), ("b", "9Gi", ["zone in b"]), ("c", "5Gi", ["zone in a"]))
+            ),
+        ],
+    ),
     "a class that makes volumes elsewhere": (P, [N, IN_B, FAST, SLOW, claim("data", storage_class="far")]),
     "a node that was chosen": (
         using(pod("p"), "data", "more"),
