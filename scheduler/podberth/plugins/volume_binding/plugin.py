@@ -269,7 +269,8 @@ class _Usage:
             utilization[capacity == 0] = 100
             total += np.where(present, broken_linear(utilization, shape), 0)
             count += present
-        return (2 * total + count) // (2 * np.maximum(count, 1))
+        mean: Ints = (2 * total + count) // (2 * np.maximum(count, 1))
+        return mean
 
     def _of(self, storage_class: str) -> tuple[Bools, Ints, Ints]:
         found = self._classes.get(storage_class)
