@@ -1,8 +1,8 @@
 """What a recording costs: CPU of `berth run` with it and without, by turns on a null server; bytes of a pod's life.
 
-`python -m bench.recording [--runs N] [--workload NAME] [--lives N]`. The workload's backlog is bound by two schedulers
-that differ in `--record` only. For the bytes, pods come ten a second on virtual time, as a Deployment's, a Job's and a
-StatefulSet's do, and each has the updates that a kubelet writes.
+`python -m bench.recording [--runs N] [--workload NAME] [--lives N [--verify]]`. The workload's backlog is bound by two
+schedulers that differ in `--record` only. For the bytes, pods come ten a second on virtual time, as a Deployment's, a
+Job's and a StatefulSet's do, and each has the updates that a kubelet writes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from podberth.engine.stimuli import Bound, Cycle, Gone, Put
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import annotated, build
 from podberth.lab.recording.log import Limits, segments
+from podberth.lab.recording.reading import part
 from podberth.lab.recording.recorder import Recorder
+from podberth.lab.recording.verify import verify
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.plugins.registry import registry
@@ -40,6 +42,8 @@ from tests.builders import node, pod
 from tests.unit.lab.recording.flights import Flight, Parts
 
 PER_SECOND = 10.0
+BEGAN = 100.0
+"""The clock when a flight begins."""
 LASTS = 600.0
 """Seconds that a pod runs."""
 
@@ -136,8 +140,8 @@ def life(number: int, random: Random) -> dict[str, Any]:
     return made
 
 
-async def bytes_of_a_life(lives: int) -> float:
-    """Bytes on the disk for each pod that came and went."""
+async def bytes_of_a_life(lives: int, *, again: bool = False) -> float:
+    """Bytes on the disk for each pod that came and went. `again`: all is decided again, and what came of it printed."""
     random = Random(1)
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as directory:
         flight = Flight(Path(directory))
@@ -171,6 +175,12 @@ async def bytes_of_a_life(lives: int) -> float:
                 flight.written()
         flight.written()
         flight.close()
+        if again:
+            found = verify(part(directory))
+            print(
+                f"{found.differ} differ of {found.placed:,} placed and {found.failed:,} failed in "
+                f"{flight.now - BEGAN:,.0f} s of their time"
+            )
         return sum(each.stat().st_size for each in segments(Path(directory))) / lives
 
 
@@ -182,9 +192,10 @@ def main() -> None:
     options.add_argument("--workload", default="basic")
     options.add_argument("--part", type=float, default=1.0, help="of the workload's pods")
     options.add_argument("--lives", type=int, default=36_000)
+    options.add_argument("--verify", action="store_true", help="decide again what was recorded of these lives")
     chosen = options.parse_args()
     if chosen.lives:
-        each = asyncio.run(bytes_of_a_life(chosen.lives))
+        each = asyncio.run(bytes_of_a_life(chosen.lives, again=chosen.verify))
         day = each * PER_SECOND * 86_400
         print(
             f"{each:.0f} bytes a pod's life, of {chosen.lives:,}; 24 h at {PER_SECOND:g} a second: {day / 1e6:.0f} MB"

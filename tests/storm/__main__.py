@@ -26,7 +26,7 @@ INTERRUPTED = 130
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make storm", description=__doc__)
-    parser.add_argument("--seeds", type=_seeds, default=BUDGET, help="seeds, as 7 or 0-9999 (default 0-199)")
+    parser.add_argument("--seeds", type=seeds_of, default=BUDGET, help="seeds, as 7 or 0-9999 (default 0-199)")
     parser.add_argument("--trace", action="store_true", help="print the whole trace of each run")
     parser.add_argument("--no-shrink", action="store_true", help="leave failing runs as they are")
     parser.add_argument("--again", action="store_true", help="run seeds again that were run with this very code")
@@ -39,7 +39,7 @@ def main() -> int:
     return storm(seeds, None if anew else kept(), shrinks=not given.no_shrink, trace=given.trace)
 
 
-def _seeds(text: str) -> range:
+def seeds_of(text: str) -> range:
     first, _, last = text.partition("-")
     if not first.isdecimal() or (last and not last.isdecimal()) or int(last or first) < int(first):
         raise argparse.ArgumentTypeError(f"{text}: want a number, or two with - between them, as 0-199")
@@ -109,7 +109,7 @@ class Progress:
     """Says how far a run is: on a terminal in one line that is written again and again, elsewhere now and then."""
 
     def __init__(self, seeds: int) -> None:
-        self._seeds = seeds
+        self.seeds_of = seeds
         self._live = sys.stdout.isatty()
         self._told = time.monotonic()
 
@@ -120,7 +120,7 @@ class Progress:
         self._told = time.monotonic()
         bound = sum(told.survived.get("bound", 0) for told in found)
         failing = sum(bool(told.violated) for told in found)
-        line = f"{len(found)} of {self._seeds} seeds, {bound} pods bound, {failing} failing"
+        line = f"{len(found)} of {self.seeds_of} seeds, {bound} pods bound, {failing} failing"
         print(f"\r\x1b[K{line}" if self._live else f"… {line}", end="" if self._live else "\n", flush=True)
 
     def clear(self) -> None:

@@ -99,7 +99,10 @@ def replay(
         if mask is not None:
             from podberth.lab.recording.masked import write_masked
 
-            complain([f"{mask}: {write_masked(Path(directory), recordings.to_write(mask)):,} entries"])
+            to = recordings.to_write(mask)
+            if to.exists() and any(to.iterdir()):
+                raise InputError(f"{mask}: expected a directory that is empty, or none")
+            complain([f"{mask}: {write_masked(Path(directory), to):,} entries"])
             return 0
         if diff is not None:
             return _diff(directory, diff, at, scheduler, output)
@@ -130,8 +133,8 @@ def _diff(directory: str, other: str, at: str | None, scheduler: str | None, out
     settings, _ = profiles(other, scheduler)
     part = reading.part(directory, at)
     begin = 0.0 if part.until is None else part.until - part.head.at
-    part.until = None
-    found = difference.difference(part, settings, name=named(other), profile=scheduler, begin=begin)
+    whole = reading.Part(part.paths, part.head)
+    found = difference.difference(whole, settings, name=named(other), profile=scheduler, begin=begin)
     match output:
         case PageOutput.TABLE:
             sys.stdout.writelines(f"{line}\n" for line in difference.lines(found))

@@ -137,6 +137,7 @@ def test_world(flown: Path) -> None:
         (("REC", "--at", "5s"), "--at: expected a command after it: explain, simulate, capacity; or --dump FILE"),
         (("REC", "explain", "p"), "explain: expected one of explain, simulate, capacity after --at TIME"),
         (("REC", "--why", "nobody"), "REC: nobody: no such pod was seen until then"),
+        (("REC", "--mask", "REC"), "REC: expected a directory that is empty, or none"),
         (("REC", "--mask", "other"), "other: expected an empty directory or a recording, and there is a.txt"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
@@ -40,6 +40,10 @@ _CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?")
 DECIDED = (Placed, Failed, Preempts)
 UNDONE = ("BindFailed", "BindWithdrawn", "PreBindWriteFailed", "CallFailed")
 """Stimuli after which a pod is not on the node that was decided."""
+_LAST = 2e11
+"""Seconds of the calendar that no file should name."""
+MALFORMED = (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError, RecursionError)
+"""What reading an object raises that is none."""
 _DELETED = "1970-01-01T00:00:00Z"
 """When a pod was deleted, where that was not recorded: what counts is that it goes."""
 
@@ -57,18 +61,30 @@ class Put:
         return self.kind, self.namespace, self.name
 
     def document(self) -> dict[str, Any]:
-        """Return it as an object of the API, with what was recorded of it."""
-        raise NotImplementedError
+        """Return it as an object of the API, with what was recorded of it. Raises LogError."""
+        try:
+            return self._document()
+        except (TypeError, ValueError) as error:
+            raise self._damaged(error) from None
 
     def json(self, **spec: Any) -> bytes:
-        """Return its JSON, with these fields of its spec if they say something."""
+        """Return its JSON, with these fields of its spec if they say something. Raises LogError."""
         found = self.document()
         found |= {"spec": found["spec"] | spec} if any(spec.values()) else {}
         return msgspec.json.encode(found)
 
     def thing(self, by: Decoder) -> Modelled:
-        """Return what the engine was given."""
-        return by.of_kind(self.kind)(self.json())
+        """Return what the engine was given. Raises LogError."""
+        try:
+            return by.of_kind(self.kind)(self.json())
+        except MALFORMED as error:
+            raise self._damaged(error) from None
+
+    def _document(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _damaged(self, error: Exception) -> LogError:
+        return LogError(f"is damaged: {self.kind} {self.name}: {error}")
 
 
 class PutObject(Put):
@@ -76,28 +92,36 @@ class PutObject(Put):
 
     def __init__(self, entry: Shown, kind: str, version: str, raw: str) -> None:
         meta = msgspec.json.decode(raw, type=_Named).metadata
+        if kind not in BY_KIND or not meta.name:
+            raise LookupError(f"{kind} {meta.name}")
         super().__init__(entry, kind, meta.namespace, meta.name, meta.uid)
         self.version, self.raw = version, raw
 
-    def document(self) -> dict[str, Any]:
-        """Return it as an object of the API."""
+    def _document(self) -> dict[str, Any]:
         found: dict[str, Any] = msgspec.json.decode(self.raw)
         found["metadata"]["resourceVersion"] = self.version
         version = found.get("apiVersion") or BY_KIND[self.kind].api_version
         return {**found, "apiVersion": version, "kind": self.kind.partition(".")[0]}
 
 
+class Form(Struct):
+    """A template: what pods that are made of it share."""
+
+    metadata: dict[str, Any] = {}
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+
+
 class PutPod(Put):
     """A pod. `form`: its template."""
 
-    def __init__(self, entry: Shown, new: NewPod, state: PodState, form: Mapping[str, Any]) -> None:
-        super().__init__(entry, "Pod", form.get("metadata", {}).get("namespace", ""), new.name, new.uid)
+    def __init__(self, entry: Shown, new: NewPod, state: PodState, form: Form) -> None:
+        super().__init__(entry, "Pod", form.metadata.get("namespace", ""), new.name, new.uid)
         self.new, self.state, self.form = new, state, form
 
-    def document(self) -> dict[str, Any]:
-        """Return it as an object of the API."""
+    def _document(self) -> dict[str, Any]:
         form, new, state = self.form, self.new, self.state
-        meta: dict[str, Any] = {**form.get("metadata", {}), "name": new.name, "uid": new.uid}
+        meta: dict[str, Any] = {**form.metadata, "name": new.name, "uid": new.uid}
         meta |= {"creationTimestamp": new.created or None, "resourceVersion": state.resource_version}
         meta |= {"labels": {**meta.get("labels", {}), **new.labels}, "generation": state.generation}
         if state.terminating:
@@ -106,7 +130,7 @@ class PutPod(Put):
             meta["ownerReferences"] = [
                 {**dict(zip(("kind", "name", "uid"), new.owner, strict=True)), "controller": True}
             ]
-        spec, status = dict(form.get("spec", {})), {**form.get("status", {}), "phase": state.phase}
+        spec, status = dict(form.spec), {**form.status, "phase": state.phase}
         if state.node_name:
             spec["nodeName"] = state.node_name
         conditions = list(status.get("conditions", ()))
@@ -151,49 +175,45 @@ def frames_of(path: Path) -> Iterator[list[AnyEntry]]:
         raise LogError(f"{path.name}: is damaged: {error}") from None
 
 
-class _Reader:
-    """Turns the entries of segments into events."""
-
-    def __init__(self) -> None:
-        self._objects: dict[tuple[str, str, str], PutObject] = {}
-
-    def events(self, path: Path, *, known: bool) -> Iterator[Event]:
-        """Yield a segment's events; what was `known` when it began only if that is asked for. Raises LogError."""
-        forms: list[dict[str, Any]] = []
-        pods: dict[str, tuple[NewPod, dict[str, Any]]] = {}
-        wanted = True
-        try:
-            for entry in chain.from_iterable(frames_of(path)):
-                event: Event | None = None
-                if isinstance(entry, Head):
+def _events(path: Path, *, known: bool) -> Iterator[Event]:
+    """Yield a segment's events; what was `known` when it began only if that is asked for. Raises LogError."""
+    forms: list[Form] = []
+    pods: dict[str, tuple[NewPod, Form]] = {}
+    objects: dict[tuple[str, str, str], PutObject] = {}
+    wanted = True
+    try:
+        for entry in chain.from_iterable(frames_of(path)):
+            event: Event
+            match entry:
+                case Head():
                     wanted = known or entry.fresh
-                elif isinstance(entry, Known):
+                    continue
+                case Known():
                     wanted = True
-                elif isinstance(entry, Template):
-                    forms.append(msgspec.json.decode(entry.json, type=dict[str, Any]))
-                elif isinstance(entry, NewPod):
+                    continue
+                case Template():
+                    forms.append(msgspec.json.decode(entry.json, type=Form))
+                    continue
+                case NewPod():
                     new, form = pods[entry.uid] = entry, forms[entry.template]
                     event = PutPod(entry, new, entry.state, form)
-                elif isinstance(entry, SamePod):
+                case SamePod():
                     new, form = pods[entry.uid]
                     event = PutPod(entry, new, entry.state, form)
-                elif isinstance(entry, NewObject):
-                    event = self._put(PutObject(entry, entry.kind, entry.resource_version, entry.json))
-                elif isinstance(entry, SameObject):
-                    raw = self._objects[entry.kind, entry.namespace, entry.name].raw
-                    event = self._put(PutObject(entry, entry.kind, entry.resource_version, raw))
-                else:
+                case NewObject():
+                    event = PutObject(entry, entry.kind, entry.resource_version, entry.json)
+                    objects[event.key] = event
+                case SameObject():
+                    before = objects[entry.kind, entry.namespace, entry.name]
+                    event = PutObject(entry, entry.kind, entry.resource_version, before.raw)
+                case Told(name=name, what=[]) if name in UNDONE:
+                    raise LookupError(name)
+                case _:
                     event = entry
-                    if isinstance(entry, Gone):
-                        self._objects.pop((entry.kind, entry.namespace, entry.name), None)
-                if event is not None and wanted:
-                    yield event
-        except (LookupError, TypeError, AttributeError, msgspec.MsgspecError) as error:
-            raise LogError(f"{path.name}: is damaged: {type(error).__name__}: {error}") from None
-
-    def _put(self, put: PutObject) -> PutObject:
-        self._objects[put.key] = put
-        return put
+            if wanted:
+                yield event
+    except (LookupError, msgspec.MsgspecError) as error:
+        raise LogError(f"{path.name}: is damaged: {type(error).__name__}: {error}") from None
 
 
 class Part:
@@ -219,9 +239,8 @@ class Part:
 
     def events(self) -> Iterator[Event]:
         """Yield what happened after what was known when its first segment began. Raises LogError."""
-        reader = _Reader()
         for number, path in enumerate(self.paths):
-            for event in reader.events(path, known=not number):
+            for event in _events(path, known=not number):
                 if self.until is not None and event.at > self.until:
                     return
                 yield event
@@ -235,7 +254,8 @@ class Part:
 
 
 def stamp(seconds: float) -> str:
-    """Return a time of the calendar as RFC 3339 has it."""
+    """Return a time of the calendar as RFC 3339 has it; the epoch for what is none."""
+    seconds = seconds if 0 <= seconds < _LAST else 0.0
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

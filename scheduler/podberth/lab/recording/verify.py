@@ -6,6 +6,7 @@ verified of each placement that its node was the best one by the recorded config
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from podberth.engine.stimuli import Stimulus
 from podberth.explain.shadow.answer import AGREED, DIFFER
 from podberth.explain.shadow.shadow import Shadow
 from podberth.framework.binding import Call, Write
-from podberth.framework.config import SchedulerConfiguration, decode
+from podberth.framework.config import ConfigError, SchedulerConfiguration, decode
 from podberth.framework.extenders import NodesAnswer, Question, in_order
 from podberth.framework.profiles import annotated, build
 from podberth.lab.recording.entries import Decision, Failed, Gone, Head, Placed, Preempts, Told
@@ -103,29 +104,22 @@ class Twin:
         self._writes: dict[str, tuple[Write, ...]] = {}
 
     def take(self, event: Event) -> list[Decision]:
-        """Give it what an event says; return what it decides. Raises LogError."""
-        match event:
-            case Told(name="Epoch"):
-                (self.engine.epoch,) = event.what
-            case Told(name="Leads"):
-                self.engine.takes_over(event.at, event.what[0], True)
-            case Told(name="Configured"):
-                config = decode(event.what[0])
-                frameworks = build(config, registry())
-                backoffs = config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds
-                self.engine.reconfigure(frameworks, *backoffs, event.at)
-                self.decoder.follow(annotated(frameworks), config.limits)
-            case _:
-                stimulus = self._stimulus(event)
-                if stimulus is not None:
-                    try:
-                        return self._decided(self.engine.handle(stimulus, event.at), event.at)
-                    except Exception:  # noqa: BLE001 (as the scheduler: what was recorded says that it broke)
-                        return []
-        return []
+        """Give it what an event says; return what it decides. Raises ConfigError, LogError."""
+        try:
+            stimulus = self._stimulus(event)
+        except ConfigError:
+            raise
+        except (AttributeError, IndexError, StopIteration, TypeError, ValueError) as error:
+            raise LogError(f"is damaged: {getattr(event, 'name', '')} at {event.at}: {error}") from None
+        if stimulus is None:
+            return []
+        try:
+            return self._decided(self.engine.handle(stimulus, event.at), event.at)
+        except Exception:  # noqa: BLE001 (as the scheduler: what was recorded says that it broke)
+            return []
 
     def _stimulus(self, event: Event) -> Stimulus | None:
-        """Return what the engine was given; None if it answers a question that was not asked again."""
+        """Return what the engine was given; None for what is done by now, or answers what was not asked again."""
         match event:
             case Put():
                 return stimuli.Put(event.thing(self.decoder), event.added)
@@ -133,13 +127,19 @@ class Twin:
                 self._calls.pop(event.uid, None)
                 self._writes.pop(event.uid, None)
                 return stimuli.Gone(event.kind, event.namespace, event.name, event.uid)
+            case Told(name="Epoch"):
+                self.engine.epoch = float(event.what[0])
+            case Told(name="Leads"):
+                self.engine.takes_over(event.at, float(event.what[0]), True)
+            case Told(name="Configured"):
+                config = decode(event.what[0])
+                frameworks = build(config, registry())
+                backoffs = config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds
+                self.engine.reconfigure(frameworks, *backoffs, event.at)
+                self.decoder.follow(annotated(frameworks), config.limits)
             case Told():
-                try:
+                with suppress(KeyError):
                     return self._told(event)
-                except KeyError:
-                    return None
-                except (TypeError, ValueError, StopIteration) as error:
-                    raise LogError(f"is damaged: {event.name}: {error}") from None
         return None
 
     def _told(self, event: Told) -> Stimulus:

@@ -156,7 +156,7 @@ class Recorded:
             if state.finished and life.ended is None:
                 life.ended = at
             return
-        spec = pod.form.get("spec", {})
+        spec = pod.form.spec
         if state.finished:
             if self._others.pop(pod.uid, None) is not None:
                 self._go(pod.key, at)

@@ -9,7 +9,21 @@ from structlog.testing import capture_logs
 from podberth.engine.instructions import Bind, Instruction
 from podberth.engine.stimuli import BindFailed, Cycle, Put, Tick
 from podberth.framework.config import default_configuration
-from podberth.lab.recording.entries import Gone, Head, Placed, PodState, Preempts, SamePod, Told, encoder
+from podberth.lab.recording.entries import (
+    Entry,
+    Gone,
+    Head,
+    NewObject,
+    NewPod,
+    Placed,
+    PodState,
+    Preempts,
+    SameObject,
+    SamePod,
+    Template,
+    Told,
+    encoder,
+)
 from podberth.lab.recording.log import File, Limits, LogError, frames, segments
 from podberth.lab.recording.reading import Event, PutPod, part, parts
 from podberth.lab.recording.reading import Put as Known
@@ -190,16 +204,35 @@ async def test_room_that_was_kept_is_not_verified(tmp_path: Path, waits: bool) -
     assert (found.whole, found.placed, found.unverified, found.differ) == (False, 1, int(waits), int(not waits))
 
 
-async def test_what_is_damaged_is_said_in_a_line(tmp_path: Path) -> None:
-    """Entries that refer to what is not there, and bytes that are no entries."""
-    for entry in (SamePod(1.0, False, False, "nobody", STATE), Told(1.0, "BindFailed", [])):
+FORM = Template(1.0, '{"metadata": {"namespace": "default"}, "spec": {"containers": 5}}')
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [SamePod(1.0, False, False, "nobody", STATE)],
+        [SameObject(1.0, False, False, "Node", "", "n0", "1")],
+        [NewPod(1.0, False, False, 7, {}, None, "web", "u", "", STATE)],
+        [FORM, NewPod(1.0, False, False, 0, {}, None, "web", "u", "", STATE)],
+        [Template(1.0, '{"spec": []}')],
+        [NewObject(1.0, False, False, "Secret", "1", '{"metadata": {"name": "s"}}')],
+        [NewObject(1.0, False, False, "Node", "1", "{}")],
+        [NewObject(1.0, False, False, "Node", "1", '{"metadata": {"name": "n0"}, "status": []}')],
+        [Told(1.0, "BindFailed", [])],
+        [Told(1.0, "BindFailed", ["u"])],
+        [Told(1.0, "Epoch", ["late"])],
+        [Told(1.0, "PreBindWritten", ["u", 5])],
+    ],
+)
+async def test_what_is_damaged_is_said_in_a_line(tmp_path: Path, entries: list[Entry]) -> None:
+    """Entries that refer to what is not there, that are no objects, or that no stimulus is made of."""
+    head = Head(0.0, fresh=True, configuration=kept(default_configuration()))
+    for content, said in (
+        (encoder.encode([head, *entries]), "is damaged"),
+        (b"\xc1 no entries", r"^1\.log: is damaged"),
+    ):
         file = File(tmp_path / "1.log")
-        file.write(encoder.encode([Head(0.0, fresh=True, configuration=kept(default_configuration())), entry]))
+        file.write(content)
         file.close()
-        with pytest.raises(LogError, match="damaged"):
+        with pytest.raises(LogError, match=said):
             verified(tmp_path)
-    file = File(tmp_path / "1.log")
-    file.write(b"\xc1 no entries")
-    file.close()
-    with pytest.raises(LogError, match=r"^1\.log: is damaged"):
-        verified(tmp_path)
