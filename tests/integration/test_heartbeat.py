@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podberth.app.lease import SUFFIX
-from podberth.kube.schedulers import SCHEDULERS
+from podberth.service.schedulers import SCHEDULERS
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.wait import wait_for
 from tests.integration.berth import START, Harbour

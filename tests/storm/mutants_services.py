@@ -8,11 +8,12 @@ from unittest.mock import patch
 
 import msgspec
 
+from podberth.app.evictor import evictions
 from podberth.app.evictor.watcher import Watcher
 from podberth.evictor.evictor import Evictor
 from podberth.evictor.followed import Broken
 from podberth.evictor.gates import Owners
-from podberth.kube import evictions, writes
+from podberth.kube import writes
 from podberth.kube.client import Client
 from podberth.kube.cross_check import CrossCheck
 from podberth.kube.listwatch import Pause

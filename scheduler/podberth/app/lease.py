@@ -21,9 +21,9 @@ from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Candidate, Elec
 from podberth.kube.machine import boottime
 from podberth.kube.objects import MALFORMED
 from podberth.kube.resources import LEASES
-from podberth.kube.schedulers import SCHEDULERS, Lease, LiveSchedulers, served
 from podberth.service.election import candidate, lease_namespace
 from podberth.service.log import RateLimit
+from podberth.service.schedulers import SCHEDULERS, Lease, LiveSchedulers, served
 
 SUFFIX = "-heartbeat"
 BEAT_DURATION, BEAT_DEADLINE, BEAT_RETRY = 30.0, 25.0, 10.0

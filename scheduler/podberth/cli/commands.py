@@ -15,7 +15,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from podberth.cli.main import SERVICES
+from podberth.cli import SERVICES
 
 _FILES = (
     *("--filename", "--cluster", "--config", "--kubeconfig", "--certificate-authority"),

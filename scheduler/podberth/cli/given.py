@@ -116,9 +116,9 @@ def past(
     `taken`: the UID of a pod that was taken off its node.
     """
     # Only pods whose node is to stay as they asked for need any of this.
+    from podberth.app.evictor.evictions import past_evictions, seconds
     from podberth.app.evictor.watcher import restored
     from podberth.explain.promises import Past
-    from podberth.kube.evictions import past_evictions, seconds
     from podberth.kube.objects import MALFORMED
 
     def there(uid: str) -> bool:

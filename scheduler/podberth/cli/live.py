@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from podberth.app.evictor.evictions import PastEviction, read_past_evictions
 from podberth.cli.errors import InputError, complain
 from podberth.cli.options import NO_LIMIT, seconds
 from podberth.cli.output import progress
@@ -13,7 +14,6 @@ from podberth.explain.objects.world import World
 from podberth.kube.client import Client, list_items
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, Unreachable
-from podberth.kube.evictions import PastEviction, read_past_evictions
 from podberth.kube.kubeconfig import connect
 from podberth.kube.resources import DEVICES, GROUPS, NODES, PODS, RESOURCE_CLAIM_TEMPLATES, WATCHED, Resource
 from podberth.model.kinds import KINDS, Decoder

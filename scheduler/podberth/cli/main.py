@@ -5,9 +5,7 @@ import sys
 from pathlib import Path
 
 from podberth import __version__
-
-SERVICES = frozenset(("run", "evictor", "admission", "operator"))
-"""Commands that run until they get a signal to end: each is a function of that name in a module of that name."""
+from podberth.cli import SERVICES
 
 
 def entry() -> None:

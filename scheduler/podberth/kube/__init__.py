@@ -9,7 +9,7 @@ order in which it is read:
   `flow`, goes over a connection of `http1`, and ends in an exception of `errors` or with bytes.
 - `reflector` follows a kind. `listwatch` says what to do next and which objects are known, `cross_check` whether the
   watch has lost any; `objects` are what comes out: changes, in batches.
-- `writes` builds and sends what a scheduler writes; `evictions`, `lease` and `schedulers` (who lives) have the other
-  requests. `resources` has the paths of all kinds.
+- `writes` builds and sends what a scheduler writes; `lease` has one leader among replicas. `resources` has the paths of
+  all kinds.
 - `machine` has the clocks, the chance and the event loop of the process.
 """

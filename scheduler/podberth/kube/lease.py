@@ -143,7 +143,7 @@ class Elector:
     """A candidate for one Lease; `identity` must be this process' alone, also after a restart (`own_identity`).
 
     `on_problem` hears, once each, of reads and writes that failed; `last_error` keeps the latest until one succeeds.
-    `annotations` are put on the Lease with each write of ours, others stay (`podberth.kube.schedulers` reads one);
+    `annotations` are put on the Lease with each write of ours, others stay (`podberth.service.schedulers` reads one);
     put other ones in their place at any time. `otherwise`: the Lease's namespace if the named one does not exist.
     `signs` counts signs of life of whoever acts as the holder: without them a Lease is neither taken nor, after some
     time, renewed.

@@ -6,12 +6,12 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from podberth.app.evictor.evictions import CONTROLLER, DONE, INTENT, record
 from podberth.app.evictor.watcher import Watcher
 from podberth.evictor.gates import Settings
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build
 from podberth.kube.client import Client
-from podberth.kube.evictions import CONTROLLER, DONE, INTENT, record
 from podberth.kube.machine import Machine
 from podberth.kube.writes import Regarding, event
 from tests.registered import registry

@@ -15,7 +15,7 @@ from podberth.framework.config import SchedulerConfiguration, default_configurat
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError
-from podberth.kube.schedulers import LiveSchedulers, decode
+from podberth.service.schedulers import LiveSchedulers, decode
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 PATIENCE = 60.0

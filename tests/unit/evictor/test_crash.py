@@ -24,6 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from podberth.app.evictor.evictions import past_evictions, seconds
 from podberth.app.evictor.watcher import restored
 from podberth.app.evictor.writer import Writer
 from podberth.engine.stimuli import Gone, Put
@@ -34,7 +35,6 @@ from podberth.framework.config import decode
 from podberth.framework.profiles import annotated, build
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Cause, Details, Unreachable
-from podberth.kube.evictions import past_evictions, seconds
 from podberth.kube.machine import Machine
 from podberth.kube.writes import Regarding, meta_time
 from podberth.model import wire

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from podberth.kube import evictions, writes
+from podberth.app.evictor import evictions
+from podberth.kube import writes
 from podberth.kube.client import of_an_api_server
 from podberth.kube.errors import Unreachable
 from podberth.kube.flow import LEASE, STATUS

@@ -14,7 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from podberth.apiserver import protobuf
-from podberth.kube import evictions, writes
+from podberth.app.evictor import evictions
+from podberth.kube import writes
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import BIND
 from podberth.kube.writes import PROTOBUF, PodRef

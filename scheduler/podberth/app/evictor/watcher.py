@@ -8,6 +8,8 @@ from typing import Any
 
 import structlog
 
+from podberth.app.evictor import evictions
+from podberth.app.evictor.evictions import PastEviction
 from podberth.app.evictor.writer import Writer
 from podberth.app.watch import Freshness
 from podberth.engine.stimuli import Gone, Put
@@ -16,9 +18,7 @@ from podberth.evictor.gates import Settings
 from podberth.evictor.messages import Evict, Instruction, Look, Read, Restored, Stimulus, Turn
 from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
-from podberth.kube import evictions
 from podberth.kube.client import Client
-from podberth.kube.evictions import PastEviction
 from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.objects import Change, Deleted
 from podberth.kube.resources import DEVICES, SCHEDULING, Resource

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import structlog
 
+from podberth.app.evictor import evictions
+from podberth.app.evictor.evictions import regarding
 from podberth.app.reporting import UnderWay, ref
 from podberth.evictor.messages import (
     Answered,
@@ -22,10 +24,9 @@ from podberth.evictor.messages import (
     Turn,
     WasRead,
 )
-from podberth.kube import evictions, writes
+from podberth.kube import writes
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
-from podberth.kube.evictions import regarding
 from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.objects import MALFORMED
 from podberth.kube.reflector import decoded

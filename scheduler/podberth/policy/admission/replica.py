@@ -21,7 +21,6 @@ from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.lease import Elector
 from podberth.kube.machine import MACHINE, Machine
-from podberth.kube.schedulers import LiveSchedulers, Schedulers
 from podberth.policy.admission.cache import PolicyCache
 from podberth.policy.admission.certificates import MountedFiles, SharedSecret
 from podberth.policy.admission.counting import Counting, Key, Tallies
@@ -34,6 +33,7 @@ from podberth.service.certificate import Certificate
 from podberth.service.election import candidate, lead
 from podberth.service.loop import Blocks, give_memory_back
 from podberth.service.run import until_told
+from podberth.service.schedulers import LiveSchedulers, Schedulers
 from podberth.service.serving import Address, Endpoints
 
 QPS, BURST = 200.0, 400

@@ -17,7 +17,6 @@ from podberth.kube.connection import Connection
 from podberth.kube.lease import Elector, LeaseLostError
 from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.resources import METADATA_POLICIES
-from podberth.kube.schedulers import LiveSchedulers, Schedulers
 from podberth.policy.operator import handlers
 from podberth.policy.operator.audit import BURST, QPS, Audit, Audits
 from podberth.policy.operator.enforcement import KINDS, SETS, Enforcer, Kept, kept
@@ -31,6 +30,7 @@ from podberth.service.election import candidate
 from podberth.service.loop import give_memory_back, trim_memory_each_minute
 from podberth.service.metrics import Asked, Family, Instrument, Labels
 from podberth.service.run import until_told
+from podberth.service.schedulers import LiveSchedulers, Schedulers
 from podberth.service.serving import Address, Endpoints
 
 LARGE_BYTES = 64 << 10

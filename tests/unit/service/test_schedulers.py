@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from podberth.kube import schedulers as followed
 from podberth.kube.errors import ApiError
 from podberth.kube.listwatch import Phase
 from podberth.kube.objects import Added, Change, Deleted, Updated
 from podberth.kube.resources import LEASES, Resource
-from podberth.kube.schedulers import SCHEDULERS, SURE_TICKS, Lease, LiveSchedulers, Schedulers, decode
+from podberth.service import schedulers as followed
+from podberth.service.schedulers import SCHEDULERS, SURE_TICKS, Lease, LiveSchedulers, Schedulers, decode
 from tests.unit.policy.operator.conftest import Clock
 
 WALL = 1_800_000_000.0

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from podberth.kube import evictions
-from podberth.kube.evictions import PastEviction, past_evictions, seconds
+from podberth.app.evictor import evictions
+from podberth.app.evictor.evictions import PastEviction, past_evictions, seconds
 from podberth.kube.writes import meta_time
 
 CONTROLLER = "podberth.dev/evictor"
