@@ -129,7 +129,7 @@ class _Pages:
             return web.Response(body=settings, content_type="application/json")
         if path in KINDS:
             shown = source.zpage(path, ",".join(request.headers.getall("Accept", ())))
-            return web.Response(status=shown.status, body=shown.body, headers=shown.headers)
+            return web.Response(body=shown.body, headers=shown.headers)
         status, found = await self._on_main(source.look_up(path, dict(request.query)))
         if isinstance(found, str):
             return _text(status, found)

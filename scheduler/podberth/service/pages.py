@@ -1,10 +1,10 @@
 """Pages that every component has: /healthz, /livez and /readyz in the form of Kubernetes' components, and /statusz and
-/flagz in the forms that kube-scheduler 1.37 gives them, text for people or a versioned object."""
+/flagz as kube-scheduler 1.37 gives them, as text for people or as an object in JSON."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,12 +18,8 @@ KINDS = {"/statusz": "Statusz", "/flagz": "Flagz"}
 """The pages here, and the kinds of their objects."""
 EMULATED = "1.37"
 """The release of Kubernetes whose scheduler we equal."""
-GROUP = "config.k8s.io"
-VERSIONS = {"v1beta1": False, "v1alpha1": True}
-"""Version of the objects → it is deprecated."""
-JSON, YAML, TEXT = "application/json", "application/yaml", "text/plain"
-_FORMS = (JSON, YAML, TEXT)
-"""The forms in the order in which a wildcard finds them."""
+GROUP, VERSION = "config.k8s.io", "v1beta1"
+JSON = "application/json"
 _HEADER = (
     "\n{} {}\nWarning: This endpoint is not meant to be machine parseable, "
     "has no formatting compatibility guarantees and is for debugging purposes only.\n"
@@ -61,36 +57,22 @@ class About(Struct, frozen=True):
 class Answer(Struct, frozen=True):
     """An answer to a request for a page."""
 
-    status: int
     body: bytes
     headers: dict[str, str]
 
 
 def zpage(path: str, accept: str, about: About, paths: Iterable[str]) -> Answer:
-    """Answer a request for one of `KINDS`. `paths`: what else can be read at the same port."""
+    """Answer a request for one of `KINDS`: as text, or as JSON where the client accepts that. `paths`: what else can be
+    read at the same port.
+    """
     kind = KINDS[path]
-    form, version = _negotiated(accept, kind) or ("", "")
-    if not form:
-        wanted = f"only the following media types are accepted: {', '.join(_FORMS)}"
-        refusal: dict[str, Any] = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Failure",
-            "message": wanted,
-        }
-        refusal |= {"reason": "NotAcceptable", "code": 406}
-        return Answer(406, msgspec.json.encode(refusal), {"Content-Type": JSON})
     facts: dict[str, Any] = {"flags": dict(sorted(about.flags.items()))} if kind == "Flagz" else _status(paths)
-    if form == TEXT:
+    if JSON not in accept:
         text = _HEADER.format(about.name, path[1:]) + (_flags(facts) if kind == "Flagz" else _told(facts))
-        return Answer(200, text.encode(), {"Content-Type": "text/plain; charset=utf-8"})
-    made = {"kind": kind, "apiVersion": f"{GROUP}/{version}", "metadata": {"name": about.name}, **facts}
-    headers = {"Content-Type": f"{form};g={GROUP};v={version};as={kind}"}
-    if VERSIONS[version]:
-        page = path[1:]
-        headers["Warning"] = f'299 - "This version of the {page} endpoint is deprecated. Please use a newer version."'
-    return Answer(200, msgspec.yaml.encode(made) if form == YAML else msgspec.json.encode(made) + b"\n", headers)
+        return Answer(text.encode(), {"Content-Type": "text/plain; charset=utf-8"})
+    made = {"kind": kind, "apiVersion": f"{GROUP}/{VERSION}", "metadata": {"name": about.name}, **facts}
+    headers = {"Content-Type": f"{JSON};g={GROUP};v={VERSION};as={kind}"}
+    return Answer(msgspec.json.encode(made) + b"\n", headers)
 
 
 def _status(paths: Iterable[str]) -> dict[str, Any]:
@@ -120,40 +102,3 @@ def _told(facts: Mapping[str, Any]) -> str:
 
 def _flags(facts: Mapping[str, Any]) -> str:
     return "".join(f"{name}={value}\n" for name, value in facts["flags"].items())
-
-
-def _negotiated(accept: str, kind: str) -> tuple[str, str] | None:
-    """Return the form to answer in, and the version of an object, by an Accept header; None: it takes nothing that we
-    have.
-    """
-    if not accept.strip():
-        return TEXT, ""
-    for wanted, parameters in _clauses(accept):
-        target = parameters.keys() & {"g", "v", "as"}
-        version = parameters.get("v", "")
-        ours = parameters.get("g") == GROUP and parameters.get("as") == kind and version in VERSIONS
-        if parameters.get("stream") or parameters.get("sv"):
-            continue
-        for form in _FORMS:
-            if wanted in (form, form.partition("/")[0] + "/*", "*/*") and (not target if form == TEXT else ours):
-                return form, version
-    return None
-
-
-def _clauses(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Return the media types of an Accept header with their parameters, the most wanted first."""
-    found = []
-    for clause in accept.split(","):
-        wanted, *rest = (part.strip() for part in clause.split(";"))
-        pairs = (part.partition("=") for part in rest)
-        parameters = {name.strip(): value.strip() for name, _, value in pairs if value}
-        kind, _, part = ("*/*" if wanted == "*" else wanted).partition("/")
-        found.append((-_quality(parameters.pop("q", "1")), kind == "*", part == "*", f"{kind}/{part}", parameters))
-    return ((wanted, parameters) for *_, wanted, parameters in sorted(found, key=lambda one: one[:3]))
-
-
-def _quality(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
