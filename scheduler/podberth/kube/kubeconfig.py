@@ -24,7 +24,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from podberth import __version__
 from podberth.kube.connection import Connection, Credential, Credentials, Tls
@@ -182,11 +182,13 @@ def from_kubeconfig(paths: list[str], context: str | None = None) -> Connection:
 
 
 def _settings(chosen: Selected) -> ServerSettings:
-    if is_plain(chosen.user):
-        return settings(chosen)
-    from podberth.kube import credential_plugins  # slow to import, and most users have no need of it
+    found = settings(chosen)
+    if not (provider := chosen.user.get("auth-provider")):
+        return found
+    from podberth.kube.credential_plugins import provided  # slow to import, and most users have no need of it
 
-    return credential_plugins.settings(chosen)
+    header = provided(provider, found.host, chosen.where)
+    return found if header is None else structs.replace(found, header=header)
 
 
 def _source(paths: list[str], context: str | None, chosen: Selected, tls: Tls | None) -> Callable[[], Credential]:
@@ -196,9 +198,7 @@ def _source(paths: list[str], context: str | None, chosen: Selected, tls: Tls | 
     if name := chosen.user.get("tokenFile"):
         return partial(_token_file, chosen.user_base / name)
     if chosen.user.get("exec") and not chosen.user.get("token"):
-        from podberth.kube import credential_plugins
-
-        return partial(credential_plugins.run_exec, chosen, tls)
+        return partial(_issued, chosen, tls)
 
     def reread() -> Credential:
         found = _settings(select(paths, context))
@@ -207,6 +207,18 @@ def _source(paths: list[str], context: str | None, chosen: Selected, tls: Tls | 
         return Credential(found.header)
 
     return reread
+
+
+def _issued(chosen: Selected, tls: Tls | None) -> Credential:
+    """Return what the user's exec plugin issues; a certificate is presented from now on."""
+    from podberth.kube.credential_plugins import run_exec
+
+    plugin = chosen.user["exec"]
+    where = f"{chosen.where}: exec plugin {written(plugin.get('command'))}"
+    found = run_exec(plugin, chosen.cluster, chosen.user_base, where)
+    if found.certificate and found.key and tls is not None:
+        tls.present(as_file(found.certificate.encode()), as_file(found.key.encode()))
+    return Credential(f"Bearer {found.token}" if found.token else None, found.good_for)
 
 
 def _token_file(path: Path) -> Credential:
@@ -333,10 +345,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 class Selected:
     """A context with its cluster and user as plain dicts, and the directories that their relative paths start from."""
 
-    paths: tuple[str, ...]
-    context: str
     namespace: str
-    cluster_name: str
     cluster: dict[str, Any]
     user_name: str
     user: dict[str, Any]
@@ -391,10 +400,7 @@ def select(paths: list[str], context: str | None) -> Selected:
     _check_cluster(cluster, cluster_path, f"{where}: clusters[{cluster_name}]")
     _check_user(user, user_path, f"{where}: users[{user_name}]")
     return Selected(
-        paths=tuple(str(path) for path, _ in documents),
-        context=wanted,
         namespace=chosen.get("namespace") or "default",
-        cluster_name=cluster_name,
         cluster=cluster,
         user_name=user_name,
         user=user,
@@ -544,13 +550,8 @@ class ServerSettings(Struct, frozen=True):
     header: str | None
 
 
-def is_plain(user: dict[str, Any]) -> bool:
-    """Return whether `settings` reads all of a user: it has neither an auth provider nor an exec plugin in use."""
-    return not user.get("auth-provider") and not (user.get("exec") and not user.get("token"))
-
-
 def settings(chosen: Selected) -> ServerSettings:
-    """Return the settings of a context whose user is plain. A token wins over a password, data over a file."""
+    """Return the settings that a context says itself. A token wins over a password, data over a file."""
     cluster, user = chosen.cluster, chosen.user
     header = None
     if user.get("token") and not user.get("tokenFile"):
