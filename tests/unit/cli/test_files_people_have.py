@@ -8,7 +8,6 @@ import yaml
 
 from podberth.explain.objects.documents import read
 from podberth.explain.objects.versions import upgraded
-from podberth.explain.objects.world import World
 from tests.builders import Object, node, pod
 from tests.unit.cli.conftest import Berth
 
@@ -109,15 +108,6 @@ EITHER = {"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "gpu"
             id="a slice",
         ),
         pytest.param(
-            of_devices(
-                "ResourceSlice",
-                "v1alpha3",
-                {**POOL, "devices": [{"name": "d0", "basic": {**BASIC, "capacity": {"memory": "1Gi"}}}]},
-            ),
-            of_devices("ResourceSlice", "v1", {**POOL, "devices": [{"name": "d0", **BASIC}]}),
-            id="amounts of v1alpha3",
-        ),
-        pytest.param(
             of_devices("ResourceClaim", "v1beta1", {"devices": {"requests": [{"name": "r", **ASKED}, EITHER]}}),
             of_devices("ResourceClaim", "v1", {"devices": {"requests": [{"name": "r", "exactly": ASKED}, EITHER]}}),
             id="a claim",
@@ -147,18 +137,3 @@ def test_older_versions(older: Object, want: Object) -> None:
         assert json.loads(bytes(upgraded(older["kind"], json.dumps(bare).encode())))["spec"] == want["spec"]
     now = json.dumps(want).encode()
     assert json.loads(bytes(upgraded(want["kind"], now))) == want
-
-
-@pytest.mark.parametrize(
-    ("version", "selector", "selects"),
-    [("v1", {}, True), ("v1beta1", {}, False), ("v1", None, False), ("v1beta1", {"matchLabels": {"app": "w"}}, True)],
-)
-def test_budgets_of_older_versions(version: str, selector: Object | None, selects: bool) -> None:
-    """An empty selector selected nothing then."""
-    spec = {} if selector is None else {"selector": selector}
-    metadata = {"name": "a", "namespace": "default"}
-    budget = {"apiVersion": f"policy/{version}", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
-    world = World()
-    world.add_documents(read(json.dumps([NODE, budget]).encode()))
-    (made,) = world.cluster.selecting["PodDisruptionBudget"]["default"].values()
-    assert made.selector.matches({"app": "w"}) == selects

@@ -1,8 +1,8 @@
 """Kinds and their API groups, and objects of older API versions as the API server would show them today.
 
 Kinds of other projects that Berth reads are told apart by group: `Node` of longhorn.io is another kind.
-Upstream of the conversions: pkg/apis/resource/v1beta1/conversion.go, pkg/apis/policy/v1beta1/conversion.go. Kinds that
-are not in the table have the same fields in each version.
+Upstream of the conversions: pkg/apis/resource/v1beta1/conversion.go. Kinds that are not in the table have the same
+fields in each version that a supported API server serves.
 """
 
 from collections.abc import Callable, Mapping
@@ -87,14 +87,10 @@ def upgraded(kind: str, raw: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
 
 
 def _slice(found: Object) -> None:
-    """Move the fields of devices out of `basic`, and make amounts objects (v1alpha3)."""
+    """Move the fields of devices out of `basic`."""
     found["apiVersion"] = "resource.k8s.io/v1"
     for device in found["spec"].get("devices") or ():
         device.update(device.pop("basic", None) or {})
-        amounts = device.get("capacity") or {}
-        amounts.update(
-            {name: amount if isinstance(amount, dict) else {"value": amount} for name, amount in amounts.items()}
-        )
 
 
 def _claim(found: Object) -> None:
@@ -115,26 +111,15 @@ def _of_requests(spec: Object) -> None:
             request.setdefault("exactly", asked)
 
 
-def _budget(found: Object) -> None:
-    """Drop an empty selector, which selected nothing then, and selects all pods in v1."""
-    if found.get("apiVersion") == "policy/v1beta1":
-        found["apiVersion"] = "policy/v1"
-        spec = found["spec"]
-        if not any((spec.get("selector") or {}).values()):
-            spec.pop("selector", None)
-
-
 _OLDER: Mapping[str, Callable[[Object], None]] = {
     "ResourceSlice": _slice,
     "ResourceClaim": _claim,
     "ResourceClaimTemplate": _template,
-    "PodDisruptionBudget": _budget,
 }
-_OF_DEVICES = (b"resource.k8s.io/v1beta1", b"resource.k8s.io/v1alpha3")
+_BETA = b"resource.k8s.io/v1beta1"
 _SIGNS = {
-    "ResourceSlice": (*_OF_DEVICES, b'"basic"'),
-    "ResourceClaim": (*_OF_DEVICES, b'"deviceClassName"'),
-    "ResourceClaimTemplate": (*_OF_DEVICES, b'"deviceClassName"'),
-    "PodDisruptionBudget": (b"policy/v1beta1",),
+    "ResourceSlice": (_BETA, b'"basic"'),
+    "ResourceClaim": (_BETA, b'"deviceClassName"'),
+    "ResourceClaimTemplate": (_BETA, b'"deviceClassName"'),
 }
 """Kind → what is in the text of an object that may be older: items of a list need not name their version."""
