@@ -183,35 +183,18 @@ def _character(found: "re.Match[str]") -> str:
 ACCUMULATOR = "@result"
 _UNUSED = "#unused"
 _OTHER_ACCUMULATOR = "__result__"
-_MOST_COPIED = 20_000
 _NO_NAME = "argument must be a simple name"
 
 
 _Macro = Callable[[int, Node, list[Node]], Node | None]
 
 
-class Copies:
-    """Copies parts of one expression, up to a number of nodes: nested macros double each time."""
-
-    def __init__(self) -> None:
-        self._left = _MOST_COPIED
-
-    def of(self, node: Node) -> Node:
-        """Return the tree below the node, with nodes of its own. Raises SyntaxIssueError."""
-        self._left -= 1
-        if self._left < 0:
-            raise SyntaxIssueError(node.position, "expression is too large with its macros expanded")
-        return node.copied(self.of)
-
-
-def expand(position: int, function: str, args: list[Node], target: Node | None, copies: Copies) -> Node | None:
+def expand(position: int, function: str, args: list[Node], target: Node | None) -> Node | None:
     """Return the expansion of a call, or None when it is an ordinary call. Raises SyntaxIssueError."""
     if target is None:
         if function == "has" and len(args) == 1:
             return _has(position, args[0])
         return None
-    if function in ("optMap", "optFlatMap") and len(args) == 2:
-        return _optional(position, function, target, args, copies)
     macro = _MACROS.get((function, len(args)))
     return None if macro is None else macro(position, target, args)
 
@@ -315,14 +298,17 @@ def _bind(at: int, target: Node, args: list[Node]) -> Node | None:
     return _bound(at, args[0].name, args[1], args[2])
 
 
-def _optional(at: int, function: str, target: Node, args: list[Node], copies: Copies) -> Node:
+def _opt_map(at: int, target: Node, args: list[Node]) -> Node:
+    return _opt_flat_map(at, target, [args[0], _optional_call(at, "of", [args[1]])], "optMap")
+
+
+def _opt_flat_map(at: int, target: Node, args: list[Node], function: str = "optFlatMap") -> Node:
     if type(args[0]) is not Name:
         raise SyntaxIssueError(args[0].position, f"{function}() variable name must be a simple identifier")
-    there = Call(at, "hasValue", [], target)
-    mapped: Node = _bound(at, args[0].name, Call(at, "value", [], copies.of(target)), args[1])
-    if function == "optMap":
-        mapped = _optional_call(at, "of", [mapped])
-    return Call(at, "_?_:_", [there, mapped, _optional_call(at, "none", [])])
+    name = "@optional"
+    mapped = _bound(at, args[0].name, Call(at, "value", [], Name(at, name)), args[1])
+    there = Call(at, "hasValue", [], Name(at, name))
+    return _bound(at, name, target, Call(at, "_?_:_", [there, mapped, _optional_call(at, "none", [])]))
 
 
 def _optional_call(at: int, name: str, args: list[Node]) -> Node:
@@ -357,6 +343,8 @@ _MACROS: dict[tuple[str, int], _Macro] = {
     ("transformMapEntry", 4): _transform_entry,
     ("bind", 3): _bind,
     ("sortBy", 2): _sort_by,
+    ("optMap", 2): _opt_map,
+    ("optFlatMap", 2): _opt_flat_map,
 }
 
 
@@ -385,7 +373,6 @@ class _Parser:
         self._at = 0
         self._nesting = 0
         self._members = 0
-        self._copies = Copies()
         self._closed: set[int] = set()
         """Nodes in parentheses, to which no terms are added."""
 
@@ -500,7 +487,7 @@ class _Parser:
         return token
 
     def _called(self, position: int, function: str, args: list[Node], target: Node | None) -> Node:
-        expanded = expand(position, function, args, target, self._copies)
+        expanded = expand(position, function, args, target)
         return Call(position, function, args, target) if expanded is None else expanded
 
     def _primary(self) -> Node:

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from math import isinf
 from typing import Final, NamedTuple, TypeAlias
 
-from podberth.cel import calls
-from podberth.cel.calls import Implementation
 from podberth.cel.errors import METER, UNITS, AbortError, EvaluationError
+from podberth.cel.functions import Implementation, implementation_of
 from podberth.cel.library import strings
 from podberth.cel.library.conversions import shown
 from podberth.cel.library.operators import check_hashable, no_overload
@@ -567,7 +566,7 @@ class _Planner:
                 return among
         if function in _CONVERSIONS and len(args) == 1 and args[0].constant:
             try:
-                return Plan.constant_of(calls.implementation_of(function, member=False, count=1)(args[0].value))
+                return Plan.constant_of(implementation_of(function, member=False, count=1)(args[0].value))
             except EvaluationError as error:
                 raise PlanError(str(error)) from None
         if (
@@ -578,7 +577,7 @@ class _Planner:
         ):
             implementation = self._searching(function, args[1].value)
         else:
-            implementation = calls.implementation_of(function, member=node.target is not None, count=len(args))
+            implementation = implementation_of(function, member=node.target is not None, count=len(args))
         return Plan(code=call([arg.code() for arg in args], implementation))
 
     def _searching(self, function: str, pattern: str) -> Implementation:

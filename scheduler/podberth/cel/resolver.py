@@ -4,12 +4,21 @@ There are no types before an expression runs. The API server stores no selector 
 once more would find nothing; a function looks at its arguments when it is called.
 """
 
+from podberth.cel.functions import functions
 from podberth.cel.parser import Issue
 from podberth.cel.tree import Call, Fold, ListLiteral, Literal, MapLiteral, Name, Node, Select, Walk
-from podberth.cel.types import FIELDS, NAMED, functions
 from podberth.cel.values import TypeValue
 
 DEVICE = "device"
+NAMED = frozenset(
+    (
+        *("bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint", "optional_type"),
+        *("google.protobuf.Duration", "google.protobuf.Timestamp", "net.IP", "net.CIDR", "kubernetes.DRADevice"),
+    )
+)
+"""The types that an expression may name."""
+FIELDS = frozenset(("driver", "allowMultipleAllocations", "attributes", "capacity"))
+"""The fields of `device`."""
 _LEFT_OUT = {
     "duration": "durations and timestamps",
     "timestamp": "durations and timestamps",

@@ -20,10 +20,6 @@ class Node:
         """Return the nodes directly below, in the order of the text."""
         return iter(())
 
-    def copied(self, part: "Callable[[Node], Node]") -> "Node":
-        """Return a node like this with each part copied by the function."""
-        raise NotImplementedError
-
 
 class Literal(Node):
     """A constant."""
@@ -33,10 +29,6 @@ class Literal(Node):
     def __init__(self, position: int, value: Value) -> None:
         super().__init__(position)
         self.value = value
-
-    def copied(self, part: Callable[[Node], Node]) -> Node:
-        """Another node for the same constant."""
-        return Literal(self.position, self.value)
 
 
 class Name(Node):
@@ -48,10 +40,6 @@ class Name(Node):
         super().__init__(position)
         self.name = name
         self.constant: Value = None
-
-    def copied(self, part: Callable[[Node], Node]) -> Node:
-        """Another node for the same name."""
-        return Name(self.position, self.name)
 
 
 class Select(Node):
@@ -69,10 +57,6 @@ class Select(Node):
     def parts(self) -> Iterator[Node]:
         """Yield the operand."""
         yield self.operand
-
-    def copied(self, part: Callable[[Node], Node]) -> Node:
-        """Return the same field of a copied operand."""
-        return Select(self.position, part(self.operand), self.field, self.test)
 
 
 class Call(Node):
@@ -92,11 +76,6 @@ class Call(Node):
             yield self.target
         yield from self.args
 
-    def copied(self, part: Callable[[Node], Node]) -> Node:
-        """Return the same call of copied arguments."""
-        target = None if self.target is None else part(self.target)
-        return Call(self.position, self.function, [part(arg) for arg in self.args], target)
-
 
 class ListLiteral(Node):
     """`[a, ?b]`; `optional` are the indexes of elements with a question mark."""
@@ -111,10 +90,6 @@ class ListLiteral(Node):
     def parts(self) -> Iterator[Node]:
         """Yield the elements."""
         yield from self.elements
-
-    def copied(self, part: Callable[[Node], Node]) -> Node:
-        """Return a list of copied elements."""
-        return ListLiteral(self.position, [part(element) for element in self.elements], self.optional)
 
 
 class MapLiteral(Node):
@@ -131,10 +106,6 @@ class MapLiteral(Node):
         for key, value, _ in self.entries:
             yield key
             yield value
-
-    def copied(self, part: Callable[[Node], Node]) -> Node:
-        """Return a map of copied entries."""
-        return MapLiteral(self.position, [(part(key), part(value), opt) for key, value, opt in self.entries])
 
 
 class Fold(Node):
@@ -161,12 +132,6 @@ class Fold(Node):
     def parts(self) -> Iterator[Node]:
         """Yield what it loops over, its initial value, its condition, its step and its result."""
         yield from (self.over, self.initial, self.condition, self.step, self.result)
-
-    def copied(self, part: Callable[[Node], Node]) -> Node:
-        """Return the same loop of copied parts."""
-        over, initial = part(self.over), part(self.initial)
-        loop = (part(self.condition), part(self.step), part(self.result))
-        return Fold(self.position, over, (self.first, self.second), self.accumulator, initial, loop)
 
 
 class Walk(Generic[Result]):
