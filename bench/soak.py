@@ -68,6 +68,8 @@ _LINES, _LETTERS = 40, 3000
 """What is shown of a traceback."""
 _SHARE_OF_WARM_UP = 0.25
 _ROOT = Path(__file__).parents[1]
+_MORE: dict[str, str] = {}
+"""Variables of both processes, and not of the API server beside them."""
 
 
 class Telling(Evictor):
@@ -76,7 +78,7 @@ class Telling(Evictor):
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.argv = [sys.executable, "-m", "bench.telling", *self.argv[1:]]
-        self._env = {**environment(), "PYTHONPATH": str(_ROOT), BOUNDS: os.environ.get(BOUNDS, "1")}
+        self._env = _told()
 
     def asked(self, number: signal.Signals, event: str) -> Object:
         """Send a signal; the line that answers it."""
@@ -94,7 +96,7 @@ class Soaked(Component):
         place = home / "config.yaml"
         place.write_text(yaml.safe_dump(configuration(SCHEDULER)))
         self.argv = [sys.executable, "-m", "bench.soaked", str(place), str(kubeconfig)]
-        self._env = {**environment(), "PYTHONPATH": str(_ROOT), BOUNDS: os.environ.get(BOUNDS, "1")}
+        self._env = _told()
         self._read = 0
         self._said: list[Object] = []
 
@@ -121,11 +123,17 @@ class Soaked(Component):
         return [one for one in self._said if one["event"] == event]
 
 
+def _told() -> dict[str, str]:
+    """Return the environment of both processes."""
+    return {**environment(), **_MORE, "PYTHONPATH": str(_ROOT), BOUNDS: os.environ.get(BOUNDS, "1")}
+
+
 def used(process: Process) -> dict[str, float]:
-    """Memory in MB, and open descriptors (Linux)."""
+    """Memory in MB, open descriptors, and CPU in seconds since the start (Linux)."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     resident = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
-    return {"memory": resident / 1024, "descriptors": len(list(Path(f"/proc/{process.pid}/fd").iterdir()))}
+    descriptors = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+    return {"memory": resident / 1024, "descriptors": descriptors, "cpu": process.cpu_seconds()}
 
 
 class Soak:
@@ -307,6 +315,7 @@ def left_over(after: dict[str, Any]) -> list[str]:
 def line(sample: dict[str, Any]) -> str:
     """One sample, for people."""
     main = f"{sample['seconds']:6d} s  {sample['when']:<4}  {sample['memory']:6.1f} MB  {sample['descriptors']:3d} fds"
+    main += f"  {sample['cpu']:6.1f} s of CPU"
     of_evictor = f"evictor {sample['evictor memory']:6.1f} MB  {sample['evictor descriptors']:3d} fds"
     names = (
         "heapUsed",
@@ -337,8 +346,12 @@ def main() -> int:
     )
     options.add_argument("--sample", type=float, default=30.0, help="seconds between two samples (default: 30)")
     options.add_argument("--bounds", type=int, default=1, help="divide by this what bounds that which fills for hours")
+    options.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="for both processes; LD_PRELOAD: an allocator"
+    )
     chosen = options.parse_args()
     os.environ[BOUNDS] = str(chosen.bounds)
+    _MORE.update(each.partition("=")[::2] for each in chosen.env)
     with tempfile.TemporaryDirectory(prefix="berth-soak-") as directory, ControlPlane() as cluster:
         soak = Soak(cluster, Path(directory), chosen.seed, chosen.nodes, chosen.pods)
         try:

@@ -5,13 +5,14 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
 from podberth.cli.errors import FOUND, InputError
-from podberth.cli.inputs import content, named
+from podberth.cli.inputs import STDIN, content, named
 from podberth.cli.options import Context, Kubeconfig
 from podberth.cli.output import Output, as_data, as_table
 from podberth.kube.client import Client
@@ -20,7 +21,8 @@ from podberth.kube.kubeconfig import connect
 from podberth.kube.resources import NODES
 from podberth.testing.workloads.driver import Driver, Figures, figures
 from podberth.testing.workloads.objects import LABEL
-from podberth.testing.workloads.workload import Mode, Workload, WorkloadError, read
+from podberth.testing.workloads.scheduler_perf import Case, chosen_by, read_cases
+from podberth.testing.workloads.workload import Mode, WorkloadError
 from podberth.testing.workloads.writes import names
 
 app = typer.Typer(add_completion=False)
@@ -32,6 +34,8 @@ class Result(msgspec.Struct, rename="camel", frozen=True):
     workload: str
     scheduler_name: str
     figures: Figures
+    threshold: float | None = None
+    """Pods a second that the file wants at least; None: it wants no rate."""
 
 
 @app.command()
@@ -40,7 +44,17 @@ def bench(
     scheduler_name: Annotated[
         str, typer.Option("-s", "--scheduler-name", help="The scheduler to measure, as pods name it in schedulerName.")
     ],
-    scale: Annotated[float, typer.Option(help="Multiply every count of the workloads by this.")] = 1.0,
+    scale: Annotated[float, typer.Option(help="Multiply every count of Berth's own workloads by this.")] = 1.0,
+    case: Annotated[
+        list[str] | None,
+        typer.Option("--case", help="Of scheduler_perf's files only this TestCase or TestCase/workload; repeatable."),
+    ] = None,
+    labels: Annotated[
+        str,
+        typer.Option(
+            help="Of scheduler_perf's files the workloads with these labels; -label: without it. Not with --case."
+        ),
+    ] = "performance",
     yes: Annotated[
         bool,
         typer.Option(
@@ -54,30 +68,42 @@ def bench(
 ) -> int:
     """Create the nodes and pods of workloads in new namespaces, time the bindings, and delete it all again.
 
-    The scheduler has to run already. Of a workload's modes only `stream` is measured. The exit code is 0 when all
-    measured pods were bound, 1 when some were not, 2 when the input is wrong.
+    Files are Berth's own (bench/workloads) or scheduler_perf's (performance-config.yaml). The scheduler has to run
+    already. Of a workload's modes only `stream` is measured. The exit code is 0 when all measured pods were bound, 1
+    when some were not or the rate is below the file's threshold, 2 when the input is wrong.
     """
     if not 0 < scale <= 100:
         raise InputError(f"--scale: {scale:g}: expected more than 0 and at most 100")
-    workloads = [_workload(file).scaled(scale) for file in files]
+    workloads = [one for file in files for one in _read(file, scale, labels, case or [])]
     connection = connect(kubeconfig, context)
     say: Callable[[str], None] = _say if sys.stderr.isatty() else lambda _: None
     results = asyncio.run(_run(connection, workloads, scheduler_name, yes, keep, say))
     _print(results, output)
-    return FOUND if any(each.figures.bound < each.figures.pods for each in results) else 0
+    return FOUND if any(map(_is_short, results)) else 0
 
 
-def _workload(file: str) -> Workload:
-    raw = content(file)
+def _read(file: str, scale: float, labels: str, names: list[str]) -> list[Case]:
+    """Return the workloads of a file at their size. Raises InputError."""
+    directory = Path() if file == STDIN else Path(file).parent
     try:
-        return read(raw)
+        found = read_cases(content(file), directory, chosen_by(labels, names), scale)
     except WorkloadError as error:
         raise InputError("\n".join(f"{named(file)}: {line}" for line in str(error).splitlines())) from None
+    if not found:
+        wanted = f"--case {', '.join(names)}" if names else f"--labels {labels}"
+        raise InputError(f"{named(file)}: {wanted}: expected what at least one of its workloads is")
+    return found
+
+
+def _is_short(result: Result) -> bool:
+    """Return whether pods were left, or the rate is below the threshold."""
+    done = result.figures
+    return done.bound < done.pods or (result.threshold is not None and (done.rate or 0.0) < result.threshold)
 
 
 async def _run(
     connection: Connection,
-    workloads: list[Workload],
+    workloads: list[Case],
     scheduler_name: str,
     among_real_nodes: bool,
     keep: bool,
@@ -93,14 +119,15 @@ async def _run(
                     f"{connection.host} has nodes of its own ({real[0]}, {len(real)} in all), where pods of the "
                     "workload would run: expected a cluster without, or --among-real-nodes"
                 )
-        for workload in workloads:
+        for one in workloads:
+            workload = one.workload
             driver = Driver(client, workload, f"bench-{secrets.token_hex(3)}")
             try:
                 say(f"{workload.name}: setting up")
                 await driver.set_up()
                 say(f"{workload.name}: measuring")
                 timing = await driver.measure(scheduler_name, Mode.STREAM)
-                results.append(Result(workload.name, scheduler_name, figures(timing)))
+                results.append(Result(workload.name, scheduler_name, figures(timing), one.threshold))
             finally:
                 if not keep:
                     say(f"{workload.name}: removing")
@@ -120,12 +147,24 @@ def _print(results: list[Result], output: Output) -> None:
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
-    for i, title in enumerate(("Workload", "Pods", "Bound", "Pods/s", "First s", "Bound after ms p50", "p99")):
+    wants = any(each.threshold is not None for each in results)
+    titles = (
+        "Workload",
+        "Pods",
+        "Bound",
+        "Pods/s",
+        *(["wanted"] if wants else []),
+        "First s",
+        "Bound after ms p50",
+        "p99",
+    )
+    for i, title in enumerate(titles):
         table.add_column(title, justify="left" if i == 0 else "right")
     for each in results:
         found = each.figures
-        numbers = (found.rate, found.first_seconds, found.wait_p50, found.wait_p99)
-        digits = (0, 2, 0, 0)
+        wanted, wanted_digits = ([each.threshold], [0]) if wants else ([], [])
+        numbers = (found.rate, *wanted, found.first_seconds, found.wait_p50, found.wait_p99)
+        digits = (0, *wanted_digits, 2, 0, 0)
         cells = ["" if value is None else f"{value:,.{digit}f}" for value, digit in zip(numbers, digits, strict=True)]
         table.add_row(each.workload, f"{found.pods:,}", f"{found.bound:,}", *cells)
     as_table(table)

@@ -50,6 +50,32 @@ WORKLOAD = {
 }
 
 
+PERF = """
+- name: Case
+  defaultPodTemplatePath: pod.yaml
+  labels: [performance]
+  workloadTemplate:
+  - {opcode: createNodes, countParam: $nodes, uniqueNodeLabelStrategy: {labelKey: own}}
+  - {opcode: createPods, count: 3, skipWaitToCompletion: true, namespace: gated, podTemplatePath: gated.yaml}
+  - {opcode: barrier, stageRequirement: Attempted, labelSelector: {held: "yes"}, namespaces: [gated]}
+  - {opcode: sleep, duration: 10ms}
+  - {opcode: createPods, count: 4, steadyState: true, duration: 100ms}
+  - {opcode: churn, mode: recreate, number: 2, intervalMilliseconds: 10, templatePaths: [service.yaml]}
+  - {opcode: createPods, countParam: $pods, collectMetrics: true}
+  workloads:
+  - {name: small, params: {nodes: 5, pods: 8}}
+  - {name: fast, params: {nodes: 5, pods: 2}, threshold: 1.0e+9}
+"""
+"""A file in scheduler_perf's form."""
+MANIFESTS = {
+    "pod.yaml": "{apiVersion: v1, kind: Pod, metadata: {generateName: p-}, "
+    "spec: {priority: 3, containers: [{name: c, image: i}]}}",
+    "gated.yaml": "{apiVersion: v1, kind: Pod, metadata: {name: 'g-{{.Index}}', labels: {held: 'yes'}}, "
+    "spec: {schedulingGates: [{name: example.com/hold}], containers: [{name: c, image: i}]}}",
+    "service.yaml": "{apiVersion: v1, kind: Service, metadata: {generateName: s-}, spec: {ports: [{port: 80}]}}",
+}
+
+
 DEVICES = ROOT / "bench" / "workloads"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
@@ -96,6 +122,34 @@ def test_runs_and_cleans_up(berth: Berth, server: tuple[str, str]) -> None:
     assert [left(url, path) for path in paths] == [[], [], []]
 
 
+@pytest.mark.parametrize(("case", "code"), [("Case/small", 0), ("Case/fast", 1)])
+def test_scheduler_perf(berth: Berth, server: tuple[str, str], case: str, code: int) -> None:
+    """A workload of scheduler_perf's form binds its pods, and fails below its threshold; nothing is left behind."""
+    url, kubeconfig = server
+    for name, text in {**MANIFESTS, "performance-config.yaml": PERF}.items():
+        Path(name).write_text(text)
+    options = ["-s", "berth", "--kubeconfig", kubeconfig, "-o", "json"]
+    answer = berth("bench", "performance-config.yaml", "--case", case, *options)
+    assert (answer.code, answer.err) == (code, "")
+    (found,) = json.loads(answer.out)
+    assert found["workload"] == case
+    assert found["figures"]["bound"] == found["figures"]["pods"] > 0
+    paths = ("/api/v1/nodes", "/api/v1/namespaces", "/apis/scheduling.k8s.io/v1/priorityclasses")
+    assert [left(url, path) for path in paths] == [[], [], []]
+
+
+def test_thresholds_are_shown(berth: Berth, server: tuple[str, str]) -> None:
+    """Both workloads by their label, in one table; the rate that is wanted has a column."""
+    for name, text in {**MANIFESTS, "performance-config.yaml": PERF}.items():
+        Path(name).write_text(text)
+    answer = berth("bench", "performance-config.yaml", "-s", "berth", "--kubeconfig", server[1])
+    assert answer.code == 1
+    header, *rows = (line.split() for line in answer.out.splitlines() if line.strip())
+    assert header[:5] == ["Workload", "Pods", "Bound", "Pods/s", "wanted"]
+    assert [row[0] for row in rows if row[0].startswith("Case/")] == ["Case/small", "Case/fast"]
+    assert "1,000,000,000" in rows[-1]
+
+
 def test_nobody_schedules(berth: Berth, server: tuple[str, str]) -> None:
     """Exit code 1 when pods stay unbound."""
     Path("small.yaml").write_text(yaml.safe_dump({**WORKLOAD, "patience": 0.1}))
@@ -122,12 +176,23 @@ def test_real_nodes_are_respected(berth: Berth, server: tuple[str, str]) -> None
         pytest.param(["none.yaml"], "none.yaml: no such file", id="no file"),
         pytest.param(["bad.yaml"], "bad.yaml: steps: no createNodes", id="bad file"),
         pytest.param(["good.yaml", "--scale", "0"], "--scale: 0: expected more than 0", id="scale"),
+        pytest.param(
+            ["perf.yaml"], "perf.yaml: [0].workloadTemplate[3].opcode: invalid value 'createMoons'", id="operation"
+        ),
+        pytest.param(
+            ["known.yaml", "--case", "Moon"],
+            "known.yaml: --case Moon: expected what at least one of its workloads is",
+            id="case",
+        ),
+        pytest.param(["known.yaml", "--scale", "2"], "known.yaml: a scale of 2: expected 1", id="scale of sizes"),
     ],
 )
 def test_refused(berth: Berth, arguments: list[str], said: str) -> None:
     """Exit code 2, and a line for each problem."""
     Path("bad.yaml").write_text(yaml.safe_dump({**WORKLOAD, "steps": []}))
     Path("good.yaml").write_text(yaml.safe_dump(WORKLOAD))
+    Path("known.yaml").write_text(PERF)
+    Path("perf.yaml").write_text(PERF.replace("opcode: sleep", "opcode: createMoons"))
     answer = berth("bench", *arguments, "-s", "berth")
     assert answer.code == 2
     assert answer.err.startswith(f"berth: {said}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +29,7 @@ from podberth.testing.workloads.workload import (
     DeletePods,
     Mode,
     Operation,
+    Sleep,
     Stage,
     UpdateAny,
     Workload,
@@ -134,13 +137,15 @@ class Driver:
                 self._claims.learn(self._name(made.namespace), template.render(i))
         statuses = None if status is None else self._template({"status": status}, made.count)
 
-        async def write_status(index: int, answer: bytes) -> None:
+        async def follow(index: int, answer: bytes) -> None:
+            if kind == POD_GROUPS.kind:
+                await self._follow_group(index, answer)
             if statuses is not None:
                 name = partial.decode(answer).metadata.name
                 await self._client.patch(f"{path}/{name}/status", statuses.render(index))
 
         posts = ((path, template.render(i)) for i in range(made.count))
-        await create_all(self._client, posts, again=not passing, then=write_status)
+        await create_all(self._client, posts, again=not passing, then=follow)
 
     async def measure(
         self,
@@ -162,7 +167,7 @@ class Driver:
             if mode is Mode.STREAM:
                 await start()
             churns: list[Churn] = []
-            expected: set[Key] = set()
+            expected: list[tuple[CreatePods, set[Key]]] = []
             steps = [*enumerate(self._workload.steps)][self._workload.lasting :]
             for number, step in steps:
                 match step.operation:
@@ -177,17 +182,22 @@ class Driver:
                         else:
                             keys = await self._steady(number, pods, scheduler_name, noted, bindings, check)
                         if pods.waits:
-                            expected.update(keys)
+                            expected.append((pods, set(keys)))
                         if pods.measured:
                             wanted.update(keys)
+                        if pods.awaited and mode is Mode.STREAM:
+                            await bindings.wait(_all_in(bindings, set(keys)), self._workload.patience, check)
                     case Churn() as churn if mode is Mode.STREAM:
                         background.start(self._churn(churn, scheduler_name, background))
                     case Churn() as churn:
                         churns.append(churn)
-                    case Barrier(stage_requirement=Stage.ATTEMPTED) if mode is Mode.STREAM:
-                        await self._wait_attempted(scheduler_name, check)
-                    case Barrier() if mode is Mode.STREAM:
-                        await bindings.wait(_all_in(bindings, expected), self._workload.patience, check)
+                    case Barrier(stage_requirement=Stage.ATTEMPTED) as barrier if mode is Mode.STREAM:
+                        await self._wait_attempted(barrier, scheduler_name, check)
+                    case Barrier() as barrier if mode is Mode.STREAM:
+                        awaited = set().union(*(keys for pods, keys in expected if _is_behind(barrier, pods)))
+                        await bindings.wait(_all_in(bindings, awaited), self._workload.patience, check)
+                    case Sleep(seconds) if mode is Mode.STREAM:
+                        await asyncio.sleep(seconds)
                     case UpdateAny() as update:
                         await self._update(update)
                     case DeletePods(waits=True) as unwanted:
@@ -220,7 +230,10 @@ class Driver:
                         if pods.gang is not None:
                             await self._remove(POD_GROUPS, namespace)
         for kind, made_in in self._passing():
-            await delete_labelled(self._client, self._path(kind, made_in), f"{_PASSING}={self._run}")
+            if kind is POD_GROUPS and made_in is not None:
+                await self._remove(kind, made_in)
+            else:
+                await delete_labelled(self._client, self._path(kind, made_in), f"{_PASSING}={self._run}")
         await self._clear_claims()
         for number, step in enumerate(self._workload.steps):
             match step.operation:
@@ -329,10 +342,15 @@ class Driver:
         """Create the pods of one step, a few at a time: one that is bound is deleted, and the next is created."""
         keys, made = await self._prepared(number, pods, scheduler_name)
         waiting = iter(range(pods.count))
+        until = time.monotonic() + pods.seconds if pods.seconds is not None else math.inf
+        created: list[Key] = []
 
         async def work() -> None:
             for i in waiting:
+                if time.monotonic() > until:
+                    return
                 namespace, name = keys[i]
+                created.append(keys[i])
                 if sent is not None:
                     sent[keys[i]] = time.monotonic()
                 answer = await self._client.create(PODS.path(namespace), made.render(i))
@@ -351,7 +369,7 @@ class Driver:
                     worker.cancel()
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
-        return keys
+        return created
 
     async def _prepared(self, number: int, pods: CreatePods, scheduler_name: str) -> tuple[list[Key], Template]:
         """Return the keys of the pods of one step, and what they are made from. Their namespaces are there then."""
@@ -412,17 +430,20 @@ class Driver:
         paths = [self._path(KINDS[each["kind"]], churn.namespace) for each in documents]
         templates = [self._template(each, 1) for each in documents]
         due, i = time.monotonic(), 0
-        before: list[str] = []
+        rounds = deque[list[str]]()  # what was made and is not deleted yet
         while not await background.over_in(due - time.monotonic()):
-            for path in before if churn.recreate else ():
-                await delete_one(self._client, path)
-            before = []
-            for path, made in zip(paths, templates, strict=True):
-                body = made.render(i)
-                await create_all(self._client, [(path, body)], again=True)
-                before.append(f"{path}/{partial.decode(body).metadata.name}")
-            i += 1
             due += churn.interval
+            deletes = churn.recreate and (churn.number is None or i // churn.number % 2 == 1)
+            for path in rounds.popleft() if deletes and rounds else ():
+                await delete_one(self._client, path)
+            if churn.number is None or (not deletes and (churn.recreate or i < churn.number)):
+                made_now = []
+                for path, made in zip(paths, templates, strict=True):
+                    body = made.render(i)
+                    await create_all(self._client, [(path, body)], again=True)
+                    made_now.append(f"{path}/{partial.decode(body).metadata.name}")
+                rounds.append(made_now)
+            i += 1
 
     async def _update(self, update: UpdateAny) -> None:
         """Change the objects of one step: themselves or a subresource, and then their status."""
@@ -448,18 +469,23 @@ class Driver:
         wanted = (name for name in there if background is None or not background.is_over)
         await for_each(wanted, lambda name: delete_one(self._client, f"{path}/{name}"), unwanted.rate)
 
-    async def _wait_attempted(self, scheduler_name: str, check: Callable[[], None]) -> None:
-        """Wait until the scheduler has bound each pod of the run, or reported that it fits nowhere (or is gated)."""
+    async def _wait_attempted(self, barrier: Barrier, scheduler_name: str, check: Callable[[], None]) -> None:
+        """Wait until the scheduler has bound each pod of the run, or reported that it fits nowhere (or is gated).
+
+        Of those that the barrier is for.
+        """
         until = time.monotonic() + self._workload.patience
+        labels = [f"{LABEL}={self._run}", f"!{_CHURNED}", *(f"{k}={v}" for k, v in barrier.label_selector.items())]
         chosen = {
-            "labelSelector": f"{LABEL}={self._run},!{_CHURNED}",
+            "labelSelector": ",".join(labels),
             "fieldSelector": f"spec.nodeName=,spec.schedulerName={scheduler_name}",
         }
+        paths = [PODS.path(self._name(namespace)) for namespace in barrier.namespaces] or [PODS.path()]
         began = 0.0
         while began < until:
             check()
             began = time.monotonic()
-            pending = [_pending.decode(raw) async for raw in list_items(self._client, PODS.path(), chosen)]
+            pending = [_pending.decode(raw) for path in paths async for raw in list_items(self._client, path, chosen)]
             if all(any(one.type == "PodScheduled" for one in pod.status.conditions) for pod in pending):
                 return
             await asyncio.sleep(max(_LOOKS, time.monotonic() - began))
@@ -507,6 +533,13 @@ def _all_in(bindings: Bindings, keys: set[Key]) -> Callable[[], bool]:
     """Return whether all of these are bound; asked often, so counted first."""
     wanted = frozenset(keys)
     return lambda: len(bindings.at) >= len(wanted) and wanted <= bindings.at.keys()
+
+
+def _is_behind(barrier: Barrier, pods: CreatePods) -> bool:
+    """Return whether a barrier waits for the pods of a step."""
+    labels = pods.pod.get("metadata", {}).get("labels", {})
+    of = (pods.namespace or pods.namespaces) in barrier.namespaces or not barrier.namespaces
+    return of and barrier.label_selector.items() <= labels.items()
 
 
 class _Background:

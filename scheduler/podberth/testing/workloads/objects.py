@@ -1,6 +1,7 @@
 """The objects that every workload starts from, and objects with places to fill in.
 
-A place is `$(run)`, `$(pool)`, or whole-number arithmetic such as `$(50 + i % 3000)`.
+A place is `$(run)`, `$(pool)`, or whole-number arithmetic such as `$(50 + i % 3000)`. `$int(8)$(i % 12)`, alone in its
+text, is a number: its digits are those of all its places.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import msgspec
 
 from podberth.kube.resources import BY_KIND, POD_GROUPS, RESOURCE_CLAIM_TEMPLATES, Resource
 
-_PLACE = re.compile(r"\$\(([^()]*)\)")
-_NUMBER = re.compile(r'"\$int(\([^()]*\))"')
+_INSIDE = r"(?:[^()]|\([^()]*\))*"
+"""What stands in a place: brackets in brackets are not read."""
+_PLACE = re.compile(rf"\$\(({_INSIDE})\)")
+_NUMBER = re.compile(rf'"\$int(\({_INSIDE}\)(?:\$\({_INSIDE}\))*)"')
 _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -97,11 +100,14 @@ def _value(node: ast.expr, known: Mapping[str, int]) -> int:
 
 
 def merged(under: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`under` with the fields of `over`: objects are merged field by field, anything else is replaced."""
-    return under | {
+    """`under` with the fields of `over`: objects are merged field by field, null takes a field away, anything else is
+    replaced.
+    """
+    found = under | {
         key: merged(under[key], value) if isinstance(value, dict) and isinstance(under.get(key), dict) else value
         for key, value in over.items()
     }
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def node(over: dict[str, Any], allocatable: dict[str, Any]) -> dict[str, Any]:

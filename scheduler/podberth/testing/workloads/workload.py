@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from podberth.explain.objects.documents import ObjectError, parse
+from podberth.kube.resources import POD_GROUPS
 from podberth.model.mistakes import as_json, misfit
 from podberth.testing.workloads import objects
 from podberth.testing.workloads.objects import KINDS
@@ -82,8 +83,10 @@ class CreatePods(Strict, frozen=True):
 
     `bound`: created on a node, in turn. `measured`: the run ends when these are bound. `waits`: whether anybody waits
     for them at all. `rate`: created so many a second instead of as fast as the API server takes them. `steady`: so many
-    are there at a time; each that is bound is deleted, with the claims that were made for it, and the next is created.
-    `gang`: so many after each other are one pod group, which is created before them; `group`: merged over it.
+    are there at a time; each that is bound is deleted, with the claims that were made for it, and the next is created,
+    up to `count`, and for so many `seconds` if they are given. `awaited`: the next step begins when these are bound (in
+    a stream). `gang`: so many after each other are one pod group, which is created before them; `group`: merged over
+    it.
     """
 
     count: int
@@ -96,6 +99,8 @@ class CreatePods(Strict, frozen=True):
     waits: bool = True
     rate: float | None = None
     steady: int | None = None
+    seconds: float | None = None
+    awaited: bool = False
     gang: int | None = None
     group: Document = {}
 
@@ -130,22 +135,33 @@ class DeletePods(Strict, frozen=True):
 class Churn(Strict, frozen=True):
     """Create these objects every `interval` seconds until the measured pods are bound.
 
-    `recreate`: those of the last round are deleted first.
+    `recreate`: those of the last round are deleted first. `number`: so many rounds create at most; with `recreate`, so
+    many create and as many delete, in turn.
     """
 
     interval: float
     objects: list[Document]
     namespace: str = "churn"
     recreate: bool = True
+    number: int | None = None
 
 
 class Barrier(Strict, frozen=True):
     """Wait until all pods that somebody waits for, created so far, are bound.
 
-    With `stageRequirement: Attempted`: until all pods that were created so far are bound, or known not to fit.
+    With `stageRequirement: Attempted`: until all pods that were created so far are bound, or known not to fit. Of those
+    in `namespaces`, if there are any, and with all labels of `labelSelector`.
     """
 
     stage_requirement: Stage = Stage.SCHEDULED
+    namespaces: tuple[str, ...] = ()
+    label_selector: dict[str, str] = {}
+
+
+class Sleep(Strict, frozen=True):
+    """Wait so many `seconds` (in a stream)."""
+
+    seconds: float
 
 
 class PluginConfig(Strict, frozen=True):
@@ -155,7 +171,9 @@ class PluginConfig(Strict, frozen=True):
     args: Document
 
 
-Operation = CreateNodes | CreateNamespaces | CreateObjects | CreatePods | UpdateAny | DeletePods | Churn | Barrier
+Operation = (
+    CreateNodes | CreateNamespaces | CreateObjects | CreatePods | UpdateAny | DeletePods | Churn | Barrier | Sleep
+)
 
 
 class Step(Strict, frozen=True):
@@ -169,6 +187,7 @@ class Step(Strict, frozen=True):
     delete_pods: DeletePods | None = None
     churn: Churn | None = None
     barrier: Barrier | None = None
+    sleep: Sleep | None = None
 
     @property
     def operations(self) -> list[Operation]:
@@ -240,25 +259,33 @@ def read(text: bytes) -> Workload:
         document = parse(text)
     except ObjectError as error:
         raise WorkloadError(str(error)) from None
-    if isinstance(document, list) and any(isinstance(one, dict) and "workloadTemplate" in one for one in document):
+    if isinstance(document, list):
         raise WorkloadError(
-            "test cases of kube-scheduler's scheduler_perf: expected one workload in Berth's format; "
-            'docs/evidence/benchmarks.md, "By scheduler_perf\'s names", says what each case is called here'
+            "a list, as of scheduler_perf's test cases, which `berth bench` runs: expected one workload"
         )
+    return from_document(document)
+
+
+def from_document(document: Any) -> Workload:
+    """Return a workload from a document that was read already.
+
+    Raises WorkloadError.
+    """
     raw = msgspec.json.encode(document)
     try:
         found = msgspec.json.decode(raw, type=Workload)
     except msgspec.ValidationError as error:
         raise WorkloadError(misfit(error)) from None
-    problems = list(_problems(found))
-    if problems:
-        raise WorkloadError("\n".join(problems))
+    wrong = list(problems(found))
+    if not _NAME.fullmatch(found.name):
+        wrong.insert(0, f"name: {as_json(found.name)}: expected lower-case letters, digits and dashes")
+    if wrong:
+        raise WorkloadError("\n".join(wrong))
     return found
 
 
-def _problems(workload: Workload) -> Iterator[str]:
-    if not _NAME.fullmatch(workload.name):
-        yield f"name: {as_json(workload.name)}: expected lower-case letters, digits and dashes"
+def problems(workload: Workload) -> Iterator[str]:
+    """Yield what keeps a workload from being run, but for its name: a line each, with the field's path."""
     if not workload.modes:
         yield f"modes: []: expected some of {', '.join(Mode)}"
     if workload.patience <= 0:
@@ -289,9 +316,12 @@ def _problems(workload: Workload) -> Iterator[str]:
 
 
 def _is_lasting(operation: Operation) -> bool:
+    """Return whether what a step makes is there for all schedulers."""
     match operation:
-        case CreatePods(bound=False) | UpdateAny() | DeletePods() | Churn() | Barrier():
+        case CreatePods(bound=False) | UpdateAny() | DeletePods() | Churn() | Barrier() | Sleep():
             return False
+        case CreateObjects(object={"kind": POD_GROUPS.kind}):
+            return False  # once a group was scheduled, its condition stays: each scheduler gets groups of its own
     return True
 
 
@@ -317,6 +347,8 @@ def _step_problems(operation: Any, namespaces: set[str]) -> Iterator[tuple[str, 
                 yield "steady", f"{operation.steady}: expected 1 or more"
             if operation.steady is not None and (operation.bound or operation.rate is not None):
                 yield "steady", f"{operation.steady}: expected neither bound nor rate beside it"
+            if operation.seconds is not None and (operation.steady is None or operation.seconds <= 0):
+                yield "seconds", f"{operation.seconds:g}: expected more than 0, and steady beside it"
             if operation.gang is not None and operation.gang < 1:
                 yield "gang", f"{operation.gang}: expected 1 or more"
             elif operation.gang is not None and operation.count % operation.gang:
@@ -338,6 +370,8 @@ def _step_problems(operation: Any, namespaces: set[str]) -> Iterator[tuple[str, 
         case Churn():
             if operation.interval < 0.01:
                 yield "interval", f"{operation.interval:g}: expected seconds, 0.01 or more"
+            if operation.number is not None and operation.number < 1:
+                yield "number", f"{operation.number}: expected 1 or more"
             if not operation.objects:
                 yield "objects", "[]: expected one at least"
             for i, each in enumerate(operation.objects):

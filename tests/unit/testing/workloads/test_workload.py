@@ -37,7 +37,7 @@ def pods(**more: Any) -> Any:
     [
         pytest.param(b"", "expected a mapping, got nothing", id="empty"),
         pytest.param(b"a: [", "not YAML", id="no YAML"),
-        pytest.param(b"- name: A\n  workloadTemplate: []", "test cases of kube-scheduler's scheduler_perf", id="perf"),
+        pytest.param(b"- name: A\n  workloadTemplate: []", "a list, as of scheduler_perf's test cases", id="perf"),
         pytest.param(workload(nmae="x"), "unknown field nmae", id="unknown field"),
         pytest.param(workload(name="A b"), 'name: "A b": expected lower-case', id="name"),
         pytest.param(workload(modes=["later"]), 'modes[0]: "later"', id="mode"),
