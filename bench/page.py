@@ -1,4 +1,4 @@
-"""Write docs/evidence/benchmarks.md and its chart from a recorded run: `python -m bench.page bench/history/FILE`."""
+"""Write both pages of benchmarks and their charts from a recorded run: `python -m bench.page bench/history/FILE`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from xml.sax.saxutils import escape
 
 from bench import history
 from bench.goals import Line, goals, lines
-from bench.table import costs
+from bench.table import costs, summary
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "evidence" / "benchmarks.md"
+FIRST_PAGE = DOCS / "benchmarks.md"
+"""What is read first: a short table of either server."""
 CHART = DOCS / "pictures" / "benchmarks.svg"
+CEILING_CHART = DOCS / "pictures" / "ceiling.svg"
 _APART = {"devices": ("dra",), "groups": ("gangs", "racks")}
 """What has a table of its own, and how the names of its workloads begin."""
 _SERIES = (("kube", "kube-scheduler", "#b54708"), ("berth", "Berth", "#1570ef"), ("binder", "bare binder", "#98a2b3"))
@@ -24,7 +27,7 @@ _ROW, _BAR, _LEFT, _WIDE, _TOP = 44, 11, 190, 520, 44
 
 
 def write(record: history.Record) -> None:
-    """The figures between the page's marks, and the chart. Devices and pod groups have tables of their own.
+    """The figures between the pages' marks, and the chart. Devices and pod groups have tables of their own.
 
     A table of which the run measured no workload stays as it is. How long pods wait, the terminal says and the record.
     """
@@ -33,17 +36,23 @@ def write(record: history.Record) -> None:
     others = [line for line in found if not any(line in some for some in apart.values())]
     size = "" if record.scale == 1 else f", every count times {record.scale:g}"
     size += "" if record.measured == 1 else f", the measured pods times {record.measured:g}"
-    size += "" if record.runs == 1 else f", each {record.runs} times: medians, with the least and the most"
+    size += "" if record.runs == 1 else f", each {record.runs} times: medians"
+    spread = "" if record.runs == 1 else ", with the least and the most"
     command = "make bench-ceiling RECORD=1" if record.ceiling else "make bench RECORD=1"
-    head = (
+    short = (
         f"`{command}` on {record.date}, commit {record.commit}, {record.cores} cores shared by everything, "
-        f"Python {record.python}, {record.seconds / 60:.0f} minutes{size}."
+        f"Python {record.python}, {record.seconds / 60:.0f} minutes{size}"
     )
+    head, short = f"{short}{spread}.", f"{short}."
     if record.ceiling:
-        replace_between(PAGE, "ceiling", f"{head}\n\n{costs(found, goals(ceiling=True))}")
+        held = goals(ceiling=True)
+        replace_between(PAGE, "ceiling", f"{head}\n\n{costs(found, held)}")
+        replace_between(FIRST_PAGE, "ceiling", f"{short}\n\n{summary(others, held)}")
+        CEILING_CHART.write_text(chart(others))
         return
     if others:
         replace_between(PAGE, "figures", f"{head}\n\n{costs(others, goals())}")
+        replace_between(FIRST_PAGE, "figures", f"{short}\n\n{summary(others, goals())}")
         CHART.write_text(chart(others))
     for mark, some in apart.items():
         if some:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from bench.goals import Goal, Goals, Line, Verdict
 from bench.run import Row
+from podberth.testing.workloads.workload import Mode
 
 Cell = Callable[[Line], str]
 
@@ -35,6 +36,45 @@ def costs(lines: Sequence[Line], goals: Goals) -> str:
         ("CPU Berth / binder", _aimed("cpu_to_binder", goals)),
     ]
     return f"{_table(lines, columns)}\n\n{_notes(lines, goals)}"
+
+
+def summary(lines: Sequence[Line], goals: Goals) -> str:
+    """A table with a row for each workload, its modes side by side, for a page that is read first.
+
+    Its own goal stands behind the figures of both modes.
+    """
+    by_workload: dict[str, list[Line]] = {}
+    for line in lines:
+        by_workload.setdefault(line.workload, []).append(line)
+    columns: list[tuple[str, Callable[[Line], str]]] = [
+        ("kube-scheduler pods/s", _of("kube", _rate)),
+        ("Berth pods/s", _of("berth", _rate)),
+        ("binder pods/s", _binder(_rate)),
+    ]
+    ratios = {
+        "rate_to_kube": "Berth / kube-scheduler",
+        "rate_to_binder": "Berth / binder",
+        "cpu_to_kube": "CPU Berth / kube-scheduler",
+        "cpu_to_binder": "CPU Berth / binder",
+    }
+    cells = [["workload", *(title for title, _ in columns), *ratios.values()]]
+    for workload, of_it in by_workload.items():
+        both = len(of_it) == len(Mode)
+        name = workload if both else f"{workload}, {of_it[0].mode}"
+        figures = [", ".join(cell(line) for line in of_it) for _, cell in columns]
+        cells.append([name, *figures, *(_with_goal(measure, of_it, goals) for measure in ratios)])
+    return f"{_aligned(cells)}\n\n{_notes(lines, goals)}"
+
+
+def _with_goal(measure: str, lines: Sequence[Line], goals: Goals) -> str:
+    found = [(line, line.measures().get(measure), goals.of(line.workload, line.mode).get(measure)) for line in lines]
+    shown = ", ".join(
+        _short(value) if goal is None else f"{_short(value)} {line.verdict(measure, goal)}"
+        for line, value, goal in found
+        if value is not None
+    )
+    goal = found[0][2]
+    return f"{shown} ({goal})" if shown and goal is not None else shown
 
 
 def _cost(lines: Sequence[Line], goals: Goals) -> str:
@@ -102,7 +142,12 @@ def _table(lines: Sequence[Line], columns: Sequence[tuple[str, Cell]]) -> str:
     cells = [[title for title, _ in columns]] + [[cell(line) for _, cell in columns] for line in lines]
     kept = [i for i in range(len(columns)) if i == 0 or any(row[i] for row in cells[1:])]
     cells = [[row[i] for i in kept] for row in cells]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(kept))]
+    return _aligned(cells)
+
+
+def _aligned(cells: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table of these rows, the first of which has the titles."""
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     rows = [
         " | ".join(t.ljust(w) if i == 0 else t.rjust(w) for i, (t, w) in enumerate(zip(row, widths, strict=True)))
         for row in cells

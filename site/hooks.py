@@ -41,7 +41,17 @@ SOURCES = {place: path for path, place in PLACES.items()}
 NAV = [
     {"Home": ["index.md", "pages.md"]},
     {"Ask": ["answers.md", "beside.md", "lab.md", "replay.md"]},
-    {"Run": ["install.md", "operations.md", "configuration.md", "security.md", "speed.md", "faults.md", "equal.md"]},
+    {
+        "Run": [
+            "install.md",
+            "operations.md",
+            "configuration.md",
+            "security.md",
+            "benchmarks.md",
+            "faults.md",
+            "equal.md",
+        ]
+    },
     {"Schedule": ["gangs.md", "devices.md", "policy.md", "operator.md", "evictor.md"]},
     {"Extend": ["plugins.md", *API]},
     {"Reference": ["reference/*.md"]},

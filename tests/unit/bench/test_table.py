@@ -13,7 +13,7 @@ from bench.goals import Goal, Goals, Verdict, goals, lines
 from bench.history import Record
 from bench.page import chart, replace_between
 from bench.run import Row
-from bench.table import costs, tables
+from bench.table import costs, summary, tables
 from podberth.testing.workloads.driver import Figures
 from podberth.testing.workloads.workload import Mode
 
@@ -203,6 +203,24 @@ def test_a_page_leaves_out_ratios_without_a_goal() -> None:
     assert "Berth / kube" not in without
 
 
+def test_the_first_page_has_both_modes_side_by_side() -> None:
+    """A row for each workload, with its goal once; a ratio without a goal is there all the same."""
+    rows = [row(one, rate, cpu) for one, rate, cpu in (("kube", 100, 8), ("berth", 300, 1), ("binder", 310, 1))]
+    both = lines([*rows, *(replace(each, mode=Mode.STREAM) for each in rows[:2])])
+    held = Goals({"rate_to_kube": Goal(at_least=4), "rate_to_binder": Goal(at_least=0.9)}, {})
+    header, _, one, *_ = summary(both, held).splitlines()
+    assert [cell.strip() for cell in header.split("|")[1:5]] == [
+        "workload",
+        "kube-scheduler pods/s",
+        "Berth pods/s",
+        "binder pods/s",
+    ]
+    cells = [cell.strip() for cell in one.split("|")[1:-1]]
+    assert cells[:3] == ["w", "100, 100", "300, 300"]
+    assert cells[4:] == ["3.00 ○, 3.00 ✗ (≥ 4)", "0.97 ✓ (≥ 0.9)", "0.12, 0.12", "1.00"]
+    assert "| w, backlog " in summary(both[:1], held)
+
+
 def test_chart() -> None:
     """A bar for each who was measured."""
     drawn = chart(lines([row("kube", 100, 8), row("berth", 300, 6)]))
@@ -224,6 +242,24 @@ def test_pod_groups_have_a_table_of_their_own(tmp_path: Path, monkeypatch: pytes
     assert "| gangs, backlog " in groups
     assert "| racks-512, backlog " in groups
     assert not chart_path.exists()
+
+
+@pytest.mark.parametrize(("ceiling", "mark"), [(False, "figures"), (True, "ceiling")])
+def test_both_pages_have_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ceiling: bool, mark: str) -> None:
+    """The whole table, the short one, and the chart of the server."""
+    places = {name: tmp_path / name for name in ("PAGE", "FIRST_PAGE", "CHART", "CEILING_CHART")}
+    for name, place in places.items():
+        monkeypatch.setattr(page, name, place)
+    for name in ("PAGE", "FIRST_PAGE"):
+        places[name].write_text(f"<!-- {mark} -->\nold\n<!-- /{mark} -->\n")
+    rows = [row(one, 100, 8) for one in ("kube", "berth", "binder")] * 2
+    page.write(Record("today", "c0ffee", 2, "3.13", 1.0, 1.0, 60.0, rows, ceiling=ceiling, runs=2))
+    whole, short = (places[name].read_text() for name in ("PAGE", "FIRST_PAGE"))
+    assert "| w, backlog | " in whole
+    assert "each 2 times: medians, with the least and the most.\n" in whole
+    assert "each 2 times: medians.\n" in short
+    assert "CPU Berth / kube-scheduler" in short
+    assert [places[name].exists() for name in ("CHART", "CEILING_CHART")] == [not ceiling, ceiling]
 
 
 def test_page(tmp_path: Path) -> None:
