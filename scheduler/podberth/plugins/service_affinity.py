@@ -117,7 +117,7 @@ def _home(labels: list[str], pod: Pod, cluster: Cluster) -> dict[str, str]:
     kind = np.zeros(len(held), dtype=np.int64)
     for column in columns:
         # Rows alike in the labels so far and in this one get one number; the first of each stands for its kind.
-        pairs = kind * (len(column.values) + 1) + column.codes[held] + 1
+        pairs = kind * (len(column.values) + 1) + column.codes[held]
         _, first, kind = np.unique(pairs, return_index=True, return_inverse=True)
     pods = np.bincount(kind, weights=counts[held])
     chosen = min(

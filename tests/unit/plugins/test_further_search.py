@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podberth.model.devices import ResourceClaim
+from podberth.model.devices import MOST_DEVICES, ResourceClaim
 from podberth.plugins.dynamic_resources.pools import pools_of
 from podberth.plugins.dynamic_resources.requested import AllocationError, wanted
 from podberth.plugins.dynamic_resources.search import Search
@@ -162,3 +162,16 @@ def test_it_ends_after_its_steps() -> None:
     assert not found.run()
     assert found.given_up
     assert all(isinstance(one, ResourceClaim) for one in case.claims)
+
+
+@pytest.mark.parametrize(("count", "found"), [(MOST_DEVICES, True), (MOST_DEVICES + 1, False)])
+@pytest.mark.parametrize("further", [0, ENOUGH], ids=["as kube-scheduler", "further"])
+def test_a_claim_may_have_so_many_devices(count: int, found: bool, further: int) -> None:
+    """With one more, kube-scheduler fails the pod; looking further, the node has no solution."""
+    devices = [device(f"d{i}") for i in range(MOST_DEVICES + 1)]
+    made = search(Case(resource_slice("n", *devices, node="n"), claim("c", request(count=count))), further)
+    if further or found:
+        assert made.run() is found
+    else:
+        with pytest.raises(AllocationError, match="exceeds the claim limit of 32"):
+            made.run()

@@ -6,7 +6,7 @@ import pytest
 
 from podberth.cache.devices import ClaimUser, Devices
 from podberth.explain.objects.world import World
-from podberth.framework.binding import AssumedPod, Patch, Wait
+from podberth.framework.binding import AssumedPod, Delete, Patch, Wait
 from podberth.model.devices import FINALIZER, AllocatedDevice, Allocation, DeviceID
 from podberth.model.pod_group import NATIVE, GroupKey
 from podberth.plugins.dynamic_resources.reservation import (
@@ -21,6 +21,7 @@ from podberth.plugins.dynamic_resources.reservation import (
     may_be_used,
     moved_on,
     next_step,
+    removed,
 )
 from tests.builders import Object, node, pod
 from tests.devices import allocated, claim, device, resource_slice, result
@@ -242,3 +243,13 @@ def test_a_pod_waits_for_nobody_once_it_writes() -> None:
     devices.users.unseen["claim/c"] = "9"
     assert step(mine(), devices) is not None
     assert step(mine(shared=True), devices, asked=ROUNDS, group=GROUP) is None
+
+
+def test_our_finalizer_does_not_hold_up_a_claim_that_is_deleted() -> None:
+    """It is taken off first; those of others stay."""
+    ours = stored(finalizers=["other", FINALIZER])
+    first, then = removed(there(ours).claims["default", "c"])
+    assert first == Patch(KEY, "claim/c", "7", {"metadata": {"finalizers": ["other"]}})
+    assert (
+        list(removed(there(stored(finalizers=["other"])).claims["default", "c"])) == [then] == [Delete(KEY, "claim/c")]
+    )

@@ -19,9 +19,9 @@ from podberth.plugins.dynamic_resources.reservation import (
     next_step,
 )
 from tests.builders import node, pod
-from tests.devices import allocated, claim, device, request, resource_slice, result
+from tests.devices import allocated, claim, claiming, device, device_class, request, resource_slice, result
 from tests.unit.cache.test_groups import TRAIN, group, member
-from tests.unit.plugins.small import a_node, a_pod
+from tests.unit.plugins.small import a_node, a_pod, plugin
 
 RESULT = {"request": "r", "driver": "gpu.test", "pool": "a", "device": "d0", "shareID": "s"}
 
@@ -86,6 +86,20 @@ def test_those_that_give_way_together(claiming: bool) -> None:
     assert set(peers_of(mine, claims, cluster)) == {"a", "b"} | ({"uid-train"} if claiming else set())
     cluster.put_pod(member("c", node="n"))
     assert set(peers_of(mine, claims, cluster)) == {"a", "b"}
+
+
+@pytest.mark.parametrize("in_group", [True, False], ids=["of a group", "alone"])
+def test_the_pods_of_a_group_share_their_claims_and_not_what_is_made_for_each(in_group: bool) -> None:
+    """The claim for extended resources is one pod's own."""
+    world = World()
+    served = device_class("gpu", 'device.driver == "gpu.test"', extendedResourceName="example.com/gpu")
+    world.add_all([node("n"), served, resource_slice("n", device("d0"), device("d1"), node="n"), claim("c")])
+    world.cluster.pod_groups.followed.add(TRAIN.api)
+    document = claiming(pod("p", uid="p", others={"example.com/gpu": "1"}), "c")
+    if in_group:
+        document["spec"]["schedulingGroup"] = {"podGroupName": TRAIN.name}
+    found = plugin("DynamicResources").reserve(world.decode(document), world.cluster, 0)
+    assert [(one.extended is not None, one.shared) for one in found.claims] == [(False, in_group), (True, False)]
 
 
 @pytest.mark.parametrize(("there", "added"), [(0, 256), (10, 246), (255, 1)])

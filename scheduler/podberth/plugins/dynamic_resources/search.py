@@ -334,9 +334,9 @@ class Search:
                 if not possible:
                     return Found.NO
                 least += min(map(self._number, possible))
-            if least > MOST_DEVICES and self._further:
-                return Found.NO
             if least > MOST_DEVICES:
+                if self._further:
+                    return Found.NO
                 raise AllocationError(
                     f"claim {claim.name}: number of requested devices {least} exceeds the claim limit of {MOST_DEVICES}"
                 )

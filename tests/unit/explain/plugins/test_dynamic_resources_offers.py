@@ -174,6 +174,23 @@ _CASES: dict[str, tuple[Object, list[Object]]] = {
         pod("p", others={"example.com/gpu": "1", "example.com/nic": "1"}),
         [SERVED, NIC, on(device("a"))],
     ),
+    "all devices that are selected, which are none, beside a request that another claim would free": (
+        P,
+        [
+            on(device("a", model="x")),
+            held("x", "a", by="t"),
+            claim("c", request("r", "gpu", MODEL, count=0, allocationMode="All"), request("s")),
+        ],
+    ),
+    "free devices that are not selected are of no use": (
+        P,
+        [
+            on(device("a", model="x"), device("b", model="y"), device("e", model="y")),
+            held("x", "b", by="t"),
+            held("y", "e", by="u"),
+            claim("c", request("r", "gpu", MODEL, count=2)),
+        ],
+    ),
     "the second request": (
         P,
         [on(device("a"), device("b", _taints=[FORTH])), claim("c", request("r"), request("s", count=2))],

@@ -136,6 +136,7 @@ CASES: dict[str, tuple[Object, list[Object]]] = {
         spreading("p"),
         [A, B, C, *(named(f"w{i}", on, app="web") for i, on in enumerate("aaabb"))],
     ),
+    "spread over zones of which two are as empty": (spreading("p"), [C, B, A, named("w", "a", app="web")]),
     "spread over zones that are there, of which one is full": (
         spreading("p"),
         [A, node("b", zone="b", cordoned=True), named("w", "a", app="web")],
