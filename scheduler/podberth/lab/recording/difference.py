@@ -7,7 +7,6 @@ as `berth shadow` does.
 """
 
 from collections.abc import Iterator
-from math import nan
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -47,18 +46,11 @@ class Moved(Struct, frozen=True, rename="camel"):
     other_waited: float | None
 
 
-class Measure(Struct, frozen=True):
-    """A figure of both runs, by the name that `podberth.lab.Result.summary` has for it."""
-
-    name: str
-    ours: float
-    other: float
-
-
 class Difference(Shown, kw_only=True, frozen=True):
-    """What differs. `as_recorded`: pods of the first run that are on the node where they were in the recording.
+    """What differs. `ours`, `others`: figures of both runs, as `podberth.lab.Result.summary` has them.
 
-    `again`: the recorded configuration was run; another scheduler than Berth can't be, so both runs are one.
+    `as_recorded`: pods of the first run that are on the node where they were in the recording. `again`: the recorded
+    configuration was run; another scheduler than Berth can't be, so both runs are one.
     """
 
     kind: str = field(default="RecordingDifference")
@@ -72,7 +64,8 @@ class Difference(Shown, kw_only=True, frozen=True):
     moved: int
     sooner: int
     later: int
-    measures: list[Measure]
+    ours: dict[str, float]
+    others: dict[str, float]
     regret: Summary
     differ: int
     pods_that_differ: list[Moved]
@@ -81,7 +74,7 @@ class Difference(Shown, kw_only=True, frozen=True):
     @property
     def empty(self) -> bool:
         """Return whether nothing differs between the runs."""
-        return not self.differ and all(each.ours == each.other for each in self.measures)
+        return not self.differ and self.ours == self.others
 
 
 def difference(
@@ -103,7 +96,6 @@ def difference(
     longer = [
         each.other_waited - each.waited for each in rows if each.waited is not None and each.other_waited is not None
     ]
-    names = dict.fromkeys((*one.summary, *two.summary))
     return Difference(
         of=part.name,
         other=name,
@@ -114,7 +106,8 @@ def difference(
         moved=sum(each.node != each.other for each in rows),
         sooner=sum(each < -_SAME for each in longer),
         later=sum(each > _SAME for each in longer),
-        measures=[Measure(each, one.summary.get(each, nan), two.summary.get(each, nan)) for each in names],
+        ours=one.summary,
+        others=two.summary,
         regret=regret(part, other, profile),
         differ=len(differ),
         pods_that_differ=differ[:_MOST],
@@ -163,7 +156,11 @@ def _lead(found: Difference) -> str:
 
 def _figures(found: Difference) -> list[tuple[str, str, str]]:
     """Return rows: a measure's name, and what both have of it."""
-    return [(each.name, f"{each.ours:,.6g}", f"{each.other:,.6g}") for each in found.measures]
+
+    def shown(name: str, figures: dict[str, float]) -> str:
+        return f"{figures[name]:,.6g}" if name in figures else ""
+
+    return [(name, shown(name, found.ours), shown(name, found.others)) for name in found.ours | found.others]
 
 
 def lines(found: Difference) -> Iterator[str]:

@@ -26,9 +26,9 @@ _MOST_READ = 4 * MOST
 _PIECE = 1 << 10
 """Bytes that are unpacked at once: they may hold 2,000 times as many, and a crafted file must not fill the memory."""
 _FRAME = struct.Struct("<II")
-_LEVEL = 3
+_LEVEL = 1
 _WINDOW = 8 << 20
-"""Bytes that may be kept of a stream to unpack it; level 3 needs a quarter of that."""
+"""Bytes that may be kept of a stream to unpack it; ours need a sixteenth of that."""
 _SMALLEST, _LARGEST, _PARTS = 256 << 10, 64 << 20, 12
 """A segment has a twelfth of the limits, in bytes and in seconds, so that little goes at once."""
 

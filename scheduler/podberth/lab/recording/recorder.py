@@ -5,7 +5,7 @@ Whatever goes wrong here ends the recording with one line of the log, and the sc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,13 @@ from podberth import __version__
 from podberth.app.metrics import RECORDED_BYTES, RECORDS
 from podberth.app.scheduler import LET_GO_BESIDE, Handle, Scheduler
 from podberth.engine.instructions import Bind, BoundByPlugin, Failed, Instruction, Preempt
-from podberth.engine.stimuli import Gone, Put, Stimulus, Tick
+from podberth.engine.stimuli import Bound, Cycle, Gone, Put, Tick
 from podberth.framework.config import SchedulerConfiguration
 from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
 from podberth.kube.machine import MACHINE, Machine
 from podberth.lab.recording import entries
-from podberth.lab.recording.entries import Decision, Entry, Head, Told
+from podberth.lab.recording.entries import Decision, Head, Told
 from podberth.lab.recording.log import Limits
 from podberth.lab.recording.writer import Seen, Writer
 from podberth.model.kinds import KINDS, Decoder, Modelled
@@ -76,8 +76,8 @@ class Recorder:
             verify=verify,
             let_go_beside=LET_GO_BESIDE,
         )
-        self._directory, self._head, self._epoch = directory, head, 0.0
-        self._scheduler: Scheduler | None = None
+        self._directory, self._head = directory, head
+        self._epoch: float | None = None
         self._raw: dict[int, bytes] = {}
         """The id of an object that was read, and is not handled yet → its bytes."""
         self.writer = Writer(
@@ -97,8 +97,8 @@ class Recorder:
 
     def follow(self, scheduler: Scheduler, handle: Handle) -> Handle:
         """Return what handles stimuli from now on."""
-        engine, writer, told = scheduler.engine, self.writer, self._told
-        self._scheduler, self._head.salt = scheduler, engine.cluster.devices.salt
+        engine, writer, add, raws = scheduler.engine, self.writer, self.writer.add, self._raw
+        self._head.salt = engine.cluster.devices.salt
         scheduler.instruments += [
             Asked(RECORDS, lambda: {(): float(writer.error is None)}),
             Asked(RECORDED_BYTES, lambda: {(): float(writer.written)}),
@@ -106,20 +106,31 @@ class Recorder:
         writer.start()
         log.info("records", directory=str(self._directory))
 
-        def recorded(stimulus: Stimulus, now: float) -> list[Instruction]:
+        def recorded(stimulus: Any, now: float) -> list[Instruction]:
+            """Every stimulus passes here: it is written for speed."""
             if writer.error is not None:
                 return handle(stimulus, now)
             try:
-                if engine.epoch is not None and abs(engine.epoch - self._epoch) > _EPOCH:
-                    self._epoch = engine.epoch
-                    writer.add(Told(now, "Epoch", [engine.epoch]))
-                told(stimulus, now)
+                if engine.epoch != self._epoch:
+                    self._tell_epoch(engine.epoch, now)
+                kind = type(stimulus)
+                if kind is Put:
+                    add(Seen(now, stimulus.thing, raws.pop(id(stimulus.thing), None), stimulus.added))
+                elif kind is Cycle:
+                    add(Told(now, "Cycle", _NOTHING))
+                elif kind is Bound:
+                    add(Told(now, "Bound", [stimulus.uid]))
+                elif kind is Gone:
+                    add(entries.Gone(now, stimulus.kind, stimulus.namespace, stimulus.name, stimulus.uid))
+                else:
+                    add(Told(now, kind.__name__, plain(stimulus)))
+                    if kind is Tick and raws and not scheduler.inbox:
+                        raws.clear()  # they were read, and are not to be handled
             except Exception as error:  # noqa: BLE001 (whatever it is, the scheduler goes on)
                 writer.fail(error)
             done = handle(stimulus, now)
-            if done:
-                for each in decisions(done, now):
-                    writer.add(each)
+            for each in decisions(done, now):
+                add(each)
             return done
 
         return recorded
@@ -140,19 +151,10 @@ class Recorder:
         self._raw.clear()
         log.error("the recording has ended, and the scheduler goes on", directory=str(self._directory), reason=why)
 
-    def _told(self, stimulus: Any, now: float) -> None:
-        one: Entry | Seen
-        kind = type(stimulus)
-        if kind is Put:
-            raw = self._raw.pop(id(stimulus.thing), None)
-            one = Seen(now, stimulus.thing, raw, stimulus.added)
-        elif kind is Gone:
-            one = entries.Gone(now, stimulus.kind, stimulus.namespace, stimulus.name, stimulus.uid)
-        else:
-            one = Told(now, kind.__name__, plain(stimulus) if kind.__struct_fields__ else _NOTHING)
-            if self._raw and kind is Tick and self._scheduler is not None and not self._scheduler.inbox:
-                self._raw.clear()  # they were read, and are not to be handled
-        self.writer.add(one)
+    def _tell_epoch(self, epoch: float | None, now: float) -> None:
+        if epoch is not None and abs(epoch - (self._epoch or 0.0)) > _EPOCH:
+            self._epoch = epoch
+            self.writer.add(Told(now, "Epoch", [epoch]))
 
 
 def plain(stimulus: Any) -> list[Any]:
@@ -177,16 +179,18 @@ def plain(stimulus: Any) -> list[Any]:
     return found
 
 
-def decisions(instructions: Iterable[Any], now: float) -> Iterator[Decision]:
-    """Yield what was decided."""
+def decisions(instructions: Iterable[Any], now: float) -> list[Decision]:
+    """Return what was decided."""
+    found: list[Decision] = []
     for one in instructions:
         kind = type(one)
         if kind is Bind or kind is BoundByPlugin:
-            yield entries.Placed(now, one.pod.uid, one.node)
+            found.append(entries.Placed(now, one.pod.uid, one.node))
         elif kind is Failed:
-            yield entries.Failed(now, one.pod.uid, one.reason, one.message)
+            found.append(entries.Failed(now, one.pod.uid, one.reason, one.message))
         elif kind is Preempt:
-            yield entries.Preempts(now, one.pod.uid, one.node, [victim.uid for victim in one.victims])
+            found.append(entries.Preempts(now, one.pod.uid, one.node, [victim.uid for victim in one.victims]))
+    return found
 
 
 class ShadowRecorder:

@@ -176,7 +176,7 @@ class Twin:
                     self._questions[pod.uid] = question
                 case PostFilterWrite(pod=pod, writes=writes):
                     self._writes[pod.uid] = writes
-        return list(decisions(instructions, now))
+        return decisions(instructions, now)
 
 
 def _answer(given: Any) -> Any:

@@ -61,13 +61,12 @@ class Seen(Struct, gc=False):
     listed: bool = False
 
 
-class _KnownPod:
+class _KnownPod(Struct, gc=False):
     """A pod as it was written last."""
 
-    __slots__ = ("key", "new", "state")
-
-    def __init__(self, key: Key, new: NewPod) -> None:
-        self.key, self.new, self.state = key, new, new.state
+    key: Key
+    new: NewPod
+    state: PodState
 
 
 class Writer:
@@ -243,7 +242,9 @@ class Writer:
         self._forms = {key: form for key, form in self._forms.items() if key in used}
         self._templates = {}
         for known in self._pods.values():
-            number = self._template(known.key, at)
+            number = self._templates.get(known.key)
+            if number is None:
+                number = self._number_of(known.key, at)
             known.new = replace(known.new, at=at, added=True, listed=True, template=number, state=known.state)
             self._add_known(known.new, 0)
         self._add_known(Known(at), 0)
@@ -312,15 +313,18 @@ class Writer:
                 known.state = state
                 self._entries.append(SamePod(seen.at, seen.added, seen.listed, pod.uid, state))
                 return
-        if key not in self._forms:
-            assert seen.raw is not None, "the bytes of a pod are not kept"
-            json = reduced("Pod", seen.raw, self._read, labels=pod.too_large is not None)
-            self._forms[key] = (pod.shape, json)
+        number = self._templates.get(key)
+        if number is None:
+            if key not in self._forms:
+                assert seen.raw is not None, "the bytes of a pod are not kept"
+                json = reduced("Pod", seen.raw, self._read, labels=pod.too_large is not None)
+                self._forms[key] = (pod.shape, json)
+            number = self._number_of(key, seen.at)
         new = NewPod(
             seen.at,
             seen.added,
             seen.listed,
-            self._template(key, seen.at),
+            number,
             pod.labels,
             pod.owner,
             pod.name,
@@ -328,18 +332,16 @@ class Writer:
             pod.created,
             state,
         )
-        self._pods[pod.uid] = _KnownPod(key, new)
+        self._pods[pod.uid] = _KnownPod(key, new, state)
         self._entries.append(new)
 
-    def _template(self, key: Key, at: float) -> int:
-        """Return the number of a template in this segment."""
-        found = self._templates.get(key)
-        if found is None:
-            found = self._templates[key] = len(self._templates)
-            json = self._forms[key][1]
-            self._entries.append(Template(at, json))
-            self._size += len(json)
-        return found
+    def _number_of(self, key: Key, at: float) -> int:
+        """Write a template that is new to this segment, and return its number."""
+        number = self._templates[key] = len(self._templates)
+        json = self._forms[key][1]
+        self._entries.append(Template(at, json))
+        self._size += len(json)
+        return number
 
     def _forget(self, gone: Gone) -> None:
         if gone.kind == "Pod":

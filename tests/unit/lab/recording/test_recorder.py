@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from podberth.engine.instructions import Bind, Instruction
 from podberth.engine.stimuli import BindFailed, Cycle, Put, Tick
 from podberth.framework.config import default_configuration
+from podberth.lab.recording import recorder
 from podberth.lab.recording.entries import (
     Entry,
     Gone,
@@ -167,7 +168,7 @@ async def test_a_fault_of_the_recorder_ends_the_recording_only(tmp_path: Path, m
         raise RuntimeError("no")
 
     with capture_logs() as lines:
-        monkeypatch.setattr(flight.recorder.writer, "add", broken)
+        monkeypatch.setattr(recorder, "Seen", broken)
         busy(flight, 10, first=5)
     flight.close()
     assert [line["event"] for line in lines] == [
