@@ -17,6 +17,7 @@ from podberth.plugins.registry import IN_TREE
 from tests.builders import configuration, node, node_selector, pod, profile
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import Cluster
+from tests.unit.lab.worlds import world
 
 RATIO = {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}
 EVEN = {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"}
@@ -34,7 +35,7 @@ TUNED: dict[str, int | str | bool] = {
 
 def tuned() -> Object:
     """The configuration that it writes."""
-    there = space(decode(configuration(profile())), "berth", [node("a"), pod("x", "1", "1Gi")])
+    there = space(decode(configuration(profile())), "berth", world([node("a"), pod("x", "1", "1Gi")]))
     return document(there.configuration({**there.begin(), **TUNED}))
 
 

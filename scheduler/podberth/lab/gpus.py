@@ -141,7 +141,7 @@ class GPUShare(Plugin):
     full = Unschedulable("node(s) had too little left of single GPUs")
 
     def __init__(self, args: GPUShareArgs) -> None:
-        self._resource = args.resource
+        self.resource = args.resource
         self._strategy = args.strategy
         self._fragmentation = Fragmentation(args.tasks)
         self._given: dict[str, tuple[str, tuple[int, ...]]] = {}
@@ -218,6 +218,13 @@ class GPUShare(Plugin):
         self._seen.pop(assumed.node, None)
         self._last = None
 
+    def fragmented(self, cluster: Cluster, fragmentation: Fragmentation) -> float:
+        """Return the thousandths of devices that are idle and that a typical task is expected not to be able to use."""
+        nodes = cluster.nodes
+        cpu = nodes.resources["cpu"]
+        idle = nodes.allocatable[cpu, : nodes.rows] - nodes.requested[cpu, : nodes.rows]
+        return float(fragmentation.of(idle, self.devices(cluster)).sum())
+
     def devices(self, cluster: Cluster) -> Ints:
         """Return int[rows, devices]: the thousandths that are left of each device; 0 where a node has fewer."""
         nodes = cluster.nodes
@@ -245,10 +252,10 @@ class GPUShare(Plugin):
         return found
 
     def _asked(self, shape: PodShape) -> int:
-        return shape.requests.get(self._resource, 0)
+        return shape.requests.get(self.resource, 0)
 
     def _counts(self, nodes: Nodes) -> Ints:
-        index = nodes.resources.get(self._resource)
+        index = nodes.resources.get(self.resource)
         if index is None:
             return np.zeros(nodes.rows, dtype=np.int64)
         counts: Ints = nodes.allocatable[index, : nodes.rows] // WHOLE

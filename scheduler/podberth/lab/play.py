@@ -18,7 +18,8 @@ from podberth.explain.simulate.simulation import Simulation
 from podberth.framework.config import ConfigError, SchedulerConfiguration
 from podberth.framework.decision import Decision
 from podberth.framework.profiles import annotated, build
-from podberth.lab.gpus import plugins
+from podberth.framework.runtime import Framework
+from podberth.lab.gpus import Fragmentation, GPUShare, plugins, typical
 from podberth.lab.result import COLUMNS, Result
 from podberth.lab.world import Decoded, Key, World
 from podberth.model.kinds import Modelled
@@ -66,14 +67,14 @@ def run(
     )
     simulation.engine.queue.places.flush = _Unflushed()
     found = world.decoded(annotated(frameworks))
-    course = _Course(simulation, world, found, name)
+    course = _Course(simulation, world, found, framework)
     simulation.engine.observe(course)
     course.play(looks)
     notes = [f"the HTTP extender {each.url_prefix} is not asked" for each in configuration.extenders]
     if simulation.undecided:
         count, message = len(simulation.undecided), next(iter(simulation.undecided.values()))
         notes.append(f"pods that a plugin failed to decide: {count:,}, the first of them: {message}")
-    return Result(world.name, name, seed, course.summary(), course.columns(), tuple(notes))
+    return Result(world.name, name, seed, course.ended, course.columns(), tuple(notes))
 
 
 class _Unflushed(Heap):
@@ -117,8 +118,12 @@ class _Look(NamedTuple):
 class _Course(Observer):
     """The way of a world from its begin to its end, and what is seen of it."""
 
-    def __init__(self, simulation: Simulation, world: World, found: Decoded, profile: str) -> None:
-        self._simulation, self._world, self._found, self._profile = simulation, world, found, profile
+    def __init__(self, simulation: Simulation, world: World, found: Decoded, framework: Framework) -> None:
+        self._simulation, self._world, self._found = simulation, world, found
+        self._profile = framework.profile.name
+        gpus = framework.plugin(GPUShare.name)
+        self._gpus = gpus if isinstance(gpus, GPUShare) and gpus.resource in found.mix.resources else None
+        self._fragmentation = Fragmentation([] if self._gpus is None else typical(found.arrivals, self._gpus.resource))
         self._lives: list[_Life] = []
         self._living: dict[str, _Life] = {}
         """By UID."""
@@ -133,7 +138,7 @@ class _Course(Observer):
         """The times at which to look at the world."""
         self._told = True
         """Whether the engine may have something to do later."""
-        self._active = 0.0
+        self.ended = 0.0
         """The last time at which anything but a retry happened."""
 
     # -- what the engine tells ----------------------------------------------------------------------------------------
@@ -150,7 +155,7 @@ class _Course(Observer):
             self._bound(life, node)
 
     def _bound(self, life: _Life, node: str) -> None:
-        now = self._active = self._simulation.now
+        now = self.ended = self._simulation.now
         life.node, life.bound = node, now
         if life.lasts != inf:
             heapq.heappush(self._ends, (now + life.lasts, life.number, life))
@@ -179,7 +184,7 @@ class _Course(Observer):
                 self._ends[0][0] if self._ends else inf,
             )
             tick = simulation.engine.next_tick() if self._told else None
-            if moment == inf and (tick is None or tick > self._active + _PATIENCE):
+            if moment == inf and (tick is None or tick > self.ended + _PATIENCE):
                 break
             self._told = tick is not None
             if tick is not None and tick <= moment:
@@ -203,7 +208,7 @@ class _Course(Observer):
                 self._come(self._again())
         self._look_before(inf)
         if not self._looks:
-            self._looks.append(self._seen(self._active))
+            self._looks.append(self._seen(self.ended))
 
     def _as_scheduled(self, thing: Modelled) -> Modelled:
         """Return a pod that waits as one of the profile that is run."""
@@ -212,7 +217,7 @@ class _Course(Observer):
         return thing
 
     def _born(self, pod: Pod, lasts: float, moved_from: str | None = None) -> _Life:
-        now = self._active = self._simulation.now
+        now = self.ended = self._simulation.now
         if pod.scheduler_name != self._profile:
             pod = replace(pod, scheduler_name=self._profile)
         life = _Life(len(self._lives), pod, lasts, now, moved_from=moved_from)
@@ -247,7 +252,7 @@ class _Course(Observer):
         simulation.work()
 
     def _gone(self, pod: Pod) -> None:
-        self._active = self._simulation.now
+        self.ended = self._simulation.now
         self._told = self._told or len(self._simulation.engine.queue) > 0
         self._simulation.gone("Pod", pod.namespace, pod.name, pod.uid)
         self._end(pod.uid)
@@ -274,7 +279,7 @@ class _Course(Observer):
         return found
 
     def _change(self, change: Modelled | Key) -> None:
-        self._active = self._simulation.now
+        self.ended = self._simulation.now
         self._told = True
         if isinstance(change, tuple):
             kind, namespace, name = change
@@ -315,11 +320,14 @@ class _Course(Observer):
         nodes = cluster.nodes
         rows = np.flatnonzero(nodes.alive[: nodes.rows])
         total, free = rooms(cluster, mix.resources, rows)
+        lost = stranded(total, free, mix).sum(axis=1)
+        if self._gpus is not None:  # single devices are known, and so is what of each is of no use
+            lost[mix.resources.index(self._gpus.resource)] = self._gpus.fragmented(cluster, self._fragmentation)
         return _Look(
             at,
             (total - free).sum(axis=1),
             total.sum(axis=1),
-            stranded(total, free, mix).sum(axis=1),
+            lost,
             int(np.count_nonzero(nodes.pods[rows])),
             len(self._simulation.engine.queue),
         )
@@ -377,56 +385,6 @@ class _Course(Observer):
             else {name: [] for name in names}
             for table, names in COLUMNS.items()
         }
-
-    def summary(self) -> dict[str, float]:
-        """Return the figures."""
-        over = self._active
-        bound = [life for life in self._lives if life.bound is not None]
-        waits: dict[int, list[float]] = {}
-        for life in self._lives:
-            until = life.bound if life.bound is not None else life.ended if life.ended is not None else over
-            waits.setdefault(life.pod.priority, []).append(until - life.arrived)
-        everyone = [wait for each in waits.values() for wait in each]
-        found = {
-            "pods": float(len(self._lives)),
-            "bound": float(len(bound)),
-            "bound_share": len(bound) / max(len(self._lives), 1),
-            "preemptions": float(len(self._preemptions)),
-            "moves": float(sum(life.moved_from is not None for life in self._lives)),
-            "end_s": over,
-            **_waiting("", everyone),
-        }
-        for priority in sorted(waits):
-            found |= _waiting(f"[{priority}]", waits[priority])
-        return found | self._quality()
-
-    def _quality(self) -> dict[str, float]:
-        """Return the means over the looks, which are at equal distances."""
-        looks = self._looks
-        nodes = [look.nodes_in_use for look in looks]
-        found = {
-            "nodes_in_use": float(np.mean(nodes)),
-            "waiting_pods": float(np.mean([look.waiting for look in looks])),
-        }
-        used = np.array([look.used for look in looks], dtype=np.float64)
-        there = np.maximum(np.array([look.allocatable for look in looks], dtype=np.float64), 1)
-        lost = np.array([look.stranded for look in looks])
-        for i, name in enumerate(self._found.mix.resources):
-            found[f"used[{name}]"] = float((used[:, i] / there[:, i]).mean())
-            found[f"stranded[{name}]"] = float((lost[:, i] / there[:, i]).mean())
-        return found
-
-
-def _waiting(about: str, waits: list[float]) -> dict[str, float]:
-    """Return the figures of waiting times; a pod that got no node has waited until it went, or all was over."""
-    if not waits:
-        return {}
-    p50, p99 = np.percentile(waits, (50, 99))
-    return {
-        f"waiting_p50_s{about}": float(p50),
-        f"waiting_p99_s{about}": float(p99),
-        f"waiting_mean_s{about}": float(np.mean(waits)),
-    }
 
 
 def _unit(resource: str) -> str:

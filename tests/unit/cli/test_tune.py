@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import Executor
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,7 @@ import yaml
 
 from podberth.cli import tune
 from podberth.framework.config import decode
-from podberth.lab.tune.trial import Task
-from podberth.lab.tune.workers import Here
+from podberth.lab.tune.search import Progress, Search
 from tests.unit.cli.conftest import Berth
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(f"n{i},8000,16384,2,V100\n" for i in range(6))
@@ -96,16 +96,14 @@ def test_one_goal_beside_the_default(berth: Berth, trace: str) -> None:
 
 def test_ctrl_c(berth: Berth, trace: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupted search says how it goes on, and does."""
-    answers = iter(range(5))
-    answer = Here.answer
+    go_on = Search.go_on
 
-    def interrupted(here: Here, handle: Task) -> dict[str, float]:
-        if next(answers, None) is None:
-            raise KeyboardInterrupt
-        return answer(here, handle)
+    def interrupted(search: Search, executor: Executor, trials: int, progress: Progress) -> None:
+        go_on(search, executor, 2, progress)
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Here, "answer", interrupted)
+        patched.setattr(Search, "go_on", interrupted)
         found = berth("tune", trace, *ASKED, *FEW)
     assert found.code == 130
     assert "2 trials of 6 are in tune/study.journal; the same command goes on" in found.err

@@ -1,15 +1,16 @@
 """Goals that people name, and what a run is worth by them.
 
-A goal is a name, and for some what it is of: `waiting-p99:1000` is the waiting of pods of priority 1000. Every figure
-comes from the decisions of a run and the times in which nodes have pods, so that goals mean the same on each world.
+A goal is a name, and for some what it is of: `waiting-p99:1000` is the waiting of pods of priority 1000. Most are
+figures of a Result; packing and cost are of the times in which nodes have pods, spread is of the pods' zones.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from podberth.explain.objects.documents import ObjectError
 from podberth.explain.spelling import near_names
@@ -21,26 +22,29 @@ HOUR = 3600.0
 
 
 class Kind(NamedTuple):
-    """What a goal measures. `of`: what may follow its name; empty where nothing may."""
+    """What a goal measures. `of`: what may follow its name; empty where nothing may. `figure`: that of a Result which
+    has its value; empty where it is computed here. `digits`: those after the point that are shown.
+    """
 
     unit: str
     says: str
     of: str = ""
     more_is_better: bool = False
     digits: int = 1
+    figure: str = ""
 
 
 KINDS: Mapping[str, Kind] = {
-    "waiting-p50": Kind("s", "the time for which half of the pods wait at most", "PRIORITY"),
-    "waiting-p99": Kind("s", "the time for which 99 % of the pods wait at most", "PRIORITY"),
-    "bound": Kind("%", "the share of pods that get a node", "PRIORITY", more_is_better=True),
+    "waiting-p50": Kind("s", "the time for which half of the pods wait at most", "PRIORITY", figure="waiting_p50_s"),
+    "waiting-p99": Kind("s", "the time for which 99 % of the pods wait at most", "PRIORITY", figure="waiting_p99_s"),
+    "bound": Kind("%", "the share of pods that get a node", "PRIORITY", more_is_better=True, figure="bound_share"),
     "packing": Kind("nodes", "the nodes that have pods, on average over time"),
     "fragmentation": Kind(
         "%", "the share of all there is that is free and of no use to the pods that come", "RESOURCE", digits=2
     ),
     "spread": Kind("%", "the share of a workload's pods that are in its fullest zone", "LABEL"),
-    "preemptions": Kind("pods", "the pods that are removed for others", digits=0),
-    "moves": Kind("pods", "the pods that have to be placed again", digits=0),
+    "preemptions": Kind("pods", "the pods that are removed for others", digits=0, figure="preemptions"),
+    "moves": Kind("pods", "the pods that have to be placed again", digits=0, figure="moves"),
     "cost": Kind("", "the price of the nodes for the hours in which they have pods", "LABEL", digits=0),
 }
 
@@ -137,15 +141,9 @@ def prices(raw: bytes) -> tuple[Price, ...]:
 
 
 class Yardstick:
-    """What measuring the runs of one world needs: its nodes' labels and prices, its pods' ends and workloads.
+    """What measuring the runs of one world needs: its nodes' labels and prices, its pods' workloads and priorities."""
 
-    `warm`: seconds at the begin that do not count; pods that arrive in them are there to fill the cluster.
-    """
-
-    def __init__(
-        self, world: World, goals: Sequence[Goal], priced: Sequence[Price], *, warm: float, end: float
-    ) -> None:
-        self._goals, self._warm, self._end = tuple(goals), warm, end
+    def __init__(self, world: World, priced: Sequence[Price]) -> None:
         self._priced = tuple(priced)
         self._labels: dict[str, Mapping[str, str]] = {}
         self._resources: set[str] = set()
@@ -166,7 +164,6 @@ class Yardstick:
             key = metadata.get("namespace") or "default", metadata["name"]
             self._workload[key] = _workload(metadata)
             self._priorities.add((document.get("spec") or {}).get("priority") or 0)
-        self._prices = {node: _price(labels, priced) for node, labels in self._labels.items()}
 
     def check(self, goal: Goal) -> None:
         """Raise ObjectError for a goal that means nothing in this world."""
@@ -181,109 +178,64 @@ class Yardstick:
             raise ObjectError(f"{said}: no node of the world has the label {goal.of or ZONE}")
         if goal.kind == "cost" and not goal.of and not self._priced:
             raise ObjectError(f"{said}: expected --prices FILE, or cost:LABEL with the label that has a node's price")
-        if goal.kind == "cost":
-            for node, labels in self._labels.items():
-                if goal.of and _number(labels.get(goal.of, "")) is None:
+        for node, labels in self._labels.items() if goal.kind == "cost" else ():
+            if self._price(node, goal.of) is None:
+                if goal.of:
                     got = _quoted(labels.get(goal.of))
                     raise ObjectError(f"{said}: node {node}: label {goal.of}: expected a price, got {got}")
-                if not goal.of and self._prices[node] is None:
-                    raise ObjectError(f"--prices: no line has the label and value of node {node}")
+                raise ObjectError(f"--prices: no line has the label and value of node {node}")
 
-    def measured(self, result: Result) -> dict[str, float]:
-        """Return the value of each goal, by its text."""
-        decided = _Decided(result, self._warm, self._end)
-        busy = self._busy(decided)
-        return {str(each): self._one(each, decided, busy, result) for each in self._goals}
+    def _price(self, node: str, label: str) -> float | None:
+        """Return what an hour of a node costs by its label, or without one by the prices; None: it is not said."""
+        labels = self._labels[node]
+        if label:
+            return _number(labels.get(label, ""))
+        return next((each.price for each in self._priced if labels.get(each.label) == each.value), None)
 
-    def _one(self, goal: Goal, decided: "_Decided", busy: Mapping[str, float], result: Result) -> float:
-        match goal.kind:
-            case "waiting-p50" | "waiting-p99":
-                waited = decided.waited(goal.of)
-                part = 50 if goal.kind == "waiting-p50" else 99
-                return float(np.percentile(waited, part, method="inverted_cdf")) if len(waited) else 0.0
-            case "bound":
-                bound = decided.bound(goal.of)
-                return float(bound.mean()) if len(bound) else 1.0
-            case "packing":
-                return sum(busy.values()) / max(self._end - self._warm, 1e-9)
-            case "fragmentation":
-                return self._fragmentation(goal.of, result)
-            case "spread":
-                return self._spread(goal.of or ZONE, decided)
-            case "preemptions":
-                return float(sum(at >= self._warm for at in result.columns["preemptions"]["at"]))
-            case "moves":
-                return float(sum(at >= self._warm for at in result.columns["moves"]["at"]))
-        price = {node: float(labels[goal.of]) for node, labels in self._labels.items()} if goal.of else self._prices
-        return sum(seconds * (price[node] or 0.0) / HOUR for node, seconds in busy.items())
+    def measured(self, result: Result, goals: Iterable[Goal], since: float, until: float) -> dict[str, float]:
+        """Return the value of each goal, by its text. What is before `since` (s) does not count: pods that come then
+        are there to fill the cluster; nor do nodes after `until` (s).
+        """
+        figures, busy = result.figures(since), self._busy(result, since, until)
+        found: dict[str, float] = {}
+        for each in goals:
+            kind = KINDS[each.kind]
+            if kind.figure:
+                name = f"{kind.figure}[{int(each.of)}]" if each.of else kind.figure
+                found[str(each)] = figures.get(name, 1.0 if kind.more_is_better else 0.0)
+            elif each.kind == "packing":
+                found[str(each)] = sum(busy.values()) / max(until - since, 1e-9)
+            elif each.kind == "fragmentation":
+                lost = [value for name, value in figures.items() if name.startswith("stranded[")]
+                found[str(each)] = figures.get(f"stranded[{each.of}]", 0.0) if each.of else fmean(lost)
+            elif each.kind == "spread":
+                found[str(each)] = self._spread(each.of or ZONE, result)
+            else:
+                costs = (seconds * (self._price(node, each.of) or 0.0) for node, seconds in busy.items())
+                found[str(each)] = sum(costs) / HOUR
+        return found
 
-    def _busy(self, decided: "_Decided") -> dict[str, float]:
-        """Return node → the seconds in which it has pods, from the end of the warm-up on."""
-        spans: dict[str, list[tuple[float, float]]] = {node: [(self._warm, self._end)] for node in self._placed}
-        for _, node, bound, ended in decided.placed:
-            begin, end = max(bound, self._warm), min(ended, self._end)
-            if begin < end:
-                spans.setdefault(node, []).append((begin, end))
+    def _busy(self, result: Result, since: float, until: float) -> dict[str, float]:
+        """Return node → the seconds between two moments in which it has pods."""
+        spans: dict[str, list[tuple[float, float]]] = {node: [(since, until)] for node in self._placed}
+        pods = result.columns["decisions"]
+        for node, bound, ended in zip(pods["node"], pods["bound"], pods["ended"], strict=True):
+            if node and bound is not None:
+                begin, end = max(bound, since), until if ended is None else min(ended, until)
+                if begin < end:
+                    spans.setdefault(node, []).append((begin, end))
         return {node: _union(each) for node, each in spans.items()}
 
-    def _fragmentation(self, resource: str, result: Result) -> float:
-        """Return the mean over time, and over the resources if none is named, of what is stranded of all there is."""
-        used, table = result.columns["utilisation"], result.columns["fragmentation"]
-        there = dict(zip(used["resource"], used["allocatable"], strict=True))
-        looks: dict[str, list[tuple[float, float]]] = {}
-        for name, at, stranded in zip(table["resource"], table["at"], table["stranded"], strict=True):
-            if self._warm <= at <= self._end and there.get(name) and resource in ("", name):
-                looks.setdefault(name, []).append((at, stranded / there[name]))
-        found = [_mean(each, self._end) for each in looks.values()]
-        return sum(found) / len(found) if found else 0.0
-
-    def _spread(self, label: str, decided: "_Decided") -> float:
-        counts: dict[str, dict[str, int]] = {}
-        for key, node, _, _ in decided.placed:
-            workload = self._workload.get(key)
-            zone = self._labels.get(node, {}).get(label)
+    def _spread(self, label: str, result: Result) -> float:
+        counts: dict[str, Counter[str]] = {}
+        pods = result.columns["decisions"]
+        for namespace, name, node in zip(pods["namespace"], pods["pod"], pods["node"], strict=True):
+            workload, zone = self._workload.get((namespace, name)), self._labels.get(node, {}).get(label)
             if workload and zone:
-                zones = counts.setdefault(workload, {})
-                zones[zone] = zones.get(zone, 0) + 1
-        several = [zones for zones in counts.values() if sum(zones.values()) > 1]
-        pods = sum(sum(zones.values()) for zones in several)
-        return sum(max(zones.values()) for zones in several) / pods if pods else 0.0
-
-
-class _Decided:
-    """The decisions of a run, as columns with one entry for each pod. Pods of the warm-up do not count."""
-
-    def __init__(self, result: Result, warm: float, end: float) -> None:
-        table = result.columns["decisions"]
-        never = math.inf
-        counted = np.array(table["arrived"]) >= warm
-        self._counted = counted
-        self._arrived = np.array(table["arrived"])
-        self._priority = np.array(table["priority"])
-        self._bound = np.array([never if at is None else at for at in table["bound"]])
-        ended = [never if at is None else at for at in table["ended"]]
-        keys = zip(table["namespace"], table["pod"], strict=True)
-        self.placed = [
-            (key, node, bound, end)
-            for key, node, bound, end in zip(keys, table["node"], self._bound.tolist(), ended, strict=True)
-            if node
-        ]
-        """(namespace and name, node, when it was bound, when it ended) of each pod that got a node, in the warm-up
-        too."""
-        times = [end, *result.columns["utilisation"]["at"], *self._bound.tolist(), *ended]
-        self._over = max(time for time in times if time != never)
-
-    def bound(self, priority: str) -> Any:
-        """Return bool[pods]: whether each pod of a priority, or of all, got a node."""
-        return np.isfinite(self._bound[self._of(priority)])
-
-    def waited(self, priority: str) -> Any:
-        """Return the seconds for which each pod waited; one that was never bound has waited until all was over."""
-        chosen = self._of(priority)
-        return np.minimum(self._bound[chosen], self._over) - self._arrived[chosen]
-
-    def _of(self, priority: str) -> Any:
-        return self._counted & (self._priority == int(priority)) if priority else self._counted
+                counts.setdefault(workload, Counter())[zone] += 1
+        several = [zones for zones in counts.values() if zones.total() > 1]
+        pods_of_several = sum(zones.total() for zones in several)
+        return sum(max(zones.values()) for zones in several) / pods_of_several if several else 0.0
 
 
 def _workload(metadata: Mapping[str, Any]) -> str:
@@ -292,23 +244,12 @@ def _workload(metadata: Mapping[str, Any]) -> str:
     return f"{metadata.get('namespace')}/{owner['kind']}/{owner['name']}" if owner else ""
 
 
-def _price(labels: Mapping[str, str], priced: Sequence[Price]) -> float | None:
-    return next((each.price for each in priced if labels.get(each.label) == each.value), None)
-
-
 def _union(spans: Iterable[tuple[float, float]]) -> float:
     total, until = 0.0, -math.inf
     for begin, end in sorted(spans):
         total += max(end - max(begin, until), 0.0)
         until = max(until, end)
     return total
-
-
-def _mean(looks: Sequence[tuple[float, float]], end: float) -> float:
-    """Return the mean over time of a value that holds from each look until the next, by (s, value) in order."""
-    at, values = np.array(looks).T
-    lasts = np.diff(np.append(at, end))
-    return float((values * lasts).sum() / lasts.sum()) if lasts.sum() else float(values[-1])
 
 
 def _quoted(value: object) -> str:

@@ -5,17 +5,20 @@ the luck of ties between equal nodes; how much periods differ is shown by the fi
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from math import sqrt
+from statistics import fmean, stdev
 
 import msgspec
 
 from podberth.lab.tune.goals import Goal
-from podberth.lab.tune.trial import Course, Task
-from podberth.lab.tune.workers import Workers
+from podberth.lab.tune.trial import Course, Task, carried_out
 
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
 """The 97.5th percentile of Student's t by degrees of freedom, from 1; the normal distribution's 1.96 is its limit."""
 Progress = Callable[[int, int], None]
+Values = Mapping[tuple[int, int], Mapping[str, float]]
+"""(Number of the period, seed) → goal → value."""
 
 
 class Figure(msgspec.Struct, rename="camel", frozen=True):
@@ -40,81 +43,69 @@ class Judged(msgspec.Struct, rename="camel", frozen=True):
     """Goal → in how many pairs of a held-out period and a seed it is better than the base."""
 
 
-class Judge:
-    """Runs configurations on held-out periods with all seeds, and on training periods, as the search did, with one."""
+def judged(
+    course: Course,
+    name: str,
+    configurations: Mapping[str, bytes],
+    seeds: Sequence[int],
+    executor: Executor,
+    progress: Progress,
+) -> list[Judged]:
+    """Return the figures of configurations by name; the first one is the base. `name`: that of the course.
 
-    def __init__(self, course: Course, seeds: Sequence[int]) -> None:
-        self._course, self._seeds = course, tuple(seeds)
+    They run on held-out periods with all seeds, and on training periods, as the search did, with the first one.
+    """
+    runs = {
+        (each, i, seed): executor.submit(carried_out, Task(name, raw, i, seed))
+        for each, raw in configurations.items()
+        for i, period in enumerate(course.periods)
+        for seed in (seeds if period.held_out else seeds[:1])
+    }
+    values: dict[str, dict[tuple[int, int], dict[str, float]]] = {each: {} for each in configurations}
+    for done, ((each, i, seed), run) in enumerate(runs.items()):
+        progress(done, len(runs))
+        values[each][i, seed] = run.result()
+    base = next(iter(values.values()))
+    return [_judged(course, each, found, base) for each, found in values.items()]
 
-    @property
-    def pairs(self) -> int:
-        """Return the number of pairs of a held-out period and a seed."""
-        return len(self._seeds) * sum(period.held_out for period in self._course.periods)
 
-    def judged(self, configurations: Mapping[str, bytes], workers: Workers, progress: Progress) -> list[Judged]:
-        """Return the figures of configurations by name; the first one is the base."""
-        handles = {
-            (name, i, seed): workers.submit(Task(raw, i, self._seeds[seed]))
-            for name, raw in configurations.items()
-            for i, period in enumerate(self._course.periods)
-            for seed in range(len(self._seeds) if period.held_out else 1)
-        }
-        values: dict[tuple[str, int, int], dict[str, float]] = {}
-        for done, (key, handle) in enumerate(handles.items()):
-            progress(done, len(handles))
-            values[key] = workers.answer(handle)
-        base = next(iter(configurations))
-        return [self._of(name, base, values) for name in configurations]
+def _judged(course: Course, name: str, found: Values, base: Values) -> Judged:
+    held_out = [key for key in found if course.periods[key[0]].held_out]
+    training = [key for key in found if not course.periods[key[0]].held_out]
 
-    def _of(self, name: str, base: str, values: Mapping[tuple[str, int, int], Mapping[str, float]]) -> Judged:
-        periods = self._course.periods
-        training = [i for i, period in enumerate(periods) if not period.held_out]
-        held_out = [i for i, period in enumerate(periods) if period.held_out]
-        seeds = range(len(self._seeds))
+    def pairs(goal: Goal) -> dict[tuple[int, int], float]:
+        return {key: goal.better(found[key][str(goal)], base[key][str(goal)]) for key in held_out}
 
-        def over(goal: Goal, chosen: Sequence[int], against: str = "") -> Figure:
-            means = [
-                sum(
-                    goal.better(values[name, i, seed][str(goal)], values[against, i, seed][str(goal)])
-                    if against
-                    else values[name, i, seed][str(goal)]
-                    for i in chosen
-                )
-                / len(chosen)
-                for seed in (seeds if chosen is held_out else (0,))
-            ]
-            return figure(means)
+    def values(goal: Goal, keys: Sequence[tuple[int, int]]) -> dict[tuple[int, int], float]:
+        return {key: found[key][str(goal)] for key in keys}
 
-        return Judged(
-            name,
-            training={str(goal): over(goal, training) for goal in self._course.goals},
-            held_out={str(goal): over(goal, held_out) for goal in self._course.goals},
-            periods={
-                period.name: {
-                    str(goal): sum(found) / len(found)
-                    for goal in self._course.goals
-                    for found in [[values[name, i, seed][str(goal)] for seed in (seeds if period.held_out else (0,))]]
-                }
-                for i, period in enumerate(periods)
-            },
-            better={str(goal): over(goal, held_out, base) for goal in self._course.goals},
-            wins={
-                str(goal): sum(
-                    goal.better(values[name, i, seed][str(goal)], values[base, i, seed][str(goal)]) > 0
-                    for i in held_out
-                    for seed in seeds
-                )
-                for goal in self._course.goals
-            },
-        )
+    return Judged(
+        name,
+        training={str(goal): over_seeds(values(goal, training)) for goal in course.goals},
+        held_out={str(goal): over_seeds(values(goal, held_out)) for goal in course.goals},
+        periods={
+            period.name: {
+                str(goal): fmean(values(goal, [key for key in found if key[0] == i]).values()) for goal in course.goals
+            }
+            for i, period in enumerate(course.periods)
+        },
+        better={str(goal): over_seeds(pairs(goal)) for goal in course.goals},
+        wins={str(goal): sum(better > 0 for better in pairs(goal).values()) for goal in course.goals},
+    )
+
+
+def over_seeds(values: Mapping[tuple[int, int], float]) -> Figure:
+    """Return the figure of values by period and seed: for each seed, the mean over the periods."""
+    return figure(
+        [fmean(values[key] for key in values if key[1] == seed) for seed in {seed: None for _, seed in values}]
+    )
 
 
 def figure(values: Sequence[float]) -> Figure:
     """Return the mean of some values, and its 95 % interval by Student's distribution."""
-    mean = sum(values) / len(values)
+    mean = fmean(values)
     if len(values) < 2:
         return Figure(mean, mean, mean)
-    deviation = sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
-    times = _STUDENT[len(values) - 2] if len(values) - 2 < len(_STUDENT) else 2.131
-    half = times * deviation / sqrt(len(values))
+    times = _STUDENT[min(len(values) - 2, len(_STUDENT) - 1)]
+    half = times * stdev(values) / sqrt(len(values))
     return Figure(mean, mean - half, mean + half)

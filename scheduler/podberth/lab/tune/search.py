@@ -2,30 +2,29 @@
 
 Trial k is proposed when all trials up to k - `at_once` are known, whoever is faster, by a sampler whose seed follows
 from k. So a search is the same on any number of workers, and the same if it was interrupted: what it proposes next
-follows from the study file alone.
+follows from the trials that are done, and only these are kept.
 """
 
 import hashlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
-from optuna.samplers import RandomSampler, TPESampler
-from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
+from optuna.samplers import TPESampler
+from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
-from optuna.study import StudyDirection
-from optuna.trial import Trial, TrialState, create_trial
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, create_trial
 
 from podberth import __version__
 from podberth.explain.objects.documents import ObjectError
 from podberth.lab.tune.goals import Bound, Goal
 from podberth.lab.tune.space import Setting, Space, Value, Values, packed
-from podberth.lab.tune.trial import Course, Task, means
-from podberth.lab.tune.workers import Workers
+from podberth.lab.tune.trial import Course, Task, carried_out
 
 _BEGIN = 20
 """The number of trials whose results are known before the sampler learns from them; until then it draws at random."""
@@ -44,10 +43,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Search:
-    """A study of one course, space and set of goals; it goes on where it ended.
-
-    Optuna's sampler works on a study in memory. The file has each trial as a whole or not at all.
-    """
+    """A search of one course, space and set of goals; it goes on where it ended."""
 
     def __init__(
         self,
@@ -68,95 +64,88 @@ class Search:
         self._goals, self._bounds = tuple(goals), tuple(bounds)
         self._distributions = {each.name: _distribution(each) for each in space.settings}
         directions = [StudyDirection.MAXIMIZE if each.more_is_better else StudyDirection.MINIMIZE for each in goals]
-        self._study = optuna.create_study(directions=directions)
-        self._trials: list[Trial] = []
+        self.name = self._digest()
+        """Differs if the results of a trial or the proposals would."""
+        self._learns = optuna.create_study(directions=directions)
+        """What the sampler knows: the trials up to that which is proposed minus `at_once`, and what it has proposed."""
+        self._known = 0
+        """The number of trials that the sampler knows the results of."""
+        self._proposed: list[Values] = []
+        """The settings of trials, done or not."""
+        self._kept = _kept(file, directions, self.name)
         self.done: list[Candidate] = []
         """The trials whose results are known, by number."""
-        try:
-            self._kept = _Kept(file, directions, self._asked())
-            known = self._kept.trials()
-        except (LookupError, TypeError, ValueError) as error:
-            raise ObjectError(f"--study: {file}: expected a file that berth tune has made: {error}") from None
-        for values, measured in known:
-            self._take(values)
-            if measured is not None:
-                self._tell(len(self.done), measured)
+        for trial in self._kept.get_trials(deepcopy=False):
+            self.done.append(Candidate(trial.number, trial.params, trial.user_attrs[_MEASURED]))
+            self._proposed.append(trial.params)
 
-    def _asked(self) -> str:
-        """Return a text that differs if the results of a trial or the proposals would."""
+    def _digest(self) -> str:
         settings = [str(each) for each in (*self._goals, *self._bounds, *self._space.settings)]
         base = packed(self._space.base).decode()
         search = (self._course, settings, base, self._space.profile, self._seed, self._at_once)
         what = msgspec.msgpack.encode((__version__, *search))
         return hashlib.sha256(what).hexdigest()
 
-    def go_on(self, workers: Workers, trials: int, progress: Progress) -> None:
-        """Carry out trials until there are as many as this. Ends early by KeyboardInterrupt, and nothing is lost."""
-        under_way = deque(self._begun(trial, workers) for trial in self._trials[len(self.done) : trials])
-        while len(self.done) < trials:
-            progress(len(self.done), trials)
-            while len(self._trials) < min(trials, len(self.done) + self._at_once):
-                under_way.append(self._begun(self._proposed(), workers))
-            measured = means([workers.answer(handle) for handle in under_way.popleft()])
-            self._kept.tell(len(self.done), [measured[str(goal)] for goal in self._goals], measured)
-            self._tell(len(self.done), measured)
+    def go_on(self, executor: Executor, trials: int, progress: Progress) -> None:
+        """Carry out trials until there are as many as this. Ends early by KeyboardInterrupt or BrokenExecutor, and of
+        what is done nothing is lost.
+        """
+        under_way: deque[list[Future[dict[str, float]]]] = deque()
+        while (done := len(self.done)) < trials:
+            progress(done, trials)
+            while done + len(under_way) < min(trials, done + self._at_once):
+                under_way.append(self._begun(self._settings(done + len(under_way)), executor))
+            runs = [each.result() for each in under_way.popleft()]
+            self._tell({name: sum(each[name] for each in runs) / len(runs) for name in runs[0]})
         progress(len(self.done), trials)
 
-    def _begun(self, trial: Trial, workers: Workers) -> list[Any]:
+    def _begun(self, values: Values, executor: Executor) -> "list[Future[dict[str, float]]]":
         """Begin the runs of a trial: one for each training period, all with one seed, so that luck is the same."""
-        configuration = packed(self._space.configuration(trial.params))
+        configuration = packed(self._space.configuration(values))
         training = [i for i, period in enumerate(self._course.periods) if not period.held_out]
-        return [workers.submit(Task(configuration, period, self._seed)) for period in training]
+        return [executor.submit(carried_out, Task(self.name, configuration, i, self._seed)) for i in training]
 
-    def _proposed(self) -> Trial:
-        """Return the next trial: the base first, then what the sampler proposes from what is known."""
-        number = len(self._trials)
-        if number == 0:
-            trial = self._take(self._space.begin())
-        else:
+    def _settings(self, number: int) -> Values:
+        """Return the settings of a trial: the base first, then what the sampler proposes from what it knows."""
+        if number == len(self._proposed):
+            for candidate in self.done[self._known : max(number - self._at_once + 1, 0)]:
+                self._learns.add_trial(self._frozen(candidate))
+                self._known += 1
             digest = hashlib.sha256(f"{self._seed}/{number}".encode()).digest()
-            self._study.sampler = TPESampler(
+            self._learns.sampler = TPESampler(
                 n_startup_trials=_BEGIN, multivariate=True, seed=int.from_bytes(digest[:4], "big")
             )
-            trial = self._study.ask(self._distributions)
-            self._trials.append(trial)
-        self._kept.begin(trial.params, self._distributions)
-        return trial
+            self._proposed.append(self._learns.ask(self._distributions).params if number else self._space.begin())
+        return self._proposed[number]
 
-    def _take(self, values: Values) -> Trial:
-        """Add a trial whose settings are known."""
-        self._study.sampler = RandomSampler(seed=0)
-        self._study.enqueue_trial(dict(values))
-        trial = self._study.ask(self._distributions)
-        self._trials.append(trial)
-        return trial
+    def _tell(self, measured: dict[str, float]) -> None:
+        number = len(self.done)
+        self.done.append(Candidate(number, dict(self._proposed[number]), measured))
+        self._kept.add_trial(self._frozen(self.done[number]))
 
-    def _tell(self, number: int, measured: Mapping[str, float]) -> None:
-        trial = self._trials[number]
-        for bound in self._bounds:
-            trial.set_constraint(str(bound), bound.missed(measured))
-        self._study.tell(trial, [measured[str(goal)] for goal in self._goals])
-        self.done.append(Candidate(number, dict(trial.params), dict(measured)))
+    def _frozen(self, candidate: Candidate) -> FrozenTrial:
+        return create_trial(
+            values=[candidate.measured[str(goal)] for goal in self._goals],
+            params=candidate.values,
+            distributions=self._distributions,
+            user_attrs={_MEASURED: candidate.measured},
+            constraints={str(bound): bound.missed(candidate.measured) for bound in self._bounds},
+        )
 
     def front(self) -> list[Candidate]:
         """Return the trials that keep to all bounds and that no other such trial beats in every goal, the best in the
         first goal first.
 
-        Of trials with equal results, the first. If none keeps to the bounds, those that miss them by the least.
+        Of trials with equal results, the first. If none keeps to the bounds, that which misses them by the least.
         """
-        missed = {
-            each.number: sum(max(bound.missed(each.measured), 0.0) for bound in self._bounds) for each in self.done
-        }
-        least = min(missed.values(), default=0.0)
-        kept = [each for each in self.done if missed[each.number] <= least]
-        found = [each for each in kept if not any(self._beats(other, each) for other in kept)]
-        first = self._goals[0]
-        return sorted(found, key=lambda each: first.better(0.0, each.measured[str(first)]))
+        best = [self.done[trial.number] for trial in self._kept.best_trials]
+        best = best or [min(self.done, key=lambda each: (self._missed(each), each.number))]
+        first = {tuple(each.measured[str(goal)] for goal in self._goals): each for each in reversed(best)}
+        goal = self._goals[0]
+        return sorted(first.values(), key=lambda each: goal.better(0.0, each.measured[str(goal)]))
 
-    def _beats(self, one: Candidate, other: Candidate) -> bool:
-        """Return whether a trial is better in one goal and not worse in any, or as good and earlier."""
-        by = [goal.better(one.measured[str(goal)], other.measured[str(goal)]) for goal in self._goals]
-        return min(by) >= 0 and (max(by) > 0 or one.number < other.number)
+    def _missed(self, candidate: Candidate) -> float:
+        return sum(max(bound.missed(candidate.measured), 0.0) for bound in self._bounds)
 
     def chosen(self, front: Sequence[Candidate]) -> Candidate:
         """Return the trial of the front that is nearest to the best of all goals.
@@ -182,56 +171,47 @@ def _distribution(setting: Setting) -> BaseDistribution:
     return IntDistribution(setting.low, setting.high)
 
 
-class _Kept:
-    """The file of a study: each trial with its settings, and once they are known, its results."""
+def _kept(file: Path | None, directions: Sequence[StudyDirection], asked: str) -> Study:
+    """Return the study that has the trials that are done, each as a whole or not at all.
 
-    def __init__(self, file: Path | None, directions: Sequence[StudyDirection], asked: str) -> None:
-        """Raises ObjectError for a file of another search, and what Optuna raises for one that is no journal."""
-        self._storage: BaseStorage = InMemoryStorage()
-        if file is not None:
-            _mend(file)
-            self._storage = JournalStorage(JournalFileBackend(str(file)))
-        known = {each.study_name: each for each in self._storage.get_all_studies()}
-        if _NAME not in known:
-            self._study = self._storage.create_new_study(list(directions), _NAME)
-            self._storage.set_study_user_attr(self._study, _ASKED, asked)
-            return
-        self._study = self._storage.get_study_id_from_name(_NAME)
-        if self._storage.get_study_user_attrs(self._study).get(_ASKED) != asked:
-            raise ObjectError(
-                f"--study: {file}: is of another search (its world, periods, goals, bounds, --vary, --config, --seed, "
-                "--at-once or the version of Berth differ): expected a new file"
-            )
-
-    def trials(self) -> list[tuple[dict[str, Value], dict[str, float] | None]]:
-        """Return the settings of each trial, and its results or None."""
-        found = self._storage.get_all_trials(self._study, deepcopy=False)
-        return [(each.params, each.user_attrs[_MEASURED] if each.state.is_finished() else None) for each in found]
-
-    def begin(self, values: Values, distributions: Mapping[str, BaseDistribution]) -> None:
-        made = create_trial(state=TrialState.RUNNING, params=dict(values), distributions=dict(distributions))
-        self._storage.create_new_trial(self._study, made)
-
-    def tell(self, number: int, values: Sequence[float], measured: Mapping[str, float]) -> None:
-        trial = self._storage.get_trial_id_from_study_id_trial_number(self._study, number)
-        self._storage.set_trial_user_attr(trial, _MEASURED, dict(measured))
-        self._storage.set_trial_state_values(trial, TrialState.COMPLETE, list(values))
+    Raises ObjectError for a file of another search, and for one that is no journal of a search; it stays as it is.
+    """
+    if file is None:
+        return optuna.create_study(directions=directions)
+    wrong = f"--study: {file}: expected a file that berth tune has made"
+    if not _is_mended(file):
+        raise ObjectError(wrong)
+    try:
+        study = optuna.create_study(
+            storage=JournalStorage(JournalFileBackend(str(file))),
+            study_name=_NAME,
+            directions=directions,
+            load_if_exists=True,
+        )
+    except (LookupError, TypeError, ValueError) as error:
+        raise ObjectError(f"{wrong}: {error}") from None
+    if study.user_attrs.setdefault(_ASKED, asked) != asked:
+        raise ObjectError(
+            f"--study: {file}: is of another search (its world, periods, goals, bounds, --vary, --config, --seed, "
+            "--at-once or the version of Berth differ): expected a new file"
+        )
+    study.set_user_attr(_ASKED, asked)
+    return study
 
 
-def _mend(file: Path) -> None:
+def _is_mended(file: Path) -> bool:
     """Take the end off a journal whose last line was not written whole: what would be added to it could not be read.
 
-    Raises ObjectError for a file that is not of a search; it stays as it is.
+    Returns False for a file that is not of a search.
     """
     if not file.exists() or not file.stat().st_size:
-        return
+        return True
     with file.open("r+b") as opened:
         try:
-            ours = msgspec.json.decode(opened.readline()).get("study_name") == _NAME
+            if msgspec.json.decode(opened.readline()).get("study_name") != _NAME:
+                return False
         except (msgspec.DecodeError, AttributeError):
-            ours = False
-        if not ours:
-            raise ObjectError(f"--study: {file}: expected a file that berth tune has made")
+            return False
         opened.seek(0)
-        whole = opened.read().rfind(b"\n") + 1
-        opened.truncate(whole)
+        opened.truncate(opened.read().rfind(b"\n") + 1)
+    return True

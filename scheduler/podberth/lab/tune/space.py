@@ -5,7 +5,7 @@ arguments that scores follow from. The share of nodes that is scored stays at al
 attempt costs nothing on virtual time, so that the shortest would always seem the best.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -22,6 +22,12 @@ from podberth.framework.config import (
     SchedulerConfiguration,
 )
 from podberth.framework.profiles import build_profile, without_type
+from podberth.lab.world import World
+from podberth.model.annotated import NOTHING_READ
+from podberth.model.kinds import Modelled
+from podberth.model.namespaced import SelectingObject
+from podberth.model.node import Node
+from podberth.model.pod import Pod
 from podberth.model.resources import is_extended
 from podberth.plugins.node_resources import STRATEGIES
 from podberth.plugins.registry import registry
@@ -43,8 +49,6 @@ _FIT, _BALANCED, _SPREAD, _AFFINITY = (
     "InterPodAffinity",
 )
 _STRATEGY = f"{_FIT}.strategy"
-_CLAIMS = {"persistentVolumeClaim", "ephemeral"}
-"""Kinds of a pod's volumes that are claims."""
 _ALL = "all"
 """NodeResourcesBalancedAllocation balances all resources that pods of the world ask for."""
 _ZONE, _HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -124,75 +128,47 @@ def _is_off(name: str, value: Value) -> bool:
     return name.startswith("weight.") and value == 0
 
 
-def space(base: SchedulerConfiguration, profile: str, objects: Iterable[Object]) -> Space:
-    """Return all that may vary of a profile in a world that has these nodes, pods and other objects.
+def space(base: SchedulerConfiguration, profile: str, world: World) -> Space:
+    """Return all that may vary of a profile in a world.
 
-    Raises ConfigError where the profile can't be built.
+    Raises ConfigError where the profile can't be built, ObjectError for an object that can't be read.
     """
     config = next(each for each in base.profiles if each.scheduler_name == profile)
     built = build_profile(config, registry(), "profiles[0]")
-    looks = _Looks(objects)
+    found = world.decoded(NOTHING_READ)
+    things = [*found.objects, *found.arrivals, *(change for change in found.changes if not isinstance(change, tuple))]
+    asked = {name for thing in things if isinstance(thing, Pod) for name in thing.shape.requests}
+    resources = sorted(asked, key=lambda name: (is_extended(name), name))
+    scored = _scored(things)
     settings: list[Setting] = []
     idle: list[str] = []
     for plugin in built.plugins("score"):
-        if not looks.scored_by(plugin.name):
+        if not scored.get(plugin.name, True):
             idle.append(f"weight.{plugin.name}")
             continue
         weight = built.weights[plugin.name]
         settings.append(Setting(f"weight.{plugin.name}", weight, 0, max(_HIGHEST, weight)))
-        settings += _arguments(plugin.name, _args(config, plugin.name), looks.resources)
+        settings += _arguments(plugin.name, _args(config, plugin.name), resources)
     if not settings:
         raise ConfigError(f"profiles: {profile}: has no plugin at score whose weight would change a decision")
-    return Space(base, profile, tuple(settings), looks.resources, tuple(idle))
+    return Space(base, profile, tuple(settings), tuple(resources), tuple(idle))
 
 
-class _Looks:
-    """What the objects of a world have that some plugin scores."""
-
-    def __init__(self, objects: Iterable[Object]) -> None:
-        asked: set[str] = set()
-        found: set[str] = set()
-        for each in objects:
-            kind, spec = each.get("kind"), each.get("spec") or {}
-            if kind == "Pod":
-                asked |= _requests(spec)
-                affinity = spec.get("affinity") or {}
-                soft = (affinity.get("nodeAffinity") or {}).get("preferredDuringSchedulingIgnoredDuringExecution")
-                found |= {"NodeAffinity"} if soft else set()
-                found |= {_AFFINITY} if affinity.get("podAffinity") or affinity.get("podAntiAffinity") else set()
-                found |= {_SPREAD} if spec.get("topologySpreadConstraints") else set()
-                found |= {"DynamicResources"} if spec.get("resourceClaims") else set()
-                found |= (
-                    {"VolumeBinding"} if any(_CLAIMS & each.keys() for each in spec.get("volumes") or ()) else set()
-                )
-            elif kind == "Node":
-                taints = spec.get("taints") or ()
-                found |= {"TaintToleration"} if any(each["effect"] == "PreferNoSchedule" for each in taints) else set()
-                found |= {"ImageLocality"} if (each.get("status") or {}).get("images") else set()
-            elif kind in ("Service", "ReplicaSet", "StatefulSet", "ReplicationController"):
-                found.add(_SPREAD)  # their pods are spread by default
-        self._found = found
-        self._asked_by = frozenset(
-            (
-                "NodeAffinity",
-                _AFFINITY,
-                _SPREAD,
-                "DynamicResources",
-                "VolumeBinding",
-                "TaintToleration",
-                "ImageLocality",
-            )
-        )
-        self.resources = tuple(sorted(asked, key=lambda name: (is_extended(name), name)))
-
-    def scored_by(self, plugin: str) -> bool:
-        """Return whether a plugin may tell nodes apart; of one that is not known here, that is assumed."""
-        return plugin not in self._asked_by or plugin in self._found
-
-
-def _requests(spec: Object) -> set[str]:
-    containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
-    return {name for each in containers for name in ((each.get("resources") or {}).get("requests") or ())}
+def _scored(things: Sequence[Modelled]) -> dict[str, bool]:
+    """Return plugin → whether it can tell nodes apart by what these things have; of others, that is assumed."""
+    shapes = list({thing.shape for thing in things if isinstance(thing, Pod)})
+    nodes = [thing for thing in things if isinstance(thing, Node)]
+    selecting = any(isinstance(thing, SelectingObject) for thing in things)  # their pods are spread by default
+    soft = any(taint.effect == "PreferNoSchedule" for node in nodes for taint in node.taints)
+    return {
+        "NodeAffinity": any(shape.has_preferred_node_affinity for shape in shapes),
+        _AFFINITY: any(s.affinity_terms or s.anti_affinity_terms or s.preferred_pod_terms for s in shapes),
+        _SPREAD: selecting or any(shape.spread for shape in shapes),
+        "DynamicResources": any(shape.claims for shape in shapes),
+        "VolumeBinding": any(shape.volumes.claims for shape in shapes),
+        "TaintToleration": soft,
+        "ImageLocality": any(node.images for node in nodes),
+    }
 
 
 def _args(config: ProfileConfig, plugin: str) -> dict[str, Any]:
@@ -310,34 +286,18 @@ def _fit(values: Values, args: Object) -> dict[str, Any]:
 
 
 def document(configuration: SchedulerConfiguration) -> dict[str, Any]:
-    """Return a configuration as plain values, without what is as by default."""
-    usual = SchedulerConfiguration()
-    found: dict[str, Any] = {"apiVersion": configuration.api_version, "kind": configuration.kind}
-    return found | _without_defaults(configuration, usual)
+    """Return a configuration as plain values, without fields that are as by default."""
+    found, usual = (msgspec.to_builtins(each) for each in (configuration, SchedulerConfiguration()))
+    header: dict[str, Any] = {name: found.pop(name) for name in ("apiVersion", "kind")}
+    return header | dict(_filled({name: value for name, value in found.items() if value != usual[name]}))
 
 
-def _without_defaults(thing: msgspec.Struct, usual: msgspec.Struct) -> dict[str, Any]:
-    names = zip(thing.__struct_fields__, thing.__struct_encode_fields__, strict=True)
-    found: dict[str, Any] = {}
-    for name, field in names:
-        value, default = getattr(thing, name), getattr(usual, name)
-        if value == default:
-            continue
-        if isinstance(value, msgspec.Struct) and type(value) is type(default):
-            found[field] = _without_defaults(value, default)
-        elif isinstance(value, list):
-            found[field] = [_element(each) for each in value]
-        else:
-            found[field] = msgspec.to_builtins(value)
-    return found
-
-
-def _element(value: Any) -> Any:
-    """Return an element of a list: what it is called, and what is not as by default."""
-    if not isinstance(value, msgspec.Struct):
-        return msgspec.to_builtins(value)
-    needed = {field.name: "" for field in msgspec.structs.fields(value) if field.required}
-    return _without_defaults(value, type(value)(**needed))
+def _filled(value: Any) -> Any:
+    """Return plain values without what is empty; arguments of plugins stay as they are."""
+    if isinstance(value, dict):
+        parts = {name: each if name == "args" else _filled(each) for name, each in value.items()}
+        return {name: each for name, each in parts.items() if each not in (None, {}, [])}
+    return [_filled(each) for each in value] if isinstance(value, list) else value
 
 
 def packed(configuration: SchedulerConfiguration) -> bytes:

@@ -1,6 +1,7 @@
 """One search from its world to its answer: what `berth tune` does, for notebooks too."""
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 
 import msgspec
@@ -10,12 +11,15 @@ from podberth.explain.objects.documents import ObjectError
 from podberth.framework.config import ProfileConfig, SchedulerConfiguration
 from podberth.lab.tune.evidence import BASE, DEFAULT, PeriodSeen, Tuned, name_of
 from podberth.lab.tune.goals import KINDS, Bound, Goal, Price, Yardstick
-from podberth.lab.tune.judge import Judge
+from podberth.lab.tune.judge import judged
 from podberth.lab.tune.search import Candidate, Search
 from podberth.lab.tune.space import Space, document, packed, space
-from podberth.lab.tune.trial import Course, filled, objects_of, periods_of, sampled, world_end
-from podberth.lab.tune.workers import Workers, workers
+from podberth.lab.tune.trial import Course, periods_of
+from podberth.lab.tune.workers import with_workers
+from podberth.lab.variations import filled, sampled
 from podberth.lab.world import World
+from podberth.model.annotated import NOTHING_READ
+from podberth.model.node import Node
 from podberth.plugins.registry import registry
 
 Progress = Callable[[str, int, int], None]
@@ -23,7 +27,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search is for. `nodes`, `pods`, `fill`: as `trial.sampled` and `trial.filled` say; a fill of 0 leaves
+    """What a search is for. `nodes`, `pods`, `fill`: as `variations.sampled` and `filled` say; a fill of 0 leaves
     lifetimes alone."""
 
     goals: tuple[Goal, ...]
@@ -56,7 +60,7 @@ class Tuning:
         goals = self._measured()
         periods = periods_of(self._world, asked.periods, asked.held_out)
         self.course = Course(periods, goals, asked.prices, profile)
-        self.space: Space = space(base, profile, objects_of(self._world)).narrowed(asked.vary)
+        self.space: Space = space(base, profile, self._world).narrowed(asked.vary)
         self.search = Search(
             self.course,
             self.space,
@@ -70,7 +74,7 @@ class Tuning:
     def _measured(self) -> tuple[Goal, ...]:
         """Return the goals that each run is measured by: those that are asked for, then all that mean something."""
         asked = self._asked
-        whole = Yardstick(self._world, (), asked.prices, warm=0.0, end=world_end(self._world))
+        whole = Yardstick(self._world, asked.prices)
         named = [*asked.goals, *(bound.goal for bound in asked.bounds)]
         for goal in named:
             whole.check(goal)
@@ -81,11 +85,14 @@ class Tuning:
 
         Ends early by KeyboardInterrupt: the study file has all that is known.
         """
-        with workers(self.course.packed(), jobs, dask) as there:
-            self.search.go_on(there, self._asked.trials, lambda done, of: progress("trials", done, of))
-            return self._judged(there, progress, command)
 
-    def _judged(self, there: Workers, progress: Progress, command: str) -> Tuned:
+        def work(executor: Executor) -> Tuned:
+            self.search.go_on(executor, self._asked.trials, lambda done, of: progress("trials", done, of))
+            return self._judged(executor, progress, command)
+
+        return with_workers(self.course, self.search.name, jobs, dask, work)
+
+    def _judged(self, executor: Executor, progress: Progress, command: str) -> Tuned:
         asked, course, base = self._asked, self.course, self.space.base
         front = self.search.front()
         chosen = self.search.chosen(front)
@@ -95,9 +102,14 @@ class Tuning:
             configurations[DEFAULT] = usual
         for each in _some(front, chosen, asked.shown):
             configurations[name_of(each)] = self.space.configuration(each.values)
-        judge = Judge(course, range(asked.seed, asked.seed + asked.seeds))
-        raw = {name: packed(each) for name, each in configurations.items()}
-        judged = judge.judged(raw, there, lambda done, of: progress("runs of the judgement", done, of))
+        figures = judged(
+            course,
+            self.search.name,
+            {name: packed(each) for name, each in configurations.items()},
+            range(asked.seed, asked.seed + asked.seeds),
+            executor,
+            lambda done, of: progress("runs of the judgement", done, of),
+        )
         notes = []
         if any(bound.missed(chosen.measured) > 0 for bound in asked.bounds):
             notes.append(f"no trial keeps to {' and '.join(map(str, asked.bounds))}: the winner misses it by the least")
@@ -106,7 +118,7 @@ class Tuning:
             notes += [f"berth config lint says of the winner: {each.path}: {each.what}" for each in found]
         return Tuned(
             world=self._world.name,
-            nodes=sum(each.get("kind") == "Node" for each in objects_of(self._world)),
+            nodes=sum(isinstance(thing, Node) for thing in self._world.decoded(NOTHING_READ).objects),
             pods=len(self._world.arrivals),
             command=command,
             seed=asked.seed,
@@ -119,8 +131,8 @@ class Tuning:
             idle=list(self.space.idle),
             changed=self.space.changed(chosen.values),
             winner=name_of(chosen),
-            judged=judged,
-            pairs=judge.pairs,
+            judged=figures,
+            pairs=asked.seeds * asked.held_out,
             configurations={name: document(each) for name, each in configurations.items()},
             searched=list(self.search.done),
             notes=notes,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from math import inf
 from typing import Any
 
@@ -10,7 +12,7 @@ import msgspec
 from podberth.lab import World
 from podberth.lab.tune.goals import Goal
 from podberth.lab.tune.space import Space, space
-from podberth.lab.tune.trial import Course, Task, objects_of, periods_of
+from podberth.lab.tune.trial import Course, Task, periods_of
 from tests.builders import node, pod
 from tests.unit.lab.worlds import comes, configured, world
 
@@ -31,26 +33,39 @@ def course(there: World | None = None, *goals: Goal, periods: int = 3) -> Course
 
 def varied(there: World | None = None) -> Space:
     """Return what may vary in the small world."""
-    return space(configured(), "berth", objects_of(there or small()))
+    return space(configured(), "berth", there or small())
 
 
-class Computed:
-    """Workers whose answers follow from the weights of a configuration; `ends_after` answers, Ctrl-C comes."""
+class Computed(Executor):
+    """An executor whose answers follow from the weights of a configuration; `ends_after` answers, Ctrl-C comes."""
 
     def __init__(self, ends_after: float = inf) -> None:
         self.left = ends_after
         self.tasks: list[Task] = []
 
-    def submit(self, task: Task) -> Task:
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Take a task."""
+        (task,) = args
         self.tasks.append(task)
-        return task
+        return _Answer(self, task)
 
-    def answer(self, handle: Any) -> dict[str, float]:
+    def answer(self, task: Task) -> dict[str, float]:
+        """Return the answer to a task."""
         self.left -= 1
         if self.left < 0:
             raise KeyboardInterrupt
-        profile = msgspec.json.decode(handle.configuration)["profiles"][0]
+        profile = msgspec.json.decode(task.configuration)["profiles"][0]
         enabled = (profile.get("plugins") or {}).get("score", {}).get("enabled") or ()
         weights = {each["name"]: each["weight"] for each in enabled}
         fit, balance = weights.get("NodeResourcesFit", 1), weights.get("NodeResourcesBalancedAllocation", 1)
-        return {"packing": abs(fit - 7) + balance, "fragmentation": abs(balance - 4) + 0.1 * handle.period}
+        return {"packing": abs(fit - 7) + balance, "fragmentation": abs(balance - 4) + 0.1 * task.period}
+
+
+class _Answer(Future[Any]):
+    def __init__(self, by: Computed, task: Task) -> None:
+        super().__init__()
+        self._by, self._task = by, task
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Return it when it is asked for."""
+        return self._by.answer(self._task)

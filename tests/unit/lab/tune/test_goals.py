@@ -67,10 +67,10 @@ def test_measures_of_a_run() -> None:
         *("cost", "cost:hourly", "preemptions", "fragmentation", "fragmentation:cpu"),
     )
     goals = tuple(map(goal, names))
-    yardstick = Yardstick(there, goals, (Price("size", "big", 3600.0),), warm=100, end=200)
+    yardstick = Yardstick(there, (Price("size", "big", 3600.0),))
     for each in goals:
         yardstick.check(each)
-    found = yardstick.measured(run(there, configured()))
+    found = yardstick.measured(run(there, configured()), goals, since=100, until=200)
 
     # x goes to the node that `before` leaves free; y and z wait until 150, when both are free; z ends, and waits less.
     assert found["waiting-p99:5"] == 40
@@ -98,7 +98,7 @@ def test_measures_of_a_run() -> None:
 )
 def test_goals_that_mean_nothing_here(name: str, said: str) -> None:
     """A world that lacks what a goal is about refuses it."""
-    yardstick = Yardstick(world([node("a")], comes(pod("x", "1"))), (), (), warm=0, end=1)
+    yardstick = Yardstick(world([node("a")], comes(pod("x", "1"))), ())
     with pytest.raises(ObjectError) as error:
         yardstick.check(goal(name))
     assert said in str(error.value)
@@ -106,6 +106,6 @@ def test_goals_that_mean_nothing_here(name: str, said: str) -> None:
 
 def test_a_node_without_a_price() -> None:
     """A price list that lacks a node is refused, as its hours would be free."""
-    yardstick = Yardstick(world([node("a")], comes(pod("x", "1"))), (), (Price("size", "big", 1.0),), warm=0, end=1)
+    yardstick = Yardstick(world([node("a")], comes(pod("x", "1"))), (Price("size", "big", 1.0),))
     with pytest.raises(ObjectError, match=r"--prices: no line has the label and value of node a"):
         yardstick.check(Goal("cost"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,10 @@ import pytest
 
 from podberth.explain.objects.documents import ObjectError
 from podberth.lab.tune.goals import bound
-from podberth.lab.tune.judge import Figure, Judge, figure
+from podberth.lab.tune.judge import Figure, figure, judged
 from podberth.lab.tune.search import Candidate, Search
 from podberth.lab.tune.space import packed
-from podberth.lab.tune.trial import Task, carried_out, filled, periods_of, sampled
-from podberth.lab.tune.workers import Here
+from podberth.lab.tune.trial import Task, carried_out, learn, periods_of
 from tests.builders import node, pod
 from tests.unit.lab.tune.courses import FRAGMENTATION, PACKING, Computed, course, small, varied
 from tests.unit.lab.worlds import comes, configured, world
@@ -166,31 +164,6 @@ def test_too_few_pods() -> None:
         periods_of(small(4), 3, 1)
 
 
-def test_a_sample() -> None:
-    """Placed pods go with their nodes, and other objects stay."""
-    nodes = [node(f"n{i}") for i in range(10)]
-    placed = [pod(f"on{i}", "1", on=f"n{i}") for i in range(10)]
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "default"}, "spec": {}}
-    there = world([*nodes, *placed, service], *(comes(pod(f"p{i}", "1"), i) for i in range(10)))
-    found = sampled(there, 0.3, 0.5, 0)
-    documents = [json.loads(raw) for raw in found.objects]
-    left = {each["metadata"]["name"] for each in documents if each["kind"] == "Node"}
-    assert len(left) == 3
-    assert {each["spec"]["nodeName"] for each in documents if each["kind"] == "Pod"} == left
-    assert len(documents) == 7
-    assert len(found.arrivals) == 5
-    assert sampled(there, 0.3, 0.5, 0) == found
-    assert sampled(there, 1, 1, 0) == there
-
-
-def test_fill() -> None:
-    """Lifetimes grow until the pods of some moment ask for the share; a world that is as full stays."""
-    there = world([node("a", "10")], *(comes(pod(f"p{i}", "1"), 10.0 * i, 1) for i in range(20)))
-    found = filled(there, 0.5)
-    assert {round(each.lasts) for each in found.arrivals} == {40}
-    assert filled(found, 0.4) == found
-
-
 # --- judging ----------------------------------------------------------------------------------------------------------
 
 
@@ -205,9 +178,11 @@ def test_judged_in_pairs() -> None:
     """Base and candidate run on the same periods with the same seeds; held-out periods are apart from training."""
     there, space = course(), varied()
     better = space.configuration({**space.begin(), "weight.NodeResourcesFit": 7})
-    workers = Computed()
-    base, found = Judge(there, (0, 1, 2)).judged({"base": packed(space.base), "7": packed(better)}, workers, silent)
-    assert len(workers.tasks) == 2 * (2 + 3), "training periods have one seed, the held-out one has all"
+    executor = Computed()
+    base, found = judged(
+        there, "course", {"base": packed(space.base), "7": packed(better)}, (0, 1, 2), executor, silent
+    )
+    assert len(executor.tasks) == 2 * (2 + 3), "training periods have one seed, the held-out one has all"
     assert base.held_out["packing"].mean - found.held_out["packing"].mean == 6
     assert found.better["packing"] == Figure(6.0, 6.0, 6.0)
     assert (found.wins["packing"], found.wins["fragmentation"]) == (3, 0)
@@ -217,13 +192,11 @@ def test_judged_in_pairs() -> None:
 
 def test_a_task_by_itself() -> None:
     """A task of a real run has a number for each goal, the same each time; packing packs."""
-    there, space = course(), varied()
-    spread, full = (
-        carried_out(there.packed(), Task(packed(configured(strategy)), 1, 0))
-        for strategy in ("LeastAllocated", "MostAllocated")
+    learn("course", course().packed())
+    spread, full, again = (
+        carried_out(Task("course", packed(configured(strategy)), 1, 0))
+        for strategy in ("LeastAllocated", "MostAllocated", "MostAllocated")
     )
     assert full["packing"] < spread["packing"]
-    task = Task(packed(space.base), 1, 0)
-    here = Here(there.packed())
-    assert here.answer(here.submit(task)) == here.answer(here.submit(task))
-    assert msgspec.json.decode(packed(space.base))["kind"] == "KubeSchedulerConfiguration"
+    assert full == again
+    assert msgspec.json.decode(packed(varied().base))["kind"] == "KubeSchedulerConfiguration"

@@ -14,17 +14,18 @@ from podberth.framework.profiles import build, build_profile
 from podberth.lab.tune.space import Space, Value, packed, space
 from podberth.plugins.registry import registry
 from tests.builders import configuration, node, pod, profile
+from tests.unit.lab.worlds import world
 
 EVERYTHING = [
     node("a", taints=["soft:PreferNoSchedule"], images={"i": 100}, others={"example.test/gpu": "4"}),
-    pod("x", "1", "1Gi", prefer=[(1, "zone in a")], near=["app=web by host"], others={"example.test/gpu": "1"}),
+    pod("x", "1", "1Gi", prefer=[(1, "zone in a")], near=["app=web"], others={"example.test/gpu": "1"}),
     {"kind": "Service", "metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}}},
 ]
 
 
 def all_of() -> Space:
     """Return a space in which all that may vary does."""
-    return space(decode(configuration(profile())), "berth", EVERYTHING)
+    return space(decode(configuration(profile())), "berth", world(EVERYTHING))
 
 
 def drawn(there: Space, chance: random.Random) -> dict[str, Value]:
@@ -37,7 +38,7 @@ def drawn(there: Space, chance: random.Random) -> dict[str, Value]:
 
 def test_what_a_world_varies() -> None:
     """A plugin that finds nothing to score in the world is left alone; resources are those that pods ask for."""
-    bare = space(decode(configuration(profile())), "berth", [node("a"), pod("x", "1", "1Gi")])
+    bare = space(decode(configuration(profile())), "berth", world([node("a"), pod("x", "1", "1Gi")]))
     assert [each.name for each in bare.settings] == [
         "weight.NodeResourcesFit",
         "NodeResourcesFit.strategy",
@@ -139,7 +140,7 @@ def test_a_base_with_its_own_lists() -> None:
             NodeResourcesFit={"ignoredResources": ["example.test/fpga"], "scoringStrategy": {"type": "MostAllocated"}},
         )
     )
-    there = space(decode(text), "berth", EVERYTHING)
+    there = space(decode(text), "berth", world(EVERYTHING))
     begin = there.begin()
     assert (begin["weight.NodeResourcesFit"], begin["NodeResourcesFit.strategy"]) == (20, "MostAllocated")
     assert "weight.InterPodAffinity" not in begin

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from multiprocessing import active_children
 from typing import Any
 
@@ -13,8 +14,8 @@ import pytest
 from podberth.explain.objects.documents import ObjectError
 from podberth.lab.tune.search import Search
 from podberth.lab.tune.space import packed
-from podberth.lab.tune.trial import Course, Task
-from podberth.lab.tune.workers import Workers, workers
+from podberth.lab.tune.trial import Course
+from podberth.lab.tune.workers import with_workers
 from tests.unit.lab.tune.courses import FRAGMENTATION, PACKING, course, small, varied
 
 TRIALS = 8
@@ -26,27 +27,45 @@ def there() -> Course:
     return course()
 
 
+def searched(there: Course, jobs: int, dask: str | None, progress: Callable[[int, int], None]) -> Any:
+    """Return the trials of a search by such workers."""
+    found = Search(there, varied(), (PACKING, FRAGMENTATION))
+    with_workers(there, found.name, jobs, dask, lambda executor: found.go_on(executor, TRIALS, progress))
+    return found.done
+
+
 @pytest.fixture(scope="module")
 def expected(there: Course) -> Any:
     """The trials of a search in this process."""
-    with workers(there.packed(), 1, None) as here:
-        return searched(there, here)
+    return searched(there, 1, None, lambda done, of: None)
 
 
-def searched(there: Course, on: Workers) -> Any:
-    """Return the trials of a search."""
-    found = Search(there, varied(), (PACKING, FRAGMENTATION))
-    found.go_on(on, TRIALS, lambda done, of: None)
-    return found.done
+def killing(pid: Callable[[], int | None], killed: list[int]) -> Callable[[int, int], None]:
+    """Return a progress that kills a process once two trials are done."""
+
+    def progress(done: int, of: int) -> None:
+        if done == 2 and not killed:
+            killed.append(pid() or 0)
+            os.kill(killed[0], signal.SIGKILL)
+
+    return progress
 
 
 def test_processes(there: Course, expected: Any) -> None:
     """Two processes find what one does, though one of them is killed on the way."""
-    with workers(there.packed(), 2, None) as processes:
-        first = processes.submit(Task(packed(varied().base), 0, 0))
-        processes.answer(first)
-        os.kill(active_children()[0].pid or 0, signal.SIGKILL)
-        assert searched(there, processes) == expected
+    killed: list[int] = []
+    assert searched(there, 2, None, killing(lambda: active_children()[0].pid, killed)) == expected
+    assert killed
+
+
+def test_processes_that_are_lost_again_and_again(there: Course) -> None:
+    """It is given up, and said."""
+
+    def dies(executor: Executor) -> None:
+        executor.submit(os._exit, 1).result()
+
+    with pytest.raises(ObjectError, match="worker processes were lost 3 times"):
+        with_workers(there, "course", 2, None, dies)
 
 
 @pytest.fixture
@@ -63,26 +82,15 @@ def cluster() -> Iterator[Any]:
 def test_dask(there: Course, expected: Any, cluster: Any) -> None:
     """A cluster finds what one process does, though a worker is killed while it works."""
     killed: list[int] = []
-
-    def progress(done: int, of: int) -> None:
-        if done == 2:
-            killed.append(next(iter(cluster.workers.values())).pid)
-            os.kill(killed[0], signal.SIGKILL)
-
-    with workers(there.packed(), 0, cluster.scheduler_address) as dask:
-        found = Search(there, varied(), (PACKING, FRAGMENTATION))
-        found.go_on(dask, TRIALS, progress)
-    assert found.done == expected
+    progress = killing(lambda: next(iter(cluster.workers.values())).pid, killed)
+    assert searched(there, 0, cluster.scheduler_address, progress) == expected
     assert killed
 
 
 def test_no_scheduler_there(there: Course) -> None:
     """An address that nobody answers is said in one line."""
-    with (
-        pytest.raises(ObjectError, match="--dask: nonsense: expected the address of a Dask scheduler"),
-        workers(there.packed(), 0, "nonsense"),
-    ):
-        pass
+    with pytest.raises(ObjectError, match="--dask: nonsense: expected the address of a Dask scheduler"):
+        searched(there, 0, "nonsense", lambda done, of: None)
 
 
 def test_what_is_sent() -> None:
