@@ -19,7 +19,7 @@ from podberth.cli import SERVICES
 
 _FILES = (
     *("--filename", "--cluster", "--config", "--kubeconfig", "--certificate-authority"),
-    *("--cases", "--old", "--policies", "--mask-table", "--out", "--page", "--beside"),
+    *("--cases", "--old", "--policies", "--mask-table", "--out", "--page"),
 )
 _WORDS = {
     **dict.fromkeys(_FILES, "FILE"),

@@ -4,14 +4,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
-from msgspec.structs import replace
 
 from podberth.cli import options
 from podberth.cli.errors import FOUND, Faults, InputError, about, complain
 from podberth.cli.given import given
-from podberth.cli.inputs import configuration, content, named
+from podberth.cli.inputs import configuration, named
 from podberth.cli.output import PageOutput, as_asked, as_report, progress
 from podberth.explain.doubts import note
 from podberth.explain.judging.schema import shown
@@ -27,7 +25,6 @@ from podberth.explain.simulate.removable import removals
 from podberth.explain.spelling import meant, near_names
 from podberth.framework.runtime import Framework
 from podberth.model.kinds import Modelled
-from podberth.model.mistakes import misfit
 from podberth.model.namespaced import Namespace, SelectingObject
 from podberth.model.node import Node
 from podberth.model.pod import Pod
@@ -141,7 +138,9 @@ def simulate(
     ] = None,
     load: Annotated[
         float,
-        typer.Option(help="With --trace: create pods until they ask for this multiple of all GPUs, else of all CPU."),
+        typer.Option(
+            help="With --trace: the inflation ends when pods asked for this multiple of all GPUs, else of all CPU."
+        ),
     ] = 1.3,
     fill: Annotated[
         float,
@@ -152,15 +151,10 @@ def simulate(
     ] = 0.6,
     seeds: Annotated[
         int,
-        typer.Option(help="With --trace: where GPUs are shared, inflate it in so many random orders. 0: leave it out."),
-    ] = 1,
-    beside: Annotated[
-        list[Path] | None,
         typer.Option(
-            help="With --trace: what `python -m bench.trace` recorded of another scheduler, to compare with; may be "
-            "repeated."
+            help="With --trace: play it so often, each time with other ties and another order of the inflation."
         ),
-    ] = None,
+    ] = 1,
     output: options.PageForm = PageOutput.TABLE,
     only_mine: Annotated[
         bool,
@@ -202,7 +196,7 @@ def simulate(
     if trace is not None:
         if files or drain or cluster:
             raise InputError("--trace plays a trace on its own nodes: -f, --drain and --cluster don't go with it")
-        return _trace(trace, config, load, fill, seeds, beside or [], output)
+        return _trace(trace, config, load, fill, seeds, output)
     if not (files or drain or removable):
         raise InputError("nothing to simulate: give pods or nodes with -f, nodes to drain with --drain, or a --trace")
     all_given = given(
@@ -256,21 +250,11 @@ def _meant(name: str, there: World) -> str:
     return meant(near_names(name, (node.name for _, node in there.cluster.nodes.live())))
 
 
-def _trace(
-    path: Path, config: str | None, load: float, fill: float, seeds: int, beside: list[Path], output: PageOutput
-) -> int:
+def _trace(path: Path, config: str | None, load: float, fill: float, seeds: int, output: PageOutput) -> int:
     from podberth.framework.profiles import build  # these take as long to import as a small simulation
+    from podberth.lab import pictures
     from podberth.lab.gpus import plugins
-    from podberth.lab.study import (
-        TRACE_PROFILES,
-        Recorded,
-        gpu_profiles,
-        inflations,
-        share_profiles,
-        shares_gpus,
-        study,
-    )
-    from podberth.lab.study import beside as recorded
+    from podberth.lab.study import profiles_for, study
     from podberth.lab.study_report import StudyTable, study_page
     from podberth.lab.traces import FORMS, reader_of
 
@@ -278,8 +262,8 @@ def _trace(
         raise InputError(f"--load: {load:g}: expected more than 0 and at most 10")
     if not 0 <= fill <= 1:
         raise InputError(f"--fill: {fill:g}: expected 0 to 1")
-    if not 0 <= seeds <= 100:
-        raise InputError(f"--seeds: {seeds}: expected 0 to 100")
+    if not 1 <= seeds <= 100:
+        raise InputError(f"--seeds: {seeds}: expected 1 to 100")
     with about(str(path)):
         reader = reader_of(path)
         if not path.exists():
@@ -289,23 +273,12 @@ def _trace(
         world = reader()
         if not world.objects or not world.arrivals:
             raise ObjectError("holds no node or no pod")
-    others = []
-    for file in beside:
-        raw = content(str(file))
-        with about(str(file)):
-            try:
-                others.append(msgspec.json.decode(raw, type=Recorded))
-            except msgspec.DecodeError as error:
-                raise ObjectError(f"expected what python -m bench.trace writes: {misfit(error)}") from None
-    settings = configuration(config) if config else TRACE_PROFILES
     with about(named(config) if config else "configuration"):
-        frameworks = build(settings, plugins())
-        sharing = share_profiles(settings) if config else gpu_profiles(world)
-        sharing_frameworks = build(sharing, plugins()) if seeds and shares_gpus(world) else {}
+        settings = profiles_for(world, configuration(config) if config else None)
+        build(settings, plugins())
+    if output is PageOutput.HTML:
+        pictures.require()
     with progress("reading the trace") as tell:
-        answer = study(world, frameworks, load, fill, tell)
-        more = recorded(world, others, next(iter(frameworks.values())), tell)
-        shares = inflations(world, sharing_frameworks, load, seeds, tell)
-    answer = replace(answer, profiles=[*more, *answer.profiles], shares=shares)
+        answer = study(world, settings, load, fill, seeds, tell)
     as_asked(answer, output, lambda: study_page(answer), lambda: StudyTable(answer))
     return 0

@@ -160,21 +160,21 @@ def trace(berth: Berth) -> str:
 
 
 def test_trace(berth: Berth, trace: str) -> None:
-    """Both profiles, and another scheduler's record beside them."""
-    Path("kube.json").write_text(
-        json.dumps({"scheduler": "kube-<b>", "load": 0.5, "placements": [["p0", "a"], ["p1", "b"]]})
-    )
-    answer = berth("simulate", "--trace", trace, "--beside", "kube.json", "-o", "json")
+    """The profiles that know single GPUs, or those of a file, on arrivals and departures and inflated."""
+    answer = berth("simulate", "--trace", trace, "-o", "json")
     assert (answer.code, answer.err) == (0, "")
     found = json.loads(answer.out)
-    assert [each["profile"] for each in found["profiles"]] == ["kube-<b>", "default", "packed"]
-    assert [each["saturation"]["placed"] for each in found["profiles"]] == [2, 6, 6]
-    table = berth("simulate", "--trace", trace, "--beside", "kube.json")
+    assert [each["profile"] for each in found["departures"]] == ["default", "packed", "packed-gpus", "fragmentation"]
+    assert [each["figures"][0]["bound"] for each in found["inflation"]] == [6, 6, 6, 6]
+    table = berth("simulate", "--trace", trace, "--seeds", "2")
     assert "pods placed" in table.out
-    page = berth("simulate", "--trace", trace, "--beside", "kube.json", "-o", "html")
-    assert "kube-&lt;b&gt;" in page.out
+    profile = {"schedulerName": "mine-<b>"}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    Path("config.json").write_text(json.dumps(kind | {"profiles": [profile]}))
+    page = berth("simulate", "--trace", trace, "--config", "config.json", "-o", "html")
+    assert "mine-&lt;b&gt;" in page.out
     assert "<b>" not in page.out
-    assert page.out.count("<polyline") == 6 * 3 + 3 + 2 * 2
+    assert page.out.count("<svg") == 6
 
 
 @pytest.mark.parametrize(
@@ -184,12 +184,11 @@ def test_trace(berth: Berth, trace: str) -> None:
         pytest.param(["--trace", "."], ".: expected a trace: Alibaba's openb", id="no trace"),
         pytest.param(["--trace", "trace", "--load", "0"], "--load: 0: expected more than 0", id="load"),
         pytest.param(["--trace", "trace", "--fill", "2"], "--fill: 2: expected 0 to 1", id="fill"),
-        pytest.param(["--trace", "trace", "--beside", "bad.json"], "bad.json: expected what python -m", id="record"),
+        pytest.param(["--trace", "trace", "--seeds", "0"], "--seeds: 0: expected 1 to 100", id="seeds"),
     ],
 )
 def test_refused_of_a_trace(berth: Berth, trace: str, arguments: list[str], said: str) -> None:
     """One line, exit code 2."""
-    Path("bad.json").write_text("[]")
     found = berth("simulate", *arguments)
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith(f"berth: {said}")

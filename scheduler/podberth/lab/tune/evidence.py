@@ -1,6 +1,6 @@
 """The evidence of a search: the answer, its table, and a page with pictures that needs no other file and no network."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,6 +9,7 @@ import msgspec
 from podberth.explain.report.pages import render
 from podberth.explain.report.terminal import number, plain_table
 from podberth.explain.report.wording import count, printable
+from podberth.lab import pictures as drawing
 from podberth.lab.tune.goals import KINDS, Goal, goal
 from podberth.lab.tune.judge import Figure, Judged
 from podberth.lab.tune.search import Candidate
@@ -203,91 +204,59 @@ def pictures(answer: Tuned) -> Iterator[tuple[str, str]]:
     """Yield (caption, SVG): the first goal against each other one, in training and held out; of one goal, each trial in
     its order.
     """
-    if len(answer.goals) == 1:
-        yield f"{answer.goals[0]}, training, by trial", _svg(_points(answer, "number", answer.goals[0]))
-        return
-    for other in answer.goals[1:]:
-        yield f"{answer.goals[0]} and {other}, training", _svg(_points(answer, answer.goals[0], other))
-        yield f"{answer.goals[0]} and {other}, held out", _svg(_held_out(answer, answer.goals[0], other))
-
-
-_COLOURS = {"trial": "#98a2b3", "front": "#1570ef", BASE: "#b54708", DEFAULT: "#6938ef", "winner": "#067647"}
-
-
-def _points(answer: Tuned, across: str, up: str) -> Any:
-    front = {each.name for each in answer.judged}
-    data = []
-    for each in answer.searched:
-        name = name_of(each)
-        kind = BASE if name == BASE else "winner" if name == answer.winner else "front" if name in front else "trial"
-        data.append({"kind": kind, "trial": name, "number": each.number, **_scaled(each.measured, (across, up))})
-    return _chart(data, across, up)
-
-
-def _held_out(answer: Tuned, across: str, up: str) -> Any:
-    import altair
-
-    data = []
-    for each in answer.judged:
-        usual = each.name in (BASE, DEFAULT)
-        kind = each.name if usual else "winner" if each.name == answer.winner else "front"
-        low = _scaled({name: found.low for name, found in each.held_out.items()}, (across, up))
-        high = _scaled({name: found.high for name, found in each.held_out.items()}, (across, up))
-        means = _scaled({name: found.mean for name, found in each.held_out.items()}, (across, up))
-        bars = {f"{axis}{end}": side[axis] for axis in ("x", "y") for end, side in (("low", low), ("high", high))}
-        data.append({"kind": kind, "trial": called(each.name), **means, **bars})
-    chart = _chart(data, across, up)
-    bars = altair.Chart(_data(data)).mark_rule(strokeWidth=1, color="#98a2b3")
-    return chart + bars.encode(x="xlow:Q", x2="xhigh:Q", y="y:Q") + bars.encode(x="x:Q", y="ylow:Q", y2="yhigh:Q")
-
-
-def _scaled(values: Mapping[str, float], axes: Sequence[str]) -> dict[str, float]:
-    """Return x and y as they are shown: shares in percent."""
-    found = {}
-    for axis, name in zip(("x", "y"), axes, strict=True):
-        if name in values:
-            found[axis] = values[name] * (100 if KINDS[goal(name).kind].unit == "%" else 1)
-    return found
-
-
-def _chart(data: list[dict[str, Any]], across: str, up: str) -> Any:
-    import altair
-
-    def axis(name: str) -> str:
-        return "trial" if name == "number" else f"{name} ({KINDS[goal(name).kind].unit or 'price'})"
-
-    kinds = [kind for kind in _COLOURS if any(point["kind"] == kind for point in data)]
-    colour = altair.Color("kind:N", scale=altair.Scale(domain=kinds, range=[_COLOURS[kind] for kind in kinds])).title(
-        None
-    )
-    x = "number:Q" if across == "number" else "x:Q"
-    return (
-        altair.Chart(_data(data))
-        .mark_circle(opacity=0.9)
-        .encode(
-            x=altair.X(x, scale=altair.Scale(zero=False)).title(axis(across)),
-            y=altair.Y("y:Q", scale=altair.Scale(zero=False)).title(axis(up)),
-            color=colour,
-            size=altair.condition("datum.kind == 'trial'", altair.value(18), altair.value(70)),
+    first, *others = answer.goals
+    if not others:
+        points = [
+            _point(answer, name_of(each), first, first, {"": each.measured}) | {"x": each.number}
+            for each in answer.searched
+        ]
+        yield f"{first}, training, by trial", drawing.dots(points, "trial", _title(first), _COLOURS)
+    for other in others:
+        axes = _title(first), _title(other), _COLOURS
+        training = [_point(answer, name_of(each), first, other, {"": each.measured}) for each in answer.searched]
+        yield f"{first} and {other}, training", drawing.dots(training, *axes)
+        yield (
+            f"{first} and {other}, held out",
+            drawing.dots(
+                [
+                    _point(
+                        answer,
+                        each.name,
+                        first,
+                        other,
+                        {
+                            "": {name: found.mean for name, found in each.held_out.items()},
+                            "low": {name: found.low for name, found in each.held_out.items()},
+                            "high": {name: found.high for name, found in each.held_out.items()},
+                        },
+                    )
+                    for each in answer.judged
+                ],
+                *axes,
+            ),
         )
-        .properties(width=420, height=300)
-    )
 
 
-def _data(points: list[dict[str, Any]]) -> Any:
-    import altair
-
-    return altair.Data(values=points)  # type: ignore[no-untyped-call]
+_COLOURS = {"trial": drawing.GREY, "front": "#1570ef", BASE: "#b54708", DEFAULT: "#6938ef", "winner": "#067647"}
 
 
-def _svg(chart: Any) -> str:
-    import vl_convert
-
-    look = {
-        "background": "transparent",
-        "view": {"stroke": "transparent"},
-        "axis": {"domainColor": "#98a2b3", "tickColor": "#98a2b3", "gridColor": "#98a2b3", "gridOpacity": 0.25},
-        "font": "system-ui, sans-serif",
-    }
-    found: str = vl_convert.vegalite_to_svg({**chart.to_dict(), "config": look})
+def _point(
+    answer: Tuned, name: str, across: str, up: str, values: Mapping[str, Mapping[str, float]]
+) -> dict[str, str | float]:
+    """Return a configuration in a picture of two goals. `values`: goal → value by what follows x and y."""
+    front = name in (each.name for each in answer.judged)
+    usual = name in (BASE, DEFAULT)
+    kind = name if usual else "winner" if name == answer.winner else "front" if front else "trial"
+    found: dict[str, str | float] = {"kind": kind, "trial": called(name)}
+    for end, measured in values.items():
+        found |= {f"{axis}{end}": _scaled(which, measured[which]) for axis, which in (("x", across), ("y", up))}
     return found
+
+
+def _scaled(name: str, value: float) -> float:
+    """Return a value as it is shown: shares in percent."""
+    return value * (100 if KINDS[goal(name).kind].unit == "%" else 1)
+
+
+def _title(name: str) -> str:
+    return f"{name} ({KINDS[goal(name).kind].unit or 'price'})"
