@@ -65,7 +65,8 @@ def parts(study: Study) -> Iterator[Part]:
     filled = f", until they ask for {study.fill:.0%} at some moment" if study.fill else ""
     yield f"Arrivals and departures{filled}{seeds}", study.departures
     if study.inflation:
-        yield f"Inflation, to {study.load:.0%} of all {short(study.measure)} asked for{seeds}", study.inflation
+        asked = short(study.measure).replace("GPU", "GPUs")
+        yield f"Inflation, to {study.load:.0%} of all {asked} asked for{seeds}", study.inflation
 
 
 def rows(played: Sequence[Played]) -> Iterator[Row]:
