@@ -42,6 +42,9 @@ def tuned() -> Object:
 GIVEN: dict[str, Object] = {
     "tuned": tuned(),
     "defaults": configuration(profile("a")),
+    "disabled at its only point": configuration(
+        profile("a", {"score": {"disabled": [{"name": "NodeResourcesBalancedAllocation"}]}})
+    ),
     "all sorts": configuration(
         profile(
             "a",

@@ -71,7 +71,8 @@ class Cluster:
         self._placed: dict[str, Placement] = {}
         self.priorities: Counter[int] = Counter()
         """Priority → placed pods. One that no pod has any more stays: PriorityClasses are few."""
-        self._on_row: dict[int, dict[str, Placement]] = {}
+        self.on_row: dict[int, dict[str, Placement]] = {}
+        """Row → UID → placement of each pod there; rows without any are not in it. To be read only."""
 
     def __len__(self) -> int:
         return len(self._placed)
@@ -86,7 +87,7 @@ class Cluster:
 
     def pods_on(self, row: int) -> list[Pod]:
         """Return the pods that are placed on a node."""
-        return [placement.pod for placement in self._on_row.get(row, {}).values()]
+        return [placement.pod for placement in self.on_row.get(row, {}).values()]
 
     def count_pods(self, namespace: str | None = None, labels: Mapping[str, str] = NO_LABELS) -> Ints:
         """Return int64[rows]: the number of placed pods with these labels, of one namespace or (None) of all, without
@@ -125,7 +126,7 @@ class Cluster:
         if old is None or (old.labels is not node.labels and old.labels != node.labels):
             changed = nodes.topology_changes(row, node.labels)
             nodes.put_labels(row, node.labels)
-            self.affinity.relabel(row, changed, inhabited=row in self._on_row)
+            self.affinity.relabel(row, changed, inhabited=row in self.on_row)
         nodes.put(row, node)
         if old is None:
             self.storage.node_came(node.name, row)
@@ -141,7 +142,7 @@ class Cluster:
         self.storage.node_goes(name, row)
         changed = nodes.topology_changes(row, {})
         nodes.put_labels(row, None)
-        self.affinity.relabel(row, changed, inhabited=row in self._on_row)
+        self.affinity.relabel(row, changed, inhabited=row in self.on_row)
         nodes.put(row, None)
         nodes.release_row(row)
         return old
@@ -265,7 +266,7 @@ class Cluster:
 
     def placements_on(self, row: int) -> list[Placement]:
         """Return the pods that are placed on a row, each with its placement."""
-        return list(self._on_row.get(row, {}).values())
+        return list(self.on_row.get(row, {}).values())
 
     def put_namespace(self, namespace: Namespace) -> Mapping[str, str] | None:
         """Add or update a namespace; returns the labels before."""
@@ -367,7 +368,7 @@ class Cluster:
         groups, self.pod_groups = self.pod_groups, PodGroups()
         self.pod_groups.followed = groups.followed
         self.priorities = Counter()
-        self._placed, self._on_row, self.supposed, self.supposed_leaving = {}, {}, {}, {}
+        self._placed, self.on_row, self.supposed, self.supposed_leaving = {}, {}, {}, {}
 
     def adopt(self, made: "Cluster") -> None:
         """Use the columns and counts of a cluster that was rebuilt from this one."""
@@ -377,7 +378,7 @@ class Cluster:
     def _place(self, pod: Pod, row: int, *, assumed: bool) -> None:
         placement = Placement(pod, row, assumed)
         self._placed[pod.uid] = placement
-        self._on_row.setdefault(row, {})[pod.uid] = placement
+        self.on_row.setdefault(row, {})[pod.uid] = placement
         self.priorities[pod.priority] += 1
         self.nodes.charge(row, pod.shape, 1)
         self.affinity.add(pod, row)
@@ -395,10 +396,10 @@ class Cluster:
         pod, row = placement.pod, placement.row
         del self._placed[pod.uid]
         self.priorities[pod.priority] -= 1
-        on_row = self._on_row[row]
+        on_row = self.on_row[row]
         del on_row[pod.uid]
         if not on_row:
-            del self._on_row[row]
+            del self.on_row[row]
         self.nodes.charge(row, pod.shape, -1)
         self.affinity.remove(pod, row)
         if pod.shape.volumes is not NO_VOLUMES:

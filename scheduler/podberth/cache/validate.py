@@ -109,11 +109,11 @@ def _placements(cluster: Cluster) -> Iterator[str]:
             name = cluster.nodes.names[placement.row]
             yield from _differ(where, "row's node name", name, placement.pod.node_name)
         by_row.setdefault(placement.row, {})[uid] = placement
-    for row in sorted({*by_row, *cluster._on_row}):
-        has = {uid: id(one) for uid, one in cluster._on_row.get(row, {}).items()}
+    for row in sorted({*by_row, *cluster.on_row}):
+        has = {uid: id(one) for uid, one in cluster.on_row.get(row, {}).items()}
         should = {uid: id(one) for uid, one in by_row.get(row, {}).items()}
         yield from _differ(_at(cluster, row), "placements", has, should)
-        if row in cluster._on_row and not has:
+        if row in cluster.on_row and not has:
             yield f"{_at(cluster, row)}: an empty list of placements is kept"
 
 

@@ -212,7 +212,7 @@ def row_with(cluster: Cluster, row: int, gone: Sequence[Pod], come: Sequence[Pod
     """
     view = copy.copy(cluster)
     view.nodes = _OtherPods(cluster.nodes, row, gone, come)
-    view._on_row = _PodsOfOne(cluster._on_row, row, gone, come)  # type: ignore[assignment]  # noqa: SLF001 (of a view)
+    view.on_row = _PodsOfOne(cluster.on_row, row, gone, come)  # type: ignore[assignment]
     return view
 
 
@@ -220,5 +220,5 @@ def some_rows(cluster: Cluster, rows: NDArray[np.intp]) -> Cluster:
     """Return the cluster with only these rows; everything but the node columns is shared."""
     view = copy.copy(cluster)
     view.nodes = SomeNodes(cluster.nodes, rows)
-    view._on_row = _PodsOfSome(cluster._on_row, rows)  # type: ignore[assignment]  # noqa: SLF001 (of a view)
+    view.on_row = _PodsOfSome(cluster.on_row, rows)  # type: ignore[assignment]
     return view

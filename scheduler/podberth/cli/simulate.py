@@ -132,7 +132,7 @@ def simulate(
     trace: Annotated[
         Path | None,
         typer.Option(
-            help="Play a trace instead: a directory with the files of openb, Google 2019, Philly, Helios or the plain "
+            help="Play a trace instead: a directory with the files of openb, Google 2019, Helios or the plain "
             "form, or Azure's database."
         ),
     ] = None,

@@ -347,6 +347,7 @@ def _profile(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> d
     if config.percentage_of_nodes_to_score is not None:
         made["percentageOfNodesToScore"] = config.percentage_of_nodes_to_score
     used = {plugin.name for point in POINTS for plugin in built.plugins(point)}
+    used |= {ref.name for ref in at_multi_point(config)}  # as kube-scheduler does, though each point may disable it
     return made | {"plugins": plugins, "pluginConfig": _arguments(config, used, registry)}
 
 

@@ -118,6 +118,16 @@ def test_a_profile_of_its_own() -> None:
     }
 
 
+def test_arguments_of_a_plugin_that_is_disabled_where_it_would_run() -> None:
+    """It is still at multiPoint, so they are written, as kube-scheduler does; of one that is disabled there they go."""
+    name = "NodeResourcesBalancedAllocation"
+    for point, written in (("score", True), ("multiPoint", False)):
+        config = decode(configuration(profile("a", {point: {"disabled": [{"name": name}]}})))
+        (found,) = effective(config, IN_TREE)["profiles"]
+        assert (name in [each["name"] for each in found["pluginConfig"]]) is written
+        assert name not in [each["name"] for each in found["plugins"]["score"]["enabled"]]
+
+
 def test_what_can_not_be_built() -> None:
     """Is refused as `berth run` refuses it."""
     bad = configuration(profile("a", InterPodAffinity={"hardPodAffinityWeight": 101}))

@@ -35,7 +35,7 @@ def test_study_says_its_figures() -> None:
     """A row for each figure, with a cell for each profile."""
     page = study_page(STUDY)
     assert '<td>pods placed</td><td class="number">3 of 4</td><td class="number">3 of 4</td>' in page
-    assert '<td>wait for a node, 99 %</td><td class="number">1 min 30 s</td>' in page
+    assert '<td>wait for a node, 99 %</td><td class="number">90.0 s</td>' in page
     assert '<td>CPU used</td><td class="number">75.0 %</td>' in page
     assert "Arrivals and departures, until they ask for 60% at some moment" in page
     assert "Inflation, to 130% of all CPU asked for" in page

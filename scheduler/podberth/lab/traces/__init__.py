@@ -9,8 +9,8 @@ from podberth.lab.world import World
 
 FORMS = (
     "Alibaba's openb (openb_nodes.csv, openb_pods.csv), Google's ClusterData 2019 (instance_events…, machine_events…, "
-    "collection_events…), Azure's packing trace (a file of SQLite), Philly (cluster_job_log, cluster_machine_list), "
-    "Helios (cluster_log.csv, cluster_gpu_number.csv), or nodes and pods as .csv or .parquet"
+    "collection_events…), Azure's packing trace (a file of SQLite), Helios (cluster_log.csv, "
+    "cluster_gpu_number.csv), or nodes and pods as .csv or .parquet"
 )
 _SQLITE = b"SQLite format 3\0"
 
@@ -33,8 +33,6 @@ def _form_of(path: Path) -> tuple[str, Path]:
         return "openb", path
     if any(name.startswith("instance_events") for name in files):
         return "google2019", path
-    if "cluster_job_log" in files:
-        return "philly", path
     if "cluster_log.csv" in files:
         return "helios", path
     if {"nodes", "pods"} <= {name.split(".")[0] for name in files if name.endswith((".csv", ".csv.gz", ".parquet"))}:

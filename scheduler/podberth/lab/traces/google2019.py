@@ -9,9 +9,10 @@ pods, and such tasks are left out. Constraints name attributes of machines, whic
 """
 
 from collections.abc import Iterator
+from itertools import accumulate, groupby
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from podberth.lab.traces.rows import HOSTNAME, Row, node, pod, rows, tables
 from podberth.lab.world import Arrival, Change, World
@@ -60,8 +61,7 @@ def _machines(directory: Path) -> tuple[list[bytes], list[Change]]:
     for at, name, kind, cpus, memory, switch in sorted(events, key=lambda event: event[0]):
         found = None
         if kind != 2:
-            room = {"cpu": f"{round(cpus * _CORES)}m", "memory": str(round(memory * _MEMORY))}
-            found = node(name, room, {"switch": switch[:63]} if switch else None)
+            found = node(name, _room(cpus, memory), {"switch": switch[:63]} if switch else None)
         if at > 0:
             changes.append(Change(at, put=found) if found else Change(at, gone=("Node", "", name)))
         elif found:
@@ -71,48 +71,51 @@ def _machines(directory: Path) -> tuple[list[bytes], list[Change]]:
     return list(there.values()), changes
 
 
+class _Event(NamedTuple):
+    """Something that happened to an instance. Amounts are shares of the largest machine."""
+
+    at: float
+    kind: int
+    priority: int
+    cpus: float
+    memory: float
+
+
 def _instances(directory: Path, alone: set[str]) -> Iterator[Arrival]:
-    """Yield a pod for each time that an instance was submitted."""
-    events: dict[tuple[int, int], list[tuple[float, int, int, float, float]]] = {}
+    """Yield a pod for each time that an instance was submitted. What was there before the trace begins anywhere."""
+    events: dict[tuple[int, int], list[_Event]] = {}
     for file in tables(directory, "instance_events"):
         for row in rows(file, _COLUMNS):
             if row.text("collection_type") not in _ALLOC_SET and row.text("alloc_collection_id") not in ("", "0"):
                 continue
             key = row.whole("collection_id", None), row.whole("instance_index", None)
             cpus, memory = row.number("resource_request.cpus", 0.0), row.number("resource_request.memory", 0.0)
-            event = (_at(row), _type(row, _TYPES), row.whole("priority"), cpus, memory)
+            event = _Event(_at(row), _type(row, _TYPES), row.whole("priority"), cpus, memory)
             events.setdefault(key, []).append(event)
     for (collection, index), found in events.items():
-        found.sort(key=lambda event: event[0])
-        for number, life in enumerate(_lives(found)):
-            yield _arrival(f"{collection}-{index}" + (f"-{number}" if number else ""), str(collection), life, alone)
+        found.sort(key=lambda event: event.at)
+        submissions = accumulate(event.kind == _SUBMIT for event in found)
+        lives = groupby(zip(submissions, found, strict=True), key=lambda each: each[0])
+        for number, (_, life) in enumerate(lives):
+            name = f"{collection}-{index}" + (f"-{number}" if number else "")
+            yield _arrival(name, str(collection), [event for _, event in life], alone)
 
 
-def _lives(
-    events: list[tuple[float, int, int, float, float]],
-) -> Iterator[list[tuple[float, int, int, float, float]]]:
-    """Yield the events from each submission to the next one. What was there before the trace begins anywhere."""
-    life: list[tuple[float, int, int, float, float]] = []
-    for event in events:
-        if event[1] == _SUBMIT and life:
-            yield life
-            life = []
-        life.append(event)
-    if life:
-        yield life
-
-
-def _arrival(name: str, collection: str, life: list[tuple[float, int, int, float, float]], alone: set[str]) -> Arrival:
-    at, _, priority, cpus, memory = life[0]
-    started = next((event[0] for event in life if event[1] == _SCHEDULE), at)
-    ended = next((event[0] for event in life if event[1] in _ENDS), inf)
+def _arrival(name: str, collection: str, life: list[_Event], alone: set[str]) -> Arrival:
+    first = life[0]
+    started = next((event.at for event in life if event.kind == _SCHEDULE), first.at)
+    ended = next((event.at for event in life if event.kind in _ENDS), inf)
     spec: dict[str, Any] = {}
     labels = {"collection": collection}
     if collection in alone:
         term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": labels}}
         spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    requests = {"cpu": f"{round(cpus * _CORES)}m", "memory": str(round(memory * _MEMORY))}
-    return Arrival(at, pod(name, requests, priority=priority, labels=labels, **spec), max(ended - started, 0.0))
+    raw = pod(name, _room(first.cpus, first.memory), priority=first.priority, labels=labels, **spec)
+    return Arrival(first.at, raw, max(ended - started, 0.0))
+
+
+def _room(cpus: float, memory: float) -> dict[str, str]:
+    return {"cpu": f"{round(cpus * _CORES)}m", "memory": str(round(memory * _MEMORY))}
 
 
 def _at(row: Row) -> float:

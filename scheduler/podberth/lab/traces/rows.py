@@ -60,14 +60,14 @@ class Row(NamedTuple):
         return text
 
     def moment(self, column: str) -> float | None:
-        """Return the seconds since 1970 of a time like 2017-10-07 01:12:09; None where there is none."""
+        """Return the seconds since 1970 of a time like 2020-06-09 18:41:01; None where there is none."""
         text = self.text(column)
         if text in ("", "None"):
             return None
         try:
             return datetime.fromisoformat(f"{text}+00:00").timestamp()
         except ValueError:
-            raise self.error(column, "a time like 2017-10-07 01:12:09") from None
+            raise self.error(column, "a time like 2020-06-09 18:41:01") from None
 
 
 def rows(path: Path, columns: tuple[str, ...] = (), unique: str = "") -> Iterator[Row]:
@@ -76,7 +76,7 @@ def rows(path: Path, columns: tuple[str, ...] = (), unique: str = "") -> Iterato
     `columns`: those that a header must have. `unique`: one of them that is no two rows' own. Fields of JSON objects in
     objects have names like `capacity.cpus`. Raises ObjectError that names file, line and column.
     """
-    with opened(path) as text:
+    with _opened(path) as text:
         found = _json_rows(path.name, text) if ".json" in path.name else _csv_rows(path.name, text, columns)
         yield from once(found, unique) if unique else found
 
@@ -102,7 +102,7 @@ def tables(directory: Path, name: str) -> list[Path]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[TextIO]:
+def _opened(path: Path) -> Iterator[TextIO]:
     """Open a file of text, which may be gzipped. Raises ObjectError, also for what is found while it is read."""
     if not path.is_file():
         raise ObjectError(f"{path.name}: no such file")

@@ -57,8 +57,8 @@ def judged(
     """
     runs = {
         (each, i, seed): executor.submit(carried_out, Task(name, raw, i, seed))
+        for i, period in reversed(list(enumerate(course.periods)))  # the longest first, so that none is waited for long
         for each, raw in configurations.items()
-        for i, period in enumerate(course.periods)
         for seed in (seeds if period.held_out else seeds[:1])
     }
     values: dict[str, dict[tuple[int, int], dict[str, float]]] = {each: {} for each in configurations}

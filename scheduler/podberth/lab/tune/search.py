@@ -103,7 +103,9 @@ class Search:
         """Begin the runs of a trial: one for each training period, all with one seed, so that luck is the same."""
         configuration = packed(self._space.configuration(values))
         training = [i for i, period in enumerate(self._course.periods) if not period.held_out]
-        return [executor.submit(carried_out, Task(self.name, configuration, i, self._seed)) for i in training]
+        longest_first = reversed(training)  # later periods begin with more pods; so at the end no worker waits long
+        runs = [executor.submit(carried_out, Task(self.name, configuration, i, self._seed)) for i in longest_first]
+        return runs[::-1]
 
     def _settings(self, number: int) -> Values:
         """Return the settings of a trial: the base first, then what the sampler proposes from what it knows."""
