@@ -83,6 +83,6 @@ def test_other_tables(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE vm (vmId INTEGER)")
     with pytest.raises(
-        ObjectError, match="other.sqlite: expected Azure's packing trace in SQLite: no such (table|column)"
+        ObjectError, match=r"other\.sqlite: expected Azure's packing trace in SQLite: no such (table|column)"
     ):
         read_world(path)
