@@ -25,7 +25,7 @@ def capacity(answer: Capacity, *, everything: bool = False) -> Report:
     stranded = Rows(
         "Free, and of no use for it",
         [
-            Column("Free, and of no use for it"),
+            Column("Free, and of no use for it", called="Resource"),
             Column("In all", number=True),
             Column("", number=True, called="Share"),
             Column("At most"),
@@ -63,7 +63,7 @@ def asks(answer: Capacity) -> str:
 
 def _limits(title: str, limits: Sequence[Limit]) -> Rows[Limit]:
     """Return the reasons for which the next pod does not fit, with the number of nodes."""
-    columns = [Column(title), Column("Nodes", number=True)]
+    columns = [Column(title, called="Reason"), Column("Nodes", number=True)]
     return Rows(title, columns, limits, lambda limit: (limit.reason, f"{limit.nodes:,}"), most=_MANY, how=IN_JSON)
 
 
@@ -71,7 +71,7 @@ def _one_more(adds: str, found: Sequence[OneMore]) -> Rows[OneMore]:
     """Return what one more node of each kind adds. `adds`: the title of that column."""
     return Rows(
         "What one more node would add",
-        [Column("One more node like"), Column(adds, number=True), Column("There are", number=True)],
+        [Column("One more node like", called="Like"), Column(adds, number=True), Column("There are", number=True)],
         found,
         lambda one: (one.like, f"{one.adds:,}", f"{one.nodes:,}"),
     )

@@ -107,7 +107,11 @@ def removable(found: Removals) -> Report:
     untried = [f"not tried, to save time: {some(found.not_tried, _FEW)}"] if found.not_tried else []
     could_go = Rows(
         "Could go by itself",
-        [Column("Could go by itself"), Column("Pods", number=True, aside=True), Column("They would land on")],
+        [
+            Column("Could go by itself", called="Node"),
+            Column("Pods", number=True, aside=True),
+            Column("They would land on"),
+        ],
         found.removable,
         lambda each: (each.node, f"{each.pods:,}", _lands(each)),
         most=_MANY,
@@ -115,7 +119,12 @@ def removable(found: Removals) -> Report:
     )
     stay = Rows(
         "Stays",
-        [Column("Stays"), Column("Pods", number=True, aside=True), Column("Because of", aside=True), Column("Why")],
+        [
+            Column("Stays", called="Node"),
+            Column("Pods", number=True, aside=True),
+            Column("Because of", aside=True),
+            Column("Why"),
+        ],
         found.kept,
         lambda kept: (kept.node, f"{kept.pods:,}", *_stops(kept)),
         most=_MANY,

@@ -92,8 +92,10 @@ def _marked(said: Cell) -> Markup:
     """Return a text with a class for each of its styles, and its lines apart."""
     if isinstance(said, str):
         return breakable(said)
-    lines = (Markup().join(map(_piece, each.render(_PLAIN))) for each in said.split("\n", allow_blank=True))
-    return Markup("<br>").join(lines)
+    lines = said.split("\n", allow_blank=True)
+    for each in lines:
+        each.stylize_before(each.style)  # else a text without any other style is drawn without its own
+    return Markup("<br>").join(Markup().join(map(_piece, each.render(_PLAIN))) for each in lines)
 
 
 def _piece(segment: Any) -> Markup:

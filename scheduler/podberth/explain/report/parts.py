@@ -26,7 +26,7 @@ def line(said: str, style: str = "") -> Text:
 
 
 class Column(NamedTuple):
-    """A column of a table. `called`: its title on a page where a terminal has none.
+    """A column of a table. `called`: its title on a page, where the table has a heading that says the rest.
 
     `share`: of the width that others leave; `least`: characters that it has in any case; `whole`: its cells are not
     folded. `aside`: a phone has no room for it, so that its texts stand above those of the last column there.

@@ -23,7 +23,7 @@ def report(found: Outcome, *, only_mine: bool = True) -> Report:
         _texts("Pod", ["On", "Claim", "Gets"], [*_devices(found)], heading="Devices of their claims"),
         Rows(
             "Pods without a node",
-            [Column("Waiting"), Column("Pods", number=True), Column("Why")],
+            [Column("Waiting", called="Pod"), Column("Pods", number=True), Column("Why")],
             found.waiting,
             lambda each: (each.pod, f"{each.pods:,}", each.message),
             most=_MANY,
@@ -33,7 +33,7 @@ def report(found: Outcome, *, only_mine: bool = True) -> Report:
         _texts("Waited before", ["Now"], [] if only_mine else [*_others(found)]),
         Rows(
             "The cluster",
-            [Column("The cluster"), Column("before", number=True), Column("after", number=True)],
+            [Column("The cluster", called="What"), Column("before", number=True), Column("after", number=True)],
             [*_changes(found.before, found.after)],
             lambda each: each,
         ),
@@ -55,7 +55,7 @@ def report(found: Outcome, *, only_mine: bool = True) -> Report:
 
 def _texts(first: str, others: list[str], rows: list[tuple[str, ...]], heading: str = "") -> Rows[tuple[str, ...]]:
     """Return a table of texts; its heading is as a rule the title of its first column."""
-    columns = [Column(title) for title in (first, *others)]
+    columns = [Column(first, called="Pod"), *map(Column, others)]
     return Rows(heading or first, columns, rows, lambda row: row, most=_MANY, how=IN_JSON)
 
 

@@ -80,6 +80,15 @@ def test_what_else_a_change_does_has_a_line_of_its_own() -> None:
     assert '<br><span class="also">shop/x would get a node too</span>' in text
 
 
+def test_styles_of_the_terminal_are_classes() -> None:
+    """The plugin that rejects stands out, and so does the best node; what columns mean does not."""
+    text = page(report_of(explained(BIG)))
+    assert re.search(r'<td class="[^"]*"><span class="no">[A-Za-z]+</span></td>', text)
+    text = page(report_of(explained(WEB)))
+    assert '<span class="best">' in text
+    assert '<span class="quiet">points after weighting' in text
+
+
 def test_dark_and_light() -> None:
     """It follows the reader's system."""
     assert "prefers-color-scheme: dark" in page(report_of(explained(WEB)))
