@@ -251,11 +251,13 @@ def _meant(name: str, there: World) -> str:
 
 
 def _trace(path: Path, config: str | None, load: float, fill: float, seeds: int, output: PageOutput) -> int:
-    from podberth.framework.profiles import build  # these take as long to import as a small simulation
+    from podberth.explain.report.pages import page  # these take as long to import as a small simulation
+    from podberth.explain.report.terminal import Drawn
+    from podberth.framework.profiles import build
     from podberth.lab import pictures
     from podberth.lab.gpus import plugins
     from podberth.lab.study import profiles_for, study
-    from podberth.lab.study_report import StudyTable, study_page
+    from podberth.lab.study_report import report
     from podberth.lab.traces import FORMS, reader_of
 
     if not 0 < load <= 10:
@@ -280,5 +282,5 @@ def _trace(path: Path, config: str | None, load: float, fill: float, seeds: int,
         pictures.require()
     with progress("reading the trace") as tell:
         answer = study(world, settings, load, fill, seeds, tell)
-    as_asked(answer, output, lambda: study_page(answer), lambda: StudyTable(answer))
+    as_asked(answer, output, lambda: page(report(answer, page=True)), lambda: Drawn(report(answer)))
     return 0

@@ -94,10 +94,12 @@ def tune(
     same command goes on. --results gets winner.yaml, a file for each other trial that none beats, and evidence.html.
     """
     _need("lab", "dask") if dask else _need("lab")
+    from podberth.explain.report.pages import page
+    from podberth.explain.report.terminal import Drawn
     from podberth.explain.report.wording import count
     from podberth.lab import read_world
     from podberth.lab.tune import goals as words
-    from podberth.lab.tune.evidence import TunedTable, page
+    from podberth.lab.tune.evidence import report
     from podberth.lab.tune.tune import Asked, Tuning
 
     _within(trials=(trials, 1, 1_000_000), seeds=(seeds, 1, 1_000), jobs=(jobs, 0, 4_096), periods=(periods, 2, 1_000))
@@ -146,10 +148,9 @@ def tune(
     except KeyboardInterrupt:
         complain([f"{count(len(tuning.search.done), 'trial')} of {trials:,} are in {file}; the same command goes on"])
         raise
-    _write(answer, results, page)
-    as_asked(
-        answer, output, lambda: page(answer, yaml_of(answer.configurations[answer.winner])), lambda: TunedTable(answer)
-    )
+    _write(answer, results)
+    winner = yaml_of(answer.configurations[answer.winner])
+    as_asked(answer, output, lambda: page(report(answer, winner)), lambda: Drawn(report(answer)))
     return 0
 
 
@@ -196,9 +197,10 @@ def _duration(seconds: float) -> str:
     )
 
 
-def _write(answer: "Tuned", results: Path, page: Callable[["Tuned", str], str]) -> None:
+def _write(answer: "Tuned", results: Path) -> None:
     """Write the winner, the others of the front, the page and its pictures. Raises OSError."""
-    from podberth.lab.tune.evidence import pictures
+    from podberth.explain.report.pages import page
+    from podberth.lab.tune.evidence import pictures, report
 
     for number, (_, svg) in enumerate(pictures(answer), start=1):
         (results / f"picture-{number}.svg").write_text(svg)
@@ -206,6 +208,6 @@ def _write(answer: "Tuned", results: Path, page: Callable[["Tuned", str], str]) 
         text = yaml_of(configuration)
         if name == answer.winner:
             (results / "winner.yaml").write_text(text)
-            (results / "evidence.html").write_text(page(answer, text))
+            (results / "evidence.html").write_text(page(report(answer, text)))
         elif name.isdecimal():
             (results / f"trial-{name}.yaml").write_text(text)

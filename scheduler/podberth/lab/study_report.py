@@ -1,15 +1,10 @@
-"""A study as a table for a terminal, and as a page with pictures that needs no other file and no network."""
+"""What a study says, for a terminal and, with pictures, for a page."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from statistics import fmean, pstdev
 
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.text import Text
-
-from podberth.explain.report.pages import render
-from podberth.explain.report.terminal import number, plain_table
-from podberth.explain.report.wording import count, duration, percent, printable
+from podberth.explain.report.parts import PLAIN, Column, Pictures, Report, Rows, line
+from podberth.explain.report.wording import count, duration, percent
 from podberth.lab import pictures
 from podberth.lab.study import Look, Played, Study
 
@@ -26,37 +21,24 @@ Row = tuple[str, Sequence[str]]
 """A title, and a cell for each profile."""
 
 
-@dataclass
-class StudyTable:
-    """A study on a terminal, a column a profile."""
-
-    study: Study
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        yield Text(printable(title(self.study)), style="bold")
-        for name, played in parts(self.study):
-            table = plain_table(name, *(number(printable(each.profile)) for each in played))
-            for row, cells in rows(played):
-                table.add_row(row, *cells)
-            yield table
-        yield Text(f"  {FOOTNOTE}", style="dim")
-
-
-def study_page(study: Study) -> str:
-    """Return the page. Raises ObjectError without the extra `podberth[lab]`."""
-    return render(
-        "study.html",
-        package="podberth.lab",
-        title=title(study),
-        parts=[(name, [each.profile for each in played], list(rows(played))) for name, played in parts(study)],
-        footnote=FOOTNOTE,
-        pictures=list(_pictures(study)),
+def report(study: Study, *, page: bool = False) -> Report:
+    """Return a study in words, a column a profile; for a page, with pictures."""
+    return Report(
+        "Berth simulate",
+        f"{study.world}: {count(study.pods, 'pod')} on {count(study.nodes, 'node')}",
+        PLAIN,
+        [line(FOOTNOTE, "dim")],
+        [
+            Rows(
+                name,
+                [Column(name), *(Column(each.profile, number=True) for each in played)],
+                list(rows(played)),
+                lambda row: [row[0], *row[1]],
+            )
+            for name, played in parts(study)
+        ],
+        [Pictures("Pictures", list(_pictures(study)))] if page else [],
     )
-
-
-def title(study: Study) -> str:
-    """Return what was played."""
-    return f"{study.world}: {count(study.pods, 'pod')} on {count(study.nodes, 'node')}"
 
 
 def parts(study: Study) -> Iterator[Part]:

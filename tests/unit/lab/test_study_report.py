@@ -1,7 +1,8 @@
 """The page of a study: self-contained, escaped, balanced, with pictures."""
 
+from podberth.explain.report.pages import page
 from podberth.lab.study import Look, Played, Study
-from podberth.lab.study_report import study_page
+from podberth.lab.study_report import report as study_report
 from tests.unit.explain.report.test_page import Checked
 from tests.unit.explain.report.test_simulation_page import EVIL
 
@@ -22,20 +23,20 @@ STUDY = Study(
 
 def test_is_balanced_escaped_and_loads_nothing() -> None:
     """It opens without a network, and runs no script whatever names say."""
-    page = study_page(STUDY)
+    drawn = page(study_report(STUDY, page=True))
     checked = Checked()
-    checked.feed(page)
+    checked.feed(drawn)
     assert checked.open == []
     assert checked.loads == ["data:,"]
-    assert "&lt;script&gt;" in page
-    assert page.count("<svg") == 6
+    assert "&lt;script&gt;" in drawn
+    assert drawn.count("<svg") == 6
 
 
 def test_study_says_its_figures() -> None:
     """A row for each figure, with a cell for each profile."""
-    page = study_page(STUDY)
-    assert '<td>pods placed</td><td class="number">3 of 4</td><td class="number">3 of 4</td>' in page
-    assert '<td>wait for a node, 99 %</td><td class="number">90.0 s</td>' in page
-    assert '<td>CPU used</td><td class="number">75.0 %</td>' in page
-    assert "Arrivals and departures, until they ask for 60% at some moment" in page
-    assert "Inflation, to 130% of all CPU asked for" in page
+    drawn = page(study_report(STUDY, page=True))
+    assert '<td class="">pods placed</td><td class="number">3 of 4</td><td class="number">3 of 4</td>' in drawn
+    assert '<td class="">wait for a node, 99 %</td><td class="number">90.0 s</td>' in drawn
+    assert '<td class="">CPU used</td><td class="number">75.0 %</td>' in drawn
+    assert "Arrivals and departures, until they ask for 60% at some moment" in drawn
+    assert "Inflation, to 130% of all CPU asked for" in drawn

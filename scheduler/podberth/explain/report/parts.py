@@ -12,8 +12,8 @@ from rich.text import Text
 
 from podberth.explain.report.wording import printable
 
-GOOD, HELD, BAD = "good", "held", "bad"
-"""Verdicts: what was asked about works out, is not tried yet, or does not."""
+GOOD, HELD, BAD, PLAIN = "good", "held", "bad", "plain"
+"""Verdicts: what was asked about works out, is not tried yet, or does not; or nothing was that could."""
 IN_JSON = "-o json has them all"
 
 Thing = TypeVar("Thing")
@@ -90,12 +90,20 @@ class Words:
     lines: Sequence[Text] = ()
 
 
-Part = Rows[Any] | Offers | Words
+@dataclass(frozen=True)
+class Pictures:
+    """Pictures with captions, as SVG, which only a page shows."""
+
+    heading: str
+    pictures: Sequence[tuple[str, str]]
+
+
+Part = Rows[Any] | Offers | Words | Pictures
 
 
 @dataclass(frozen=True)
 class Report:
-    """An answer in words. `by`: the command that gave it; `verdict`: one of GOOD, HELD and BAD; `on_page`: what only a
+    """An answer in words. `by`: the command that gave it; `verdict`: GOOD, HELD, BAD or PLAIN; `on_page`: what only a
     page has room for; `signed`: a terminal shows the verdict as a sign before the headline; `foot`: what a page ends
     with.
     """

@@ -16,13 +16,13 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from podberth.explain.report import parts
-from podberth.explain.report.parts import BAD, GOOD, HELD, Offer, Offers, Report, Rows, Words
+from podberth.explain.report.parts import BAD, GOOD, HELD, PLAIN, Offer, Offers, Report, Rows, Words
 from podberth.explain.report.wording import printable, visible
 
 INDENT = 2
 _ELSEWHERE = 120
 """The number of columns where there is no terminal."""
-_VERDICTS = {GOOD: ("✓", "bold green"), HELD: ("∥", "bold yellow"), BAD: ("✗", "bold red")}
+_VERDICTS = {GOOD: ("✓", "bold green"), HELD: ("∥", "bold yellow"), BAD: ("✗", "bold red"), PLAIN: ("", "bold")}
 
 
 def console_for(stream: IO[str]) -> Console:

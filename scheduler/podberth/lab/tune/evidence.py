@@ -1,22 +1,31 @@
 """The evidence of a search: the answer, its table, and a page with pictures that needs no other file and no network."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
+from rich.text import Text
 
-from podberth.explain.report.pages import render
-from podberth.explain.report.terminal import number, plain_table
-from podberth.explain.report.wording import count, printable
+from podberth.explain.report.parts import (
+    GOOD,
+    PLAIN,
+    Cell,
+    Column,
+    Offer,
+    Offers,
+    Part,
+    Pictures,
+    Report,
+    Rows,
+    Words,
+    line,
+)
+from podberth.explain.report.wording import count
 from podberth.lab import pictures as drawing
 from podberth.lab.tune.goals import KINDS, Goal, goal
 from podberth.lab.tune.judge import Figure, Judged
 from podberth.lab.tune.search import Candidate
 from podberth.lab.tune.space import Value
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType
 
 BASE, DEFAULT = "base", "default"
 
@@ -61,12 +70,6 @@ class Tuned(msgspec.Struct, rename="camel", frozen=True):
     def of(self, name: str) -> Judged:
         """Return the figures of one configuration."""
         return next(each for each in self.judged if each.name == name)
-
-
-class Row(NamedTuple):
-    goal: str
-    says: str
-    cells: list[str]
 
 
 def name_of(candidate: Candidate) -> str:
@@ -117,87 +120,87 @@ def with_interval(each: Goal, found: Figure) -> str:
     return f"{each.shown(found.mean)} ± {each.shown(half).partition(' ')[0]}" if half else each.shown(found.mean)
 
 
-def rows(answer: Tuned) -> Iterator[Row]:
-    """Yield a row for each goal, those of the search first, with the held-out figures of each configuration."""
-    first = answer.judged[0].held_out
-    for name in (*answer.goals, *(name for name in first if name not in answer.goals)):
-        each = goal(name)
-        searched = "searched for; " if name in answer.goals else ""
-        better = "more is better" if each.more_is_better else "less is better"
-        says = f"{KINDS[each.kind].says} ({searched}{better})"
-        yield Row(name, says, [with_interval(each, judged.held_out[name]) for judged in answer.judged])
-
-
-def against(answer: Tuned) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each goal: base, winner, by how much it is better in pairs, the interval, and in how many."""
-    base, winner = answer.of(BASE), answer.of(answer.winner)
-    for row in rows(answer):
-        each, name = goal(row.goal), row.goal
-        better = winner.better[name]
-        yield (
-            name,
-            each.shown(base.held_out[name].mean),
-            each.shown(winner.held_out[name].mean),
-            each.shown(better.mean),
-            f"{each.shown(better.low)} to {each.shown(better.high)}",
-            f"{winner.wins[name]} of {answer.pairs}",
-        )
-
-
-def by_period(answer: Tuned) -> Iterator[list[str]]:
-    """Yield a row for each period: its name, what it was for, and each goal of base and winner."""
-    base, winner = answer.of(BASE), answer.of(answer.winner)
-    for period in answer.periods:
-        cells = [
-            goal(name).shown(judged.periods[period.name][name]) for name in answer.goals for judged in (base, winner)
+def report(answer: Tuned, configuration: str = "") -> Report:
+    """Return the answer in words; with the winner's YAML as a page has it: with pictures, and each period."""
+    page: list[Part] = []
+    if configuration:
+        varied = [f"Varied: {', '.join(answer.varied)}."]
+        if answer.idle:
+            varied.append(f"Not varied, as nothing in this world is scored by it: {', '.join(answer.idle)}.")
+        page = [
+            Words("What the goals are", [line(f"{name}: {_says(answer, name)}") for name in _goals(answer)]),
+            Pictures("Pictures", list(pictures(answer))),
+            _by_period(answer),
+            Words("What was varied", [line(each) for each in varied]),
+            Offers("The configuration", [Offer("winner.yaml", "", commands=[configuration])]),
         ]
-        yield [period.name, "held out" if period.held_out else "training", *cells]
-
-
-@dataclass
-class TunedTable:
-    """The answer on a terminal."""
-
-    answer: Tuned
-
-    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "Iterator[RenderableType]":
-        from rich.text import Text
-
-        found = self.answer
-        yield Text(printable(title(found)), style="bold")
-        yield Text(printable(about(found)))
-        table = plain_table("Held out", *(number(called(each.name)) for each in found.judged))
-        for row in rows(found):
-            table.add_row(printable(row.goal), *row.cells, style="bold" if row.goal in found.goals else "")
-        yield table
-        table = plain_table("Winner", number("better by"), number("95 % interval"), number("in pairs"))
-        for name, _, _, better, interval, pairs in against(found):
-            table.add_row(printable(name), better, interval, pairs, style="bold" if name in found.goals else "")
-        yield table
-        table = plain_table("Changed", number("base"), number("winner"))
-        for name, (old, new) in found.changed.items():
-            table.add_row(printable(name), str(old), str(new))
-        yield table
-        for note in found.notes:
-            yield Text(f"  {printable(note)}", style="yellow")
-
-
-def page(answer: Tuned, configuration: str) -> str:
-    """Return the page. `configuration`: the winner's YAML."""
-    return render(
-        "tune.html",
-        package="podberth.lab.tune",
-        title=title(answer),
-        about=about(answer),
-        answer=answer,
-        called=called,
-        rows=list(rows(answer)),
-        footnote=footnote(answer),
-        against=list(against(answer)),
-        by_period=list(by_period(answer)),
-        pictures=list(pictures(answer)),
-        configuration=configuration,
+    return Report(
+        "Berth tune",
+        title(answer),
+        PLAIN if answer.winner == BASE else GOOD,
+        [line(about(answer), "dim"), line(answer.command, "dim"), *(line(note, "yellow") for note in answer.notes)],
+        [_held_out(answer), _against(answer), _changed(answer)],
+        page,
+        foot="Pods were scheduled on virtual time. Nothing was written to a cluster.",
     )
+
+
+def _goals(answer: Tuned) -> Sequence[str]:
+    """Return the names of all goals that are measured, those of the search first."""
+    return list(dict.fromkeys((*answer.goals, *answer.judged[0].held_out)))
+
+
+def _says(answer: Tuned, name: str) -> str:
+    each = goal(name)
+    searched = "searched for; " if name in answer.goals else ""
+    return f"{KINDS[each.kind].says} ({searched}{'more' if each.more_is_better else 'less'} is better)"
+
+
+def _named(answer: Tuned, name: str) -> Text:
+    return line(name, "bold" if name in answer.goals else "")
+
+
+def _held_out(answer: Tuned) -> Rows[str]:
+    def cells(name: str) -> Sequence[Cell]:
+        return [_named(answer, name), *(with_interval(goal(name), each.held_out[name]) for each in answer.judged)]
+
+    columns = [Column("Held out"), *(Column(called(each.name), number=True) for each in answer.judged)]
+    below = [line(footnote(answer), "dim")]
+    return Rows("On the held-out periods", columns, _goals(answer), cells, below=below)
+
+
+def _against(answer: Tuned) -> Rows[str]:
+    winner = answer.of(answer.winner)
+
+    def cells(name: str) -> Sequence[Cell]:
+        each, better = goal(name), winner.better[name]
+        interval = f"{each.shown(better.low)} to {each.shown(better.high)}"
+        return [_named(answer, name), each.shown(better.mean), interval, f"{winner.wins[name]} of {answer.pairs}"]
+
+    titles = ("better by", "95 % interval", "in pairs")
+    columns = [Column("Winner"), *(Column(each, number=True) for each in titles)]
+    return Rows("Against the base, in pairs", columns, _goals(answer), cells)
+
+
+def _changed(answer: Tuned) -> Rows[str]:
+    def cells(name: str) -> Sequence[Cell]:
+        return [name, *map(str, answer.changed[name])]
+
+    columns = [Column("Changed"), Column("base", number=True), Column("winner", number=True)]
+    return Rows("What changed", columns, list(answer.changed), cells)
+
+
+def _by_period(answer: Tuned) -> Rows[PeriodSeen]:
+    sides = [(side, answer.of(name)) for side, name in (("base", BASE), ("winner", answer.winner))]
+
+    def cells(period: PeriodSeen) -> Sequence[Cell]:
+        values = ((name, judged.periods[period.name][name]) for name in answer.goals for _, judged in sides)
+        purpose = "held out" if period.held_out else "training"
+        return [period.name, purpose, *(goal(name).shown(value) for name, value in values)]
+
+    titles = (f"{name}, {side}" for name in answer.goals for side, _ in sides)
+    columns = [Column("Period"), Column(""), *(Column(each, number=True) for each in titles)]
+    return Rows("Period by period", columns, answer.periods, cells)
 
 
 def pictures(answer: Tuned) -> Iterator[tuple[str, str]]:

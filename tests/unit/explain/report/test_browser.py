@@ -14,7 +14,7 @@ from podberth.explain.report.pages import page
 from podberth.explain.simulate.capacity import Capacity, NodeRoom, OneMore, Stranded
 from podberth.explain.simulate.outcome import Blocked, GroupOutcome, Placed, Preempted, Waiting, WorkloadOutcome
 from podberth.explain.simulate.removable import Kept, Movable, Removals
-from podberth.lab.study_report import study_page
+from podberth.lab.study_report import report as study_report
 from podberth.model.pod_group import NATIVE
 from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened
@@ -101,7 +101,7 @@ FAR = explained(
 )
 PAGES = [
     pytest.param(page(report_of(MOVES, only_mine=False)), ["ns/a", "ns/c", EVIL, POD, NODE, LONG], id="outcome"),
-    pytest.param(study_page(STUDY), ["pods placed", "3 of 4", EVIL], id="study"),
+    pytest.param(page(study_report(STUDY, page=True)), ["pods placed", "3 of 4", EVIL], id="study"),
     pytest.param(page(report_of(CAPACITY)), ["12 more pods like ns/a", "Too many pods", EVIL], id="capacity"),
     pytest.param(page(report_of(PENDING)), ["3 pods wait, for 1 cause", "kubectl uncordon b-1", EVIL], id="pending"),
     pytest.param(
