@@ -19,6 +19,7 @@ from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.kubeconfig import connect
 from podberth.kube.resources import NODES
+from podberth.testing.workloads.allocation import AllocationError
 from podberth.testing.workloads.driver import Driver, Figures, figures
 from podberth.testing.workloads.objects import LABEL
 from podberth.testing.workloads.scheduler_perf import Case, chosen_by, read_cases
@@ -109,7 +110,7 @@ async def _run(
     keep: bool,
     say: Callable[[str], None],
 ) -> list[Result]:
-    """Raises InputError on a cluster with nodes of its own, kube's errors."""
+    """Raises InputError on a cluster with nodes of its own, or where claims find no devices; kube's errors."""
     results = []
     async with Client(connection, qps=-1, timeout=120.0) as client:
         if not among_real_nodes:
@@ -128,6 +129,8 @@ async def _run(
                 say(f"{workload.name}: measuring")
                 timing = await driver.measure(scheduler_name, Mode.STREAM)
                 results.append(Result(workload.name, scheduler_name, figures(timing), one.threshold))
+            except AllocationError as error:
+                raise InputError(f"{workload.name}: {error}") from None
             finally:
                 if not keep:
                     say(f"{workload.name}: removing")

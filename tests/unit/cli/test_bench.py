@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -226,6 +227,53 @@ def test_claims_are_made_as_the_claim_controller_makes_them(server: tuple[str, s
     )
     assert (bound, claims) == ([workload.measured] * 2, [held] * 2)
     assert left_claims(url) == []
+
+
+@pytest.mark.parametrize(("claims", "code"), [(3, 0), (6, 2)])
+def test_claims_get_devices_without_pods(berth: Berth, server: tuple[str, str], claims: int, code: int) -> None:
+    """Each gets a device of its own, which no measured pod gets; a claim too many is one line."""
+    url, kubeconfig = server
+    asked = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "$(run)-gpu"}}]}}
+    selector = {"cel": {"expression": 'device.driver == "gpu.example.com"'}}
+    spec = {
+        "driver": "gpu.example.com",
+        "nodeName": "$(pool)-node-$(i)",
+        "pool": {"name": "$(pool)-node-$(i)", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "gpu-0"}, {"name": "gpu-1"}],
+    }
+    device_class = {"kind": "DeviceClass", "metadata": {"name": "$(run)-gpu"}, "spec": {"selectors": [selector]}}
+    claim = {"kind": "ResourceClaim", "metadata": {"name": "claim-$(i)"}, "spec": asked}
+    steps = [
+        {"createNodes": {"count": 2}},
+        {
+            "createObjects": {
+                "count": 2,
+                "object": {"kind": "ResourceSlice", "metadata": {"name": "$(run)-$(i)"}, "spec": spec},
+            }
+        },
+        {"createObjects": {"count": 1, "object": device_class}},
+        {"createObjects": {"count": claims, "namespace": "init", "object": claim}},
+        {"allocateClaims": {"namespace": "init"}},
+        {"createPods": {"namespace": "measured", "count": 2, "measured": True}},
+    ]
+    Path("claims.yaml").write_text(yaml.safe_dump({"name": "claims", "about": "Claims.", "steps": steps}))
+    answer = berth("bench", "claims.yaml", "-s", "berth", "--kubeconfig", kubeconfig, "--keep")
+    assert answer.code == code
+    if code:
+        assert re.fullmatch(
+            r"berth: claims: ResourceClaim bench-\w+-init/claim-\d: no node has devices left for it\n", answer.err
+        )
+    with urlopen(f"{url}/apis/resource.k8s.io/v1/resourceclaims") as said:
+        found = [
+            item["status"]["allocation"]["devices"]["results"][0]
+            for item in json.load(said)["items"]
+            if "allocation" in item.get("status", {})
+        ]
+    assert len({(one["pool"], one["device"]) for one in found}) == min(claims, 4)
+    run = found[0]["pool"].partition("-node-")[0]
+    for path in (f"namespaces/{run}-init/resourceclaims", "resourceslices", "deviceclasses"):
+        send(f"{url}/apis/resource.k8s.io/v1/{path}", "DELETE", {})
+    send(f"{url}/api/v1/nodes", "DELETE", {})
 
 
 @pytest.mark.parametrize("name", ["events-poddelete", "events-nodeupdate", "finalizers", "slices"])

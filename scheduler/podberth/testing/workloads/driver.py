@@ -18,8 +18,10 @@ from podberth.kube.errors import ApiError
 from podberth.kube.objects import partial
 from podberth.kube.resources import NAMESPACES, NODES, POD_GROUPS, PODS, Resource
 from podberth.testing.workloads import objects
+from podberth.testing.workloads.allocation import allocate
 from podberth.testing.workloads.objects import KINDS, LABEL, Template, merged
 from podberth.testing.workloads.workload import (
+    AllocateClaims,
     Barrier,
     Churn,
     CreateNamespaces,
@@ -125,6 +127,8 @@ class Driver:
                 if pods.gang is not None:
                     await self._groups(number, pods, pods.gang)
                 await self._pods(number, pods, "nobody")
+            case AllocateClaims(namespace):
+                await allocate(self._client, self._name(namespace))
 
     async def _objects(self, made: CreateObjects, passing: bool) -> None:
         """Create the objects of one step. Their status is written afterwards, since no create takes it."""
@@ -204,7 +208,7 @@ class Driver:
                         await self._delete(unwanted)
                     case DeletePods() as unwanted:
                         background.start(self._delete(unwanted, background))
-                    case CreateNodes() | CreateObjects() as made:
+                    case CreateNodes() | CreateObjects() | AllocateClaims() as made:
                         await self._make(number, made, passing=True)
             if mode is Mode.BACKLOG:
                 started = time.monotonic()

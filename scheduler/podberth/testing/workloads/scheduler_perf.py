@@ -19,6 +19,7 @@ from podberth.model.mistakes import as_json, misfit
 from podberth.testing.workloads.go_template import INDEX, Expression, GoTemplateError, render
 from podberth.testing.workloads.objects import KINDS, PRIORITY_CLASSES, merged
 from podberth.testing.workloads.workload import (
+    AllocateClaims,
     Barrier,
     Churn,
     CreateNamespaces,
@@ -338,8 +339,8 @@ class _Reading:
         self._priorities: dict[int, None] = {}
         self._known: dict[tuple[str, str, str], Document] = {}
         """Objects as they were created or last updated, by kind, namespace and name."""
-        self._claims: dict[str, int] = {}
-        """How many claims were created, by namespace."""
+        self._with_claims: dict[str, None] = {}
+        """Namespaces in which claims were created."""
         self._namespaces = self._all_namespaces()
         self._collecting: _StartCollecting | None = None
 
@@ -393,12 +394,9 @@ class _Reading:
             case _CreateResourceClaims():
                 yield from self._objects(at, number, op, None)
             case _AllocResourceClaims():
-                made = sum(n for namespace, n in self._claims.items() if op.namespace in ("", namespace))
-                if made:
-                    raise WorkloadError(
-                        f"{at}.opcode: allocResourceClaims for {made} claims ({self._sized_at}): expected none: claims "
-                        "are not allocated without pods here; bench/workloads/dra-steady.yaml has some that are"
-                    )
+                for namespace in self._with_claims:
+                    if op.namespace in ("", namespace):
+                        yield AllocateClaims(namespace)
             case _UpdateAny():
                 yield self._update(at, op)
             case _StartCollecting():
@@ -534,7 +532,7 @@ class _Reading:
             document = self._template(at, "templatePath", op.template_path, params, count, INDEX)
         document = self._named(self._of_kind(at, op.template_path, document), f"{number}-$(i)")
         if document["kind"] == "ResourceClaim":
-            self._claims[op.namespace] = self._claims.get(op.namespace, 0) + count
+            self._with_claims[op.namespace] = None
         self._remember(document["kind"], op.namespace, document)
         yield CreateObjects(count, self._in_run(document), op.namespace or None)
 
@@ -783,6 +781,7 @@ _FIELDS: dict[type, str] = {
     CreateNamespaces: "create_namespaces",
     CreateObjects: "create_objects",
     CreatePods: "create_pods",
+    AllocateClaims: "allocate_claims",
     UpdateAny: "update_any",
     DeletePods: "delete_pods",
     Churn: "churn",

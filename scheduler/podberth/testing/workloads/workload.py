@@ -105,6 +105,12 @@ class CreatePods(Strict, frozen=True):
     group: Document = {}
 
 
+class AllocateClaims(Strict, frozen=True):
+    """Allocate devices to the claims of a namespace that have none, without pods."""
+
+    namespace: str
+
+
 class UpdateAny(Strict, frozen=True):
     """Merge `object` over objects that are there, by its kind and name; `rate` a second, or as fast as they are taken.
 
@@ -172,7 +178,16 @@ class PluginConfig(Strict, frozen=True):
 
 
 Operation = (
-    CreateNodes | CreateNamespaces | CreateObjects | CreatePods | UpdateAny | DeletePods | Churn | Barrier | Sleep
+    CreateNodes
+    | CreateNamespaces
+    | CreateObjects
+    | CreatePods
+    | AllocateClaims
+    | UpdateAny
+    | DeletePods
+    | Churn
+    | Barrier
+    | Sleep
 )
 
 
@@ -183,6 +198,7 @@ class Step(Strict, frozen=True):
     create_namespaces: CreateNamespaces | None = None
     create_objects: CreateObjects | None = None
     create_pods: CreatePods | None = None
+    allocate_claims: AllocateClaims | None = None
     update_any: UpdateAny | None = None
     delete_pods: DeletePods | None = None
     churn: Churn | None = None

@@ -261,13 +261,13 @@ def test_refused(tmp_path: Path, text: bytes, said: str) -> None:
     assert line.startswith(said)
 
 
-def test_claims_are_not_allocated_without_pods(tmp_path: Path) -> None:
-    """Where there are claims, the operation is refused; our own workloads have some that are allocated."""
+def test_claims_are_allocated_where_there_are_some(tmp_path: Path) -> None:
+    """In the namespace that is named, or in all."""
     (tmp_path / "c.yaml").write_text("apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: c}\n")
     made = {"opcode": "createAny", "templatePath": "c.yaml", "namespace": "init", "count": 3}
-    text = file(NODES, made, {"opcode": "allocResourceClaims", "namespace": "init"}, PODS)
-    with pytest.raises(WorkloadError, match=r"^\[0\].workloadTemplate\[2\].opcode: allocResourceClaims for 3 claims"):
-        read_cases(text, tmp_path, chosen_by("", []))
+    for named, found in (("init", [{"namespace": "init"}]), ("", [{"namespace": "init"}]), ("other", [])):
+        asked = steps(tmp_path, NODES, made, {"opcode": "allocResourceClaims", "namespace": named}, PODS)
+        assert [step["allocateClaims"] for step in asked if "allocateClaims" in step] == found
 
 
 def test_our_own_files(tmp_path: Path) -> None:
