@@ -260,14 +260,14 @@ class DryRunResults(KeptResult[set[int]]):
         `violations`: for each row, how many of its victims overdraw a budget.
         """
         self.states[rows] = HELPS
-        priorities = np.array([victim.pod.priority for victim in victims], dtype=np.int64)
+        priorities = np.fromiter([victim.pod.priority for victim in victims], np.int64, len(victims))
         numbers = np.diff(first, append=len(victims))
         totals = np.add.reduceat(priorities + PRIORITY_OFFSET, first)
         self._costs[:, rows] = violations, priorities[first], totals, numbers
-        begins = first.tolist()
+        begins, all_victims, starts = first.tolist(), self._victims, self._starts
         for row, begin, end in zip(rows.tolist(), begins, [*begins[1:], len(victims)], strict=True):
-            self._victims[row] = (victims[begin:end],)
-            self._starts[row] = victims[begin].pod.started or "~"
+            all_victims[row] = (victims[begin:end],)
+            starts[row] = victims[begin].pod.started or "~"
 
     def explain(self, rows: Sequence[int] | Rows, rejected: Iterable[Rejected]) -> None:
         """Note why the pod does not fit these rows even when they are emptied."""

@@ -8,7 +8,7 @@ preemptor's shape and one row are kept: the next of many equal preemptors tries 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -335,7 +335,7 @@ class DryRun:
 
     # -- by sums -------------------------------------------------------------------------------------------------
 
-    def _coded(self, placements: Iterable[Placement]) -> list[int]:
+    def _coded(self, placements: Sequence[Placement]) -> list[int]:
         """The codes of placed pods' shapes."""
         shapes = [placement.pod.shape for placement in placements]
         for shape in set(shapes).difference(self._codes):
@@ -358,9 +358,9 @@ class DryRun:
         """Take all victims away; where the pod then fits, give back one by one whoever need not go."""
         spare, results = self._spare, self._results
         rows, counts = np.array(batch.rows), np.array([len(lower) for lower in batch.lower])
-        placements = [placement for lower in batch.lower for placement in lower]
-        codes = self._coded(placements)
-        taken = np.array(self._takes, dtype=np.int64).T[:, codes]
+        placements = list(chain.from_iterable(batch.lower))
+        codes = np.fromiter(self._coded(placements), np.intp, len(placements))
+        taken = np.array(self._takes, dtype=np.int64).T.take(codes, axis=1)
         begins = np.cumsum(counts) - counts
         needs = spare.needs[:, np.newaxis]
         free = self._free(batch.rows) + np.add.reduceat(taken, begins, axis=1)
@@ -374,7 +374,7 @@ class DryRun:
         step = 0
         while len(left := left[counts[left] > step]):
             back = order[begins[left] + step]
-            after = free[:, left] - taken[:, back]
+            after = free.take(left, axis=1) - taken.take(back, axis=1)
             stays = (after >= needs).all(axis=0)
             if removed is not None:
                 removed.gone[back[stays]] = False
@@ -390,7 +390,7 @@ class DryRun:
         results.note(rows[fits], SPARED)
         if len(helped):
             violations = np.bincount(owners, weights=violating[victims], minlength=len(rows))[helped].astype(np.int64)
-            results.helps_on_rows(rows[helped], [placements[i] for i in victims.tolist()], first, violations)
+            results.helps_on_rows(rows[helped], list(compress(placements, going.tolist())), first, violations)
 
     def _fit_elsewhere(self, rows: Rows, fits: Bools, removed: RemovedPods, *, explain: bool = False) -> Bools:
         """Return which of these rows the pod fits by the filters that look elsewhere, too.
