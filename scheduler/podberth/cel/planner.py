@@ -6,7 +6,6 @@ it is kept and raised then. What is constant is computed here, once; `PlanError`
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from math import isinf
 from typing import Final, NamedTuple, TypeAlias
 
@@ -67,51 +66,6 @@ KEYS = frozenset({str, int, bool, Uint, float})
 """The types that the key of a lookup may have."""
 
 
-@dataclass(slots=True)
-class Qualifier:
-    """One lookup, by a constant or by the value of code."""
-
-    key: Value
-    code: Code | None = None
-    optional: bool = False
-    test: bool = False
-
-
-@dataclass(slots=True)
-class Attribute:
-    """A chain of lookups that begins at `base`, or at a choice between two chains."""
-
-    base: Code
-    qualifiers: list[Qualifier] = field(default_factory=list)
-    branches: "tuple[Attribute, Attribute] | None" = None
-    device: bool = False
-
-    def add(self, qualifier: Qualifier) -> None:
-        """Add a lookup; both branches of a choice get it."""
-        if self.branches is None:
-            self.qualifiers.append(qualifier)
-        else:
-            for branch in self.branches:
-                branch.add(qualifier)
-
-    def code(self) -> Code:
-        """Return the code of the chain. A test of a field is a bool."""
-        if self.branches is not None:
-            return _choice(self.base, self.branches[0].code(), self.branches[1].code())
-        if not self.qualifiers:
-            return self.base
-        code = (_of_device(self.qualifiers) if self.device else None) or _lookups(self.base, tuple(self.qualifiers))
-        return _tested(code) if self.qualifiers[-1].test else code
-
-
-def _tested(code: Code) -> Code:
-    def run(frame: Frame) -> Value:
-        value = code(frame)
-        return value is not NONE if type(value) is Optional else bool(value)
-
-    return run
-
-
 def _choice(condition: Code, then: Code, otherwise: Code) -> Code:
     def run(frame: Frame) -> Value:
         chosen = condition(frame)
@@ -129,24 +83,22 @@ def no_such_key(key: Value) -> EvaluationError:
     return EvaluationError(f"no such key: {shown(key)}")
 
 
-def _of_device(qualifiers: list[Qualifier]) -> Code | None:
-    """Return the code of usual chains (the driver; an attribute or a capacity by name) without a loop over lookups;
-    None for any other chain.
-    """
-    keys = [part.key for part in qualifiers]
-    if any(part.code or part.optional or part.test or type(part.key) is not str for part in qualifiers):
-        return None
-    if len(keys) == 1:
-        name = keys[0]
+def _of_device(path: tuple[str, ...]) -> Code | None:
+    """Return the code of usual lookups in one step (the driver; an attribute or a capacity by name); else None."""
+    if len(path) == 1:
+        (field,) = path
 
         def run_field(frame: Frame) -> Value:
             METER.spent += UNITS
-            return frame.device.items[name]
+            value = frame.device.items.get(field, MISSING)
+            if value is MISSING:
+                raise no_such_key(field)
+            return value
 
         return run_field
-    if len(keys) != 3 or keys[0] not in ("attributes", "capacity"):
+    if len(path) != 3 or path[0] not in ("attributes", "capacity"):
         return None
-    which, domain, name = keys
+    which, domain, name = path
 
     def run(frame: Frame) -> Value:
         METER.spent += UNITS
@@ -158,41 +110,30 @@ def _of_device(qualifiers: list[Qualifier]) -> Code | None:
     return run
 
 
-def _lookups(base: Code, qualifiers: tuple[Qualifier, ...]) -> Code:
+def _lookup(base: Code, key: Code, *, optional: bool, test: bool) -> Code:
+    """Return the code of one lookup; in what is optional, of an optional value. `test`: whether there is a value."""
+
     def run(frame: Frame) -> Value:
         value = base(frame)
-        optional = False
+        METER.spent += UNITS
+        lenient = optional
         if type(value) is Optional:
             if value is NONE:
-                return value
-            value, optional = value.value, True
-        for part in qualifiers:
-            optional = optional or part.optional
-            found = _looked_up(frame, part, value, optional)
-            if found is MISSING:
+                return False if test else value
+            value, lenient = value.value, True
+        name = key(frame)
+        if type(name) not in KEYS:
+            raise EvaluationError(f"invalid qualifier type: {type_name(name)}")
+        found = find(value, name)
+        if test:
+            return found is not MISSING
+        if found is MISSING:
+            if lenient:
                 return NONE
-            value = found
-        return Optional(value) if optional else value
+            raise missing(value, name)
+        return Optional(found) if lenient else found
 
     return run
-
-
-def _looked_up(frame: Frame, part: Qualifier, value: Value, optional: bool) -> Value:
-    """Return the value of one lookup, or MISSING."""
-    METER.spent += UNITS
-    key = part.key
-    if part.code is not None:
-        key = part.code(frame)
-        if type(key) not in KEYS:
-            raise EvaluationError(f"invalid qualifier type: {type_name(key)}")
-    found = find(value, key)
-    if found is MISSING:
-        if optional:
-            return MISSING
-        if part.test:
-            return False
-        raise missing(value, key)
-    return True if part.test and not optional else found
 
 
 def missing(value: Value, key: Value) -> EvaluationError:
@@ -245,36 +186,35 @@ def device_of(frame: Frame) -> Map:
 
 
 class Plan:
-    """A part of the expression as it is evaluated: a constant, a chain of lookups, or code."""
+    """A part of the expression as it is evaluated: its code, and what is known of it before."""
 
-    __slots__ = ("_attribute", "_code", "constant", "value")
+    __slots__ = ("code", "constant", "path", "value")
 
-    def __init__(self, attribute: Attribute | None = None, code: Code | None = None) -> None:
-        self._attribute = attribute
-        self._code = code
+    def __init__(self, code: Code, path: tuple[str, ...] | None = None) -> None:
+        self.code = code
+        self.path = path
+        """The constant names by which it is looked up in the device; None: it is something else."""
         self.constant = False
         self.value: Value = None
 
     @classmethod
     def constant_of(cls, value: Value) -> "Plan":
         """Return the plan of a constant."""
-        made = cls(code=lambda frame: value)
+        made = cls(lambda frame: value)
         made.constant = True
         made.value = value
         return made
 
-    def code(self) -> Code:
-        """Return the code of the part."""
-        if self._code is None:
-            assert self._attribute is not None
-            self._code = self._attribute.code()
-        return self._code
-
-    def chain(self) -> Attribute:
-        """Return the chain to which a lookup can be added."""
-        if self._attribute is not None:
-            return self._attribute
-        return Attribute(self.code())
+    def looked_up(self, key: "Plan", *, optional: bool = False, test: bool = False) -> "Plan":
+        """Return the plan of a lookup in this part. Raises PlanError for a constant that is no key."""
+        path = None
+        if key.constant:
+            if type(key.value) not in KEYS:
+                raise PlanError(f"invalid qualifier type: {type_name(key.value)}")
+            if self.path is not None and type(key.value) is str and not optional and not test:
+                path = (*self.path, key.value)
+        fast = None if path is None else _of_device(path)
+        return Plan(fast or _lookup(self.code, key.code, optional=optional, test=test), path)
 
 
 def call(args: Sequence[Code], function: Implementation) -> Code:
@@ -378,7 +318,7 @@ def among_constants(args: Sequence[Plan]) -> Plan | None:
     for element in within.value:
         if element == element:  # NaN is in no set
             known.put(element, True)
-    return Plan(code=_in_set(args[0].code(), known))
+    return Plan(_in_set(args[0].code, known))
 
 
 def _in_set(arg: Code, known: Map) -> Code:
@@ -509,7 +449,7 @@ def planned(root: Node) -> Planned:
     """Return the code of the whole expression. Raises PlanError."""
     planner = _Planner()
     plan = planner.walk.all(root)
-    return Planned(plan.code(), planner.slots, planner.patterns)
+    return Planned(plan.code, planner.slots, planner.patterns)
 
 
 class _Planner:
@@ -542,15 +482,13 @@ class _Planner:
             return Plan.constant_of(node.constant)
         for scope in reversed(self._scopes):
             if node.name in scope:
-                return Plan(Attribute(scope[node.name]))
-        return Plan(Attribute(device_of, device=True))
+                return Plan(scope[node.name])
+        return Plan(device_of, ())
 
     def _select(self, node: Select) -> Plan:
         if node.constant is not None:
             return Plan.constant_of(node.constant)
-        chain = self.walk.one(node.operand).chain()
-        chain.add(Qualifier(node.field, test=node.test))
-        return Plan(chain)
+        return self.walk.one(node.operand).looked_up(Plan.constant_of(node.field), test=node.test)
 
     def _call(self, node: Call) -> Plan:
         args = [self.walk.one(part) for part in node.parts()]
@@ -559,7 +497,7 @@ class _Planner:
         if special is not None:
             return special(args)
         if function in ("_[_]", "_[?_]", "_?._"):
-            return self._index(args, function != "_[_]")
+            return args[0].looked_up(args[1], optional=function != "_[_]")
         if function == "@in":
             among = among_constants(args)
             if among is not None:
@@ -578,7 +516,7 @@ class _Planner:
             implementation = self._searching(function, args[1].value)
         else:
             implementation = implementation_of(function, member=node.target is not None, count=len(args))
-        return Plan(code=call([arg.code() for arg in args], implementation))
+        return Plan(call([arg.code for arg in args], implementation))
 
     def _searching(self, function: str, pattern: str) -> Implementation:
         """Return the code of a search; a constant pattern is compiled here, once."""
@@ -590,34 +528,22 @@ class _Planner:
         except strings.PatternError as error:
             raise PlanError(str(error)) from None
 
-    @staticmethod
-    def _index(args: list[Plan], optional: bool) -> Plan:
-        chain = args[0].chain()
-        key = args[1]
-        if key.constant:
-            if type(key.value) not in KEYS:
-                raise PlanError(f"invalid qualifier type: {type_name(key.value)}")
-            chain.add(Qualifier(key.value, optional=optional))
-        else:
-            chain.add(Qualifier(None, key.code(), optional=optional))
-        return Plan(chain)
-
     def _list(self, node: ListLiteral) -> Plan:
         elements = [self.walk.one(element) for element in node.elements]
         constant = all(element.constant for element in elements)
-        code = _list_code([element.code() for element in elements], node.optional)
-        return _folded(code) if constant else Plan(code=code)
+        code = _list_code([element.code for element in elements], node.optional)
+        return _folded(code) if constant else Plan(code)
 
     def _map(self, node: MapLiteral) -> Plan:
         entries = [(self.walk.one(key), self.walk.one(value), optional) for key, value, optional in node.entries]
         constant = all(key.constant and value.constant for key, value, _ in entries)
-        codes = [(key.code(), value.code(), optional) for key, value, optional in entries]
+        codes = [(key.code, value.code, optional) for key, value, optional in entries]
         code = _map_code(codes)
-        return _folded(code) if constant else Plan(code=code)
+        return _folded(code) if constant else Plan(code)
 
     def _fold(self, node: Fold) -> Plan:
-        over = self.walk.one(node.over).code()
-        initial = self.walk.one(node.initial).code()
+        over = self.walk.one(node.over).code
+        initial = self.walk.one(node.initial).code
         kept, first, second = self._slot(), self._slot(), self._slot()
         self._scopes.append({node.accumulator: accumulator(kept, initial)})
         names = {node.first: variable(first)}
@@ -628,13 +554,13 @@ class _Planner:
         if node.accumulator in names:
             names[node.accumulator] = accumulated
         condition = self.walk.all(node.condition)
-        step = self.walk.all(node.step).code()
+        step = self.walk.all(node.step).code
         self._scopes.pop()
-        result = self.walk.all(node.result).code()
+        result = self.walk.all(node.result).code
         self._scopes.pop()
         endless = condition.value if condition.constant else None
         slots = (kept, first, second if node.second else -1)
-        return Plan(code=loop(over, slots, (condition.code(), step, result), endless))
+        return Plan(loop(over, slots, (condition.code, step, result), endless))
 
 
 def _folded(code: Code) -> Plan:
@@ -644,7 +570,7 @@ def _folded(code: Code) -> Plan:
     except AbortError as error:  # cel-go's compiler crashes there
         raise PlanError(str(error)) from None
     except EvaluationError as error:
-        return Plan(code=_raiser(str(error)))
+        return Plan(_raiser(str(error)))
 
 
 def _raiser(text: str) -> Code:
@@ -703,10 +629,10 @@ def _map_code(entries: list[tuple[Code, Code, bool]]) -> Code:
 
 
 _SPECIAL: dict[str, Callable[[list[Plan]], Plan]] = {
-    "_&&_": lambda args: Plan(code=logical([arg.code() for arg in args], until=False)),
-    "_||_": lambda args: Plan(code=logical([arg.code() for arg in args], until=True)),
-    "_?_:_": lambda args: Plan(Attribute(args[0].code(), branches=(args[1].chain(), args[2].chain()))),
-    "@not_strictly_false": lambda args: Plan(code=not_strictly_false(args[0].code())),
-    "or": lambda args: Plan(code=optional_or(args[0].code(), args[1].code(), unwrap=False)),
-    "orValue": lambda args: Plan(code=optional_or(args[0].code(), args[1].code(), unwrap=True)),
+    "_&&_": lambda args: Plan(logical([arg.code for arg in args], until=False)),
+    "_||_": lambda args: Plan(logical([arg.code for arg in args], until=True)),
+    "_?_:_": lambda args: Plan(_choice(args[0].code, args[1].code, args[2].code)),
+    "@not_strictly_false": lambda args: Plan(not_strictly_false(args[0].code)),
+    "or": lambda args: Plan(optional_or(args[0].code, args[1].code, unwrap=False)),
+    "orValue": lambda args: Plan(optional_or(args[0].code, args[1].code, unwrap=True)),
 }

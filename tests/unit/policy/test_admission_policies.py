@@ -46,6 +46,7 @@ class Cel:
         told = REMOVE.sub(r'{"op": dyn("remove"), "path": dyn(\1)}', told)
         root = parsed(KNOWN.sub(r"dyn(device).\1.", told))
         assert resolve(root) == []
+        METER.begin()
         self._code, self._slots, _ = planned(root)
 
     def of(self, known: Object) -> Any:
