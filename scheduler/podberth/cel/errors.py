@@ -13,12 +13,10 @@ class EvaluationError(Exception):
     steps: int = 0
 
 
-class AbortError(EvaluationError):
-    """An error that `&&` and `||` do not absorb: cel-go panics there."""
-
-
-class EffortError(AbortError):
-    """An evaluation took more steps than its caller lets it take. Kubernetes might have gone on."""
+class EffortError(EvaluationError):
+    """An evaluation took more steps than its caller lets it take, which `&&` and `||` do not absorb. Kubernetes might
+    have gone on.
+    """
 
 
 def works(convert: Callable[..., Any]) -> Callable[..., bool]:
@@ -29,7 +27,7 @@ def works(convert: Callable[..., Any]) -> Callable[..., bool]:
     def check(*args: Any) -> bool:
         try:
             convert(*args)
-        except AbortError:
+        except EffortError:
             raise
         except EvaluationError:
             return False

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from math import isinf
 from typing import Final, NamedTuple, TypeAlias
 
-from podberth.cel.errors import METER, UNITS, AbortError, EvaluationError
+from podberth.cel.errors import METER, UNITS, EffortError, EvaluationError
 from podberth.cel.functions import Implementation, implementation_of
 from podberth.cel.library import strings
 from podberth.cel.library.conversions import shown
-from podberth.cel.library.operators import check_hashable, no_overload
+from podberth.cel.library.operators import no_overload
 from podberth.cel.tree import (
     Call,
     Fold,
@@ -260,7 +260,7 @@ def logical(terms: Sequence[Code], until: bool) -> Code:
         for term in terms:
             try:
                 value = term(frame)
-            except AbortError:
+            except EffortError:
                 raise
             except EvaluationError as error:
                 failed = failed or bare(error)
@@ -282,7 +282,7 @@ def not_strictly_false(arg: Code) -> Code:
     def run(frame: Frame) -> Value:
         try:
             value = arg(frame)
-        except AbortError:
+        except EffortError:
             raise
         except EvaluationError:
             value = True
@@ -328,7 +328,6 @@ def _in_set(arg: Code, known: Map) -> Code:
         value = arg(frame)
         if type(value) is str:
             return value in items
-        check_hashable(value)
         return known.find(value) is True
 
     return run
@@ -363,7 +362,7 @@ def accumulator(slot: int, initial: Code) -> Code:
 def _begun(initial: Code, frame: Frame) -> Value:
     try:
         value = initial(frame)
-    except AbortError:
+    except EffortError:
         raise
     except EvaluationError as error:
         return _Failed(bare(error))
@@ -395,7 +394,7 @@ def loop(over: Code, slots: tuple[int, int, int], parts: tuple[Code, Code, Code]
                 break
             try:
                 variables[kept] = step(frame)
-            except AbortError:
+            except EffortError:
                 raise
             except EvaluationError as error:
                 variables[kept] = _Failed(bare(error))
@@ -567,8 +566,8 @@ def _folded(code: Code) -> Plan:
     frame = Frame(Map({}), 0)
     try:
         return Plan.constant_of(code(frame))
-    except AbortError as error:  # cel-go's compiler crashes there
-        raise PlanError(str(error)) from None
+    except EffortError:
+        raise
     except EvaluationError as error:
         return Plan(_raiser(str(error)))
 
@@ -614,7 +613,6 @@ def _map_code(entries: list[tuple[Code, Code, bool]]) -> Code:
         for key_code, value_code, optional in entries:
             key = key_code(frame)
             value = value_code(frame)
-            check_hashable(key)
             if optional:
                 if type(value) is not Optional:
                     names = f"'{shown(key)}' from non-optional value {shown(value)}"

@@ -9,7 +9,7 @@ from podberth.cel.owned import Owned
 from podberth.cel.parser import SyntaxIssueError, parsed
 from podberth.cel.planner import Frame, PlanError, Planned, planned
 from podberth.cel.resolver import resolve
-from podberth.cel.values import NONE, DefaultMap, DeviceMap, Map, Optional, Value, type_name
+from podberth.cel.values import NONE, DefaultMap, Map, Optional, Value, type_name
 
 _REMEMBERED: Final = 500_000
 """The largest size of the cache, in characters of expressions: some hundred bytes each."""
@@ -74,7 +74,7 @@ def _by_domain(values: Mapping[str, Value], driver: str) -> DefaultMap:
             domain, name = driver, qualified
         inner = domains.get(domain)
         if inner is None:
-            inner = domains[domain] = DeviceMap({})
+            inner = domains[domain] = Map({})
         inner.items[name] = value
     return DefaultMap(dict(domains))
 
@@ -155,7 +155,7 @@ def _compiled(expression: str) -> Planned:
     except SyntaxIssueError as error:
         raise CompileError(f"compilation failed: {error.issue.shown(expression)}") from None
     except EffortError:
-        raise CompileError("program instantiation failed: error parsing regexp: expression too large") from None
+        raise CompileError("program instantiation failed: expression too large") from None
     except PlanError as error:
         raise CompileError(f"program instantiation failed: {error}") from None
     except RecursionError:

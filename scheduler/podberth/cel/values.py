@@ -126,12 +126,6 @@ class DefaultMap(Map):
         return EMPTY if found is MISSING else found
 
 
-class DeviceMap(Map):
-    """The attributes of a device in one domain."""
-
-    __slots__ = ()
-
-
 EMPTY: Final = Map({})
 
 
@@ -159,7 +153,6 @@ _NAMES: Final[dict[type, str]] = {
     GrowingList: "list",
     Map: "map",
     DefaultMap: "map",
-    DeviceMap: "map",
     GrowingMap: "map",
     Optional: "optional_type",
     TypeValue: "type",
@@ -169,7 +162,7 @@ _NAMES: Final[dict[type, str]] = {
     Prefix: "net.CIDR",
 }
 LISTS: Final = frozenset({list, GrowingList})
-MAPS: Final = frozenset({Map, DefaultMap, DeviceMap, GrowingMap})
+MAPS: Final = frozenset({Map, DefaultMap, GrowingMap})
 
 
 def type_name(value: Value) -> str:

@@ -2,24 +2,19 @@
 
 from collections.abc import Callable
 from math import isnan
-from typing import Final
 
-from podberth.cel.errors import METER, AbortError, EvaluationError
-from podberth.cel.library.quantities import Version
+from podberth.cel.errors import METER, EvaluationError
 from podberth.cel.values import (
     INT_MAX,
     INT_MIN,
     LISTS,
     MAPS,
     UINT_MAX,
-    DefaultMap,
-    DeviceMap,
     GrowingList,
     Uint,
     Value,
     equal,
     key_of,
-    type_name,
 )
 
 NO_OVERLOAD = "no such overload"
@@ -216,15 +211,6 @@ def differs(left: Value, right: Value) -> bool:
     return equal(left, right) is not True
 
 
-def check_hashable(value: Value) -> None:
-    """Raise an error for types that can't be keys: cel-go panics."""
-    if type(value) in _UNHASHABLE:
-        raise AbortError(f"internal error: a {type_name(value)} can not be the key of a map")
-
-
-_UNHASHABLE: Final = frozenset({bytes, Version})
-
-
 def contained(element: Value, within: Value) -> bool:
     """Return `element in within`: an element of a list, or a key of a map."""
     kind = type(within)
@@ -232,8 +218,6 @@ def contained(element: Value, within: Value) -> bool:
         METER.spend(len(within))
         return any(equal(element, item) is True for item in within)
     if kind in MAPS:
-        if within.items and kind is not DefaultMap and kind is not DeviceMap:
-            check_hashable(element)
         return key_of(element) in within.items
     raise no_overload()
 
