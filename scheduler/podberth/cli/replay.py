@@ -12,13 +12,15 @@ from podberth.cli import recordings
 from podberth.cli.errors import FOUND, InputError, complain
 from podberth.cli.inputs import named, profiles
 from podberth.cli.options import PageForm, SchedulerName
-from podberth.cli.output import PageOutput, as_data, private
+from podberth.cli.output import PageOutput, as_asked, as_data, private
 from podberth.explain.explanation import API_VERSION
 from podberth.explain.objects.world import DUMP
 from podberth.explain.report.wording import count, printable
 from podberth.model.kinds import KINDS
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from podberth.lab.recording.contents import Contents
     from podberth.lab.recording.entries import Head
     from podberth.lab.recording.reading import State
@@ -135,13 +137,18 @@ def _diff(directory: str, other: str, at: str | None, scheduler: str | None, out
     begin = 0.0 if part.until is None else part.until - part.head.at
     whole = reading.Part(part.paths, part.head)
     found = difference.difference(whole, settings, name=named(other), profile=scheduler, begin=begin)
-    match output:
-        case PageOutput.TABLE:
-            sys.stdout.writelines(f"{line}\n" for line in difference.lines(found))
-        case PageOutput.HTML:
-            sys.stdout.write(difference.page(found))
-        case _:
-            as_data(found, output)
+
+    def page() -> str:
+        from podberth.explain.report import pages
+
+        return pages.page(difference.report(found))
+
+    def table() -> "RenderableType":
+        from podberth.explain.report.terminal import Drawn
+
+        return Drawn(difference.report(found))
+
+    as_asked(found, output, page, table)
     return 0 if found.empty else FOUND
 
 

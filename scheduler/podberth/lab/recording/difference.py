@@ -6,15 +6,13 @@ measure, and needs no run: each recorded placement is scored by the other config
 as `berth shadow` does.
 """
 
-from collections.abc import Iterator
-
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from podberth.explain.explanation import API_VERSION, Shown
 from podberth.explain.report import shadow_text
-from podberth.explain.report.pages import in_two, render
-from podberth.explain.report.wording import count, printable
+from podberth.explain.report.parts import GOOD, HELD, Column, Report, Rows, Words, line
+from podberth.explain.report.wording import count
 from podberth.explain.shadow.answer import Summary
 from podberth.explain.shadow.shadow import Shadow
 from podberth.framework.config import ConfigError, SchedulerConfiguration
@@ -31,8 +29,8 @@ _MOST = 1_000
 """The number of pods that are listed of those that differ (`differ`)."""
 _SAME = 1e-9
 """Seconds by which waits differ that are the same."""
-_PAGE, _LINES = 500, 10
-"""As many of them are on a page, and in a terminal."""
+_LINES = 10
+"""As many of them are shown on a terminal."""
 
 
 class Moved(Struct, frozen=True, rename="camel"):
@@ -154,51 +152,51 @@ def _lead(found: Difference) -> str:
     )
 
 
-def _figures(found: Difference) -> list[tuple[str, str, str]]:
-    """Return rows: a measure's name, and what both have of it."""
-
-    def shown(name: str, figures: dict[str, float]) -> str:
-        return f"{figures[name]:,.6g}" if name in figures else ""
-
-    return [(name, shown(name, found.ours), shown(name, found.others)) for name in found.ours | found.others]
-
-
-def lines(found: Difference) -> Iterator[str]:
-    """Yield the lines for people."""
-    yield printable(f"{found.of} and {found.other}: {_lead(found)}")
-    figures = _figures(found)
-    width = max(len(name) for name, _, _ in figures)
-    for name, ours, other in figures:
-        both = f"{ours:>14}  {other:>14}{'' if ours == other else '  *'}" if found.again else f"{other:>14}"
-        yield printable(f"  {name:{width}}  {both}")
-    yield printable(f"regret: recorded placements by the scores of {found.other}")
-    for line in shadow_text.summary(found.regret):
-        yield f"  {line}"
-    for each in found.pods_that_differ[:_LINES]:
-        waits = f", waited {_seconds(each.waited)} → {_seconds(each.other_waited)}"
-        moved = f"{each.pod}: {each.node or 'nowhere'} → {each.other or 'nowhere'}"
-        yield printable(f"  {moved}{waits if each.waited != each.other_waited else ''}")
-    if found.differ > _LINES:
-        yield f"  and {found.differ - _LINES:,} more (-o json and html have more of them)"
-    for note in found.notes:
-        yield printable(f"  {note}")
-
-
-def _seconds(waited: float | None) -> str:
-    return "for ever" if waited is None else f"{waited:.3f} s"
-
-
-def page(found: Difference) -> str:
-    """Return the page."""
-    return render(
-        "difference.html",
-        package="podberth.lab.recording",
-        title=f"{found.of} and {found.other}",
-        lead=_lead(found),
-        answer=found,
-        figures=_figures(found),
-        regret=[printable(each) for each in shadow_text.summary(found.regret)],
-        pods=in_two(found.pods_that_differ[:_PAGE]),
-        seconds=_seconds,
-        unshown=found.differ - len(found.pods_that_differ[:_PAGE]),
+def report(found: Difference) -> Report:
+    """Return it in words: the figures of both runs, the regret, and the pods that go elsewhere."""
+    ours, others = found.ours, found.others
+    names = [found.of, found.other] if found.again else [found.other]
+    figures = Rows(
+        "Figures, those that differ first",
+        [Column("Figure"), *(Column(name, number=True) for name in names)],
+        sorted(dict.fromkeys((*ours, *others)), key=lambda name: ours.get(name) == others.get(name)),
+        lambda name: (name, *(_shown(each.get(name)) for each in (ours, others)[-len(names) :])),
     )
+    pods = Rows(
+        "Pods that differ",
+        [
+            Column("Pod that differs", called="Pod"),
+            Column("Priority", number=True),
+            Column(found.of),
+            Column(found.other),
+            Column("Waited (s)", number=True),
+            Column("Then", number=True),
+        ],
+        found.pods_that_differ,
+        lambda one: (
+            one.pod,
+            f"{one.priority:,}",
+            one.node or "nowhere",
+            one.other or "nowhere",
+            _shown(one.waited),
+            _shown(one.other_waited),
+        ),
+        most=_LINES,
+        how="-o json and html have more of them",
+        beyond=found.differ - len(found.pods_that_differ),
+    )
+    regret = Words(
+        f"Regret: recorded placements by the scores of {found.other}", [*map(line, shadow_text.summary(found.regret))]
+    )
+    return Report(
+        by="Berth replay",
+        headline=f"{found.of} and {found.other}: {_lead(found)}",
+        verdict=GOOD if found.empty else HELD,
+        lines=[line(note, "yellow") for note in found.notes],
+        parts=[figures, regret, *([pods] if found.differ else [])],
+        foot="Both runs are on virtual time, each in the state that its own decisions made. Nothing was written.",
+    )
+
+
+def _shown(figure: float | None) -> str:
+    return "" if figure is None else f"{figure:,.6g}"
