@@ -70,10 +70,10 @@ def replay(
         ),
     ] = None,
     scheduler: SchedulerName = None,
-    mask: Annotated[
+    masked: Annotated[
         str | None,
         typer.Option(
-            "--mask",
+            "--masked",
             metavar="OUT",
             help="Write the recording to another directory, with masks for names, values of labels and images, as "
             "berth dump does.",
@@ -86,7 +86,7 @@ def replay(
     The exit code is 0; with --verify and --diff 1 when decisions differ; with --why and --at that of the command that
     answers; 2 when the input is wrong.
     """
-    options = {"--verify": verify, "--why": why, "--dump": dump, "--diff": diff, "--mask": mask}
+    options = {"--verify": verify, "--why": why, "--dump": dump, "--diff": diff, "--masked": masked}
     asked = [name for name, given in options.items() if given]
     if len(asked) > 1:
         raise InputError(f"{asked[0]} and {asked[1]}: expected one of them")
@@ -98,13 +98,13 @@ def replay(
 
         if verify:
             return _verify(directory, output)
-        if mask is not None:
+        if masked is not None:
             from podberth.lab.recording.masked import write_masked
 
-            to = recordings.to_write(mask)
+            to = recordings.to_write(masked)
             if to.exists() and any(to.iterdir()):
-                raise InputError(f"{mask}: expected a directory that is empty, or none")
-            complain([f"{mask}: {write_masked(Path(directory), to):,} entries"])
+                raise InputError(f"{masked}: expected a directory that is empty, or none")
+            complain([f"{masked}: {write_masked(Path(directory), to):,} entries"])
             return 0
         if diff is not None:
             return _diff(directory, diff, at, scheduler, output)

@@ -74,7 +74,7 @@ def test_any_second(flown: Path, berth: Berth) -> None:
 
 def test_masked(flown: Path, berth: Berth) -> None:
     """It has other names, says the same, and its placements are decided the same."""
-    assert berth("replay", str(flown), "--mask", "masked").code == 0
+    assert berth("replay", str(flown), "--masked", "masked").code == 0
     found = berth("replay", "masked", "--verify")
     assert (found.code, found.err) == (0, "")
     one, other = (
@@ -136,8 +136,8 @@ def test_world(flown: Path) -> None:
         (("REC", "--at", "5s"), "--at: expected a command after it: explain, simulate, capacity; or --dump FILE"),
         (("REC", "explain", "p"), "explain: expected one of explain, simulate, capacity after --at TIME"),
         (("REC", "--why", "nobody"), "REC: nobody: no such pod was seen until then"),
-        (("REC", "--mask", "REC"), "REC: expected a directory that is empty, or none"),
-        (("REC", "--mask", "other"), "other: expected an empty directory or a recording, and there is a.txt"),
+        (("REC", "--masked", "REC"), "REC: expected a directory that is empty, or none"),
+        (("REC", "--masked", "other"), "other: expected an empty directory or a recording, and there is a.txt"),
     ],
 )
 def test_wrong_input(flown: Path, berth: Berth, words: tuple[str, ...], said: str) -> None:
