@@ -63,7 +63,7 @@ class ServiceAntiAffinity(Plugin):
         for label in self._spread_over:
             codes = cluster.nodes.label(label).codes[feasible]
             there = codes >= 0
-            held = np.bincount(codes[there], weights=scores[there], minlength=1)
+            held = np.bincount(codes[there], weights=scores[there])
             part = np.full(int(np.count_nonzero(there)), float(MAX_SCORE))
             if total > 0:
                 part = float(MAX_SCORE) * ((total - held[codes[there]]) / total)

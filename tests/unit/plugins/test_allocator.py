@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -453,6 +454,19 @@ def test_a_request_policy_rounds_up(asked: str | None, taken: str | None) -> Non
         ((chosen,),) = search.result
         assert chosen.consumed is not None
         assert {key: str(amount) for key, amount in chosen.consumed.items()} == {"memory": taken}
+
+
+def test_shares_have_ids_as_kube_scheduler_makes_them() -> None:
+    """Random UUIDs, by their form; here they come from what tells an allocation from others (uuid.New)."""
+    case = Case(resource_slice("n", shared("a", "8Gi"), node="n"), claim("c", memory("r", "1Gi"), memory("s", "1Gi")))
+    search = case.search()
+    assert search.run()
+    (chosen,) = search.result
+    one, other, again, elsewhere = (
+        UUID(device.share) for seed in ("x", "y") for device in allocation_of(case.claims[0], chosen, "n", seed).devices
+    )
+    assert {each.version for each in (one, other, again, elsewhere)} == {4}
+    assert len({one, other, again, elsewhere}) == 4
 
 
 def test_what_is_written() -> None:

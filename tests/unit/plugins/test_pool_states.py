@@ -306,6 +306,31 @@ def test_nodes_that_reach_a_shared_pool_beside_their_own_are_not_alike() -> None
     assert mine.alike(made, there.cluster) is None
 
 
+@pytest.mark.parametrize(
+    ("claims", "resources", "said"),
+    [(["c"], [], True), ([], ["a"], True), ([], ["a", "b"], False), (["c"], ["a"], False)],
+    ids=["a claim", "a resource", "two resources", "a claim and a resource"],
+)
+def test_nodes_are_alike_by_one_kind_of_request(claims: list[str], resources: list[str], said: bool) -> None:
+    """A node may have an extended resource by itself, and another one as devices."""
+    there = world([node("n"), resource_slice("n", *map(device, "xyz"), node="n"), claim("c")])
+    there.add_all([device_class(one, "true", extendedResourceName=f"example.com/{one}") for one in ("a", "b", "gpu")])
+    made = pod("p", others={f"example.com/{one}": "1" for one in resources})
+    assert plugin().alike(small.a_pod(claiming(made, *claims)), there.cluster) == ([[0]] if said else None)
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"), [(0, "cannot allocate all claims"), (1000, "looking further found no other way")]
+)
+def test_looking_further_is_asked_for_by_the_arguments(steps: int, says: str) -> None:
+    there = world([node("n"), device_class("gpu", "true"), claim("c")])
+    asked = small.a_pod(claiming(pod("p"), "c"))
+    found = small.plugin("DynamicResources", furtherSearchSteps=steps).filter(asked, there.cluster)
+    assert [reason.text.removeprefix("cannot allocate all claims: ") for reason, where in found if where.any()] == [
+        says
+    ]
+
+
 def test_a_claim_that_all_nodes_can_use_is_not_freed_for_one_that_is_gone() -> None:
     """A group that did not fit gives up what keeps it from some node; of a node that was deleted, nobody asks."""
     there = world([node("n0"), node("n1"), claim("c", status=allocated(result("a", "n0"), node="n0"))])

@@ -52,3 +52,14 @@ def test_wakes_when_the_labels_fit(old: Object | None, new: Object, wakes: bool)
     """They did before: then something else was in the way."""
     asks = a_pod(keeping(json.dumps(node_selector("disk in ssd"))))
     assert plugin("RequiredDuringExecution").node_hint(asks, old and a_node(old), a_node(new)) is wakes
+
+
+@pytest.mark.parametrize(
+    ("text", "all_pods", "alike"), [(None, False, True), ("true", False, False), (None, True, False)]
+)
+def test_pods_share_results_where_their_own_requirements_do_not_count(
+    text: str | None, all_pods: bool, alike: bool
+) -> None:
+    made = plugin("RequiredDuringExecution", allPods=all_pods)
+    one, other = (a_pod(keeping(text, select={"disk": disk})) for disk in ("ssd", "hdd"))
+    assert (made.signature(one.shape) == made.signature(other.shape)) is alike

@@ -26,9 +26,8 @@ class PodTopologySpreadExplainer(Explainer):
             return [()]
         skews: dict[str, int | None] = {}
         for key, (_, numbers) in self._uneven(inquiry, row):
-            skew = numbers.get("skew")
-            known = skews.get(key, skew)
-            skews[key] = None if skew is None or known is None else max(known, skew)
+            skew = numbers.get("skew")  # without the label, a node has none by any constraint of the key
+            skews[key] = None if skew is None else max(skews.get(key) or skew, skew)
         softened: Fix = tuple(map(SoftenSpread, skews))
         raised: Fix = tuple(RaiseMaxSkew(key, skew) for key, skew in skews.items() if skew is not None)
         loose = [c for c in inquiry.pod.shape.spread if c.hard and c.topology_key in skews]

@@ -387,7 +387,6 @@ class Search:
         all_too_many = True
         for one in alternatives:
             if id(one) in self._impossible:
-                all_too_many = False
                 continue
             found = yield self._devices(number, place, one, 0, (0, 0))
             if not one.parent:
