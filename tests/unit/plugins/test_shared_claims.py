@@ -1,6 +1,7 @@
 """Claims that several pods of a group use: whether what one of them was promised is what the API shows."""
 
 import pytest
+from msgspec.structs import replace
 
 from podberth.cache.devices import ClaimUser
 from podberth.explain.objects.world import World
@@ -8,7 +9,8 @@ from podberth.framework.binding import AssumedPod
 from podberth.model.devices import AllocatedDevice, Allocation, ClaimSpec, DeviceID, ResourceClaim
 from podberth.model.pod_group import NATIVE, GroupKey
 from podberth.model.quantity import parse_quantity
-from podberth.plugins.dynamic_resources.claims import ExtendedClaim, peers_of
+from podberth.model.shape import PodClaim
+from podberth.plugins.dynamic_resources.claims import ExtendedClaim, claims_of_group, peers_of
 from podberth.plugins.dynamic_resources.reservation import (
     ROUNDS,
     Reservation,
@@ -86,6 +88,24 @@ def test_those_that_give_way_together(claiming: bool) -> None:
     assert set(peers_of(mine, claims, cluster)) == {"a", "b"} | ({"uid-train"} if claiming else set())
     cluster.put_pod(member("c", node="n"))
     assert set(peers_of(mine, claims, cluster)) == {"a", "b"}
+
+
+def test_the_claims_of_a_group_are_those_it_names_and_those_that_were_made_for_it() -> None:
+    """One that is not there yet, or that has the name and was made for somebody else, is none of its own."""
+    world = World()
+    owners = [("made", "uid-train"), ("theirs", "uid-other")]
+    owned = [
+        claim(name, meta={"ownerReferences": [{"kind": "PodGroup", "name": "g", "uid": uid, "controller": True}]})
+        for name, uid in owners
+    ]
+    world.add_all([claim("named"), *owned])
+    asked = [("a", "named", None), ("b", "missing", None), *((name, None, "t") for name in "cdef")]
+    train = replace(
+        group("train"),
+        resource_claims=tuple(PodClaim(*one) for one in asked),
+        made_claims=(("c", "made"), ("d", "theirs"), ("e", None)),
+    )
+    assert [one.name for one in claims_of_group(train, world.cluster.devices)] == ["named", "made"]
 
 
 @pytest.mark.parametrize("in_group", [True, False], ids=["of a group", "alone"])
