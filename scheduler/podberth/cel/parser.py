@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from podberth.cel.errors import quoted
 from podberth.cel.tree import (
     Call,
     Fold,
@@ -30,9 +31,16 @@ class Issue:
     message: str
 
     def shown(self, text: str) -> str:
-        """Return the message with the line and the column in the text, both from 1."""
-        before = text[: self.position]
-        return f"ERROR: <input>:{before.count(chr(10)) + 1}:{self.position - before.rfind(chr(10))}: {self.message}"
+        """Return the message with line and column, both from 1, and that line with a mark, as the API server shows it
+        (common/error.go of cel-go).
+        """
+        begins = text.rfind("\n", 0, self.position) + 1
+        column = self.position - begins
+        line = text[begins:].partition("\n")[0].replace("\t", " ")
+        marks = "".join("．" if character > "\x7f" else "." for character in line[:column])
+        mark = "＾" if line[column : column + 1] > "\x7f" else "^"
+        number = text.count("\n", 0, self.position) + 1
+        return f"ERROR: <input>:{number}:{column + 1}: {self.message}\n | {line}\n | {marks}{mark}"
 
 
 class SyntaxIssueError(Exception):
@@ -84,7 +92,7 @@ def tokens_of(text: str) -> list[Token]:
     while position < len(text):
         found = match(text, position)
         if found is None:
-            raise SyntaxIssueError(position, f"no token begins with {text[position]!r}")
+            raise SyntaxIssueError(position, f"no token begins with {quoted(text[position])}")
         kind, token = found.lastgroup or "", found.group()
         if kind == "operator" or (kind == "name" and token in KEYWORDS):
             kind = token

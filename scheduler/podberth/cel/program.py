@@ -150,7 +150,8 @@ def _compiled(expression: str) -> Planned:
         root = parsed(expression)
         issues = resolve(root)
         if issues:
-            raise CompileError(f"compilation failed: {'; '.join(issue.shown(expression) for issue in issues)}")
+            shown = (issue.shown(expression) for issue in sorted(issues, key=lambda issue: issue.position))
+            raise CompileError("compilation failed: " + "\n".join(shown))
         return planned(root)
     except SyntaxIssueError as error:
         raise CompileError(f"compilation failed: {error.issue.shown(expression)}") from None

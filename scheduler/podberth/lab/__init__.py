@@ -24,5 +24,5 @@ _HOMES = {"run": "play", "configuration": "read", "read_world": "read", "Result"
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is: `berth run --record` needs nothing of it, and imports cost 0.2 s of CPU."""
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f'module "{__name__}" has no attribute "{name}"')
     return getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'world')}"), name)

@@ -78,6 +78,7 @@ MANIFESTS = {
 
 
 DEVICES = ROOT / "bench" / "workloads"
+NAMESPACES = "/api/v1/namespaces"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
@@ -119,7 +120,7 @@ def test_runs_and_cleans_up(berth: Berth, server: tuple[str, str]) -> None:
     assert (found["workload"], found["schedulerName"]) == ("small", "berth")
     assert (found["figures"]["pods"], found["figures"]["bound"]) == (10, 10)
     assert 0 < found["figures"]["waitP50"] <= found["figures"]["waitP99"]
-    paths = ("/api/v1/nodes", "/api/v1/namespaces", "/apis/scheduling.k8s.io/v1/priorityclasses")
+    paths = ("/api/v1/nodes", NAMESPACES, "/apis/scheduling.k8s.io/v1/priorityclasses")
     assert [left(url, path) for path in paths] == [[], [], []]
 
 
@@ -135,7 +136,7 @@ def test_scheduler_perf(berth: Berth, server: tuple[str, str], case: str, code: 
     (found,) = json.loads(answer.out)
     assert found["workload"] == case
     assert found["figures"]["bound"] == found["figures"]["pods"] > 0
-    paths = ("/api/v1/nodes", "/api/v1/namespaces", "/apis/scheduling.k8s.io/v1/priorityclasses")
+    paths = ("/api/v1/nodes", NAMESPACES, "/apis/scheduling.k8s.io/v1/priorityclasses")
     assert [left(url, path) for path in paths] == [[], [], []]
 
 
@@ -273,7 +274,8 @@ def test_claims_get_devices_without_pods(berth: Berth, server: tuple[str, str], 
     run = found[0]["pool"].partition("-node-")[0]
     for path in (f"namespaces/{run}-init/resourceclaims", "resourceslices", "deviceclasses"):
         send(f"{url}/apis/resource.k8s.io/v1/{path}", "DELETE", {})
-    send(f"{url}/api/v1/nodes", "DELETE", {})
+    for path in (f"namespaces/{run}-measured/pods", "nodes", *(f"namespaces/{one}" for one in left(url, NAMESPACES))):
+        send(f"{url}/api/v1/{path}", "DELETE", {})
 
 
 @pytest.mark.parametrize("name", ["events-poddelete", "events-nodeupdate", "finalizers", "slices"])
@@ -294,7 +296,7 @@ def test_what_happens_beside_a_scheduler(server: tuple[str, str], name: str) -> 
             return [*bound, nodes]
 
     assert asyncio.run(run()) == [workload.measured, workload.measured, workload.nodes]
-    assert [left(url, path) for path in ("/api/v1/nodes", "/api/v1/namespaces", SLICES)] == [[], [], []]
+    assert [left(url, path) for path in ("/api/v1/nodes", NAMESPACES, SLICES)] == [[], [], []]
 
 
 def left_claims(url: str) -> list[str]:
