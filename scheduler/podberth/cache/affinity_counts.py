@@ -1,12 +1,12 @@
 """Counts of placed pods and affinity terms: the pods that a term selects, and the terms that select a pod, summed per
 topology value.
 
-Nothing is summed in advance. When a pod is placed or removed, that is only noted: of pods without affinity terms from
-the first question about placed pods on. Each kept sum is brought up to date when a plugin asks for it: `selected_pods`
-(which pods, how many, where), `existing_terms` (the other direction).
+Nothing is summed in advance. When a pod is placed or removed, its row is only noted with its class. Each kept sum is
+brought up to date when a plugin asks for it: `selected_pods` (which pods, how many, where), `existing_terms` (the other
+direction).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from weakref import WeakValueDictionary
 
 from podberth.cache.existing_terms import ExistingTerms, ExistingTermSums
@@ -21,8 +21,6 @@ _SUMS = 2048
 _ON_ROWS = 512
 KEPT_BYTES = 64 << 20
 
-Counted = tuple[Pod, int, int]
-"""(pod, row, 1 for a pod that counts there, -1 for one that is left out)."""
 SumKey = tuple[Terms, tuple[int, ...] | None, str]
 """Terms, what each adds (None: all must select a pod, which counts once), the topology key."""
 
@@ -30,18 +28,9 @@ SumKey = tuple[Terms, tuple[int, ...] | None, str]
 class AffinityCounts:
     """Counts placed pods and their affinity terms per topology value, and keeps the sums that plugins ask for."""
 
-    def __init__(
-        self,
-        nodes: Nodes,
-        namespaces: Mapping[str, Mapping[str, str]],
-        placed: Callable[[], Iterable[Counted]] | None = None,
-    ) -> None:
-        """`placed` returns all pods that were added, when somebody asks about them. Without it they are counted as they
-        are added.
-        """
-        self._pods = PodClasses(namespaces)
-        self._placed = placed
-        """None: placed pods are counted, as somebody has asked about them."""
+    def __init__(self, nodes: Nodes, namespaces: Mapping[str, Mapping[str, str]]) -> None:
+        self.pods = PodClasses(namespaces)
+        """The placed pods by class."""
         self.terms = ExistingTerms(nodes)
         self._nodes = nodes
         self.sums: BoundedBytes[SumKey, Selected] = BoundedBytes(_SUMS, KEPT_BYTES)
@@ -50,39 +39,23 @@ class AffinityCounts:
         self._members: WeakValueDictionary[tuple[Terms, tuple[int, ...] | None], Members] = WeakValueDictionary()
         """The classes of pods that terms select; the sums for all topology keys share them."""
 
-    @property
-    def pods(self) -> PodClasses:
-        """Return the placed pods by class. They are counted when this is read first, about a microsecond for each."""
-        if self._placed is not None:
-            placed, self._placed = self._placed, None
-            for pod, row, amount in placed():
-                self._pods.add(pod, row, amount)
-        return self._pods
-
-    def add(self, pod: Pod, row: int) -> None:
-        """Count a pod that was placed on a row."""
-        self._add(pod, row, 1)
-
-    def add_many(self, pod: Pod, rows: Mapping[int, int]) -> None:
-        """Count placed pods that are equal in shape and labels; `rows` gives how many are on each row."""
-        for row, amount in rows.items():
-            self._add(pod, row, amount)
-
-    def remove(self, pod: Pod, row: int) -> None:
-        """Take back the count of a placed pod that is gone from a row."""
-        self._add(pod, row, -1)
-
-    def _add(self, pod: Pod, row: int, amount: int) -> None:
+    def add(self, pod: Pod, row: int, amount: int = 1) -> None:
+        """Count pods that were placed on a row and are equal in shape and labels; `amount` is negative for pods that
+        are gone.
+        """
+        self.pods.add(pod, row, amount)
         shape = pod.shape
-        if self._placed is None:
-            self._pods.add(pod, row, amount)
         if shape.anti_affinity_terms or shape.affinity_terms or shape.preferred_pod_terms:
             self.terms.sets.add(shape, row, amount)
 
+    def remove(self, pod: Pod, row: int) -> None:
+        """Take back the count of a placed pod that is gone from a row."""
+        self.add(pod, row, -1)
+
     def relabel(self, row: int, keys: Sequence[str], *, inhabited: bool) -> None:
         """Note that labels of a node changed. `inhabited`: the node has pods."""
-        if inhabited or self._pods.placed.changed_lately(row) or self.terms.sets.placed.changed_lately(row):
-            self._pods.relabel(keys)
+        if inhabited or self.pods.placed.changed_lately(row) or self.terms.sets.placed.changed_lately(row):
+            self.pods.relabel(keys)
 
     def selected(self, terms: Terms, topology_key: str) -> Selected:
         """Return the placed pods that all of the terms select, summed per value of the topology key."""
@@ -120,7 +93,7 @@ class AffinityCounts:
 
     def existing_terms(self, pod: Pod) -> ExistingTermSums | None:
         """Return the sums of the placed pods' terms that select this pod; None: none does."""
-        return self.terms.sums_for(pod, self._pods) if self.terms.sets.known else None
+        return self.terms.sums_for(pod, self.pods) if self.terms.sets.known else None
 
     def repelling(self, pod: Pod) -> list[AffinityTerm]:
         """Return the required anti-affinity terms by which placed pods keep this one away from some node."""
@@ -138,11 +111,11 @@ class AffinityCounts:
 
     def selects(self, term: AffinityTerm, pod: Pod) -> bool:
         """Return whether a term of an incoming pod selects a pod; an unknown namespace matches no selector but `{}`."""
-        return self._pods.selects(term, pod.namespace, pod.labels)
+        return self.pods.selects(term, pod.namespace, pod.labels)
 
     def namespace_changed(self, name: str) -> None:
         """Note that a namespace was added, relabelled or deleted."""
-        self._pods.namespace_changed(name)
+        self.pods.namespace_changed(name)
 
     def _sum(self, question: SumKey) -> Selected:
         found = self.sums.recall(question)

@@ -44,7 +44,7 @@ class Cluster:
         self.search_steps = SearchSteps()
         self.nodes = Nodes()
         self.namespaces: dict[str, Mapping[str, str]] = {}
-        self.affinity = AffinityCounts(self.nodes, self.namespaces, self._counted)
+        self.affinity = AffinityCounts(self.nodes, self.namespaces)
         self.nominations = Nominations()
         self.storage = Storage(self.nodes)
         self.devices = Devices()
@@ -107,12 +107,6 @@ class Cluster:
         """Return whether the API has shown this pod on a node."""
         placement = self._placed.get(uid)
         return placement is not None and not placement.assumed
-
-    def _counted(self) -> Iterator[tuple[Pod, int, int]]:
-        """Yield what counts as placed now, dry runs included: each pod, its row, and 1, or -1 where it is left out."""
-        for placement in self._placed.values():
-            yield placement.pod, placement.row, 1
-        yield from self.supposed.values()
 
     def assumed(self) -> int:
         """Return the number of placements that the API has not confirmed."""

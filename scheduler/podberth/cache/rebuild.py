@@ -95,7 +95,8 @@ class Rebuild:
                     found[1].append(row)
         for pod, of_pods in alike.values():
             _charge(nodes, pod.shape, of_pods)
-            affinity.add_many(pod, Counter(of_pods))
+            for row, amount in Counter(of_pods).items():
+                affinity.add(pod, row, amount)
 
     def end(self) -> Iterator[int]:
         """Free what was rebuilt in steps (`let_go`): to free all of it at once takes long. It can't be used

@@ -4,8 +4,9 @@ A sum over some of the things remembers the version that it has seen, and applie
 So placing or removing a pod costs the same however many sums there are, and the attempt that needs a sum pays for it.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,13 @@ REMEMBERED = 4096
 costs less.
 """
 
+_GONE = 64
+"""The number of counts that went from which on a journal may be written anew."""
 LET_GO = 2_000
 """The number of entries that are freed in one go."""
+
+Journal: TypeAlias = "array[int]"
+_NOTHING: Codes = np.zeros((3, 0), dtype=np.int32)
 
 Change = tuple[int, int, int]
 """(thing, row, how many more, or fewer)."""
@@ -55,16 +61,21 @@ def let_go(*containers: dict[Any, Any] | list[Any]) -> Iterator[int]:
 
 
 class RowCounts:
-    """Counts by (thing, row), as arrays to add up and as lists of each thing."""
+    """Counts by (thing, row), as a journal of rows for each thing and a log of the latest changes of all.
+
+    A thing's journal has a row once for each count that came there, and the row's complement (`~row`) for each that
+    went. So to count costs the same however much is counted, and sums add up the journals of their things. Changes are
+    remembered from the first sum on: before it, nobody can catch up with them.
+    """
 
     def __init__(self) -> None:
-        self._numbers: Codes = np.zeros(64, dtype=np.int32)
-        self._rows: Codes = np.zeros(64, dtype=np.int32)
-        self._counts: Codes = np.zeros(64, dtype=np.int32)
-        self._used = 0
-        self._free: list[int] = []
-        self._slots: dict[int, dict[int, int]] = {}
-        """Thing → row → place in the arrays."""
+        self._journals: list[Journal] = []
+        """The journal of each thing, by number."""
+        self._gone: list[int] = []
+        """How many entries of each journal are of counts that went."""
+        self._count = 0
+        self._summed = False
+        """Whether somebody has asked for what is counted."""
         self.version = 0
         """Counts every change ever."""
         self._changes: list[Change] = []
@@ -75,10 +86,15 @@ class RowCounts:
         self._base = 0
         self._last_on: dict[int, int] = {}
         """Row → version of its latest remembered change."""
+        self._all: Codes = _NOTHING
+        """The journals of all things: their numbers, rows and counts, with room for more."""
+        self._used = 0
+        """How much of `_all` is used."""
+        self._all_version = -1
 
     def __len__(self) -> int:
-        """Return the number of (thing, row) pairs."""
-        return self._used - len(self._free)
+        """Return the sum of all counts."""
+        return self._count
 
     def worth_following(self, version: int) -> bool:
         """Return whether a sum of this version is brought up to date by the changes since, rather than added up again.
@@ -86,7 +102,7 @@ class RowCounts:
         All of them have to be known, and few against what there is to add up.
         """
         behind = self.version - version
-        return version >= self._base and (behind <= _CATCH_UP or 20 * behind < len(self))
+        return version >= self._base and (behind <= _CATCH_UP or 20 * behind < self._count)
 
     def since(self, version: int) -> list[Change]:
         """Return the changes after a version that is remembered."""
@@ -110,23 +126,23 @@ class RowCounts:
 
     def add(self, number: int, row: int, amount: int) -> None:
         """Count this many more of a thing on a row; fewer where negative."""
-        slots = self._slots.get(number)
-        if slots is None:
-            slots = self._slots[number] = {}
-        slot = slots.get(row)
-        if slot is None:
-            slot = slots[row] = self._slot(number, row)
-            left = amount
+        journals = self._journals
+        while number >= len(journals):
+            journals.append(array("i"))
+            self._gone.append(0)
+        if amount == 1:
+            journals[number].append(row)
+        elif amount > 0:
+            journals[number].extend((row,) * amount)
         else:
-            left = self._counts.item(slot) + amount
-        self._counts[slot] = left
-        if not left:
-            self._free.append(slot)
-            del slots[row]
-            if not slots:
-                del self._slots[number]
-        version = self._last_on[row] = self.version
+            self._take(number, row, -amount)
+        self._count += amount
+        version = self.version
         self.version = version + 1
+        if not self._summed:
+            self._base = version + 1
+            return
+        self._last_on[row] = version
         self._changes.append((number, row, amount))
         self._before.append(self._latest.get(number, -1))
         self._latest[number] = version
@@ -138,52 +154,68 @@ class RowCounts:
 
     def containers(self) -> tuple[dict[Any, Any] | list[Any], ...]:
         """Return the containers that grow with what is counted."""
-        return self._slots, self._latest, self._last_on, self._changes, self._before
-
-    def has(self, number: int) -> bool:
-        """Return whether a thing is on any row."""
-        return number in self._slots
+        return self._journals, self._gone, self._latest, self._last_on, self._changes, self._before
 
     def rows_of(self, number: int) -> Iterator[tuple[int, int]]:
         """Return (row, count) of one thing."""
-        for row, slot in self._slots.get(number, {}).items():
-            yield row, int(self._counts[slot])
+        _, rows, counts = self.of((number,))
+        by_row = np.bincount(rows, weights=counts)
+        for row in np.flatnonzero(by_row).tolist():
+            yield row, int(by_row[row])
 
-    def spread_of(self, number: int) -> int:
-        """Return the number of rows that a thing is on."""
-        return len(self._slots.get(number, ()))
+    def entries_of(self, number: int) -> int:
+        """Return the number of entries that `of` has for a thing."""
+        return len(self._journals[number]) if number < len(self._journals) else 0
 
     def of(self, numbers: Iterable[int]) -> Placed:
-        """Return the rows and counts of these things, one thing after the other."""
-        slots: list[int] = []
-        for number in numbers:
-            slots += self._slots.get(number, {}).values()
-        return self._at(np.array(slots, dtype=np.intp))
+        """Return the rows and counts of these things, one thing after the other.
+
+        A row may be there several times, and its counts may be negative: they are to be added up.
+        """
+        self._summed = True
+        there = [number for number in numbers if number < len(self._journals)]
+        journals = [self._journals[number] for number in there]
+        entries = np.frombuffer(b"".join(journals), dtype=np.int32)
+        went = entries >> 31  # -1 for a complement, 0 for a row
+        return Placed(
+            np.array(there, dtype=np.int32).repeat([len(journal) for journal in journals]),
+            entries ^ went,
+            2 * went + 1,
+        )
 
     def everywhere(self) -> Placed:
-        """Return the rows and counts of all things; some counts may be 0."""
+        """Return the rows and counts of all things, to be added up as those of `of`. Do not change them."""
+        self._summed = True
+        if self._all_version != self.version:
+            if self._all_version < self._base or self._used > 2 * (self._count + REMEMBERED):
+                self._all = np.array(self.of(range(len(self._journals))))
+                self._used = self._all.shape[1]
+            elif self._all_version < self.version:
+                self._append(self.since(self._all_version))
+            self._all_version = self.version
+        return Placed(*self._all[:, : self._used])
+
+    def _append(self, changes: list[Change]) -> None:
+        """Append changes to the journals of all things."""
         used = self._used
-        return Placed(self._numbers[:used], self._rows[:used], self._counts[:used])
+        self._used += len(changes)
+        if self._used > self._all.shape[1]:
+            self._all = np.concatenate((self._all, np.zeros((3, self._used), dtype=np.int32)), axis=1)
+        self._all[:, used : self._used] = np.array(changes, dtype=np.int32).T
 
-    def _at(self, slots: NDArray[np.intp]) -> Placed:
-        return Placed(self._numbers[slots], self._rows[slots], self._counts[slots])
-
-    def _slot(self, number: int, row: int) -> int:
-        if self._free:
-            slot = self._free.pop()
+    def _take(self, number: int, row: int, amount: int) -> None:
+        """Take counts back. Now and then the journal is written anew without what went."""
+        journal = self._journals[number]
+        journal.extend((~row,) * amount)
+        gone = self._gone[number] = self._gone[number] + amount
+        if 2 * gone == len(journal):
+            left: Sequence[int] = ()
+        elif gone > _GONE and 4 * gone > len(journal):
+            left = [row for row, count in self.rows_of(number) for _ in range(count)]
         else:
-            slot = self._used
-            if slot == len(self._counts):
-                self._grow()
-            self._used += 1
-        self._numbers[slot], self._rows[slot] = number, row
-        return slot
-
-    def _grow(self) -> None:
-        def grown(array: Codes) -> Codes:
-            return np.concatenate((array, np.zeros_like(array)))
-
-        self._numbers, self._rows, self._counts = map(grown, (self._numbers, self._rows, self._counts))
+            return
+        self._journals[number] = array("i", left)
+        self._gone[number] = 0
 
 
 _MANY = 1024
@@ -275,7 +307,7 @@ class Weights:
         """Return the rows and counts of the weighted things, and the weight of each entry, which may be 0."""
         if self._array is None:
             each = np.array([*self._few.values()], dtype=np.int64)
-            return counts.of(self._few), each.repeat([counts.spread_of(number) for number in self._few])
+            return counts.of(self._few), each.repeat([counts.entries_of(number) for number in self._few])
         placed = counts.everywhere()
         of_each = np.zeros(max(len(self._array), int(placed.numbers.max(initial=-1)) + 1), dtype=np.int64)
         of_each[: len(self._array)] = self._array

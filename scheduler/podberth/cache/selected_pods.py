@@ -94,12 +94,13 @@ class PodClasses:
     def add(self, pod: Pod, row: int, amount: int) -> None:
         """Count this many more pods like this one on a row, or fewer where negative."""
         found = self._of(pod)
-        self.placed.add(found.number, row, amount)
-        if not found.pods:
-            self._idle.pop(found.number, None)
-        found.pods += amount
-        if not found.pods:
-            self._idle[found.number] = found
+        number, before = found.number, found.pods
+        self.placed.add(number, row, amount)
+        left = found.pods = before + amount
+        if not before:
+            self._idle.pop(number, None)
+        if not left:
+            self._idle[number] = found
             if len(self._idle) > IDLE:
                 self._end(next(iter(self._idle.values())))
 

@@ -229,17 +229,14 @@ def _terms(cluster: Cluster) -> Iterator[str]:
 
 
 def _counted(what: str, counts: RowCounts, should: Mapping[tuple[int, int], int]) -> Iterator[str]:
-    """Compare both forms of the counts, and the rows that changed lately."""
-    listed = {(number, row): count for number in counts._slots for row, count in counts.rows_of(number)}
+    """Compare the journal of each thing, and those of all together."""
+    listed = {(number, row): count for number in range(len(counts._journals)) for row, count in counts.rows_of(number)}
     yield from _differ(what, "counts", listed, dict(should))
-    numbers, rows, amounts = counts.everywhere()
-    arrays = {
-        (number, row): count
-        for number, row, count in zip(numbers.tolist(), rows.tolist(), amounts.tolist(), strict=True)
-        if count
-    }
-    yield from _differ(what, "counts in arrays", arrays, dict(should))
-    yield from _differ(what, "places in use", len(counts), len(should))
+    together: Counter[tuple[int, int]] = Counter()
+    for number, row, count in zip(*(one.tolist() for one in counts.everywhere()), strict=True):
+        together[number, row] += count
+    yield from _differ(what, "counts of all", {pair: count for pair, count in together.items() if count}, dict(should))
+    yield from _differ(what, "count", len(counts), sum(should.values()))
 
 
 def _classes(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
