@@ -12,6 +12,7 @@ from tests.storm import scenes_gangs, scenes_groups
 from tests.storm.casting import DEVICES, EVICTOR, POLICIES
 from tests.storm.happenings import at
 from tests.storm.plan import Plan
+from tests.storm.process import Clock
 from tests.storm.towns import scene
 
 
@@ -576,6 +577,46 @@ FOUND: tuple[Found, ...] = (
             at(50.0, "compact"),
             at(52.0, "requests", what="list metadatapolicies", chance=1.0, seconds=100.0, code=200, strange=True),
             cast=(POLICIES,),
+        ),
+    ),
+    Found(
+        "room that another scheduler took a moment before",
+        "no fault: its Binding was stored two milliseconds before ours was sent, and the judge counted its pod"
+        " (seed 1725333)",
+        Plan(
+            "1725333",
+            (
+                ("n0", 1000, 110, "a"),
+                ("n1", 4000, 110, "b"),
+                ("n2", 2000, 6, "a"),
+                ("n3", 2000, 110, "b"),
+                ("n4", 1000, 12, "a"),
+                ("n5", 1000, 6, "b"),
+                ("n6", 1000, 110, "a"),
+            ),
+            (Clock(297322.0, 1.005, 0.0), Clock(297228.0, 1.005, 0.0)),
+            8.0,
+            (
+                at(
+                    3.228, "want", namespace="green", name="g0", groups="scheduling.k8s.io", gang=2, cpu=500, replicas=5
+                ),
+                at(3.88, "want", namespace="blue", name="w0", cpu=500, apart=True, replicas=6),
+                at(10.272, "want", namespace="blue", name="e0", cpu=250, lasts=45, replicas=25),
+                at(12.588, "want", namespace="blue", name="e1", cpu=250, lasts=20, replicas=25),
+                at(
+                    21.879, "want", namespace="blue", name="r0", groups="scheduling.k8s.io", cpu=600, gang=4, replicas=5
+                ),
+                at(
+                    38.313,
+                    "half-way",
+                    namespace="green",
+                    name="g0",
+                    groups="scheduling.k8s.io",
+                    what="room-taken",
+                    seconds=15.32,
+                ),
+            ),
+            ("policies", "gangs", "rooms"),
         ),
     ),
 )

@@ -215,6 +215,11 @@ class Judge:
         """Whether something has happened to a node that not everybody may know yet, or may be known wrongly."""
         return self._world.now - self.nodes.changed.get(node, float("-inf")) <= self.news() or self.unsure()
 
+    def unheard(self, pod: dict[str, Any]) -> bool:
+        """Whether another scheduler has bound a pod so lately that not everybody may know it yet."""
+        at, who = self._bound.get(pod["metadata"]["uid"], (float("-inf"), ""))
+        return who == "another" and self._world.now - at <= self.news()
+
     def heard(self) -> None:
         """A pod was written."""
         self.changed_at = self._world.now

@@ -126,6 +126,7 @@ class RoomJudge:
             if self._ends(new, room):
                 continue
             there = [pod for pod in pods if node_of(pod) == node and not self._ends(pod, room)]
+            there = [pod for pod in there if not judge.unheard(pod)]
             gang = [pod for pod in pods if room.planned.get(pod["metadata"]["uid"]) == node and not node_of(pod)]
             cpu, most = room_of(found)
             left = cpu - sum(map(cpu_of, [*there, *gang])), most - len(there) - len(gang)
