@@ -1,4 +1,4 @@
-"""Sums count as many more gangs as are placed one after the other."""
+"""As many more gangs fit as are placed one after the other."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from podberth.explain.gangs.capacity import GangCapacity, gang_capacity, one_by_one
+from podberth.explain.gangs.capacity import gang_capacity
 from podberth.explain.objects import manifest
 from podberth.explain.objects.documents import read
 from podberth.explain.simulate.arrivals import Batch
@@ -47,13 +47,12 @@ def test_gangs_of_four(berth: Berth) -> None:
 
 def test_a_gang_that_may_start_without_all() -> None:
     """The last one starts with those that are needed."""
-    assert _both(SIX, group(4), 5) == (2, 2)
-    assert _both(SIX, group(3), 5) == (2, 2)
-    assert _both(SIX, group(2), 5) == (3, 3)
+    assert _gangs(SIX, group(4), 5) == 2
+    assert _gangs(SIX, group(3), 5) == 2
+    assert _gangs(SIX, group(2), 5) == 3
 
 
 def test_pods_that_differ(berth: Berth) -> None:
-    """They are placed gang by gang."""
     answer = asked(berth, group(3), *members(2), member("launcher", "2"), cluster=SIX)
     assert (answer["gangs"], answer["equal"], answer["requests"]) == (4, False, {"cpu": "10"})
 
@@ -97,14 +96,7 @@ def test_gangs_with_devices(berth: Berth) -> None:
     assert (answer["gangs"], answer["claims"]) == (2, {"eight": "8 of class gpu"})
 
 
-def _both(cluster: list[Object], of: Object, count: int, cpu: str = "4", *, topology: bool = False) -> tuple[int, int]:
-    """(by sums, one by one)."""
-    return _asked(cluster, of, count, cpu, topology, sums=True).gangs, _asked(
-        cluster, of, count, cpu, topology, sums=False
-    ).gangs
-
-
-def _asked(cluster: list[Object], of: Object, count: int, cpu: str, topology: bool, *, sums: bool) -> GangCapacity:
+def _gangs(cluster: list[Object], of: Object, count: int, cpu: str = "4", *, topology: bool = False) -> int:
     there, made = world([*cluster, of]), by_topology() if topology else framework()
     [workload] = manifest.workloads(read(json.dumps(job(count, cpu=cpu)).encode()))
     batch = Batch(workload, there, None, "default", "berth")
@@ -112,8 +104,7 @@ def _asked(cluster: list[Object], of: Object, count: int, cpu: str, topology: bo
     assert key is not None
     found = there.cluster.pod_groups.get(key)
     assert isinstance(found, PodGroup)
-    ask = gang_capacity if sums else one_by_one
-    return ask(there.cluster, made, found, [batch])
+    return gang_capacity(there.cluster, made, found, [batch]).gangs
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -127,7 +118,7 @@ def _asked(cluster: list[Object], of: Object, count: int, cpu: str, topology: bo
     cpu=st.sampled_from(["1", "2", "3"]),
     topology=st.booleans(),
 )
-def test_sums_say_what_placing_does(
+def test_it_is_the_sum_over_domains(
     sizes: list[str],
     racks: int,
     cordoned: set[int],
@@ -142,5 +133,12 @@ def test_sums_say_what_placing_does(
     ]
     cluster += [pod(f"x{i}", "1", on=f"n{where % len(sizes)}") for i, where in enumerate(placed)]
     of = group(max(count - short, 1), **RACK if topology else {})
-    by_sums, placing = _both(cluster, of, count, cpu, topology=topology)
-    assert by_sums == placing
+    rooms: dict[str, int] = {}
+    for i, size in enumerate(sizes):
+        free = 0 if i in cordoned else int(size) - sum(where % len(sizes) == i for where in placed)
+        domain = f"r{i % racks}" if topology else ""
+        rooms[domain] = rooms.get(domain, 0) + max(free, 0) // int(cpu)
+    needed = of["spec"]["schedulingPolicy"]["gang"]["minCount"]
+    assert _gangs(cluster, of, count, cpu, topology=topology) == sum(
+        room // count + (room % count >= needed) for room in rooms.values()
+    )

@@ -32,7 +32,6 @@ def test_a_group_of_a_dump(berth: Berth, name: str) -> None:
     assert "train-6 stops it (and 1 more pod like it): needs 4 cpu, 1 free of 8 (7 requested)" in found.out
     assert "• start with 6 pods together instead of 8" in found.out
     assert "kubectl patch podgroups.scheduling.k8s.io train -n default" in found.out
-    assert "The end of 2 running pods would start it" in found.out
     assert "minCount (8) cannot be satisfied: 6 scheduled, 1 remaining" in found.out
 
 

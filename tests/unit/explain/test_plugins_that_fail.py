@@ -9,8 +9,8 @@ import pytest
 
 from podberth.explain.explain import explain
 from podberth.explain.explanation import Explanation
-from podberth.explain.gangs.answer import FAILED, STARTS, GroupExplanation
-from podberth.explain.gangs.capacity import one_by_one
+from podberth.explain.gangs.answer import FAILED, GroupExplanation
+from podberth.explain.gangs.capacity import gang_capacity
 from podberth.explain.gangs.explain import explain_group
 from podberth.explain.gangs.gang import gang_of
 from podberth.explain.objects.documents import Document
@@ -24,7 +24,7 @@ from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
-from podberth.kit import ANYTHING, NODE, PODS_HERE, Cluster, Plugin, Pod
+from podberth.kit import ANYTHING, Cluster, Plugin, Pod
 from podberth.model.pod_group import NATIVE, GroupKey
 from podberth.plugins.registry import IN_TREE
 from tests.builders import Object, configuration, namespace, node, pod, profile
@@ -110,32 +110,6 @@ def test_a_gang_of_which_a_pod_can_not_be_decided() -> None:
     assert {without_place(answer.cause), without_place(answer.message)} == {SAID}
 
 
-def test_sums_that_fail_are_said() -> None:
-    """The gang starts, since no sums are needed for that; it costs more to find out."""
-
-    class Miscounting(Plugin):
-        name = "Miscounting"
-        depends_on = NODE | PODS_HERE
-
-        def filter(self, pod: Pod, cluster: Cluster) -> Any:
-            return ()
-
-        def needs(self, pod: Pod) -> Any:
-            raise RuntimeError("no idea")
-
-        def free(self, pod: Pod, nodes: Any, rows: Any) -> Any:
-            raise RuntimeError("no idea")
-
-        def takes(self, pod: Pod, shape: Any) -> Any:
-            raise RuntimeError("no idea")
-
-    answer = gang_answer(with_plugin(Miscounting), node("n", "8"), group(2), *members(2, "1"))
-    assert (answer.outcome, answer.fits) == (STARTS, 2)
-    (note,) = answer.notes
-    assert note.startswith("the pods could not be counted by sums, and are placed one by one: running ")
-    assert without_place(note).endswith('plugin "Miscounting": no idea')
-
-
 def test_a_change_for_a_gang_that_could_not_be_tried() -> None:
     """A larger request fits nowhere; what a smaller one would do is not known."""
 
@@ -190,7 +164,7 @@ def test_capacity_for_gangs_is_not_known() -> None:
         found = known.cluster.pod_groups.get(GroupKey("default", "w", NATIVE))
         assert found is not None
         with pytest.raises(UndecidedError, match=SAID):
-            one_by_one(known.cluster, framework, found, [batch])
+            gang_capacity(known.cluster, framework, found, [batch])
 
 
 def test_a_pod_of_a_crowd_that_is_not_decided() -> None:

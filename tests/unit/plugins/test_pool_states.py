@@ -274,51 +274,6 @@ def test_an_error_of_each_node_is_one_reason() -> None:
         framework.decide(made, there.cluster)
 
 
-def test_nodes_whose_devices_a_pod_can_not_tell_apart() -> None:
-    """Those that give it some, by kind; nothing is said where a claim has devices already."""
-    there = world([node(f"n{i}") for i in range(5)])
-    kinds = {"n0": "x", "n1": "y", "n2": "x", "n3": "z"}
-    slices = [resource_slice(name, device("a", model=kind), node=name) for name, kind in kinds.items()]
-    there.add_all([device_class(), *slices])
-    mine, selected = plugin(), 'device.attributes["gpu.test"].model != "z"'
-    made = claimant(there, 1, request("r", "gpu", selected))
-    assert mine.alike(made, there.cluster) == [[0, 2], [1]]
-    assert mine.without_devices(made, there.cluster) == []
-    there.add_all([claim("given", status=allocated(result("a", "n3")))])
-    both = there.decode(claiming(pod("q"), "c1", "given"))
-    assert isinstance(both, Pod)
-    assert mine.alike(both, there.cluster) is None
-    plain = there.decode(pod("plain"))
-    assert isinstance(plain, Pod)
-    assert mine.alike(plain, there.cluster) is None
-    assert mine.without_devices(plain, there.cluster) == []
-    there.add_all([resource_slice("all", device("b", model="x"), allNodes=True)])
-    assert mine.alike(made, there.cluster) is None, "what one of them gives, others have no more"
-
-
-def test_nodes_that_reach_a_shared_pool_beside_their_own_are_not_alike() -> None:
-    """What one of them is given of it, others have no more."""
-    there = world([node("n0"), node("n1"), device_class()])
-    there.add_all([resource_slice(name, device("a"), node=name) for name in ("n0", "n1")])
-    mine, made = plugin(), claimant(there, 1)
-    assert mine.alike(made, there.cluster) == [[0, 1]]
-    there.add_all([resource_slice("all", device("b"), allNodes=True)])
-    assert mine.alike(made, there.cluster) is None
-
-
-@pytest.mark.parametrize(
-    ("claims", "resources", "said"),
-    [(["c"], [], True), ([], ["a"], True), ([], ["a", "b"], False), (["c"], ["a"], False)],
-    ids=["a claim", "a resource", "two resources", "a claim and a resource"],
-)
-def test_nodes_are_alike_by_one_kind_of_request(claims: list[str], resources: list[str], said: bool) -> None:
-    """A node may have an extended resource by itself, and another one as devices."""
-    there = world([node("n"), resource_slice("n", *map(device, "xyz"), node="n"), claim("c")])
-    there.add_all([device_class(one, "true", extendedResourceName=f"example.com/{one}") for one in ("a", "b", "gpu")])
-    made = pod("p", others={f"example.com/{one}": "1" for one in resources})
-    assert plugin().alike(small.a_pod(claiming(made, *claims)), there.cluster) == ([[0]] if said else None)
-
-
 @pytest.mark.parametrize(
     ("steps", "says"), [(0, "cannot allocate all claims"), (1000, "looking further found no other way")]
 )
@@ -346,14 +301,6 @@ def freed_by(mine: DynamicResources, failed: FailedGroup, there: World) -> list[
     """(pod, claim) of each write."""
     found = mine.post_filter_group(failed, there.cluster)
     return [(one.name, write.key[1:]) for one, write in found.writes]
-
-
-def test_where_a_node_can_not_be_judged_nothing_is_said_of_the_others() -> None:
-    there = world([node("n0"), node("n1")])
-    slices = [resource_slice("n0", device("a", model="x"), node="n0"), resource_slice("n1", device("a"), node="n1")]
-    there.add_all([device_class(), *slices])
-    made = claimant(there, 1, request("r", "gpu", 'device.attributes["gpu.test"].model == "x"'))
-    assert plugin().alike(made, there.cluster) is None
 
 
 @pytest.mark.parametrize(("rows", "kept"), [(36, 6), (10, 4)])

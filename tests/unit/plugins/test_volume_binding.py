@@ -389,30 +389,6 @@ def test_a_node_with_a_volume_for_one_claim_is_not_scored_by_what_is_made_for_an
     assert scored(plugin("VolumeBinding"), using(pod("p"), "a", "b"), *objects, among="n") == {"n": 50}
 
 
-@pytest.mark.parametrize(
-    ("id", "objects", "shares"),
-    [
-        ("a volume that others may take", [claim("data"), WAIT, volume("v")], True),
-        ("a volume on some nodes", [claim("data"), WAIT, volume("v", on=["zone in a"])], True),
-        (
-            "room on some nodes",
-            [claim("data"), MAKES, csi_driver(capacity=True), capacity("c", "2Gi", "zone in a")],
-            True,
-        ),
-        ("none", [claim("data"), WAIT], False),
-        ("room that is counted", [claim("data"), *ROOM], True),
-        ("room that nobody counts", [claim("data"), MAKES], False),
-        ("a volume that it has", [claim("data", to="v"), volume("v")], False),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_others_may_find_less_after_it(id: str, objects: list[Object], shares: bool) -> None:
-    """Where it takes a volume, or a part of the room."""
-    made, there = plugin("VolumeBinding"), cluster(*NODES, *objects)
-    assert made.shares_room(a_pod(using(pod("p"), "data")), there) is shares
-    assert made.shares_room(a_pod(pod("q")), there) is False
-
-
 def test_what_was_found_is_found_again_after_a_change() -> None:
     """Of volumes, of labels of nodes, and of nodes; for another pod, too."""
     made, asks = plugin("VolumeBinding"), a_pod(using(pod("p"), "data"))

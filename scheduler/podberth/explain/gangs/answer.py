@@ -145,14 +145,6 @@ class GroupRemedy(Shown, frozen=True):
     commands: list[str]
 
 
-class Ending(Shown, frozen=True):
-    """Running pods that, once they have ended, make room for the group; it was tried. `nodes`: where they run."""
-
-    pods: list[str]
-    nodes: list[str]
-    domain: str
-
-
 class GroupExplanation(Shown, kw_only=True, frozen=True):
     """Why a pod group starts, or does not.
 
@@ -175,5 +167,4 @@ class GroupExplanation(Shown, kw_only=True, frozen=True):
     stopped: Stop | None = None
     domains: list[DomainRoom] = field(default_factory=list)
     remedies: list[GroupRemedy] = field(default_factory=list)
-    endings: list[Ending] = field(default_factory=list)
     notes: list[str]

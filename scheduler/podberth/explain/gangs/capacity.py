@@ -1,11 +1,10 @@
 """Counts how many more gangs fit: as many pods together as the group asks for, each time.
 
-Where all pods are equal and what happens on one node changes nothing on another it is a sum for each domain; else gangs
-are placed one after the other by an engine, until one does not start. Nobody is preempted for them.
+They are placed one after the other by an engine, until one does not start. Nobody is preempted for them.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -13,17 +12,13 @@ from msgspec.structs import replace
 from podberth.cache.cluster import Cluster
 from podberth.explain.changes import AddNode
 from podberth.explain.explanation import Limit
-from podberth.explain.gangs.fitting import in_domain
-from podberth.explain.gangs.gang import Domain, Gang, domains
+from podberth.explain.gangs.gang import Gang, domains
 from podberth.explain.rejections import against
 from podberth.explain.simulate.arrivals import Batch
-from podberth.explain.simulate.capacity import API_VERSION, OneMore, all_alike, makes
-from podberth.explain.simulate.room import Room, room
+from podberth.explain.simulate.capacity import API_VERSION, OneMore, makes
 from podberth.explain.simulate.simulation import Simulation, UndecidedError
 from podberth.explain.trial import applied
-from podberth.framework.decision import fit_error
 from podberth.framework.runtime import Framework
-from podberth.model.devices import ResourceClaim
 from podberth.model.pod import Pod
 from podberth.model.pod_group import PodGroup
 from podberth.model.quantity import show
@@ -74,96 +69,70 @@ def gang_capacity(
 
     Raises PluginError, UndecidedError.
     """
-    found = _by_sums(cluster, framework, group, batches)
-    if found is None:
-        found = one_by_one(cluster, framework, group, batches, most=most)
-    return found
-
-
-def _by_sums(cluster: Cluster, framework: Framework, group: PodGroup, batches: Sequence[Batch]) -> GangCapacity | None:
-    """Return the answer where sums over nodes give it; None where pods have to be placed to find out."""
-    [batch] = batches if len(batches) == 1 else [None]
-    if (
-        batch is None
-        or group.min_resources is not None
-        or not (batch.equal or (batch.differs_by_claims and not batch.volume_claims(0) and batch.alike(0)))
-    ):
-        return None
-    if not batch.equal:
-        for claim in batch.objects(0):
-            if isinstance(claim, ResourceClaim):
-                cluster.devices.put(claim)
-    pod = replace(batch.pod(0), preempts=False)
-
-    def count() -> tuple[Room, list[Domain]] | None:
-        rooms = room(pod, framework, cluster)
-        where = domains(Gang(group, (), ()), framework, cluster)
-        return None if rooms is None else (rooms, where)
-
-    now = count()
-    if now is None or not all_alike(batch, int(now[0].counts.sum())):
-        return None
-    size = batch.count
-    fit = _in_domains(*now, size, group.needed)
-    more = []
-    for node, number in makes(cluster):
-        with applied(cluster, [AddNode(node.name)]):
-            then = count()
-            assert then is not None
-            after = sum(each.gangs for each in _in_domains(*then, size, group.needed))
-        more.append(OneMore(node.name, number, after - sum(each.gangs for each in fit)))
-    decision = framework.find(pod, cluster)
-    reasons = against(decision) | {row: [reason] for row, reason in now[0].limits.items()}
-    message = fit_error(decision) if not len(decision.feasible) else ""
-    return _answer(framework, group, batches, fit, reasons, message, more, exhausted=True)
-
-
-def _in_domains(rooms: Room, where: Sequence[Domain], size: int, needed: int) -> list[DomainGangs]:
-    return [DomainGangs(one.name, *_gangs(in_domain(rooms, one), size, needed)) for one in where]
-
-
-def _gangs(free: int, size: int, needed: int) -> tuple[int, int]:
-    """Return (gangs, their pods) for so much room: the last gang may be without some of its pods."""
-    whole, rest = divmod(free, max(size, 1))
-    if size < needed:
-        return 0, 0
-    return (whole + 1, free) if rest >= needed else (whole, whole * size)
-
-
-def one_by_one(
-    cluster: Cluster, framework: Framework, group: PodGroup, batches: Sequence[Batch], *, most: int = MOST
-) -> GangCapacity:
-    """Return the answer by placing one gang after the other, as an engine does. Raises PluginError, UndecidedError."""
-    simulation = Simulation({framework.profile.name: framework}, cluster)
-    size = sum(batch.count for batch in batches)
-    gangs = 0
-    domains_of: Counter[str] = Counter()
-    pods_of: Counter[str] = Counter()
-    message, exhausted = "", False
+    filling = _Filling(cluster, framework, group, batches)
+    placed = filling.place(most)
     where = domains(Gang(group, (), ()), framework, cluster)
     domain_of = {row: one.name for one in where for row in one.rows.tolist()}
-    while (gangs + 1) * size <= most or not gangs:
-        made = list(_put(simulation, group, batches, gangs))
-        simulation.work()
-        bound = [simulation.bound[pod.uid] for pod in made if pod.uid in simulation.bound]
-        for pod in made:
-            if pod.uid in simulation.undecided:
-                raise UndecidedError(simulation.undecided[pod.uid])
-        if len(bound) < group.needed:
-            last = next((simulation.failed[pod.uid] for pod in reversed(made) if pod.uid in simulation.failed), None)
-            message, exhausted = "" if last is None else last[1], True
-            for pod in made:
-                simulation.gone("Pod", pod.namespace, pod.name, pod.uid)
-            break
-        row = cluster.nodes.live_row(bound[0][1])
+    gangs_in, pods_in = Counter[str](), Counter[str]()
+    for nodes in placed:
+        row = cluster.nodes.live_row(nodes[0])
         name = domain_of.get(-1 if row is None else row, "")
-        gangs += 1
-        domains_of[name] += 1
-        pods_of[name] += len(bound)
-    fit = [DomainGangs(one.name, domains_of[one.name], pods_of[one.name]) for one in where]
+        gangs_in[name] += 1
+        pods_in[name] += len(nodes)
+    fit = [DomainGangs(one.name, gangs_in[one.name], pods_in[one.name]) for one in where]
     first = replace(batches[0].pod(0), preempts=False)
     reasons = against(framework.find(first, cluster))
-    return _answer(framework, group, batches, fit, reasons, message, [], exhausted=exhausted)
+    message, exhausted = filling.message, filling.exhausted
+    more = list(filling.one_more(most)) if exhausted else []
+    return _answer(framework, group, batches, fit, reasons, message, more, exhausted=exhausted)
+
+
+class _Filling:
+    """Places one gang after the other, until one does not start."""
+
+    def __init__(self, cluster: Cluster, framework: Framework, group: PodGroup, batches: Sequence[Batch]) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._batches = batches
+        self._simulation = Simulation({framework.profile.name: framework}, cluster)
+        self._made = 0
+        self.message = ""
+        """What was said of the gang that does not start."""
+        self.exhausted = False
+
+    def place(self, most: int) -> list[list[str]]:
+        """Return the nodes of the pods of each gang that starts. `most`: pods. Raises UndecidedError."""
+        simulation, size = self._simulation, sum(batch.count for batch in self._batches)
+        placed: list[list[str]] = []
+        while (len(placed) + 1) * size <= most or not placed:
+            made = list(_put(simulation, self._group, self._batches, self._made))
+            self._made += 1
+            simulation.work()
+            for pod in made:
+                if pod.uid in simulation.undecided:
+                    raise UndecidedError(simulation.undecided[pod.uid])
+            nodes = [simulation.bound[pod.uid][1] for pod in made if pod.uid in simulation.bound]
+            if len(nodes) < self._group.needed:
+                said = (simulation.failed[pod.uid][1] for pod in reversed(made) if pod.uid in simulation.failed)
+                self.message, self.exhausted = next(said, ""), True
+                self._take_back(made)
+                return placed
+            placed.append(nodes)
+        self.exhausted = False
+        return placed
+
+    def one_more(self, most: int) -> Iterator[OneMore]:
+        """Yield how many of the gangs that do not start would with a node more of a make; their pods leave again."""
+        for node, number in makes(self._cluster):
+            with applied(self._cluster, [AddNode(node.name)]):
+                known = set(self._simulation.bound)
+                adds = len(self.place(most))
+                self._take_back([pod for uid, (pod, _) in self._simulation.bound.items() if uid not in known])
+            yield OneMore(node.name, number, adds)
+
+    def _take_back(self, pods: Iterable[Pod]) -> None:
+        for pod in pods:
+            self._simulation.gone("Pod", pod.namespace, pod.name, pod.uid)
 
 
 def _put(simulation: Simulation, group: PodGroup, batches: Sequence[Batch], number: int) -> Iterator[Pod]:

@@ -19,8 +19,8 @@ from podberth.explain.gangs import answer as shown
 from podberth.explain.gangs.answer import GroupExplanation
 from podberth.explain.gangs.fitting import Fitting, Part
 from podberth.explain.gangs.gang import Domain, Gang, by_label, domains, heeds_topology, kept_from, said_of
-from podberth.explain.gangs.remedies import Remedies, endings
-from podberth.explain.rejections import Asking, against, cause, stuck_at
+from podberth.explain.gangs.remedies import Remedies
+from podberth.explain.rejections import Asking, cause, stuck_at
 from podberth.explain.remedies import Plan, plans_for
 from podberth.explain.simulate.simulation import Simulation
 from podberth.explain.written import Written
@@ -31,7 +31,7 @@ from podberth.model.pod import Pod
 from podberth.model.pod_group import INITIALLY_SCHEDULED
 
 WORK = 40_000
-"""The number of pods that are placed in a dry run for one answer, beside those that sums count."""
+"""The number of pods that are placed in a dry run for one answer."""
 WrittenOf = Callable[[Pod], Written | None]
 _PLACED = 200
 _DOMAINS = 1_000
@@ -110,7 +110,7 @@ class _Answer:
         said = list(self._held())
         try:
             self._where = domains(gang, self._framework, self._cluster)
-            most = [found for found in self._fitting.most(gang.waiting, self._where) if found is not None]
+            most = [self._fitting.count(gang.waiting, one) or 0 for one in self._where]
         except PluginError as error:
             return str(error)
         fits = max(most, default=0)
@@ -125,9 +125,9 @@ class _Answer:
         if not self._where:
             why = "no feasible placements found"
             return self._answer(shown.UNSCHEDULABLE, cause=f"no node has the label {self._key}", message=why)
-        most = self._fitting.most(gang.waiting, self._where)
-        best = max(range(len(most)), key=lambda i: (-1 if (found := most[i]) is None else found, -i))
-        rooms = self._rooms(most)
+        counted = [self._fitting.limits(gang.waiting, one) for one in self._where]
+        best = max(range(len(counted)), key=lambda i: (-1 if (fit := counted[i][0]) is None else fit, -i))
+        rooms = self._rooms(counted)
         with self._fitting.placed(gang.waiting, self._where[best], gang.lacking) as part:
             stop, why, plans = self._stop(part, self._where[best])
         fits = len(part.nodes)
@@ -146,13 +146,6 @@ class _Answer:
         offered = Remedies(gang, self._fitting, part, plans, written, instead)
         remedies = [] if outcome in shown.GOOD else offered.found()
         self._notes += offered.notes
-        endings_found: list[shown.Ending] = []
-        if outcome == shown.UNSCHEDULABLE:
-            try:
-                endings_found, note = endings(gang, self._fitting, self._where)
-            except PluginError as error:
-                note = f"whose end would start it is not known: {error}"
-            self._notes += [note] if note else []
         if self._fitting.spent:
             self._notes.append("not every change was tried, and not every domain: that would have taken too long")
         return self._answer(
@@ -165,7 +158,6 @@ class _Answer:
             stopped=stop if outcome == shown.UNSCHEDULABLE else None,
             domains=rooms,
             remedies=remedies,
-            endings=endings_found,
         )
 
     def _message(self, part: Part | None) -> str:
@@ -219,31 +211,21 @@ class _Answer:
             which = f"{len(gated):,} pods have" if len(gated) > 1 else f"pod {gated[0].name} has"
             yield f"{which} scheduling gates ({', '.join(gates)}), and the others wait for that"
 
-    def _rooms(self, most: Sequence[int | None]) -> list[shown.DomainRoom]:
+    def _rooms(self, counted: Sequence[tuple[int | None, dict[int, list[str]]]]) -> list[shown.DomainRoom]:
         """Return the pods that each domain takes, most first; also of a topology that the profile ignores."""
-        gang, where, found = self._gang, self._where, list(most)
+        gang, where = self._gang, self._where
         if self._key is not None and not self._heeds:
             where = list(by_label(self._key, self._cluster))[:_DOMAINS]
-            found = self._fitting.most(gang.waiting, where)
-        limits = self._limits()
+            counted = [self._fitting.limits(gang.waiting, one) for one in where]
         made = []
-        for one, fits in zip(where, found, strict=True):
-            counted = Counter(reason for row in one.rows.tolist() for reason in limits.get(row, ()))
-            common = sorted(counted.items(), key=lambda item: (-item[1], item[0]))[:_REASONS]
+        for one, (fits, against) in zip(where, counted, strict=True):
+            reasons = Counter(reason for row in one.rows.tolist() for reason in against.get(row, ()))
+            common = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:_REASONS]
             short = None if fits is None else max(gang.lacking - fits, 0)
             told = [Limit(reason, number) for reason, number in common]
             made.append(shown.DomainRoom(one.name, len(one.rows), fits, short, told))
         made.sort(key=lambda each: (-1 if each.fits is None else -each.fits, each.domain))
         return made[:_DOMAINS]
-
-    def _limits(self) -> dict[int, list[str]]:
-        """Return what keeps the next pod out of each row, as far as one pod of a kind tells."""
-        first = self._gang.waiting[0]
-        found = self._fitting.room(self._gang.waiting)
-        limits = against(self._framework.find(first, self._cluster, nominated=False))
-        if found is not None:
-            limits |= {row: [reason] for row, reason in found.limits.items()}
-        return limits
 
     def _without_waiting(self) -> GroupExplanation:
         gang = self._gang
@@ -273,7 +255,7 @@ class _Answer:
             ),
             profile=self._framework.profile.name,
             nodes=self._cluster.nodes.count,
-            notes=list(dict.fromkeys([*self._notes, *self._fitting.notes])),
+            notes=list(dict.fromkeys(self._notes)),
             **parts,
         )
 

@@ -1,18 +1,14 @@
-"""Finds what would start a gang: small changes of pods, group and cluster, or running pods that would have to end.
+"""Finds what would start a gang: small changes of pods, group and cluster.
 
-Each change is tried by placing the whole gang in a dry run before it is offered. The pods that would have to end are a
-small set, found by a bounded search, and then tried.
+Each change is tried by placing the whole gang in a dry run before it is offered.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cached_property
 from itertools import islice
 
-import numpy as np
 from msgspec.structs import replace
 
-from podberth.cache.column import Ints
 from podberth.cache.nodes import HOSTNAME
 from podberth.explain.changes import (
     AddNode,
@@ -31,7 +27,6 @@ from podberth.explain.gangs import answer as shown
 from podberth.explain.gangs.answer import AddNodes, GroupChange, LeaveDomain, LowerMinCount
 from podberth.explain.gangs.fitting import Fitting, Part
 from podberth.explain.gangs.gang import Domain, Gang, domains, heeds_topology
-from podberth.explain.objects.resource_claims import without
 from podberth.explain.remedies import Plan, templates_of
 from podberth.explain.trial import add_node, applied, edited, live_node
 from podberth.explain.written import Written
@@ -40,165 +35,14 @@ from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
 
-_NODES = 2_000
-"""The largest number of nodes on which pods are taken away in a dry run."""
-_TAKEN = 10_000
-"""The largest number of pods that are taken away to count the effect."""
-_A_NODE = 8
-"""The largest number of pods of one node that are taken away."""
-_DOMAINS = 4
-_SPARED = 64
-"""The number of pods for which a dry run finds out whether they may stay."""
-_ENDINGS = 2
-
-
-# --- pods that would have to end --------------------------------------------------------------------------------------
-
-
-def endings(gang: Gang, fitting: Fitting, where: Sequence[Domain]) -> tuple[list[shown.Ending], str]:
-    """Return sets of pods whose end starts the gang, the smallest first, and a note. Raises PluginError."""
-    search = _Search(gang, fitting)
-    found: list[shown.Ending] = []
-    fits = fitting.most(gang.waiting, where)
-    ordered = sorted(
-        (one for one, number in zip(where, fits, strict=True) if number is not None),
-        key=lambda one: -(fits[where.index(one)] or 0),
-    )
-    for domain in ordered[:_DOMAINS]:
-        pods = search.in_domain(domain)
-        if pods:
-            nodes = list(dict.fromkeys(pod.node_name for pod in pods))
-            found.append(shown.Ending([pod.key for pod in pods], nodes, domain.name))
-    found.sort(key=lambda each: len(each.pods))
-    note = ""
-    if not found:
-        note = "no set of running pods was found whose end would start it; not every set was tried"
-    return found[:_ENDINGS], note
-
-
-class _Search:
-    def __init__(self, gang: Gang, fitting: Fitting) -> None:
-        self._gang = gang
-        self._fitting = fitting
-        self._cluster = fitting.cluster
-        self._own = {pod.uid for pod in gang.running}
-
-    def in_domain(self, domain: Domain) -> list[Pod]:
-        """Return pods of one domain whose end is enough; empty: none were found."""
-        candidates = self._candidates(domain)
-        missing = self._gang.lacking - self._fits(domain)
-        chosen = self._choose(candidates, missing) if missing > 0 else []
-        if not chosen or not self._starts(chosen, domain):
-            return []
-        return self._spare(chosen, domain)
-
-    def _fits(self, domain: Domain) -> int:
-        return self._fitting.most(self._gang.waiting, [domain])[0] or 0
-
-    def _candidates(self, domain: Domain) -> dict[int, list[Pod]]:
-        """Return the pods of each row that may be taken away, in this order; the nodes with the fewest pods first."""
-        nodes = self._cluster.nodes
-        asked = self._gang.waiting[0].shape.requests
-        whole = {name: int(nodes.allocatable[nodes.resources[name]].max()) for name in asked if name in nodes.resources}
-
-        def share(pod: Pod) -> float:
-            found = [pod.shape.requests.get(name, 0) / most for name, most in whole.items() if most and asked[name]]
-            return max(found, default=0.0)
-
-        found: dict[int, list[Pod]] = {}
-        for row in domain.rows.tolist():
-            pods = [pod for pod in self._cluster.pods_on(row) if not pod.belongs_to_node and pod.uid not in self._own]
-            if pods:
-                found[row] = sorted(pods, key=lambda pod: (-share(pod), pod.priority, pod.key))[:_A_NODE]
-        ordered = sorted(found, key=lambda row: (len(found[row]), nodes.names[row] or ""))[:_NODES]
-        return {row: found[row] for row in ordered}
-
-    def _choose(self, candidates: dict[int, list[Pod]], missing: int) -> list[Pod]:
-        """Return the fewest pods that make room for that many more, if each node is decided by itself."""
-        rows, before = list(candidates), self._counts()
-        gains = np.zeros((_A_NODE + 1, len(rows)), dtype=np.int64)
-        left = _TAKEN
-        for number in range(1, _A_NODE + 1):
-            if all(len(candidates[row]) < number for row in rows) or left <= 0:
-                break
-            some = [pod for row in rows for pod in candidates[row][:number]]
-            left -= len(some)
-            with without(some, self._cluster):
-                after = self._counts()
-            gains[number] = [int(after[row] - before[row]) if len(candidates[row]) >= number else 0 for row in rows]
-        levels = cheapest(gains, missing)
-        return [pod for row, number in zip(rows, levels, strict=True) for pod in candidates[row][:number]]
-
-    def _counts(self) -> Ints:
-        """Return int64[rows]: the pods of the gang that each node takes; without sums, 1 if it takes any."""
-        found = self._fitting.room(self._gang.waiting)
-        if found is not None:
-            return found.counts
-        counts = np.zeros(self._cluster.nodes.rows, dtype=np.int64)
-        for pod in {id(pod.shape): pod for pod in self._gang.waiting}.values():
-            counts[self._fitting.framework.find(pod, self._cluster).feasible] += 1
-        return counts
-
-    def _starts(self, pods: Sequence[Pod], domain: Domain) -> bool:
-        with without(pods, self._cluster):
-            return not self._gang.gap(self._cluster) and self._fitting.starts(
-                self._gang.waiting, [domain], self._gang.lacking
-            )
-
-    def _spare(self, chosen: Sequence[Pod], domain: Domain) -> list[Pod]:
-        """Return the pods that have to end: those that may stay are taken out, the ones of highest priority first."""
-        kept = list(chosen)
-        for pod in sorted(chosen, key=lambda pod: (-pod.priority, pod.key))[:_SPARED]:
-            rest = [one for one in kept if one is not pod]
-            if rest and not self._fitting.spent and self._starts(rest, domain):
-                kept = rest
-        return sorted(kept, key=lambda pod: (pod.node_name, pod.key))
-
-
-def cheapest(gains: Ints, missing: int) -> list[int]:
-    """Return the number of pods to take from each node, so that the gains add up to what is missing and the pods are
-    fewest.
-
-    `gains`: int64[number, node], what taking so many pods from a node brings. All zeros: nothing is enough. What goes
-    beyond what is missing counts as just that.
-    """
-    numbers, nodes = gains.shape
-    too_many = np.iinfo(np.int64).max // 2
-    costs = np.full(missing + 1, too_many, dtype=np.int64)
-    costs[0] = 0
-    taken = np.zeros((nodes, missing + 1), dtype=np.int8)
-    # [node, gained]: what was gained by the nodes before this one.
-    before = np.tile(np.arange(missing + 1, dtype=np.int32), (nodes, 1))
-    for node in range(nodes):
-        after = costs.copy()
-        for number in range(1, numbers):
-            gain = min(int(gains[number, node]), missing)
-            if gain <= min(int(gains[number - 1, node]), missing):
-                continue
-            source = np.arange(missing + 1, dtype=np.int32) - gain
-            last = missing - gain + int(costs[missing - gain :].argmin())
-            source[missing] = last
-            reached = np.where(source >= 0, costs[np.maximum(source, 0)] + number, too_many)
-            better = reached < after
-            after[better], taken[node, better], before[node, better] = reached[better], number, source[better]
-        costs = after
-    found = [0] * nodes
-    gained = missing if costs[missing] < too_many else 0
-    for node in reversed(range(nodes)):
-        found[node] = int(taken[node, gained])
-        gained = int(before[node, gained])
-    return found
-
-
-# --- changes ----------------------------------------------------------------------------------------------------------
-
 _SHOWN = 6
 _MORE_NODES = 64
 _KINDS_OF_NODES = 2
+_DOMAINS = 2
 _TOGETHER = 8
 """The largest number of nodes that are changed in the same way at once."""
 _RESOURCES = 6
-_ROUGH = 6
+_STEPS = 12
 """Steps of a binary search for an amount, each of which places a gang."""
 _EACH = 16
 """The number of pods for each of which a command is shown."""
@@ -298,15 +142,10 @@ class Remedies:
     def _labels(self, first: Whole, key: str) -> Iterator[Whole]:
         """Yield labels that put as few nodes as are enough into a domain; domains with most room come first."""
         where, nodes = self._where(()), self._cluster.nodes
-        found = self._fitting.room(self._gang.waiting)
-        free = [(row, node) for row, node in nodes.live() if key not in node.labels]
-        if found is not None:
-            counts = found.counts
-            free = sorted((each for each in free if counts[each[0]]), key=lambda each: -int(counts[each[0]]))
-        most = self._fitting.most(self._gang.waiting, where)
-        order = sorted(range(len(where)), key=lambda i: -(most[i] or 0))
-        for i in order[:_KINDS_OF_NODES]:
-            changes = [Label(node.name, key, where[i].name) for _, node in free[:_TOGETHER]]
+        feasible = set(self._fitting.framework.find(self._gang.waiting[0], self._cluster).feasible.tolist())
+        free = [node for row, node in nodes.live() if key not in node.labels and row in feasible]
+        for domain in sorted(where, key=lambda one: -(self._fitting.count(self._gang.waiting, one) or 0))[:_DOMAINS]:
+            changes = [Label(node.name, key, domain.name) for node in free[:_TOGETHER]]
             if changes and self._fits((*first, changes[0])) is not None:
                 yield (changes[0],)
             else:
@@ -326,7 +165,7 @@ class Remedies:
             if self._fits(less(1)) is None:
                 continue
             low, high, steps = 1, asked[name], 0
-            while high - low > 1 and (self._by_sums or steps < _ROUGH):
+            while high - low > 1 and steps < _STEPS:
                 middle, steps = (low + high) // 2, steps + 1
                 if self._fits(less(middle)) is not None:
                     low = middle
@@ -358,11 +197,6 @@ class Remedies:
 
     # -- trying ------------------------------------------------------------------------------------------------------
 
-    @cached_property
-    def _by_sums(self) -> bool:
-        """Return whether a try costs little, as sums count the pods of the gang."""
-        return self._fitting.room(self._gang.waiting) is not None
-
     def _fits(self, plan: Whole) -> int | None:
         """Return the number of waiting pods that find a node after a plan; None: too few for the gang to start."""
         by_part = len(plan) == 1 and isinstance(plan[0], LowerMinCount) and not self._gang.gap(self._cluster)
@@ -380,11 +214,7 @@ class Remedies:
         try:
             with self._applied(plan):
                 where = self._where(plan)
-                if self._gang.gap(self._cluster) or not self._fitting.starts(members, where, needed):
-                    return None
-                if not self._by_sums and any(not isinstance(change, LowerMinCount) for change in plan):
-                    return needed  # at least
-                return max((each for each in self._fitting.most(members, where) if each is not None), default=needed)
+                return None if self._gang.gap(self._cluster) else self._fitting.enough(members, where, needed)
         except PluginError as error:
             self.notes.append(f"not every change could be tried: {error}")
             return None

@@ -7,7 +7,7 @@ from rich.text import Text
 from podberth.explain.gangs.answer import GOOD as GOOD_OUTCOMES
 from podberth.explain.gangs.answer import DomainRoom, GroupExplanation
 from podberth.explain.report.parts import BAD, GOOD, HELD, Column, Offer, Offers, Part, Report, Rows, Words, line
-from podberth.explain.report.wording import count, some
+from podberth.explain.report.wording import count
 
 
 def headline(answer: GroupExplanation) -> str:
@@ -68,7 +68,6 @@ def then(answer: GroupExplanation, fits: int) -> str:
 
 
 _MANY = 20
-_NAMED = 8
 
 
 def report(answer: GroupExplanation, *, everything: bool = False) -> Report:
@@ -84,12 +83,6 @@ def report(answer: GroupExplanation, *, everything: bool = False) -> Report:
         parts.append(Offers("What would start it (each was tried)", offers, most=None if everything else 1))
     elif answer.outcome == "unschedulable":
         parts.append(Words("No single small change would start it."))
-    for ending in answer.endings:
-        where = f" in {ending.domain}" if ending.domain else ""
-        title = f"The end of {len(ending.pods):,} running pod{'s' * (len(ending.pods) > 1)} would start it{where}"
-        named = len(ending.pods) if everything else _NAMED
-        said = f"{some(ending.pods, named)} on {some(ending.nodes, _NAMED)}"
-        parts.append(Words(f"{title} (tried; the smallest set found)", [line(said)]))
     if answer.stopped is not None and answer.stopped.closest:
         columns = [Column("Node"), Column("Why not")]
         closest = f"Closest to taking {answer.stopped.pod}"

@@ -27,7 +27,7 @@ from podberth.framework.runtime import Framework
 from podberth.model.devices import ResourceClaim
 from podberth.model.kinds import Modelled
 from podberth.model.pod import Pod
-from podberth.model.storage import ClaimKey, PersistentVolume, PersistentVolumeClaim
+from podberth.model.storage import PersistentVolume, PersistentVolumeClaim
 from podberth.model.taints import untolerated
 
 _WAITS = "WaitForFirstConsumer"
@@ -140,17 +140,6 @@ class Batch:
         """Return whether all pods share a shape, so that the answer for one holds for all."""
         own = self._claims or self._ephemeral or self._templated or self._varies
         return self.workload.kind != "DaemonSet" and not own
-
-    @property
-    def differs_by_claims(self) -> bool:
-        """Return whether pods are equal but for claims that are made for each, all of whose templates exist."""
-        namespace, known = self.whole["metadata"]["namespace"], self._world.claim_templates
-        there = all((namespace, each.template) in known for each in self._templated)
-        return there and self.workload.kind != "DaemonSet" and not self._varies
-
-    def volume_claims(self, number: int) -> set[ClaimKey]:
-        """Return the claims for volumes that are made for a pod."""
-        return {(namespace, name) for namespace, name, _ in self._named_claims(number)}
 
     @property
     def claims(self) -> dict[str, str]:

@@ -1,11 +1,10 @@
 """Counts how many more pods like one fit, where, what keeps the next one out, and what one more node would add.
 
-Where pods on one node do not matter to another it is a sum; else they are placed one after the other, as the scheduler
-would. Nobody is preempted for them.
+They are placed one after the other by an engine, until one fits nowhere. Nobody is preempted for them.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from msgspec import Struct, field
@@ -18,17 +17,13 @@ from podberth.explain.explanation import Limit
 from podberth.explain.rejections import against, kept_rows, put_there
 from podberth.explain.remedies import templates_of
 from podberth.explain.simulate.arrivals import Batch
-from podberth.explain.simulate.room import room
 from podberth.explain.simulate.simulation import Simulation, UndecidedError
 from podberth.explain.trial import applied
 from podberth.framework.decision import fit_error
 from podberth.framework.runtime import Framework
-from podberth.model.devices import ResourceClaim
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.quantity import show
-from podberth.model.storage import ClaimKey, PersistentVolume, PersistentVolumeClaim
-from podberth.model.volumes import NO_VOLUMES
 
 API_VERSION, KIND = "podberth.dev/v1alpha1", "Capacity"
 _KINDS = 12
@@ -92,22 +87,12 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch) -> Capacity:
     names = cluster.nodes.names
     kept = _keep_nodes(pod, cluster)
     before = _free(cluster, pod)
-    own = _own_claims(batch, cluster)
-    summed = None if own is None else room(pod, framework, cluster, own)
-    if own is not None and summed is not None and all_alike(batch, int(summed.counts.sum())):
-        decision = framework.find(pod, cluster)
-        counts, message = summed.counts, None if len(decision.feasible) else fit_error(decision)
-        reasons = against(decision)
-        reasons |= {row: [reason] for row, reason in summed.limits.items()}
-        one_more = list(_by_sums(cluster, framework, pod, own))
-        exhausted = True
-    else:
-        filling = Filling(cluster, framework, batch)
-        counts, exhausted = filling.counts(), filling.exhausted
-        decision = framework.find(filling.next(), cluster)
-        message = fit_error(decision) if exhausted else None
-        reasons = against(decision)
-        one_more = list(filling.one_more()) if exhausted else []
+    filling = Filling(cluster, framework, batch)
+    counts, exhausted = filling.counts(), filling.exhausted
+    decision = framework.find(filling.next(), cluster)
+    message = fit_error(decision) if exhausted else None
+    reasons = against(decision)
+    one_more = list(filling.one_more()) if exhausted else []
     for row, whom in _kept_out(kept, pod, framework, cluster):
         reasons[row] = [*reasons.get(row, []), f"it is kept for {whom}"]
     rows = [row for row, _ in cluster.nodes.live()]
@@ -222,38 +207,6 @@ class Filling:
         row = self._cluster.nodes.live_row(node)
         assert row is not None
         return row
-
-
-def _own_claims(batch: Batch, cluster: Cluster) -> Collection[ClaimKey] | None:
-    """Return the volume claims of the first pod, and have all its claims exist; None: sums can't count its equals."""
-    first = batch.pod(0).shape
-    if batch.equal and first.volumes is NO_VOLUMES and not (first.claims or first.containers):
-        return ()
-    if not batch.differs_by_claims or not batch.alike(0):
-        return None
-    for thing in batch.objects(0):
-        if isinstance(thing, ResourceClaim):
-            cluster.devices.put(thing)
-        elif isinstance(thing, PersistentVolume | PersistentVolumeClaim):
-            cluster.storage.put(thing)
-    return batch.volume_claims(0)
-
-
-def all_alike(batch: Batch, number: int) -> bool:
-    """Return whether this many pods find what the first one finds: none of their claims existed before."""
-    return batch.equal or all(map(batch.alike, range(1, number + 1)))
-
-
-def _by_sums(cluster: Cluster, framework: Framework, pod: Pod, own: Collection[ClaimKey]) -> Iterator[OneMore]:
-    """Yield what each make of node would take, empty but for what all nodes of the make have."""
-    for node, number in makes(cluster):
-        change = AddNode(node.name)
-        with applied(cluster, [change]):
-            found = room(pod, framework, cluster, own)
-            row = cluster.nodes.live_row(change.clone(node).name)
-            assert found is not None and row is not None
-            adds = int(found.counts[row])
-        yield OneMore(node.name, number, adds)
 
 
 def makes(cluster: Cluster) -> list[tuple[Node, int]]:

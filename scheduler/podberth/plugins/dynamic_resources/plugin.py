@@ -399,30 +399,6 @@ class DynamicResources(Plugin):
                 found[name] = list(allocated(chosen, name))
         return found
 
-    def alike(self, pod: Pod, cluster: Cluster) -> list[list[int]] | None:
-        """The rows that pass and give devices, those together whose devices the claims can't tell apart.
-
-        None: what one gives others may lose, or a pod has both claims and extended resources that devices serve.
-        """
-        wants = self.wants(pod, cluster)
-        if wants is None or wants.results is None or len(wants.open) < len(wants.claims):
-            return None
-        if wants.resources and (wants.claims or len(wants.resources) > 1):
-            return None
-        return wants.results.alike()
-
-    def without_devices(self, pod: Pod, cluster: Cluster) -> list[int]:
-        """The rows that have the extended resources which the pod asks for by themselves."""
-        wants = self.wants(pod, cluster)
-        return [] if wants is None or wants.results is None else wants.results.without_devices()
-
-    def given_if_any(self, pod: Pod, cluster: Cluster, row: int) -> dict[str, list[AllocatedDevice]] | None:
-        """Return what `given` finds; None if the node's devices do not suffice."""
-        wants = self.wants(pod, cluster)
-        if wants is None or wants.results is None or wants.results.of(row).code != FITS:
-            return None
-        return self.given(pod, cluster, row)
-
     def looked_further(self, pod: Pod, cluster: Cluster, row: int) -> bool:
         """Return whether kube-scheduler's search finds no devices on a node that passes, and looking further did."""
         wants = self.wants(pod, cluster)

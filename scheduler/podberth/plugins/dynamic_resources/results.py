@@ -196,26 +196,6 @@ class AllocationsByNode(KeptResult[set[int | PoolID]]):
         group = self._answers[row]
         return group.outcome.for_pools(group.pools)
 
-    def alike(self) -> list[list[int]] | None:
-        """The rows that pass and give devices, those together whose devices the claims can't tell apart.
-
-        None: some devices are reached from several nodes, or a node could not be judged.
-        """
-        found: dict[int, list[int]] = {}
-        for row, group in self._answers.items():
-            outcome, code = group.outcome, group.outcome.answer.code
-            if outcome is _FITS:
-                continue
-            if code == FAILED or (code == FITS and not all(self._pools_by_node.is_local(p.id) for p in group.pools)):
-                return None
-            if code == FITS:
-                found.setdefault(id(outcome), []).append(row)
-        return list(found.values())
-
-    def without_devices(self) -> list[int]:
-        """The rows that pass, and of whose devices nothing is asked."""
-        return [row for row, group in self._answers.items() if group.outcome is _FITS]
-
     def changes(self, log: ChangeLog[int | PoolID], asked: Any) -> set[int | PoolID] | None:
         """Return the rows and the pools that changed."""
         return log.since(self.version)

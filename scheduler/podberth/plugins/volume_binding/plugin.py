@@ -143,16 +143,6 @@ class VolumeBinding(Plugin):
             usage.make(provision.claim.spec_class, rows, provision.claim.size, room)
         return usage.score(self._shape)
 
-    def shares_room(self, pod: Pod, cluster: Cluster) -> bool:
-        """Return whether a pod may take a volume that is there, or room that is counted, so that
-        others do not find it.
-        """
-        if not pod.shape.volumes.claims:
-            return False
-        found = self.find(pod, cluster)
-        taken = any((choice.chosen != NONE).any() for choice in found.choices)
-        return taken or any((provision.room != NONE).any() for provision in found.provisions)
-
     def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
         """Any volume, a claim of the pod, and what of classes, drivers and nodes lets volumes be made elsewhere."""
         match new:
