@@ -95,6 +95,23 @@ def test_not_for_what_we_give_back(waiting: Harness) -> None:
     assert next_tick(waiting) > BACKOFF
 
 
+def test_a_change_while_it_backs_off_for_what_we_gave_back(waiting: Harness) -> None:
+    """The last of its victims may leave while it waits out a backoff that began for another reason."""
+    waiting.gone("Pod", "big")
+    waiting.put(pod("mine", "2", priority=1))
+    waiting.cycles()
+    waiting.tick(SOON)
+    waiting.cycles()
+    waiting.bind_failed("mine")
+    waiting.gone("Pod", "mine")
+    assert next_tick(waiting) > BACKOFF
+    passes_by(waiting)
+    assert next_tick(waiting) < SOON
+    waiting.tick(SOON)
+    assert bound(waiting.cycles()) == {"train-0", "train-1"}
+    assert not waiting.engine.queue.groups.unchanged
+
+
 def test_not_while_others_are_to_be_tried(waiting: Harness) -> None:
     waiting.gone("Pod", "big")
     waiting.put(pod("other", "1"))

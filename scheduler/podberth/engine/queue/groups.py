@@ -58,6 +58,8 @@ class QueuedGroups:
         self._arrivals = 0
         self.under_way = False
         """True while a group is being tried: no other one is begun."""
+        self.unchanged: dict[GroupKey, QueuedGroup] = {}
+        """Groups that wait out their backoff, since nothing but what attempts give back has changed since theirs."""
         self._put_off: list[QueuedGroup] = []
         """Groups that came up while another one was being tried."""
 
@@ -425,6 +427,14 @@ class QueuedGroups:
         else:
             self._activate(entry, now, cause)
 
+    def something_changed(self) -> None:
+        """Let the groups be tried early for which nothing had changed until now."""
+        for entry in self.unchanged.values():
+            if not (entry.errors or entry.failed):
+                entry.early = True
+                self._places.early_groups.push(entry.returned_at, entry)
+        self.unchanged.clear()
+
     def take_early(self, now: float) -> None:
         """Activate the group that has waited longest in backoff, as nothing else is to be done.
 
@@ -504,7 +514,9 @@ class QueuedGroups:
                 places.active.push(entry.order, entry)
             case Place.BACKOFF:
                 places.strict_backoff.push(entry.order, entry)
-                if entry.early and not (entry.errors or entry.failed):
+                if not entry.early:
+                    self.unchanged[entry.key] = entry
+                elif not (entry.errors or entry.failed):
                     places.early_groups.push(entry.returned_at, entry)
             case Place.UNSCHEDULABLE:
                 places.unschedulable.put(entry)
@@ -515,6 +527,7 @@ class QueuedGroups:
     def _leave_place(self, entry: QueuedGroup) -> None:
         """Remove a group from where it stands; its heap entries become stale."""
         entry.ticket = 0
+        self.unchanged.pop(entry.key, None)
         if entry.equals is not None:
             self._places.unschedulable.take(entry)
 

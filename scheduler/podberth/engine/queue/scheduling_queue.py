@@ -276,6 +276,8 @@ class SchedulingQueue:
         event by giving something back; then backoffs have to be waited out. `about`: the object of the event.
         """
         self.events.add(event, real=real)
+        if real and self.groups.unchanged:
+            self.groups.something_changed()
         if not (self.unschedulable.by_namespace or self._waking):
             return
         room = room_on(self.places.cluster, row)
