@@ -243,7 +243,7 @@ class Rehearsal:
                     name = f"{NAME}-{made.name}-$(i)"
                     document = {"metadata": {"name": name, "labels": made.labels}}
                     for raw in self._rendered(document, made.count):
-                        self._handle(Put(self._decoder.namespace(raw)))
+                        self._handle(Put(self._decoder.of_kind("Namespace")(raw)))
                 case CreatePods() as pods:
                     bound += pods.count
                     if pods.gang is not None:

@@ -7,12 +7,13 @@ Mirrors the listers and indexes behind kube-scheduler `plugins/{volumerestrictio
 import copy
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from podberth.cache.column import Bools, Ints
 from podberth.cache.nodes import Nodes
+from podberth.model.metadata import ClusterScoped, Namespaced
 from podberth.model.pod import Pod
 from podberth.model.storage import (
     ClaimKey,
@@ -27,15 +28,8 @@ from podberth.model.storage import (
 )
 from podberth.model.volumes import DRIVERS, NOT_TRANSLATED, Disk, DiskKey, Translated
 
-
-class Versioned(Protocol):
-    """Anything with a resourceVersion."""
-
-    resource_version: str
-
-
 Key = TypeVar("Key", bound=Hashable)
-Thing = TypeVar("Thing", bound=Versioned)
+Thing = TypeVar("Thing", bound=ClusterScoped | Namespaced)
 
 
 class OutOfSyncError(ValueError):

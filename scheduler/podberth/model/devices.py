@@ -1,19 +1,21 @@
 """Devices, what offers them, and what claims them: the fields that a decision reads, and those that it writes back.
 
-`PARSERS` make them from an object's JSON. Upstream: `k8s.io/api/resource/v1`.
+`READERS` make them from an object's JSON. Upstream: `k8s.io/api/resource/v1`.
 """
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
 
 from podberth.model import devices_wire, wire
+from podberth.model.metadata import ClusterScoped, Namespaced
 from podberth.model.pod import Interner
 from podberth.model.quantity import DECIMAL, Quantity, QuantityError, parse_quantity
 from podberth.model.selectors import NodeSelector, parse_node_selector
+from podberth.model.taints import Taint, Toleration
 
 CLAIM = "ResourceClaim"
 EVERY_CLAIM = (CLAIM, "", "")
@@ -73,31 +75,6 @@ class Capacity(Struct, gc=False, frozen=True):
     valid_range: CapacityRange | None = None
 
 
-class DeviceTaint(NamedTuple):
-    """Keeps claims off a device that do not tolerate it."""
-
-    key: str
-    value: str
-    effect: str
-
-
-class DeviceToleration(NamedTuple):
-    """A request's permission to use devices that have a taint."""
-
-    key: str
-    operator: str
-    value: str
-    effect: str
-
-    def tolerates(self, taint: DeviceTaint) -> bool:
-        """Return whether it is about this taint (resourceclaim.ToleratesTaint)."""
-        if (self.effect and self.effect != taint.effect) or (self.key and self.key != taint.key):
-            return False
-        if self.operator in ("", "Equal"):
-            return self.value == taint.value
-        return self.operator == "Exists"
-
-
 class Place(NamedTuple):
     """The nodes that reach a slice, or one device of it. `raw`: the selector as it was written."""
 
@@ -112,28 +89,18 @@ class Place(NamedTuple):
         return bool(self.node) or self.everywhere or self.selector is not None
 
 
-class DeviceTraits:
+class DeviceTraits(Struct, eq=False):
     """The part of a device that selectors can read. Devices with equal traits share one object and its kept results."""
 
-    __slots__ = ("attributes", "capacity", "driver", "edition", "number", "shared")
-
-    def __init__(
-        self,
-        driver: str,
-        attributes: Mapping[str, Attribute],
-        capacity: Mapping[str, Capacity],
-        *,
-        shared: bool | None,
-    ) -> None:
-        self.driver = driver
-        self.attributes = attributes
-        self.capacity = capacity
-        self.shared = shared
-        """It may be allocated more than once (allowMultipleAllocations); None: not said."""
-        self.edition = -1
-        """In which edition of numbers it has its own."""
-        self.number = 0
-        """Its place among the results of expressions."""
+    driver: str
+    attributes: Mapping[str, Attribute]
+    capacity: Mapping[str, Capacity]
+    shared: bool | None
+    """It may be allocated more than once (allowMultipleAllocations); None: not said."""
+    edition: int = -1
+    """In which edition of numbers it has its own."""
+    number: int = 0
+    """Its place among the results of expressions."""
 
     def attribute(self, name: str) -> Attribute | None:
         """The value of a fully qualified name; the driver's own attributes need not be (lookupAttribute)."""
@@ -153,18 +120,15 @@ class Device(Struct, gc=False, frozen=True, eq=False):
     consumes: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
     """(counter set, (counter, nano-units) pairs)."""
     place: Place
-    taints: tuple[DeviceTaint, ...]
+    taints: tuple[Taint, ...]
     binds_to_node: bool
     binding_conditions: tuple[str, ...]
     binding_failure_conditions: tuple[str, ...]
 
 
-class ResourceSlice(Struct, gc=False, frozen=True, eq=False):
+class ResourceSlice(ClusterScoped, gc=False, frozen=True, eq=False):
     """Some devices of a pool, or its counters."""
 
-    name: str
-    uid: str
-    resource_version: str
     driver: str
     pool: str
     generation: int
@@ -179,44 +143,29 @@ class ResourceSlice(Struct, gc=False, frozen=True, eq=False):
     uses_groups: bool
     """It uses compatibility groups, an alpha feature that kube-scheduler refuses by default."""
 
-    namespace: ClassVar[str] = ""
-    """Empty: slices are cluster-scoped."""
-
     @property
     def pool_id(self) -> PoolID:
         """(driver, pool)."""
         return self.driver, self.pool
 
 
-class DeviceClass(Struct, gc=False, frozen=True, eq=False):
+class DeviceClass(ClusterScoped, gc=False, frozen=True, eq=False):
     """A kind of device that requests name."""
 
-    name: str
-    uid: str
-    resource_version: str
     created: str
     selectors: tuple[str | None, ...]
     """CEL expressions; None: a selector of a kind that is not known."""
     config: tuple[bytes, ...]
     extended_resource: str | None
 
-    namespace: ClassVar[str] = ""
-    """Empty: classes are cluster-scoped."""
 
-
-class DeviceTaintRule(Struct, gc=False, frozen=True, eq=False):
+class DeviceTaintRule(ClusterScoped, gc=False, frozen=True, eq=False):
     """An administrator's taint for devices of some driver, pool or name (None: any)."""
 
-    name: str
-    uid: str
-    resource_version: str
     driver: str | None
     pool: str | None
     device: str | None
-    taint: DeviceTaint
-
-    namespace: ClassVar[str] = ""
-    """Empty: rules are cluster-scoped."""
+    taint: Taint
 
 
 class DeviceRequest(Struct, gc=False, frozen=True, eq=False):
@@ -228,7 +177,7 @@ class DeviceRequest(Struct, gc=False, frozen=True, eq=False):
     mode: str
     count: int
     admin_access: bool
-    tolerations: tuple[DeviceToleration, ...]
+    tolerations: tuple[Toleration, ...]
     raw_tolerations: tuple[bytes, ...]
     capacity: Amounts | None
     derives_attributes: bool
@@ -294,22 +243,9 @@ class Allocation(Struct, gc=False, frozen=True):
         return any(device.binding_conditions for device in self.devices)
 
 
-class DeviceCondition(NamedTuple):
-    """A condition that a driver has set on an allocated device."""
-
-    type: str
-    status: str
-    reason: str
-    message: str
-
-
-class ResourceClaim(Struct, gc=False, frozen=True, eq=False):
+class ResourceClaim(Namespaced, gc=False, frozen=True, eq=False):
     """A claim for devices."""
 
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
     terminating: bool
     controller: str
     """UID of its controller."""
@@ -321,24 +257,21 @@ class ResourceClaim(Struct, gc=False, frozen=True, eq=False):
     reserved_for: tuple[str, ...]
     """UIDs."""
     raw_reserved_for: tuple[bytes, ...]
-    conditions: Mapping[DeviceID, tuple[DeviceCondition, ...]]
+    conditions: Mapping[DeviceID, tuple[devices_wire.Condition, ...]]
     raw_status: bytes
     """The status as it was written."""
-
-    @property
-    def key(self) -> ClaimKey:
-        """(namespace, name)."""
-        return self.namespace, self.name
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
 
 
 DeviceKind = ResourceClaim | ResourceSlice | DeviceClass | DeviceTaintRule
 _NOWHERE = Place("", False, None, None)
+_listed = msgspec.json.Decoder(list[devices_wire.Device])
+_spec = msgspec.json.Decoder(devices_wire.ClaimSpec)
+_status = msgspec.json.Decoder(devices_wire.ClaimStatus)
+_consumer = msgspec.json.Decoder(devices_wire.Consumer)
+_toleration = msgspec.json.Decoder(Toleration)
 
 
-def _quantity(text: devices_wire.Amount, otherwise: Quantity = _NOTHING) -> Quantity:
+def _quantity(text: wire.Amount, otherwise: Quantity = _NOTHING) -> Quantity:
     """An amount, as the API server has let it pass. `otherwise`: what counts where it can't be read."""
     try:
         return parse_quantity(text)
@@ -346,9 +279,7 @@ def _quantity(text: devices_wire.Amount, otherwise: Quantity = _NOTHING) -> Quan
         return otherwise
 
 
-def parse_slice(raw: bytes, interner: Interner) -> ResourceSlice:
-    """Raises msgspec.DecodeError when the bytes are not a ResourceSlice."""
-    wired = devices_wire.resource_slice.decode(raw)
+def _slice(wired: devices_wire.ResourceSlice, interner: Interner) -> ResourceSlice:
     meta, spec = wired.metadata, wired.spec
     devices, uses_groups = _devices(wire.present(spec.devices), spec.driver, interner)
     return ResourceSlice(
@@ -374,7 +305,7 @@ def _devices(raw: bytes, driver: str, interner: Interner) -> tuple[tuple[Device,
     key = driver, hashlib.blake2b(raw, digest_size=16).digest()  # they may be long, and all different
     found: tuple[tuple[Device, ...], bool] | None = interner.device_lists.get(key)
     if found is None:
-        said = devices_wire.devices.decode(raw)
+        said = _listed.decode(raw)
         uses_groups = any(use.compatibility_groups for device in said for use in device.consumes_counters or ())
         found = tuple([_device(device, driver, interner) for device in said]), uses_groups
         interner.device_lists.put(key, found, len(raw))
@@ -404,7 +335,7 @@ def _device(device: devices_wire.Device, driver: str, interner: Interner) -> Dev
             [(use.counter_set, tuple(_counters(use.counters).items())) for use in device.consumes_counters or ()]
         ),
         place=_place(device),
-        taints=tuple([DeviceTaint(taint.key, taint.value, taint.effect) for taint in device.taints or ()]),
+        taints=tuple(device.taints or ()),
         binds_to_node=bool(device.binds_to_node),
         binding_conditions=tuple(device.binding_conditions or ()),
         binding_failure_conditions=tuple(device.binding_failure_conditions or ()),
@@ -446,7 +377,7 @@ def _capacity(said: devices_wire.Capacity) -> Capacity:
         return Capacity(_quantity(said.value), str(said.value))
     span = policy.valid_range
 
-    def optional(text: devices_wire.Amount | None) -> Quantity | None:
+    def optional(text: wire.Amount | None) -> Quantity | None:
         return None if text is None else _quantity(text)
 
     return Capacity(
@@ -459,9 +390,7 @@ def _capacity(said: devices_wire.Capacity) -> Capacity:
     )
 
 
-def parse_class(raw: bytes, interner: Interner) -> DeviceClass:
-    """Raises msgspec.DecodeError when the bytes are not a DeviceClass."""
-    wired = devices_wire.device_class.decode(raw)
+def _device_class(wired: devices_wire.DeviceClass, interner: Interner) -> DeviceClass:
     meta, spec = wired.metadata, wired.spec
     return DeviceClass(
         name=meta.name,
@@ -482,18 +411,15 @@ def _raws(raws: Iterable[Raw] | None) -> tuple[bytes, ...]:
     return tuple([bytes(raw) for raw in raws or ()])
 
 
-def parse_taint_rule(raw: bytes, interner: Interner) -> DeviceTaintRule:
-    """Raises msgspec.DecodeError when the bytes are not a DeviceTaintRule."""
-    wired = devices_wire.taint_rule.decode(raw)
+def _taint_rule(wired: devices_wire.DeviceTaintRule, interner: Interner) -> DeviceTaintRule:
     meta, spec = wired.metadata, wired.spec
     about = spec.device_selector or devices_wire.TaintSelector()
-    taint = DeviceTaint(spec.taint.key, spec.taint.value, spec.taint.effect)
-    return DeviceTaintRule(meta.name, meta.uid, meta.resource_version, about.driver, about.pool, about.device, taint)
+    return DeviceTaintRule(
+        meta.name, meta.uid, meta.resource_version, about.driver, about.pool, about.device, spec.taint
+    )
 
 
-def parse_resource_claim(raw: bytes, interner: Interner) -> ResourceClaim:
-    """Raises msgspec.DecodeError when the bytes are not a ResourceClaim."""
-    wired = devices_wire.claim.decode(raw)
+def _resource_claim(wired: devices_wire.ResourceClaim, interner: Interner) -> ResourceClaim:
     meta = wired.metadata
     owners = meta.owner_references or ()
     controller = next((owner for owner in owners if owner.controller), None)
@@ -502,7 +428,7 @@ def parse_resource_claim(raw: bytes, interner: Interner) -> ResourceClaim:
     if EXTENDED_RESOURCE_CLAIM.encode() in notes:
         extended = interner.labels(meta.annotations).get(EXTENDED_RESOURCE_CLAIM) == "true"
     raw_status = wire.present(wired.status)
-    status = devices_wire.claim_status.decode(raw_status) if raw_status else devices_wire.ClaimStatus()
+    status = _status.decode(raw_status) if raw_status else devices_wire.ClaimStatus()
     reserved = _raws(status.reserved_for)
     return ResourceClaim(
         namespace=meta.namespace,
@@ -515,12 +441,10 @@ def parse_resource_claim(raw: bytes, interner: Interner) -> ResourceClaim:
         finalizers=tuple(meta.finalizers or ()),
         spec=parse_claim_spec(wire.present(wired.spec), interner),
         allocation=None if status.allocation is None else _allocation(status.allocation),
-        reserved_for=tuple([devices_wire.consumer.decode(one).uid for one in reserved]),
+        reserved_for=tuple([_consumer.decode(one).uid for one in reserved]),
         raw_reserved_for=reserved,
         conditions={
-            DeviceID(one.driver, one.pool, one.device): tuple(
-                [DeviceCondition(c.type, c.status, c.reason, c.message) for c in one.conditions or ()]
-            )
+            DeviceID(one.driver, one.pool, one.device): tuple(one.conditions or ())
             for one in reversed(status.devices or ())  # of two that name the same device, the first counts
         },
         raw_status=raw_status,
@@ -531,7 +455,7 @@ def parse_claim_spec(raw: bytes, interner: Interner) -> ClaimSpec:
     """Return what a claim asks for: one object for all claims that ask for the same in the same bytes."""
     found: ClaimSpec | None = interner.claim_specs.get(raw)
     if found is None:
-        said = devices_wire.claim_spec.decode(raw).devices if raw else devices_wire.ClaimDevices()
+        said = _spec.decode(raw).devices if raw else devices_wire.ClaimDevices()
         found = ClaimSpec(
             requests=tuple(map(_request, said.requests or ())),
             constraints=tuple(
@@ -564,16 +488,11 @@ def _device_request(said: devices_wire.DeviceRequest, name: str) -> DeviceReques
         mode=mode,
         count=0 if mode == ALL else said.count or 1,
         admin_access=bool(said.admin_access),
-        tolerations=tuple(map(_toleration, raw_tolerations)),
+        tolerations=tuple(map(_toleration.decode, raw_tolerations)),
         raw_tolerations=raw_tolerations,
         capacity=None if asked is None else {key: _quantity(value, _TOO_MUCH) for key, value in asked.items()},
         derives_attributes=bool(said.derived_attributes),
     )
-
-
-def _toleration(raw: bytes) -> DeviceToleration:
-    said = devices_wire.toleration.decode(raw)
-    return DeviceToleration(said.key, said.operator, said.value, said.effect)
 
 
 def _allocation(said: devices_wire.Allocation) -> Allocation:
@@ -601,10 +520,11 @@ def _allocated(said: devices_wire.Result) -> AllocatedDevice:
     )
 
 
-PARSERS: dict[str, Callable[[bytes, Interner], DeviceKind]] = {
-    CLAIM: parse_resource_claim,
-    "ResourceSlice": parse_slice,
-    "DeviceClass": parse_class,
-    "DeviceTaintRule": parse_taint_rule,
+READERS: dict[str, tuple[msgspec.json.Decoder[Any], Callable[[Any, Interner], DeviceKind]]] = {
+    CLAIM: (msgspec.json.Decoder(devices_wire.ResourceClaim), _resource_claim),
+    "ResourceSlice": (msgspec.json.Decoder(devices_wire.ResourceSlice), _slice),
+    "DeviceClass": (msgspec.json.Decoder(devices_wire.DeviceClass), _device_class),
+    "DeviceTaintRule": (msgspec.json.Decoder(devices_wire.DeviceTaintRule), _taint_rule),
 }
-DEVICE_KINDS = tuple(PARSERS)
+"""Kind → the decoder of its wire form, and what makes the model of it."""
+DEVICE_KINDS = tuple(READERS)

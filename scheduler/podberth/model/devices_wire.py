@@ -1,11 +1,9 @@
 """The JSON of the kinds of `resource.k8s.io/v1`, decoded into the fields that a decision reads or writes back."""
 
-import msgspec
 from msgspec import Raw, field
 
-from podberth.model.wire import Amounts, NodeSelector, Object, ObjectMeta
-
-Amount = str | int | float
+from podberth.model.taints import Taint
+from podberth.model.wire import Amount, Amounts, NodeSelector, Object, ObjectMeta
 
 
 class Attribute(Object, gc=False):
@@ -46,12 +44,6 @@ class Consumption(Object, gc=False):
     counter_set: str = ""
     counters: dict[str, Counter] | None = None
     compatibility_groups: list[str] | None = None
-
-
-class Taint(Object, gc=False):
-    key: str = ""
-    value: str = ""
-    effect: str = ""
 
 
 class Device(Object, gc=False):
@@ -131,13 +123,6 @@ class DeviceTaintRule(Object, gc=False):
     spec: RuleSpec = field(default_factory=RuleSpec)
 
 
-class Toleration(Object, gc=False):
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
-
-
 class CapacityRequirements(Object, gc=False):
     requests: Amounts | None = None
 
@@ -207,6 +192,8 @@ class Consumer(Object, gc=False):
 
 
 class Condition(Object, gc=False):
+    """A condition that a driver has set on an allocated device."""
+
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -234,14 +221,3 @@ class ResourceClaim(Object, gc=False):
     metadata: ClaimMeta = field(default_factory=ClaimMeta)
     spec: Raw = Raw()
     status: Raw = Raw()
-
-
-resource_slice = msgspec.json.Decoder(ResourceSlice)
-devices = msgspec.json.Decoder(list[Device])
-device_class = msgspec.json.Decoder(DeviceClass)
-taint_rule = msgspec.json.Decoder(DeviceTaintRule)
-claim = msgspec.json.Decoder(ResourceClaim)
-claim_spec = msgspec.json.Decoder(ClaimSpec)
-claim_status = msgspec.json.Decoder(ClaimStatus)
-consumer = msgspec.json.Decoder(Consumer)
-toleration = msgspec.json.Decoder(Toleration)

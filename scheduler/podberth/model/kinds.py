@@ -1,26 +1,38 @@
 """From the bytes of an API object to the model, by kind."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
 
 from podberth.model import devices, pod_group_parse, storage, wire
 from podberth.model.annotated import NOTHING_READ, AnnotationsRead
-from podberth.model.devices import DEVICE_KINDS, DeviceKind
+from podberth.model.devices import DeviceKind
 from podberth.model.limits import LIMITS, Limits
 from podberth.model.namespaced import Namespace, SelectingObject, parse_namespace, parse_selecting
 from podberth.model.node import Node, parse_node
 from podberth.model.pod import BOUND, Interner, Pod, parse_pod
-from podberth.model.pod_group import POD_GROUP_KINDS, PodGroup
-from podberth.model.storage import STORAGE_KINDS, StorageKind
+from podberth.model.pod_group import PodGroup
+from podberth.model.storage import StorageKind
 
 Modelled = Pod | Node | Namespace | SelectingObject | StorageKind | DeviceKind | PodGroup
-_PARSERS: Mapping[str, Callable[[bytes, Interner], "StorageKind | DeviceKind | PodGroup"]] = {
-    **storage.PARSERS,
-    **devices.PARSERS,
-    **pod_group_parse.PARSERS,
-}
 
 SELECTING = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet", "PodDisruptionBudget")
-KINDS = ("Node", "Pod", "Namespace", *SELECTING, *STORAGE_KINDS, *DEVICE_KINDS, *POD_GROUP_KINDS)
+_selecting: msgspec.json.Decoder[wire.PodSelecting] = msgspec.json.Decoder(wire.PodSelecting)
+_pod: msgspec.json.Decoder[wire.Pod] = msgspec.json.Decoder(wire.Pod)
+_node: msgspec.json.Decoder[wire.Node] = msgspec.json.Decoder(wire.Node)
+READERS: Mapping[str, tuple[msgspec.json.Decoder[Any], Callable[[Any, Interner], Modelled]]] = {
+    "Node": (_node, parse_node),
+    "Pod": (_pod, parse_pod),
+    "Namespace": (msgspec.json.Decoder(wire.Namespace), parse_namespace),
+    **{kind: (_selecting, partial(parse_selecting, kind)) for kind in SELECTING},
+    **storage.READERS,
+    **devices.READERS,
+    **pod_group_parse.READERS,
+}
+"""Kind → the decoder of its wire form, and what makes the model of it."""
+KINDS = tuple(READERS)
 
 LARGE_BOUND = 500
 """Large objects are few, and what is small in them is seldom shared."""
@@ -60,26 +72,16 @@ class Decoder:
 
     def pod(self, raw: bytes) -> Pod:
         """Decode a pod. Raises msgspec.DecodeError when the bytes are none."""
-        return parse_pod(wire.pod_decoder.decode(raw), self.interner)
+        return parse_pod(_pod.decode(raw), self.interner)
 
     def node(self, raw: bytes) -> Node:
-        """A node. Raises msgspec.DecodeError when the bytes are not one."""
-        return parse_node(wire.node_decoder.decode(raw), self.interner)
-
-    def namespace(self, raw: bytes) -> Namespace:
-        """Raises msgspec.DecodeError when the bytes are not a namespace."""
-        return parse_namespace(wire.namespace_decoder.decode(raw), self.interner)
+        """Decode a node. Raises msgspec.DecodeError when the bytes are none."""
+        return parse_node(_node.decode(raw), self.interner)
 
     def of_kind(self, kind: str) -> Callable[[bytes], Modelled]:
-        """The decoding function for one of `KINDS`."""
-        match kind:
-            case "Pod":
-                return self.pod
-            case "Node":
-                return self.node
-            case "Namespace":
-                return self.namespace
-        if kind in _PARSERS:
-            parse = _PARSERS[kind]
-            return lambda raw: parse(raw, self.interner)
-        return lambda raw: parse_selecting(kind, wire.selecting_decoder.decode(raw), self.interner)
+        """Return the function that decodes one of `KINDS`.
+
+        It raises msgspec.DecodeError when the bytes are not of that kind.
+        """
+        decoder, model_of = READERS[kind]
+        return lambda raw: model_of(decoder.decode(raw), self.interner)

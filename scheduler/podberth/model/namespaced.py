@@ -1,13 +1,14 @@
 """Namespaces, and the kinds that select pods: Service, ReplicaSet, StatefulSet, PodDisruptionBudget and the like."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 from msgspec import Struct, field
 
 from podberth.model import wire
 from podberth.model.limits import Count
+from podberth.model.metadata import ClusterScoped
 from podberth.model.pod import Interner
 from podberth.model.selectors import NOTHING, LabelSelector, Requirement, SelectorError, parse_label_selector
 
@@ -17,16 +18,10 @@ BY_MAP = frozenset(("Service", "ReplicationController"))
 """Kinds whose selector is a plain map of labels."""
 
 
-class Namespace(Struct, gc=False):
+class Namespace(ClusterScoped, gc=False, frozen=True):
     """A namespace and its labels."""
 
-    name: str
-    uid: str
-    resource_version: str
     labels: Mapping[str, str]
-
-    namespace: ClassVar[str] = ""
-    """Empty: namespaces are cluster-scoped."""
 
 
 class SelectingObject(Struct, gc=False):

@@ -3,24 +3,20 @@
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import islice
-from typing import ClassVar
 
 import msgspec
-from msgspec import Struct
 
 from podberth.model import wire
+from podberth.model.metadata import ClusterScoped
 from podberth.model.pod import Interner
 from podberth.model.quantity import BOUND, units
 from podberth.model.resources import CORE, in_units, parse_amounts
 from podberth.model.taints import Taint, Taints
 
 
-class Node(Struct, gc=False):
+class Node(ClusterScoped, gc=False, frozen=True):
     """One node: labels, taints, what it can give and which images it holds."""
 
-    name: str
-    uid: str
-    resource_version: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     """Those that a plugin of any profile reads (`framework.reads`)."""
@@ -35,14 +31,6 @@ class Node(Struct, gc=False):
     """The features that its kubelet declares (status.declaredFeatures)."""
     problems: tuple[str, ...]
     """Parts of the object that could not be read; the node takes part with the rest."""
-
-    namespace: ClassVar[str] = ""
-    """Empty: nodes are cluster-scoped."""
-
-    @property
-    def key(self) -> str:
-        """The name."""
-        return self.name
 
 
 NO_FEATURES: frozenset[str] = frozenset()

@@ -70,7 +70,6 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
     """Its pods may be disrupted one by one (`single`), or only all together (`all`)."""
     priority: int | None = None
     """None: not said, as in groups of scheduler-plugins."""
-    priority_class: str = ""
     preempts: bool | None = None
     """None: not said, and its pods say it."""
     resource_claims: tuple[PodClaim, ...] = ()

@@ -52,19 +52,24 @@ class _Reference(Object, gc=False):
 
 
 class _Spec(Object, gc=False):
+    """The fields of both APIs: those from `min_member` on are scheduler-plugins'."""
+
     workload_ref: _Reference | None = None
     scheduling_policy: _Policy = field(default_factory=_Policy)
     scheduling_constraints: _Constraints | None = None
     resource_claims: list[WiredClaim] | None = None
     disruption_mode: _DisruptionMode | None = None
-    priority_class_name: str = ""
     priority: int | None = None
     preemption_policy: str | None = None
+    min_member: int = 0
+    min_resources: Amounts | None = None
+    schedule_timeout_seconds: int | None = None
 
 
 class _Status(Object, gc=False):
     conditions: list[Condition] | None = None
     resource_claim_statuses: list[PodClaimStatus] | None = None
+    phase: str = ""
 
 
 class _PodGroup(Object, gc=False):
@@ -74,37 +79,14 @@ class _PodGroup(Object, gc=False):
     status: _Status = field(default_factory=_Status)
 
 
-class _CoschedulingSpec(Object, gc=False):
-    min_member: int = 0
-    min_resources: Amounts | None = None
-    schedule_timeout_seconds: int | None = None
-
-
-class _CoschedulingStatus(Object, gc=False):
-    phase: str = ""
-
-
-class _CoschedulingGroup(Object, gc=False):
-    metadata: ObjectMeta = field(default_factory=ObjectMeta)
-    spec: _CoschedulingSpec = field(default_factory=_CoschedulingSpec)
-    status: _CoschedulingStatus = field(default_factory=_CoschedulingStatus)
-
-
 _MARK = b"podberth.dev/"
-_native = msgspec.json.Decoder(_PodGroup)
-_coscheduling = msgspec.json.Decoder(_CoschedulingGroup)
-DECODERS: dict[str, msgspec.json.Decoder[Any]] = {NATIVE_KIND: _native, COSCHEDULING_KIND: _coscheduling}
-"""Kind → the decoder of its wire form."""
+_decoder = msgspec.json.Decoder(_PodGroup)
 
 
-def parse_pod_group(raw: bytes, interner: Interner) -> PodGroup:
-    """A PodGroup of scheduling.k8s.io, or of the API group that it says itself.
-
-    Raises msgspec.DecodeError when the bytes are not one.
-    """
-    wired = _native.decode(raw)
+def _native_group(wired: _PodGroup, interner: Interner) -> PodGroup:
+    """A PodGroup of scheduling.k8s.io, or of the API group that it says itself."""
     if wired.api_version.startswith(f"{COSCHEDULING}/"):
-        return parse_coscheduling_group(raw, interner)
+        return _coscheduling_group(wired, interner)
     meta, spec, status = wired.metadata, wired.spec, wired.status
     gang = spec.scheduling_policy.gang
     constraints, mode, reference = spec.scheduling_constraints, spec.disruption_mode, spec.workload_ref
@@ -126,7 +108,6 @@ def parse_pod_group(raw: bytes, interner: Interner) -> PodGroup:
         preferred_topology=preferred,
         disruption_mode=disruption,
         priority=spec.priority,
-        priority_class=spec.priority_class_name,
         preempts=None if spec.preemption_policy is None else spec.preemption_policy != "Never",
         resource_claims=claims_of(spec.resource_claims or ()),
         made_claims=tuple([(one.name, one.resource_claim_name) for one in status.resource_claim_statuses or ()]),
@@ -143,9 +124,8 @@ def parse_pod_group(raw: bytes, interner: Interner) -> PodGroup:
     )
 
 
-def parse_coscheduling_group(raw: bytes, interner: Interner) -> PodGroup:
-    """A PodGroup of scheduling.x-k8s.io. Raises msgspec.DecodeError when the bytes are not one."""
-    wired = _coscheduling.decode(raw)
+def _coscheduling_group(wired: _PodGroup, interner: Interner) -> PodGroup:
+    """A PodGroup of scheduling.x-k8s.io."""
     meta, spec = wired.metadata, wired.spec
     resources: dict[str, int] | None = None
     problems: list[str] = []
@@ -182,7 +162,8 @@ def _topology(meta: ObjectMeta) -> tuple[str | None, str | None]:
     return found.get(REQUIRED_TOPOLOGY) or None, found.get(PREFERRED_TOPOLOGY) or None
 
 
-PARSERS: dict[str, Callable[[bytes, Interner], PodGroup]] = {
-    NATIVE_KIND: parse_pod_group,
-    COSCHEDULING_KIND: parse_coscheduling_group,
+READERS: dict[str, tuple[msgspec.json.Decoder[Any], Callable[[Any, Interner], PodGroup]]] = {
+    NATIVE_KIND: (_decoder, _native_group),
+    COSCHEDULING_KIND: (_decoder, _coscheduling_group),
 }
+"""Kind → the decoder of its wire form, and what makes the model of it."""

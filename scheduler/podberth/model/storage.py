@@ -1,18 +1,19 @@
 """Volumes, claims, storage classes, and facts about nodes from CSI drivers: the fields that the volume plugins read.
 
 Mirrors component-helpers `storage/volume/{helpers,pv_helpers}.go` where they derive something from one object.
-`PARSERS` make them from an object's JSON.
+`READERS` make them from an object's JSON.
 """
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from podberth.model import storage_wire, wire
 from podberth.model.limits import LIMITS, Count, Limits
+from podberth.model.metadata import ClusterScoped, Namespaced
 from podberth.model.pod import Interner
 from podberth.model.quantity import QuantityError, parse_nano, units
 from podberth.model.selectors import (
@@ -44,6 +45,7 @@ _NO_ANNOTATIONS = storage_wire.Annotations()
 _REMEMBERED_BYTES = 4096
 """Longer selectors are not worth remembering: whoever may write a volume may write a megabyte."""
 _selectors = msgspec.json.Decoder(wire.NodeSelector)
+_notes = msgspec.json.Decoder(storage_wire.Annotations)
 
 ClaimKey = tuple[str, str]
 """(namespace, name)."""
@@ -59,12 +61,9 @@ class ClaimRef(Struct, gc=False, frozen=True):
     uid: str
 
 
-class PersistentVolume(Struct, gc=False):
+class PersistentVolume(ClusterScoped, gc=False, frozen=True):
     """A volume. Amounts are nano-units, so that they compare exactly."""
 
-    name: str
-    uid: str
-    resource_version: str
     labels: Mapping[str, str]
     storage_class: str
     """The class by which claims find it: the beta annotation before the field."""
@@ -89,14 +88,6 @@ class PersistentVolume(Struct, gc=False):
     """The same volume as its CSI driver knows it, if it is an in-tree one."""
     translated_affinity: NodeSelector | None
 
-    namespace: ClassVar[str] = ""
-    """Empty: volumes are cluster-scoped."""
-
-    @property
-    def key(self) -> str:
-        """The name."""
-        return self.name
-
     @property
     def size(self) -> int:
         """Bytes, rounded up."""
@@ -110,13 +101,9 @@ class PersistentVolume(Struct, gc=False):
         return not ref.uid or ref.uid == claim.uid
 
 
-class PersistentVolumeClaim(Struct, gc=False):
+class PersistentVolumeClaim(Namespaced, gc=False, frozen=True):
     """A claim."""
 
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
     storage_class: str
     """The beta annotation before the field; empty: none."""
     spec_class: str
@@ -140,11 +127,6 @@ class PersistentVolumeClaim(Struct, gc=False):
     """UID of its controller."""
 
     @property
-    def key(self) -> ClaimKey:
-        """(namespace, name)."""
-        return self.namespace, self.name
-
-    @property
     def size(self) -> int:
         """Bytes asked for, rounded up."""
         return units(self.requested or 0)
@@ -154,16 +136,10 @@ class PersistentVolumeClaim(Struct, gc=False):
         """Return whether binding is complete in both directions (isPVCFullyBound)."""
         return bool(self.volume_name) and self.bind_completed
 
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
 
-
-class StorageClass(Struct, gc=False):
+class StorageClass(ClusterScoped, gc=False, frozen=True):
     """A storage class."""
 
-    name: str
-    uid: str
-    resource_version: str
     provisioner: str
     binding_mode: str | None
     topologies: TopologyTerms | None
@@ -171,51 +147,32 @@ class StorageClass(Struct, gc=False):
     default: bool = False
     """Claims that name no class get this one."""
 
-    namespace: ClassVar[str] = ""
-    """Empty: classes are cluster-scoped."""
-
     @property
     def provisions(self) -> bool:
         """Return whether volumes are made on demand."""
         return self.provisioner not in ("", NO_PROVISIONER)
 
 
-class CSINode(Struct, gc=False):
+class CSINode(ClusterScoped, gc=False, frozen=True):
     """The CSI drivers of a node, with how many volumes each can attach (None: no limit)."""
 
-    name: str
-    uid: str
-    resource_version: str
     drivers: dict[str, int | None]
     migrated: frozenset[str]
     """In-tree plugins that CSI drivers have taken over on this node."""
 
-    namespace: ClassVar[str] = ""
-    """Empty: CSINodes are cluster-scoped."""
 
-
-class CSIDriver(Struct, gc=False):
+class CSIDriver(ClusterScoped, gc=False, frozen=True):
     """A CSI driver's wishes to schedulers."""
 
-    name: str
-    uid: str
-    resource_version: str
     storage_capacity: bool
     """Look at CSIStorageCapacity before provisioning."""
     must_be_installed: bool
     """Keep pods off nodes that don't have the driver."""
 
-    namespace: ClassVar[str] = ""
-    """Empty: CSIDrivers are cluster-scoped."""
 
-
-class CSIStorageCapacity(Struct, gc=False):
+class CSIStorageCapacity(Namespaced, gc=False, frozen=True):
     """The room that there is for volumes of a class on the nodes that `topology` selects."""
 
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
     storage_class: str
     limit: int | None
     """Bytes of the largest volume: maximumVolumeSize, else the capacity; None: not known."""
@@ -224,19 +181,13 @@ class CSIStorageCapacity(Struct, gc=False):
     """None: reachable from nowhere."""
 
 
-class VolumeAttachment(Struct, gc=False):
+class VolumeAttachment(ClusterScoped, gc=False, frozen=True):
     """A volume that is attached to a node, or being attached."""
 
-    name: str
-    uid: str
-    resource_version: str
     attacher: str
     node: str
     volume: str
     """Empty for an inline volume."""
-
-    namespace: ClassVar[str] = ""
-    """Empty: attachments are cluster-scoped."""
 
 
 StorageKind = (
@@ -252,10 +203,10 @@ StorageKind = (
 
 def _annotations(meta: wire.ObjectMeta) -> storage_wire.Annotations:
     text = wire.present(meta.annotations)
-    return storage_wire.annotations.decode(text) if text else _NO_ANNOTATIONS
+    return _notes.decode(text) if text else _NO_ANNOTATIONS
 
 
-def _nano(quantity: storage_wire.Quantity | None) -> int | None:
+def _nano(quantity: wire.Amount | None) -> int | None:
     """A quantity as the API server has let it pass; what is none counts as not said."""
     if quantity is None:
         return None
@@ -265,9 +216,7 @@ def _nano(quantity: storage_wire.Quantity | None) -> int | None:
         return None
 
 
-def parse_volume(raw: bytes, interner: Interner) -> PersistentVolume:
-    """Raises msgspec.DecodeError when the bytes are not a PersistentVolume."""
-    wired = storage_wire.volume.decode(raw)
+def _volume(wired: storage_wire.PersistentVolume, interner: Interner) -> PersistentVolume:
     meta, spec = wired.metadata, wired.spec
     notes = _annotations(meta)
     labels = interner.labels(meta.labels)
@@ -330,9 +279,7 @@ def _selector(text: bytes) -> NodeSelector:
     return parse_node_selector(_selectors.decode(text), "spec.nodeAffinity.required")
 
 
-def parse_claim(raw: bytes, interner: Interner) -> PersistentVolumeClaim:
-    """Raises msgspec.DecodeError when the bytes are not a PersistentVolumeClaim."""
-    wired = storage_wire.claim.decode(raw)
+def _claim(wired: storage_wire.PersistentVolumeClaim, interner: Interner) -> PersistentVolumeClaim:
     meta, spec = wired.metadata, wired.spec
     notes = _annotations(meta)
     selector, problem = _label_selector(spec.selector, "spec.selector", interner.limits)
@@ -374,9 +321,7 @@ def _label_selector(
         return None, str(error)
 
 
-def parse_storage_class(raw: bytes, interner: Interner) -> StorageClass:
-    """Raises msgspec.DecodeError when the bytes are not a StorageClass."""
-    wired = storage_wire.storage_class.decode(raw)
+def _storage_class(wired: storage_wire.StorageClass, interner: Interner) -> StorageClass:
     meta = wired.metadata
     topologies = tuple(filter(None, map(_topology_term, wired.allowed_topologies or ())))
     notes = _annotations(meta)
@@ -402,9 +347,7 @@ def _topology_term(term: storage_wire.TopologyTerm) -> tuple[Requirement, ...]:
         return ()
 
 
-def parse_csi_node(raw: bytes, interner: Interner) -> CSINode:
-    """Raises msgspec.DecodeError when the bytes are not a CSINode."""
-    wired = storage_wire.csi_node.decode(raw)
+def _csi_node(wired: storage_wire.CSINode, interner: Interner) -> CSINode:
     meta = wired.metadata
     drivers = {d.name: d.allocatable.count if d.allocatable else None for d in wired.spec.drivers or ()}
     migrated = _annotations(meta).migrated_plugins
@@ -412,9 +355,7 @@ def parse_csi_node(raw: bytes, interner: Interner) -> CSINode:
     return CSINode(meta.name, meta.uid, meta.resource_version, drivers, plugins)
 
 
-def parse_csi_driver(raw: bytes, interner: Interner) -> CSIDriver:
-    """Raises msgspec.DecodeError when the bytes are not a CSIDriver."""
-    wired = storage_wire.csi_driver.decode(raw)
+def _csi_driver(wired: storage_wire.CSIDriver, interner: Interner) -> CSIDriver:
     meta, spec = wired.metadata, wired.spec
     return CSIDriver(
         meta.name,
@@ -425,9 +366,7 @@ def parse_csi_driver(raw: bytes, interner: Interner) -> CSIDriver:
     )
 
 
-def parse_csi_capacity(raw: bytes, interner: Interner) -> CSIStorageCapacity:
-    """Raises msgspec.DecodeError when the bytes are not a CSIStorageCapacity."""
-    wired = storage_wire.csi_capacity.decode(raw)
+def _csi_capacity(wired: storage_wire.CSIStorageCapacity, interner: Interner) -> CSIStorageCapacity:
     meta = wired.metadata
     capacity, maximum = _nano(wired.capacity), _nano(wired.maximum_volume_size)
     limit = capacity if maximum is None else maximum
@@ -444,21 +383,20 @@ def parse_csi_capacity(raw: bytes, interner: Interner) -> CSIStorageCapacity:
     )
 
 
-def parse_attachment(raw: bytes, interner: Interner) -> VolumeAttachment:
-    """Raises msgspec.DecodeError when the bytes are not a VolumeAttachment."""
-    wired = storage_wire.attachment.decode(raw)
+def _attachment(wired: storage_wire.VolumeAttachment, interner: Interner) -> VolumeAttachment:
     meta, spec = wired.metadata, wired.spec
     volume = spec.source.persistent_volume_name or ""
     return VolumeAttachment(meta.name, meta.uid, meta.resource_version, spec.attacher, spec.node_name, volume)
 
 
-PARSERS: dict[str, Callable[[bytes, Interner], StorageKind]] = {
-    "PersistentVolume": parse_volume,
-    "PersistentVolumeClaim": parse_claim,
-    "StorageClass": parse_storage_class,
-    "CSINode": parse_csi_node,
-    "CSIDriver": parse_csi_driver,
-    "CSIStorageCapacity": parse_csi_capacity,
-    "VolumeAttachment": parse_attachment,
+READERS: dict[str, tuple[msgspec.json.Decoder[Any], Callable[[Any, Interner], StorageKind]]] = {
+    "PersistentVolume": (msgspec.json.Decoder(storage_wire.PersistentVolume), _volume),
+    "PersistentVolumeClaim": (msgspec.json.Decoder(storage_wire.PersistentVolumeClaim), _claim),
+    "StorageClass": (msgspec.json.Decoder(storage_wire.StorageClass), _storage_class),
+    "CSINode": (msgspec.json.Decoder(storage_wire.CSINode), _csi_node),
+    "CSIDriver": (msgspec.json.Decoder(storage_wire.CSIDriver), _csi_driver),
+    "CSIStorageCapacity": (msgspec.json.Decoder(storage_wire.CSIStorageCapacity), _csi_capacity),
+    "VolumeAttachment": (msgspec.json.Decoder(storage_wire.VolumeAttachment), _attachment),
 }
-STORAGE_KINDS = tuple(PARSERS)
+"""Kind → the decoder of its wire form, and what makes the model of it."""
+STORAGE_KINDS = tuple(READERS)

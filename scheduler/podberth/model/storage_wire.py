@@ -1,11 +1,18 @@
 """The storage kinds' JSON, decoded into the fields that a decision reads; other kinds are in `podberth.model.wire`."""
 
-import msgspec
 from msgspec import field
 
-from podberth.model.wire import Amounts, AzureDisk, GCEDisk, LabelSelector, NodeSelector, Object, ObjectMeta, VolumeID
-
-Quantity = str | int | float
+from podberth.model.wire import (
+    Amount,
+    Amounts,
+    AzureDisk,
+    GCEDisk,
+    LabelSelector,
+    NodeSelector,
+    Object,
+    ObjectMeta,
+    VolumeID,
+)
 
 
 class Annotations(Object, gc=False):
@@ -128,8 +135,8 @@ class CSIDriver(Object, gc=False):
 class CSIStorageCapacity(Object, gc=False):
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     storage_class_name: str = ""
-    capacity: Quantity | None = None
-    maximum_volume_size: Quantity | None = None
+    capacity: Amount | None = None
+    maximum_volume_size: Amount | None = None
     node_topology: LabelSelector | None = None
 
 
@@ -146,13 +153,3 @@ class AttachmentSpec(Object, gc=False):
 class VolumeAttachment(Object, gc=False):
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     spec: AttachmentSpec = field(default_factory=AttachmentSpec)
-
-
-annotations = msgspec.json.Decoder(Annotations)
-volume = msgspec.json.Decoder(PersistentVolume)
-claim = msgspec.json.Decoder(PersistentVolumeClaim)
-storage_class = msgspec.json.Decoder(StorageClass)
-csi_node = msgspec.json.Decoder(CSINode)
-csi_driver = msgspec.json.Decoder(CSIDriver)
-csi_capacity = msgspec.json.Decoder(CSIStorageCapacity)
-attachment = msgspec.json.Decoder(VolumeAttachment)

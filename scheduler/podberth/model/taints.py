@@ -28,19 +28,19 @@ def taint_text(key: str, value: str, effect: str) -> str:
     return f"{key}{'=' + value if value else ''}:{effect}"
 
 
-class Taint(Struct, frozen=True):
-    """A mark on a node that repels pods which don't tolerate it."""
+class Taint(Struct, frozen=True, omit_defaults=True):
+    """A mark on a node, or on a device, that repels pods which don't tolerate it."""
 
-    key: str
-    value: str
-    effect: str
+    key: str = ""
+    value: str = ""
+    effect: str = ""
 
     def __str__(self) -> str:
         return taint_text(self.key, self.value, self.effect)
 
 
-class Toleration(Struct, frozen=True):
-    """A pod's permission to be on nodes that have a taint. An empty key or effect means any."""
+class Toleration(Struct, frozen=True, omit_defaults=True):
+    """A pod's permission to be on nodes, or to use devices, that have a taint. An empty key or effect means any."""
 
     key: str = ""
     operator: str = ""

@@ -129,7 +129,9 @@ class Toleration(Object, gc=False):
     effect: str | None = None
 
 
-Amounts = dict[str, str | int | float]
+Amount = str | int | float
+"""A quantity."""
+Amounts = dict[str, Amount]
 
 
 class ResourceRequirements(Object, gc=False):
@@ -352,10 +354,6 @@ class Taint(Object, gc=False):
     effect: str = ""
 
 
-pod_decoder: msgspec.json.Decoder[Pod] = msgspec.json.Decoder(Pod)
-node_decoder: msgspec.json.Decoder[Node] = msgspec.json.Decoder(Node)
-namespace_decoder: msgspec.json.Decoder[Namespace] = msgspec.json.Decoder(Namespace)
-selecting_decoder: msgspec.json.Decoder[PodSelecting] = msgspec.json.Decoder(PodSelecting)
 texts_decoder: msgspec.json.Decoder[dict[str, str]] = msgspec.json.Decoder(dict[str, str])
 """The type of labels and of annotations."""
 

@@ -216,7 +216,7 @@ def test_what_a_group_says() -> None:
     found = DECODER.of_kind("PodGroup")(wire.encode(document))
     assert isinstance(found, PodGroup)
     assert (found.gang, found.needed, found.topology_key, found.disruption_mode) == (False, 1, "rack", "all")
-    assert (found.priority, found.priority_class, found.workload) == (10, "high", ("job", "workers"))
+    assert (found.priority, found.workload) == (10, ("job", "workers"))
     assert [claim.template for claim in found.resource_claims] == ["fabric"]
     assert found.made_claims == (("net", "net-x1"),)
     condition = found.condition("PodGroupInitiallyScheduled")

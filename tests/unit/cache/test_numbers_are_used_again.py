@@ -8,6 +8,7 @@ from podberth.cache import existing_terms
 from podberth.cache.cluster import Cluster
 from podberth.cache.validate import validate
 from podberth.model.kinds import Decoder
+from podberth.model.namespaced import Namespace
 from podberth.model.wire import encode
 from tests.builders import namespace, node, pod, term
 from tests.unit.work import lines
@@ -24,7 +25,9 @@ def _no_set_is_kept_idle(monkeypatch: pytest.MonkeyPatch) -> None:
 def _town(pods: int, salt: str = "") -> tuple[Cluster, Decoder]:
     """Placed pods with terms of which no two are alike: by value, by namespaces and by topology key."""
     cluster, decoder = Cluster(), Decoder()
-    cluster.put_namespace(decoder.namespace(encode(namespace("default"))))
+    made = decoder.of_kind("Namespace")(encode(namespace("default")))
+    assert isinstance(made, Namespace)
+    cluster.put_namespace(made)
     cluster.put_node(decoder.node(encode(node("n1"))))
     for i in range(pods):
         cluster.put_pod(_carrier(decoder, i, salt))

@@ -24,10 +24,10 @@ from podberth.explain.changes import (
 )
 from podberth.framework.explaining import Detail, Explainer, Inquiry
 from podberth.framework.status import Reason
-from podberth.model.devices import DeviceClass, DeviceID, DeviceTaint, DeviceTraits, ResourceClaim
+from podberth.model.devices import DeviceClass, DeviceID, DeviceTraits, ResourceClaim
 from podberth.model.node import Node
 from podberth.model.shape import may_be_devices
-from podberth.model.taints import taint_text
+from podberth.model.taints import Taint
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
 from podberth.plugins.dynamic_resources.pools import Pool, PoolDevice, available_counters, tolerates_all, uses
 from podberth.plugins.dynamic_resources.requested import AllocationError, Alternative, CapacityError, RequestedClaim
@@ -352,7 +352,7 @@ class _Against(NamedTuple):
     """The reason that keeps a request from a device of its class."""
 
     selectors: tuple[str, ...] = ()
-    taints: tuple[DeviceTaint, ...] = ()
+    taints: tuple[Taint, ...] = ()
     capacity: tuple[str, ...] = ()
     """The capacity of which it has too little."""
     counters: tuple[tuple[str, str], ...] = ()
@@ -432,7 +432,7 @@ class _Fixes:
         taints = set(against.taints)
         rules = [rule for rule in self._devices.rules.values() if rule.taint in taints]
         if rules and taints == {rule.taint for rule in rules} and against == _Against(taints=against.taints):
-            yield tuple(RemoveTaintRule(rule.name, taint_text(*rule.taint)) for rule in rules)
+            yield tuple(RemoveTaintRule(rule.name, str(rule.taint)) for rule in rules)
 
     def _less_of_resource(self, one: Alternative, less: int) -> Iterator[Fix]:
         """Yield the smaller request for an extended resource, for which the scheduler makes the claim."""

@@ -3,16 +3,14 @@
 So there are no environments, commands, arguments, probes, mounts, managed fields or statuses that no decision reads.
 """
 
-from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from podberth.model import devices_wire, pod_group_parse, storage_wire, wire
+from podberth.model import devices_wire, wire
 from podberth.model.annotated import DECIDING
-from podberth.model.kinds import SELECTING
+from podberth.model.kinds import READERS, SELECTING
 
 _SPEC = msgspec.json.Decoder(devices_wire.ClaimSpec)
 _STATUS = msgspec.json.Decoder(devices_wire.ClaimStatus)
@@ -21,37 +19,13 @@ _META, _CONTAINER, _SELECTING = wire.ObjectMeta(), wire.Container(), wire.PodSel
 """Their fields are the defaults, and only these are left out when a form is encoded: msgspec goes by identity."""
 
 
-@cache
-def _decoder_of(kind: str) -> msgspec.json.Decoder[Any]:
-    """Return the decoder of a kind's wire form."""
-    found: Mapping[str, msgspec.json.Decoder[Any]] = {
-        "Pod": wire.pod_decoder,
-        "Node": wire.node_decoder,
-        "Namespace": wire.namespace_decoder,
-        **dict.fromkeys(SELECTING, wire.selecting_decoder),
-        "PersistentVolume": storage_wire.volume,
-        "PersistentVolumeClaim": storage_wire.claim,
-        "StorageClass": storage_wire.storage_class,
-        "CSINode": storage_wire.csi_node,
-        "CSIDriver": storage_wire.csi_driver,
-        "CSIStorageCapacity": storage_wire.csi_capacity,
-        "VolumeAttachment": storage_wire.attachment,
-        "ResourceClaim": devices_wire.claim,
-        "ResourceSlice": devices_wire.resource_slice,
-        "DeviceClass": devices_wire.device_class,
-        "DeviceTaintRule": devices_wire.taint_rule,
-        **pod_group_parse.DECODERS,
-    }
-    return found[kind]
-
-
 def reduced(kind: str, raw: bytes | Raw, read: frozenset[str], *, labels: bool = False) -> str:
     """Return its JSON without its resourceVersion. `read`: keys of annotations that plugins read; `labels`: a pod's
     stay, which its own entry says else.
 
     Raises msgspec.MsgspecError.
     """
-    made = _decoder_of(kind).decode(raw)
+    made = READERS[kind][0].decode(raw)
     made.metadata.resource_version = ""
     made.metadata.annotations = _annotations(made.metadata.annotations, read)
     match kind:

@@ -6,17 +6,16 @@ for each pod would take longer than all else. Upstream: `structured/internal/inc
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from msgspec import Struct
 
 from podberth.cache.devices import AllocatedDevices, Devices
-from podberth.model.devices import Device, DeviceID, DeviceTaint, DeviceTaintRule, Place, PoolID, ResourceSlice
+from podberth.model.devices import Device, DeviceID, DeviceTaintRule, Place, PoolID, ResourceSlice
 from podberth.model.node import Node
+from podberth.model.taints import HARD, Taint, tolerates
 from podberth.plugins.dynamic_resources.requested import Alternative
 from podberth.plugins.node_affinity import node_matches
 
-_HARD = ("NoSchedule", "NoExecute")
 LARGE = 64
 """Pools with fewer devices are looked through one by one."""
 _SELECTORS = 16
@@ -33,7 +32,7 @@ class PoolDevice(Struct, gc=False, frozen=True, eq=False):
     slice: ResourceSlice
     reached: bool
     """The node reaches it; in slices where each device says so itself, it may not."""
-    taints: tuple[DeviceTaint, ...]
+    taints: tuple[Taint, ...]
     """The taints that keep claims off it."""
 
 
@@ -177,16 +176,14 @@ def _entries(node: Node, one: ResourceSlice, rules: Sequence[DeviceTaintRule]) -
         yield _entry(one, device, reached=not one.by_device or reaches(node, device.place), ruled=ruled)
 
 
-def _entry(
-    one: ResourceSlice, device: Device, *, reached: bool = True, ruled: Sequence[DeviceTaint] = ()
-) -> PoolDevice:
+def _entry(one: ResourceSlice, device: Device, *, reached: bool = True, ruled: Sequence[Taint] = ()) -> PoolDevice:
     taints = hard_taints(device, ruled) if device.taints or ruled else ()
     return PoolDevice(DeviceID(one.driver, one.pool, device.name), device, one, reached, taints)
 
 
-def hard_taints(device: Device, ruled: Sequence[DeviceTaint] = ()) -> tuple[DeviceTaint, ...]:
+def hard_taints(device: Device, ruled: Sequence[Taint] = ()) -> tuple[Taint, ...]:
     """The taints of a device that keep claims off it. `ruled`: those that rules give it."""
-    return tuple([taint for taint in (*device.taints, *ruled) if taint.effect in _HARD])
+    return tuple([taint for taint in (*device.taints, *ruled) if taint.effect in HARD])
 
 
 def _duplicate_device(slices: Iterable[ResourceSlice]) -> str:
@@ -228,10 +225,9 @@ def uses(device: Device) -> Iterable[tuple[tuple[str, str], int]]:
             yield (counter_set, counter), amount
 
 
-def tolerates_all(alternative: Alternative, taints: Iterable[DeviceTaint]) -> bool:
+def tolerates_all(alternative: Alternative, taints: Iterable[Taint]) -> bool:
     """Return whether a request tolerates each of the taints of a device."""
-    tolerations: Any = alternative.asked.tolerations
-    return all(any(toleration.tolerates(taint) for toleration in tolerations) for taint in taints)
+    return all(tolerates(alternative.asked.tolerations, taint) for taint in taints)
 
 
 class TakenPlaces:

@@ -22,7 +22,6 @@ from podberth.model.pod import Pod
 from podberth.model.storage import (
     WAIT_FOR_FIRST_CONSUMER,
     ClaimRef,
-    CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
@@ -317,17 +316,13 @@ def _room(claim: PersistentVolumeClaim, storage_class: StorageClass, cluster: Cl
     if claim.requested is None or driver is None or not driver.storage_capacity:
         return room, np.ones(nodes.rows, dtype=np.bool_)
     enough = np.zeros(nodes.rows, dtype=np.bool_)
-    for capacity in sorted(cluster.storage.capacities(storage_class.name), key=_name):
+    for capacity in sorted(cluster.storage.capacities(storage_class.name), key=lambda one: one.key):
         if capacity.limit is None or capacity.limit < claim.size or capacity.topology is None:
             continue
         here = matches_all(capacity.topology.requirements, nodes) & ~enough
         room[here] = capacity.capacity
         enough |= here
     return room, enough
-
-
-def _name(capacity: CSIStorageCapacity) -> tuple[str, str]:
-    return capacity.namespace, capacity.name
 
 
 VOLUME = "PersistentVolume"
