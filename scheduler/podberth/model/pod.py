@@ -21,7 +21,6 @@ from podberth.model.pod_group import COSCHEDULING, LABEL, NATIVE, GroupKey
 from podberth.model.promise import ANNOTATION as PROMISE
 from podberth.model.promise import TOKEN as PROMISE_TOKEN
 from podberth.model.shape import HEAVY, Alike, PodShape, parse_shape, reports, resize_infeasible
-from podberth.model.volumes import inline_disks
 from podberth.model.wire import annotation
 
 EXPECTED_DURATION = "podberth.dev/expected-duration"
@@ -358,8 +357,8 @@ def _volumes_key(volumes: list[wire.Volume]) -> tuple[Any, ...]:
             found.append((v.image.reference,))
         elif wire.present(v.ephemeral):
             found.append((v.name, None))
-        elif any(disk := inline_disks(v)):
-            found.append((v.name, *disk))
+        elif v != wire.Volume(v.name):
+            found.append(msgspec.json.encode(v))
     return tuple(found)
 
 

@@ -5,6 +5,7 @@ spread constraints. `podberth.model.pod` shares one shape among pods whose bytes
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -198,40 +199,9 @@ def _has_mount_options(container: wire.Container) -> bool:
     return any(mount.bind_mount_options for mount in _mounts_decoder.decode(mounts))
 
 
+@dataclass(slots=True, eq=False, init=False)
 class PodShape:
     """The part of a pod's spec that decides its placement. Compared by identity; never changed after parsing."""
-
-    __slots__ = (
-        "affinity_terms",
-        "annotation_problem",
-        "annotations",
-        "anti_affinity_terms",
-        "claims",
-        "containers",
-        "features",
-        "has_preferred_node_affinity",
-        "host_ports",
-        "images",
-        "in_group",
-        "namespace",
-        "node_selector",
-        "nonzero",
-        "preferred_error",
-        "preferred_node_terms",
-        "preferred_pod_terms",
-        "problem",
-        "promise",
-        "requests",
-        "required_node_affinity",
-        "scoring",
-        "spread",
-        "steps",
-        "tolerations",
-        "too_large",
-        "volumes",
-        "warnings",
-        "weight",
-    )
 
     namespace: str
     requests: dict[str, int]

@@ -25,17 +25,7 @@ from podberth.model.selectors import (
     parse_node_selector,
     parse_requirement,
 )
-from podberth.model.volumes import (
-    BETA_ZONE,
-    CINDER,
-    PORTWORX,
-    ZONE,
-    Translated,
-    aws_volume,
-    azure_disk,
-    csi_affinity,
-    gce_disk,
-)
+from podberth.model.volumes import BETA_ZONE, ZONE, Translated, csi_affinity, translated
 
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -221,10 +211,10 @@ def _volume(wired: storage_wire.PersistentVolume, interner: Interner) -> Persist
     notes = _annotations(meta)
     labels = interner.labels(meta.labels)
     required = spec.node_affinity.required if spec.node_affinity else None
-    translated = _translated(spec, labels)
+    moved_to = None if spec.csi is not None else translated(spec, labels.get(BETA_ZONE) or labels.get(ZONE, ""))
     ref = spec.claim_ref
     affinity = _affinity(required)
-    moved = csi_affinity(translated.plugin, required, labels) if translated else required
+    moved = csi_affinity(moved_to.plugin, required, labels) if moved_to else required
     return PersistentVolume(
         name=meta.name,
         uid=meta.uid,
@@ -244,26 +234,9 @@ def _volume(wired: storage_wire.PersistentVolume, interner: Interner) -> Persist
         affinity=affinity,
         driver=spec.csi.driver if spec.csi else "",
         handle=spec.csi.volume_handle if spec.csi else "",
-        translated=translated,
+        translated=moved_to,
         translated_affinity=affinity if moved is required else _affinity(moved),
     )
-
-
-def _translated(spec: storage_wire.VolumeSpec, labels: Mapping[str, str]) -> Translated | None:
-    if spec.csi is not None:
-        return None
-    if spec.aws_elastic_block_store is not None:
-        return aws_volume(spec.aws_elastic_block_store.volume_id)
-    if spec.gce_persistent_disk is not None:
-        zones = labels.get(BETA_ZONE) or labels.get(ZONE, "")
-        return gce_disk(spec.gce_persistent_disk.pd_name, zones)
-    if spec.azure_disk is not None:
-        return azure_disk(spec.azure_disk.uri, spec.azure_disk.kind)
-    if spec.cinder is not None:
-        return Translated(CINDER, spec.cinder.volume_id)
-    if spec.portworx_volume is not None:
-        return Translated(PORTWORX, spec.portworx_volume.volume_id)
-    return None
 
 
 def _affinity(required: wire.NodeSelector | None) -> NodeSelector | None:

@@ -58,7 +58,7 @@ class Toleration(Struct, frozen=True, omit_defaults=True):
             return False
         if self.key and self.key != taint.key:
             return False
-        if self.operator in ("", "Equal"):
+        if self.operator in _EQUAL:
             return self.value == taint.value
         if self.operator in COMPARISONS:
             return comparing and _beyond(self.operator, _number(taint.value), self.bound)
@@ -83,36 +83,23 @@ def _beyond(operator: str, value: int | None, bound: int | None) -> bool:
 
 
 class Tolerations(Once[Toleration]):
-    """Many tolerations: what they cover is looked up."""
+    """Many tolerations: those that may cover a taint are looked up."""
 
     @cached_property
-    def _covered(self) -> frozenset[tuple[str, str, str | None]]:
-        """(effect, key, value), empty where any does, the value None where it does not matter."""
-        return frozenset(
-            (t.effect, t.key, t.value if t.operator in _EQUAL else None)
-            for t in self
-            if t.operator in _EQUAL or t.operator == "Exists"
-        )
-
-    @cached_property
-    def _bounds(self) -> Mapping[tuple[str, str, str], int]:
-        """(effect, key, operator) → of the bounds, the one that accepts most: the lowest of Gt, the highest of Lt."""
-        found: dict[tuple[str, str, str], int] = {}
-        for t in self:
-            bound = t.bound if t.operator in COMPARISONS else None
-            if bound is not None:
-                key, widest = (t.effect, t.key, t.operator), min if t.operator == "Gt" else max
-                found[key] = widest(bound, found.get(key, bound))
+    def _by_taint(self) -> Mapping[tuple[str, str | None], Sequence[Toleration]]:
+        """(key, value) of taints, the value None where it may be any → tolerations in question."""
+        found: dict[tuple[str, str | None], list[Toleration]] = {}
+        for one in self:
+            found.setdefault((one.key, one.value if one.operator in _EQUAL else None), []).append(one)
         return found
 
     def tolerate(self, taint: Taint, *, comparing: bool = False) -> bool:
         """Return whether any of them covers the taint."""
-        covered, number = self._covered, _number(taint.value) if comparing else None
         return any(
-            any((effect, key, value) in covered for value in (taint.value, None))
-            or (comparing and any(_beyond(by, number, self._bounds.get((effect, key, by))) for by in COMPARISONS))
-            for effect in (taint.effect, "")
+            one.tolerates(taint, comparing=comparing)
             for key in (taint.key, "")
+            for value in (taint.value, None)
+            for one in self._by_taint.get((key, value), ())
         )
 
 

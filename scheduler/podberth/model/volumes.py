@@ -8,10 +8,9 @@ are never translated by it and stay what they are.
 
 import re
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Protocol
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Struct
 
 from podberth.model import wire
@@ -98,6 +97,31 @@ def azure_disk(uri: str, kind: str | None) -> Translated:
     return Translated(AZURE_DISK, uri)
 
 
+class InTree(Protocol):
+    """The in-tree sources of a volume, in a pod or by itself, that a CSI driver took over. At most one is there."""
+
+    aws_elastic_block_store: wire.VolumeID | None
+    gce_persistent_disk: wire.GCEDisk | None
+    azure_disk: wire.AzureDisk | None
+    cinder: wire.VolumeID | None
+    portworx_volume: wire.VolumeID | None
+
+
+def translated(source: InTree, zones: str = "") -> Translated | None:
+    """The volume as its CSI driver knows it; None: it is no in-tree one. `zones`: its zone label."""
+    if aws := source.aws_elastic_block_store:
+        return aws_volume(aws.volume_id)
+    if gce := source.gce_persistent_disk:
+        return gce_disk(gce.pd_name, zones)
+    if azure := source.azure_disk:
+        return azure_disk(azure.uri, azure.kind)
+    if cinder := source.cinder:
+        return Translated(CINDER, cinder.volume_id)
+    if portworx := source.portworx_volume:
+        return Translated(PORTWORX, portworx.volume_id)
+    return None
+
+
 def csi_affinity(plugin: str, affinity: wire.NodeSelector | None, labels: Labels) -> wire.NodeSelector | None:
     """A volume's required node affinity in its CSI driver's terms (translateTopologyFromInTreeToCSI)."""
     zone_key = _ZONE_KEYS.get(plugin)
@@ -181,15 +205,6 @@ class PodVolumes(Struct, frozen=True):
         return bool(self.claims or self.translated)
 
 
-_Source = TypeVar("_Source")
-_gce = msgspec.json.Decoder(wire.GCEDisk)
-_volume_id = msgspec.json.Decoder(wire.VolumeID)
-_iscsi = msgspec.json.Decoder(wire.ISCSI)
-_rbd = msgspec.json.Decoder(wire.RBD)
-_azure = msgspec.json.Decoder(wire.AzureDisk)
-_csi = msgspec.json.Decoder(wire.CSIInline)
-
-
 NO_VOLUMES = PodVolumes()
 
 
@@ -197,7 +212,7 @@ def read_volumes(volumes: Sequence[wire.Volume]) -> PodVolumes:
     """The volumes that matter; `NO_VOLUMES` itself when there are none."""
     claims: list[ClaimVolume] = []
     disks: list[Disk] = []
-    translated: list[tuple[str, Translated]] = []
+    in_tree: list[tuple[str, Translated]] = []
     drivers: list[str] = []
     restricted = False
     for volume in volumes:
@@ -205,50 +220,29 @@ def read_volumes(volumes: Sequence[wire.Volume]) -> PodVolumes:
             claims.append(ClaimVolume(volume.persistent_volume_claim.claim_name))
         elif wire.present(volume.ephemeral):
             claims.append(ClaimVolume(volume.name, ephemeral=True))
+        elif volume.csi is not None:
+            drivers.append(volume.csi.driver)
         else:
-            restricted = _inline(volume, disks, translated, drivers) or restricted
-    if not (claims or restricted or translated or drivers):
+            found = _disks(volume)
+            restricted = restricted or found is not None
+            disks += found or ()
+            if moved := translated(volume):
+                in_tree.append((volume.name, moved))
+    if not (claims or restricted or in_tree or drivers):
         return NO_VOLUMES
-    return PodVolumes(tuple(claims), tuple(disks), restricted, tuple(translated), tuple(drivers))
+    return PodVolumes(tuple(claims), tuple(disks), restricted, tuple(in_tree), tuple(drivers))
 
 
-def _inline(
-    volume: wire.Volume, disks: list[Disk], translated: list[tuple[str, Translated]], drivers: list[str]
-) -> bool:
-    """Add what an inline volume is to these lists. Returns whether it is of a kind that can conflict."""
-    if gce := _decoded(volume.gce_persistent_disk, _gce):
-        disks.append(Disk(("gce", gce.pd_name), not gce.read_only))
-        translated.append((volume.name, gce_disk(gce.pd_name)))
-        return True
-    if aws := _decoded(volume.aws_elastic_block_store, _volume_id):
-        disks.append(Disk(("aws", aws.volume_id), exclusive=True))
-        translated.append((volume.name, aws_volume(aws.volume_id)))
-        return True
-    if iscsi := _decoded(volume.iscsi, _iscsi):
-        disks.append(Disk(("iscsi", iscsi.iqn), not iscsi.read_only))
-        return True
-    if rbd := _decoded(volume.rbd, _rbd):
+def _disks(volume: wire.Volume) -> list[Disk] | None:
+    """The disks that an inline volume is; None: it is of a kind that can't conflict."""
+    if gce := volume.gce_persistent_disk:
+        return [Disk(("gce", gce.pd_name), not gce.read_only)]
+    if aws := volume.aws_elastic_block_store:
+        return [Disk(("aws", aws.volume_id), exclusive=True)]
+    if iscsi := volume.iscsi:
+        return [Disk(("iscsi", iscsi.iqn), not iscsi.read_only)]
+    if rbd := volume.rbd:
         # Images are the same if the clusters share a monitor.
         monitors = sorted(set(rbd.monitors or ()))
-        disks.extend(Disk(("rbd", monitor, rbd.pool, rbd.image), not rbd.read_only) for monitor in monitors)
-        return True
-    if azure := _decoded(volume.azure_disk, _azure):
-        translated.append((volume.name, azure_disk(azure.uri, azure.kind)))
-    elif cinder := _decoded(volume.cinder, _volume_id):
-        translated.append((volume.name, Translated(CINDER, cinder.volume_id)))
-    elif portworx := _decoded(volume.portworx_volume, _volume_id):
-        translated.append((volume.name, Translated(PORTWORX, portworx.volume_id)))
-    elif csi := _decoded(volume.csi, _csi):
-        drivers.append(csi.driver)
-    return False
-
-
-def _decoded(raw: msgspec.Raw, decoder: msgspec.json.Decoder[_Source]) -> _Source | None:
-    text = wire.present(raw)
-    return decoder.decode(text) if text else None
-
-
-def inline_disks(v: wire.Volume) -> tuple[bytes, ...]:
-    """The volume sources that name a disk in the pod itself."""
-    cloud = (v.gce_persistent_disk, v.aws_elastic_block_store, v.azure_disk, v.cinder, v.portworx_volume)
-    return tuple(map(wire.present, (*cloud, v.iscsi, v.rbd, v.csi)))
+        return [Disk(("rbd", monitor, rbd.pool, rbd.image), not rbd.read_only) for monitor in monitors]
+    return None

@@ -202,14 +202,14 @@ class Volume(Object, gc=False):
     persistent_volume_claim: ClaimVolume | None = None
     ephemeral: Raw = Raw()
     image: ImageVolume | None = None
-    gce_persistent_disk: Raw = Raw()
-    aws_elastic_block_store: Raw = Raw()
-    iscsi: Raw = Raw()
-    rbd: Raw = Raw()
-    azure_disk: Raw = Raw()
-    cinder: Raw = Raw()
-    portworx_volume: Raw = Raw()
-    csi: Raw = Raw()
+    gce_persistent_disk: GCEDisk | None = None
+    aws_elastic_block_store: VolumeID | None = None
+    iscsi: ISCSI | None = None
+    rbd: RBD | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: VolumeID | None = None
+    portworx_volume: VolumeID | None = None
+    csi: CSIInline | None = None
 
 
 class SchedulingGroup(Object, gc=False):
