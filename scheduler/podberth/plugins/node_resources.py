@@ -201,9 +201,16 @@ def score_rows(
 
 
 def score_row(
-    resources: Sequence[ResourceWeight], pod: Pod, nodes: Nodes, row: int, formula: Formula, *, nonzero: bool
+    resources: Sequence[ResourceWeight],
+    pod: Pod,
+    nodes: Nodes,
+    row: int,
+    formula: Formula,
+    *,
+    nonzero: bool,
+    by_devices: "ByDevices | None" = None,
 ) -> int:
-    """Return what `score_rows` does, for one row."""
+    """Return what `score_rows` does, for one row. `by_devices`: counts resources that the node has as devices only."""
     found = []
     asks = pod.shape.scoring if nonzero else pod.shape.requests
     indices, capacities, requested = nodes.resources, nodes.allocatable, nodes.requested
@@ -211,24 +218,21 @@ def score_row(
     for resource in resources:  # as `counting` does
         name = resource.name
         index, asked = indices.get(name), asks.get(name, 0)
-        if index is None or not (asked or index in NATIVE):
-            continue
-        capacity = capacities.item(index, row)
+        capacity = capacities.item(index, row) if index is not None and (asked or index in NATIVE) else 0
         if capacity:
             used = assumed if index in ASSUMED else requested
             found.append((resource.weight, capacity, used.item(index, row), asked))
+        elif by_devices is not None and asked:
+            capacity, taken = by_devices.totals(nodes.objects[row], name)
+            if capacity:
+                found.append((resource.weight, capacity, taken, asked))
     score: int = ONE.whole(formula(found, ONE))
     return score
 
 
-def amount_of_row(resource: ResourceWeight, asked: int, nodes: Nodes, row: int, *, nonzero: bool) -> Amount | None:
-    """One resource of one row, as `score_row` counts it; None if it does not count."""
-    index = nodes.resources.get(resource.name)
-    if index is None or not (asked or index in NATIVE):
-        return None
-    capacity = nodes.allocatable.item(index, row)
-    used = nodes.nonzero if nonzero and index in ASSUMED else nodes.requested
-    return (resource.weight, capacity, used.item(index, row), asked) if capacity else None
+def _each(score_one: Callable[[Pod, Nodes, int], int], pod: Pod, nodes: Nodes, feasible: Any) -> Ints:
+    """int64[len(feasible)]: the scores of rows that are looked at one by one."""
+    return np.array([score_one(pod, nodes, row) for row in feasible.tolist()], dtype=np.int64)
 
 
 def _on_rows(resources: Sequence[ResourceWeight], pod: Pod, nodes: Nodes, *, nonzero: bool) -> list[Amount]:
@@ -357,32 +361,11 @@ class ByDevices:
         asked = pod.shape.requests
         return bool(self._names) and any(asked.get(name) and name in nodes.served for name in self._names)
 
-    def score_rows(self, pod: Pod, nodes: Nodes, feasible: Any, formula: Formula, *, nonzero: bool) -> Ints:
-        """int64[len(feasible)]: the scores of these rows."""
-        scores = [self.score(pod, nodes, row, formula, nonzero=nonzero) for row in feasible.tolist()]
-        return np.array(scores, dtype=np.int64)
-
-    def score(self, pod: Pod, nodes: Nodes, row: int, formula: Formula, *, nonzero: bool) -> int:
-        """A formula over what the node of a row has, as devices or otherwise."""
-        asks = pod.shape.scoring if nonzero else pod.shape.requests
-        node = nodes.objects[row]
-        amounts: list[Amount] = []
-        for resource in self._resources:
-            name = resource.name
-            amount = amount_of_row(resource, asks.get(name, 0), nodes, row, nonzero=nonzero)
-            if amount is None and name in self._names and asks.get(name, 0) and node is not None:
-                capacity, used = self._totals(node, name)
-                amount = (resource.weight, capacity, used, asks[name]) if capacity else None
-            if amount is not None:
-                amounts.append(amount)
-        score: int = ONE.whole(formula(amounts, ONE))
-        return score
-
-    def _totals(self, node: Node, resource: str) -> tuple[int, int]:
-        """(devices of the class that serves the resource, those of them that are allocated)."""
+    def totals(self, node: Node | None, resource: str) -> tuple[int, int]:
+        """(a node's devices of the class that serves the resource, those of them that are allocated)."""
         devices = self._devices
-        of = None if devices is None else devices.class_of(resource)
-        if devices is None or of is None:
+        of = None if devices is None or resource not in self._names else devices.class_of(resource)
+        if devices is None or of is None or node is None:
             return 0, 0
         capacity = used = 0
         try:
@@ -558,13 +541,12 @@ class NodeResourcesFit(Plugin):
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
         """Score by the configured strategy over the configured resources, cpu and memory with non-zero defaults."""
         if self._by_devices.counts_for(pod, cluster):
-            return self._by_devices.score_rows(pod, cluster.nodes, feasible, self._strategy, nonzero=True)
+            return _each(self.score_one, pod, cluster.nodes, feasible)
         return score_rows(self._resources, pod, cluster.nodes, feasible, self._strategy, nonzero=True)
 
     def score_one(self, pod: Pod, nodes: Nodes, row: int) -> int:
-        if self._by_devices.counts_again(pod, nodes):
-            return self._by_devices.score(pod, nodes, row, self._strategy, nonzero=True)
-        return score_row(self._resources, pod, nodes, row, self._strategy, nonzero=True)
+        by_devices = self._by_devices if self._by_devices.counts_again(pod, nodes) else None
+        return score_row(self._resources, pod, nodes, row, self._strategy, nonzero=True, by_devices=by_devices)
 
     def placement_score(self, assignment: Assignment, cluster: Cluster) -> int:
         """Return how much of all its nodes together would be taken, whatever strategy single nodes are scored by.
@@ -668,7 +650,7 @@ class NodeResourcesBalancedAllocation(Plugin):
             return None
         nodes, resources = cluster.nodes, self._resources
         if self._by_devices.counts_for(pod, cluster):
-            return self._by_devices.score_rows(pod, nodes, feasible, balance, nonzero=False)
+            return _each(self.score_one, pod, nodes, feasible)
         after = score_rows(resources, pod, nodes, feasible, with_pod, nonzero=False)
 
         def of_all(nodes: Nodes) -> Ints:
@@ -683,9 +665,8 @@ class NodeResourcesBalancedAllocation(Plugin):
         return scores
 
     def score_one(self, pod: Pod, nodes: Nodes, row: int) -> int:
-        if self._by_devices.counts_again(pod, nodes):
-            return self._by_devices.score(pod, nodes, row, balance, nonzero=False)
-        return score_row(self._resources, pod, nodes, row, balance, nonzero=False)
+        by_devices = self._by_devices if self._by_devices.counts_again(pod, nodes) else None
+        return score_row(self._resources, pod, nodes, row, balance, nonzero=False, by_devices=by_devices)
 
 
 def balance(found: Sequence[Amount], a: Arithmetic) -> Any:
