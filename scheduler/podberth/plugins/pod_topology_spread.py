@@ -128,9 +128,8 @@ _NOBODY_ANYWHERE = 2**31 - 1
 """The count of the emptiest domain where there is none."""
 _NO, _NOBODY = np.zeros(1, dtype=np.bool_), np.zeros(1, dtype=np.int64)
 """Rows without the label have the last code, -1: what is appended is theirs."""
-_SPREADS_KEPT = 64
-_KEPT_DOMAINS = 256
-"""Constraints of all that is kept: each takes some bytes a node."""
+_SPREADS = 64
+"""The number of lists of constraints whose domains are kept: each constraint takes some bytes a node."""
 
 
 class Domains(KeptResult[list[tuple[int, int]]]):
@@ -240,7 +239,11 @@ class Spread:
     ) -> None:
         """`comparing`: as in `podberth.model.taints`."""
         nodes = cluster.nodes
-        self._read = _Read(nodes, constraints, pod)
+        self._keys = [constraint.topology_key for constraint in constraints]
+        by_affinity = bool(pod.shape.node_selector) or pod.shape.required_node_affinity is not None
+        self._honors_affinity = by_affinity and any(constraint.honor_affinity for constraint in constraints)
+        self._honors_taints = any(constraint.honor_taints for constraint in constraints)
+        self._made_from = self._versions(nodes)
         self.nodes = int(np.count_nonzero(nodes.alive[: nodes.rows]))
         self.labelled: Bools = nodes.alive[: nodes.rows].copy()
         """Existing nodes with every topology key, or all where `all_keys` is not asked for."""
@@ -257,67 +260,22 @@ class Spread:
                 included[policies] = self.labelled & _included(constraint, pod, cluster, comparing)
             self.domains.append(Domains(constraint, cluster, included[policies]))
 
-    def holds(self, cluster: Cluster) -> bool:
-        """Nothing has changed that it was made from."""
-        return self._read.holds(cluster.nodes)
-
-
-class _Read:
-    """The parts of the nodes that constraints read, as they were at that time."""
-
-    def __init__(self, nodes: Nodes, constraints: Sequence[SpreadConstraint], pod: Pod) -> None:
-        self._nodes, self._rows, self._population = nodes, nodes.rows, nodes.population_changes
-        keys = {constraint.topology_key for constraint in constraints}
-        there = {key: nodes.label(key) for key in keys if key in nodes.label_keys}
-        self._columns = [(key, column, column.version) for key, column in there.items()]
-        self._keys = nodes.key_changes if len(there) < len(keys) else None
-        by_affinity = bool(pod.shape.node_selector) or pod.shape.required_node_affinity is not None
-        honors_affinity = by_affinity and any(constraint.honor_affinity for constraint in constraints)
-        self._labels = nodes.label_changes if honors_affinity else None
-        self._taints = nodes.taints.version if any(constraint.honor_taints for constraint in constraints) else None
-
     def holds(self, nodes: Nodes) -> bool:
-        """None of it has changed."""
+        """Return whether nothing has changed that it was made from."""
+        return self._made_from == self._versions(nodes)
+
+    def _versions(self, nodes: Nodes) -> tuple[object, ...]:
+        """The versions of all that the constraints read of the nodes."""
+        columns = [nodes.topology(key) for key in self._keys]
         return (
-            self._nodes is nodes
-            and self._rows == nodes.rows
-            and self._population == nodes.population_changes
-            and self._keys in (None, nodes.key_changes)
-            and self._labels in (None, nodes.label_changes)
-            and self._taints in (None, nodes.taints.version)
-            and all(nodes.label(key) is column and column.version == version for key, column, version in self._columns)
+            nodes,
+            nodes.rows,
+            nodes.population_changes,
+            nodes.key_changes if None in columns else None,
+            nodes.label_changes if self._honors_affinity else None,
+            nodes.taints.version if self._honors_taints else None,
+            *[(column, None if column is None else column.version) for column in columns],
         )
-
-
-class Spreads:
-    """The latest of them, by what makes them equal."""
-
-    def __init__(self, *, comparing: bool) -> None:
-        self._comparing = comparing
-        self._kept: dict[Hashable, Spread] = {}
-        self._domains = 0
-
-    def current(self, key: Hashable, cluster: Cluster) -> Spread | None:
-        """The constraints of this key over all nodes, if they are kept and still hold."""
-        found = self._kept.get(key)
-        return found if found is not None and found.holds(cluster) else None
-
-    def make(
-        self, key: Hashable, constraints: Sequence[SpreadConstraint], pod: Pod, cluster: Cluster, *, all_keys: bool
-    ) -> Spread:
-        """The constraints over all nodes, kept. Pods with one key have these constraints and one shape."""
-        self._drop(key)
-        made = Spread(constraints, pod, cluster, all_keys=all_keys, comparing=self._comparing)
-        while self._kept and (len(self._kept) >= _SPREADS_KEPT or self._domains + len(made.domains) > _KEPT_DOMAINS):
-            self._drop(next(iter(self._kept)))
-        self._kept[key] = made
-        self._domains += len(made.domains)
-        return made
-
-    def _drop(self, key: Hashable) -> None:
-        gone = self._kept.pop(key, None)
-        if gone is not None:
-            self._domains -= len(gone.domains)
 
 
 def _included(constraint: SpreadConstraint, pod: Pod, cluster: Cluster, comparing: bool) -> Bools:
@@ -369,7 +327,9 @@ class PodTopologySpread(Plugin):
     unlabelled = Unresolvable("node(s) didn't match pod topology spread constraints (missing required label)")
 
     def __init__(self, args: PodTopologySpreadArgs) -> None:
-        self._spreads = Spreads(comparing=gate_is_on(args.feature_gates, COMPARING))
+        self._comparing = gate_is_on(args.feature_gates, COMPARING)
+        self._spreads: Bounded[Hashable, Spread] = Bounded(_SPREADS)
+        """By what makes them equal: pods with one key have these constraints and one shape."""
         self._selected_in: object = None
         self._selected: Bounded[Hashable, tuple[Mapping[str, str], list[SpreadConstraint], int]] = Bounded(_KEPT)
         """The constraints by default, by what they follow from, and how often that had changed in the namespace.
@@ -565,10 +525,11 @@ class PodTopologySpread(Plugin):
         # The constraints are the shape's own, or depend on the pod's labels or on what selects the pod.
         own = shape.spread and not any(constraint.match_label_keys for constraint in shape.spread)
         key = (shape, hard) if own else (shape, hard, tuple(constraints))
-        found = self._spreads.current(key, cluster)
-        if found is None:
+        found = self._spreads.recall(key)
+        if found is None or not found.holds(cluster.nodes):
             all_keys = hard or self._needs_all_keys(pod)
-            found = self._spreads.make(key, constraints, pod, cluster, all_keys=all_keys)
+            found = Spread(constraints, pod, cluster, all_keys=all_keys, comparing=self._comparing)
+            self._spreads.keep(key, found)
         return found
 
     def constraints(self, pod: Pod, cluster: Cluster, *, hard: bool) -> Sequence[SpreadConstraint]:

@@ -183,7 +183,8 @@ def test_every_declaration_is_documented() -> None:
 @pytest.mark.parametrize(("row", "thing"), [("a pod", Pod), ("a node", Node)])
 def test_what_pods_and_nodes_have(row: str, thing: Any) -> None:
     """All of it, and nothing else."""
-    has = {name for name, what in vars(thing).items() if not name.startswith("_") and not callable(what)}
+    own = [vars(kind) for kind in thing.__mro__ if kind.__module__.startswith("podberth.")]
+    has = {name for each in own for name, what in each.items() if not name.startswith("_") and not callable(what)}
     (line,) = re.findall(rf"^\| {row} \(.*? \| (.*) \|$", PAGE, re.M)
     assert set(re.findall(r"`(\w+)`", line)) == has - {"namespace"} | ({"namespace"} & set(thing.__struct_fields__))
 

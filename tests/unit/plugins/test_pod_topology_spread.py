@@ -11,7 +11,7 @@ from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.namespaced import SelectingObject
 from podberth.plugins import pod_topology_spread
-from podberth.plugins.pod_topology_spread import Spread, Spreads, default_selector, distinct, rounded
+from podberth.plugins.pod_topology_spread import Spread, default_selector, distinct, rounded
 from tests.builders import Object, label, node, pod
 from tests.unit.plugins.small import (
     a_node,
@@ -195,18 +195,16 @@ def test_default_constraints_select_by(
 
 
 def test_domains_are_kept_for_the_last_pods_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By their number, and by that of all their constraints; what is made again takes the place it had."""
-    monkeypatch.setattr(pod_topology_spread, "_SPREADS_KEPT", 3)
-    monkeypatch.setattr(pod_topology_spread, "_KEPT_DOMAINS", 4)
-    asks, there, kept = a_pod(spread({})), cluster(*NODES), Spreads(comparing=False)
-    (one,) = asks.shape.spread
-
-    def held(key: str, constraints: int = 1) -> str:
-        kept.make(key, [one] * constraints, asks, there, all_keys=True)
-        return "".join(key for key in "abcdefg" if kept.current(key, there) is not None)
-
-    assert [held("a"), held("b"), held("b"), held("c"), held("d")] == ["a", "ab", "ab", "abc", "bcd"]
-    assert [held("e", 2), held("f", 2), held("g", 4), held("a")] == ["cde", "ef", "g", "a"]
+    """Those of the pods that were asked about least lately go."""
+    monkeypatch.setattr(pod_topology_spread, "_SPREADS", 3)
+    made, there = plugin("PodTopologySpread"), cluster(*NODES)
+    pods = [a_pod(spread({"matchLabels": {"app": app}})) for app in "abcd"]
+    first = [made.spread(one, there, hard=True) for one in pods[:3]]
+    assert [made.spread(one, there, hard=True) is kept for one, kept in zip(pods[:3], first, strict=True)] == [True] * 3
+    assert made.spread(pods[0], there, hard=True) is first[0]
+    made.spread(pods[3], there, hard=True)
+    assert made.spread(pods[0], there, hard=True) is first[0]
+    assert made.spread(pods[1], there, hard=True) is not first[1]
 
 
 @pytest.mark.parametrize(
@@ -343,9 +341,9 @@ def test_labels_that_one_of_two_constraints_looks_at() -> None:
     asks["spec"]["nodeSelector"] = {"disk": "ssd"}
     there, made = cluster(node("a1", zone="a", labels={"disk": "ssd"}), node("b1", zone="b")), a_pod(asks)
     found = Spread(made.shape.spread, made, there, all_keys=True)
-    assert found.holds(there)
+    assert found.holds(there.nodes)
     there.put_node(a_node(node("b1", zone="b", labels={"disk": "ssd"})))
-    assert not found.holds(there)
+    assert not found.holds(there.nodes)
 
 
 def test_one_of_two_constraints_looks_at_taints_or_labels() -> None:
@@ -360,9 +358,9 @@ def test_one_of_two_constraints_looks_at_taints_or_labels() -> None:
         there = cluster(node("n", **plain))
         found = Spread(made.shape.spread, made, there, all_keys=True)
         there.put_node(a_node(node("n", cpu="9", **plain)))
-        assert found.holds(there)
+        assert found.holds(there.nodes)
         there.put_node(a_node(node("n", **plain | changed)))
-        assert not found.holds(there)
+        assert not found.holds(there.nodes)
 
 
 def test_a_node_in_a_zone_where_the_pod_can_go_elsewhere() -> None:
