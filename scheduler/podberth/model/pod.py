@@ -20,7 +20,7 @@ from podberth.model.limits import LIMITS, Count, Excess, Limits
 from podberth.model.pod_group import COSCHEDULING, LABEL, NATIVE, GroupKey
 from podberth.model.promise import ANNOTATION as PROMISE
 from podberth.model.promise import TOKEN as PROMISE_TOKEN
-from podberth.model.shape import HEAVY, Alike, PodShape, parse_shape, reports, resize_infeasible
+from podberth.model.shape import HEAVY, PodShape, parse_shape, reports, resize_infeasible
 from podberth.model.wire import annotation
 
 EXPECTED_DURATION = "podberth.dev/expected-duration"
@@ -276,9 +276,15 @@ class Interner:
         )
         found = self.known_shapes.get(key)
         if found is None:
-            alike = Alike(self._by_spec.get(of_spec), self._by_terms.get(of_terms))
             found = parse_shape(
-                pod, affinity, promise, in_group=in_group, annotations=annotations, alike=alike, limits=self.limits
+                pod,
+                affinity,
+                promise,
+                in_group=in_group,
+                annotations=annotations,
+                same_spec=self._by_spec.get(of_spec),
+                same_terms=self._by_terms.get(of_terms),
+                limits=self.limits,
             )
             found.annotation_problem = problem
             found.weight = _weight(key)

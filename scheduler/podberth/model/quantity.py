@@ -86,17 +86,17 @@ def _parse(text: str | int | float) -> int:
 
 def units(nano: int) -> int:
     """Whole units, rounded away from zero (Quantity.Value), bounded so that sums stay inside int64."""
-    return _rounded(nano, NANO)
+    return max(-BOUND, min(_rounded(nano, NANO), BOUND))
 
 
 def milli_units(nano: int) -> int:
     """Thousandths, rounded away from zero (Quantity.MilliValue), bounded so that sums stay inside int64."""
-    return _rounded(nano, MILLI)
+    return max(-BOUND, min(_rounded(nano, MILLI), BOUND))
 
 
 def _rounded(nano: int, unit: int) -> int:
-    """Rounded away from zero, within the bound."""
-    amount = min(BOUND, -(-abs(nano) // unit))
+    """So many units, rounded away from zero."""
+    amount = -(-abs(nano) // unit)
     return -amount if nano < 0 else amount
 
 
@@ -151,7 +151,7 @@ class Quantity(Struct, gc=False, frozen=True):
     @property
     def whole(self) -> int:
         """Units, rounded away from zero (Quantity.Value)."""
-        return _away(self.nano, NANO)
+        return _rounded(self.nano, NANO)
 
     @property
     def milli(self) -> int | None:
@@ -232,8 +232,3 @@ def of_whole(amount: int, notation: str) -> Quantity:
 def of_milli(amount: int, notation: str) -> Quantity:
     """Return a quantity of this many thousandths (NewMilliQuantity)."""
     return Quantity(amount * MILLI, notation)
-
-
-def _away(nano: int, unit: int) -> int:
-    amount = -(-abs(nano) // unit)
-    return -amount if nano < 0 else amount

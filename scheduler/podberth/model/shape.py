@@ -529,16 +529,6 @@ def _weight(weight: int) -> int:
     return max(-_MAX_WEIGHT, min(weight, _MAX_WEIGHT))
 
 
-class Alike(NamedTuple):
-    """Shapes of which parts were read from the same bytes: containers and volumes, and the terms."""
-
-    spec: PodShape | None
-    terms: PodShape | None
-
-
-NOTHING_ALIKE = Alike(None, None)
-
-
 def _node_selector(labels: dict[str, str], count: Count) -> tuple[Requirement, ...]:
     most = count.limits.selector_requirements
     if not count.allows(len(labels), "selector_requirements", "labels in spec.nodeSelector"):
@@ -554,13 +544,15 @@ def parse_shape(
     *,
     in_group: bool = False,
     annotations: Mapping[str, str] = _NO_ANNOTATIONS,
-    alike: Alike = NOTHING_ALIKE,
+    same_spec: PodShape | None = None,
+    same_terms: PodShape | None = None,
     limits: Limits = LIMITS,
 ) -> PodShape:
     """Parse what decides a pod's placement. Bad parts end up in `problem` and `warnings`, never in an exception.
 
     `affinity`: the JSON to go by as spec.affinity, or nothing; `promise`: the text of its annotation. `in_group`: it
-    names a pod group. `annotations`: those that plugins read. `alike`: shapes from which parts may be taken over.
+    names a pod group. `annotations`: those that plugins read. `same_spec`, `same_terms`: shapes of which containers
+    and volumes, or affinity and spread constraints, were read from the same bytes: they are taken over.
 
     Raises msgspec.ValidationError when a field has the wrong JSON type.
     """
@@ -579,13 +571,13 @@ def parse_shape(
     length = sum(map(len, annotations.values()))
     fits = count.allows(length, "annotation_bytes", "characters of annotations that plugins read")
     shape.annotations = annotations if fits else _NO_ANNOTATIONS
-    if alike.spec is not None:
-        shape.take_over(alike.spec, OF_SPEC)
+    if same_spec is not None:
+        shape.take_over(same_spec, OF_SPEC)
     else:
         read_spec(shape, pod, count)
     problem = problem_of(shape.warnings)
-    if alike.terms is not None and problem is None:
-        shape.take_over(alike.terms, OF_TERMS)
+    if same_terms is not None and problem is None:
+        shape.take_over(same_terms, OF_TERMS)
     else:
         read_terms(shape, affinity, wire.present(spec.topology_spread_constraints), problem, count)
     shape.too_large = count.excess

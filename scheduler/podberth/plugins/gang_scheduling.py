@@ -35,18 +35,6 @@ class GangSchedulingArgs(Struct, rename="camel", frozen=True):
     feature_gates: FeatureGates = None
     """`CompositePodGroup: true` is refused: groups of pod groups are not supported."""
 
-    def check(self, path: str) -> list[str]:
-        """Error lines."""
-        errors = [] if self.reservation is None else self.reservation.check(f"{path}.reservation")
-        errors += gate_errors(self.feature_gates, path, _COMPOSITE_GROUPS)
-        if gate_is_on(self.feature_gates, _COMPOSITE_GROUPS):
-            why = "groups of pod groups are not supported: each PodGroup is scheduled by itself"
-            errors.append(f'{path}.featureGates: Invalid value: "{_COMPOSITE_GROUPS}": {why}')
-        if self.further_orders:
-            why = "not supported any more: a group is tried in one order, as in kube-scheduler"
-            errors.append(f"{path}.furtherOrders: Invalid value: {self.further_orders}: {why}")
-        return errors
-
 
 class GangScheduling(Plugin):
     """Holds pods of a group back until the group is known, and a gang until it has enough pods."""
@@ -64,7 +52,15 @@ class GangScheduling(Plugin):
     @staticmethod
     def check(args: GangSchedulingArgs, path: str) -> list[str]:
         """Errors of the arguments."""
-        return args.check(path)
+        errors = [] if args.reservation is None else args.reservation.check(f"{path}.reservation")
+        errors += gate_errors(args.feature_gates, path, _COMPOSITE_GROUPS)
+        if gate_is_on(args.feature_gates, _COMPOSITE_GROUPS):
+            why = "groups of pod groups are not supported: each PodGroup is scheduled by itself"
+            errors.append(f'{path}.featureGates: Invalid value: "{_COMPOSITE_GROUPS}": {why}')
+        if args.further_orders:
+            why = "not supported any more: a group is tried in one order, as in kube-scheduler"
+            errors.append(f"{path}.furtherOrders: Invalid value: {args.further_orders}: {why}")
+        return errors
 
     def skips(self, shape: PodShape) -> Collection[str]:
         """Skip everything for pods that are in no group."""

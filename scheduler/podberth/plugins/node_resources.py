@@ -218,8 +218,7 @@ def score_row(
     for resource in resources:  # as `counting` does
         name = resource.name
         index, asked = indices.get(name), asks.get(name, 0)
-        capacity = capacities.item(index, row) if index is not None and (asked or index in NATIVE) else 0
-        if capacity:
+        if index is not None and (asked or index in NATIVE) and (capacity := capacities.item(index, row)):
             used = assumed if index in ASSUMED else requested
             found.append((resource.weight, capacity, used.item(index, row), asked))
         elif by_devices is not None and asked:

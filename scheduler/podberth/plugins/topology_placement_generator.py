@@ -32,13 +32,6 @@ class TopologyPlacementGeneratorArgs(Struct, forbid_unknown_fields=True, rename=
     """An addition of Berth's: node labels that divide the cluster, the broadest first. With them, pod groups may
     prefer a domain."""
 
-    def errors(self, path: str) -> list[str]:
-        """Return what is wrong with the labels."""
-        found = label_errors(self.levels, f"{path}.levels")
-        if len(self.levels) > _MOST_LEVELS:
-            found.append(f"{path}.levels: Too many: {len(self.levels)}: must have at most {_MOST_LEVELS} items")
-        return found
-
 
 class TopologyPlacementGenerator(Plugin):
     """Each value of the label is a placement. If pods of the group run already, theirs is the only one."""
@@ -55,7 +48,10 @@ class TopologyPlacementGenerator(Plugin):
     @staticmethod
     def check(args: TopologyPlacementGeneratorArgs, path: str) -> list[str]:
         """Errors of the arguments."""
-        return args.errors(path)
+        found = label_errors(args.levels, f"{path}.levels")
+        if len(args.levels) > _MOST_LEVELS:
+            found.append(f"{path}.levels: Too many: {len(args.levels)}: must have at most {_MOST_LEVELS} items")
+        return found
 
     def placement_generate(
         self, group: PodGroup, running: Sequence[Running], cluster: Cluster

@@ -123,25 +123,6 @@ class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", f
         """Return whether ranges of capacity are counted in thousandths."""
         return gate_is_on(self.feature_gates, THOUSANDTHS)
 
-    def check(self, path: str) -> list[str]:
-        """Error lines."""
-        errors = gate_errors(self.feature_gates, path, GROUP_CLAIMS, THOUSANDTHS)
-        if self.further_search_steps is not None and not 0 <= self.further_search_steps <= _MOST_FURTHER:
-            wanted = f"must be between 0 and {_MOST_FURTHER:,}"
-            errors.append(f"{path}.furtherSearchSteps: Invalid value: {self.further_search_steps}: {wanted}")
-        for name, text, least, wanted in (
-            ("filterTimeout", self.filter_timeout, 0.0, "must be zero or positive"),
-            ("bindingTimeout", self.binding_timeout, 1.0, "must be at least 1 second"),
-        ):
-            if text is None:
-                continue
-            found = parse_duration(text)
-            if found is None:
-                errors.append(f'{path}.{name}: Invalid value: "{text}": want a duration such as 10s or 1m30s')
-            elif found < least:
-                errors.append(f'{path}.{name}: Invalid value: "{text}": {wanted}')
-        return errors
-
 
 class DynamicResources(Plugin):
     """Keep a pod where the devices that it claims are, and give them to it."""
@@ -178,7 +159,22 @@ class DynamicResources(Plugin):
     @staticmethod
     def check(args: DynamicResourcesArgs, path: str) -> list[str]:
         """Errors of the arguments (ValidateDynamicResourcesArgs)."""
-        return args.check(path)
+        errors = gate_errors(args.feature_gates, path, GROUP_CLAIMS, THOUSANDTHS)
+        if args.further_search_steps is not None and not 0 <= args.further_search_steps <= _MOST_FURTHER:
+            wanted = f"must be between 0 and {_MOST_FURTHER:,}"
+            errors.append(f"{path}.furtherSearchSteps: Invalid value: {args.further_search_steps}: {wanted}")
+        for name, text, least, wanted in (
+            ("filterTimeout", args.filter_timeout, 0.0, "must be zero or positive"),
+            ("bindingTimeout", args.binding_timeout, 1.0, "must be at least 1 second"),
+        ):
+            if text is None:
+                continue
+            found = parse_duration(text)
+            if found is None:
+                errors.append(f'{path}.{name}: Invalid value: "{text}": want a duration such as 10s or 1m30s')
+            elif found < least:
+                errors.append(f'{path}.{name}: Invalid value: "{text}": {wanted}')
+        return errors
 
     def skips(self, shape: PodShape) -> Collection[str]:
         """Skip everything for pods that claim no devices and ask for no resource that devices may serve."""

@@ -76,28 +76,23 @@ class Tracked:
 
 
 class Chosen(Struct, gc=False, eq=False):
-    """A device that was chosen for a request."""
+    """A device that was chosen for a request, and what has to be undone if it is not to be."""
 
     entry: PoolDevice
     alternative: Alternative
-    consumed: dict[str, Quantity] | None
+    consumed: dict[str, Quantity] | None = None
     """The amounts that are taken of its capacities, if the device may be shared."""
+    counters: bool = False
+    """Its counters are counted."""
+    constraints: int = 0
+    """So many constraints of the claim count it."""
+    marked: bool = False
+    """It is noted as taken."""
 
     @property
     def is_shared(self) -> bool:
         """Return whether others may have a share of the device."""
         return self.consumed is not None
-
-
-class Undo(Struct, gc=False, eq=False):
-    """The changes that were made when a device was chosen."""
-
-    entry: PoolDevice
-    alternative: Alternative
-    counters: bool = False
-    constraints: int = 0
-    marked: bool = False
-    consumed: dict[str, Quantity] | None = None
 
 
 class Choices:
@@ -124,7 +119,7 @@ class Choices:
             return number not in self._taken.get(device, ())
         return not (self._holders.is_taken(device) or self._taken.get(device))
 
-    def attempt(self, number: int, alternative: Alternative, entry: PoolDevice, pool: Pool) -> Undo | None:
+    def attempt(self, number: int, alternative: Alternative, entry: PoolDevice, pool: Pool) -> Chosen | None:
         """Choose a device if it is large enough, free, and nothing speaks against it."""
         claim, device = self._claims[number], entry.id
         if not self.fits(claim, alternative, entry, self._holders.used(device), str(device)):
@@ -164,7 +159,7 @@ class Choices:
 
     def choose(
         self, number: int, alternative: Alternative, entry: PoolDevice, pool: Pool, *, must: bool = False
-    ) -> Undo | None:
+    ) -> Chosen | None:
         """Choose a device if it is free and nothing speaks against it (allocateDevice). `must`: no other would do."""
         claim, device, traits = self._claims[number], entry.device, entry.device.traits
         shared, admin = bool(traits.shared), alternative.asked.admin_access
@@ -172,55 +167,55 @@ class Choices:
             return None
         if not admin and (self._holders.is_taken(entry.id) or self._taken.get(entry.id)):
             return None
-        undo = Undo(entry, alternative)
+        one = Chosen(entry, alternative)
         in_use = shared and (self._holders.is_shared(entry.id) or entry.id in self._shares)
         if device.consumes and not in_use:  # further shares of a device use no more counters
             if not self._count(entry, pool):
                 return None
-            undo.counters = True
+            one.counters = True
         if entry.taints and not tolerates_all(alternative, entry.taints):
-            self.undo(number, undo)
+            self.undo(number, one)
             return None
         for constraint in self._constraints[number]:
             if not constraint.add(alternative.base, alternative.sub, traits):
-                self.undo(number, undo)
+                self.undo(number, one)
                 if must and not self._further:
                     raise AllocationError(
                         f"claim {claim.name}, request {alternative.asked.name}: cannot add device {entry.id} "
                         "because a claim constraint would not be satisfied"
                     )
                 return None
-            undo.constraints += 1
+            one.constraints += 1
         if not shared:
             self._taken.setdefault(entry.id, []).append(number)
-            undo.marked = True
+            one.marked = True
         if not self.fits(claim, alternative, entry, self._holders.used(entry.id), str(entry.id), "rechecking"):
-            self.undo(number, undo)
+            self.undo(number, one)
             return None
         if shared:
-            undo.consumed = self._takes(claim, alternative, entry, str(entry.id), "computing consumed") or {}
+            one.consumed = self._takes(claim, alternative, entry, str(entry.id), "computing consumed") or {}
             chosen = self._shares.setdefault(entry.id, {})
-            for key, amount in undo.consumed.items():
+            for key, amount in one.consumed.items():
                 chosen[key] = chosen.get(key, 0) + amount.nano
-        self.result[number].append(Chosen(entry, alternative, undo.consumed))
-        return undo
+        self.result[number].append(one)
+        return one
 
-    def undo(self, number: int, undo: Undo, *, chosen: bool = False) -> None:
+    def undo(self, number: int, one: Chosen, *, chosen: bool = False) -> None:
         """Take back what choosing a device changed; `chosen`: all of it was done."""
-        entry = undo.entry
+        entry = one.entry
         if chosen:
             self.result[number].pop()
-        if undo.consumed is not None:
+        if one.consumed is not None:
             used = self._shares[entry.id]
-            for key, amount in undo.consumed.items():
+            for key, amount in one.consumed.items():
                 used[key] -= amount.nano
-            if not any(one.entry.id == entry.id for claim in self.result for one in claim):
+            if not any(other.entry.id == entry.id for claim in self.result for other in claim):
                 del self._shares[entry.id]
-        if undo.marked:
+        if one.marked:
             self._taken[entry.id].pop()
-        for constraint in reversed(self._constraints[number][: undo.constraints]):
-            constraint.remove(undo.alternative.base, undo.alternative.sub)
-        if undo.counters:
+        for constraint in reversed(self._constraints[number][: one.constraints]):
+            constraint.remove(one.alternative.base, one.alternative.sub)
+        if one.counters:
             self._add(self._counted[(entry.id.driver, entry.id.pool)], entry.device, -1)
 
     # -- counters ------------------------------------------------------------------------------------------------------
@@ -408,12 +403,12 @@ class Search:
         if alternative.wants_all:
             entry, pool = self._all[id(alternative)][index]
             self._steps += self._choice_takes(number, entry)
-            undo = self.choices.choose(number, alternative, entry, pool, must=True)
-            if undo is None:
+            one = self.choices.choose(number, alternative, entry, pool, must=True)
+            if one is None:
                 return Found.NO
             found = yield self._devices(number, place, alternative, index + 1, (0, 0))
             if found is not Found.YES:
-                self.choices.undo(number, undo, chosen=True)
+                self.choices.undo(number, one, chosen=True)
             return found or Found.NO
         first, begin_there = begin
         for i in range(first, len(self._pools)):
@@ -434,17 +429,17 @@ class Search:
                         places.note_not_selected(alternative.selectors, j)
                     if selected:
                         self._steps += self._choice_takes(number, entry)
-                    undo = self.choices.attempt(number, alternative, entry, pool) if selected else None
+                    one = self.choices.attempt(number, alternative, entry, pool) if selected else None
                 except AllocationError:
                     if not self._further:
                         raise
-                    undo = None
-                if undo is None:
+                    one = None
+                if one is None:
                     continue
                 found = yield self._devices(number, place, alternative, index + 1, (i, j + 1))
                 if found is Found.YES:
                     return Found.YES
-                self.choices.undo(number, undo, chosen=True)
+                self.choices.undo(number, one, chosen=True)
                 if found is Found.TOO_MANY:
                     return Found.TOO_MANY
         return Found.NO
