@@ -32,6 +32,28 @@ from podberth.model.volumes import ZONE
 from podberth.plugins.node_affinity import wanted_nodes
 from podberth.plugins.taint_toleration import COMPARING, untolerated_nodes
 
+_OWNERS = frozenset(("ReplicaSet", "StatefulSet"))
+_MERGED = _OWNERS | {"ReplicationController"}
+"""Kinds of controllers whose selectors count beside those of Services."""
+_NOBODY_ANYWHERE = 2**31 - 1
+"""The count of the emptiest domain where there is none."""
+_NO, _NOBODY = np.zeros(1, dtype=np.bool_), np.zeros(1, dtype=np.int64)
+"""Rows without the label have the last code, -1: what is appended is theirs."""
+_SPREADS = 64
+"""The number of lists of constraints whose domains are kept: each constraint takes some bytes a node."""
+_KEPT = 1024
+"""The number of lists of constraints by default that are kept."""
+_OWNED = 128
+"""The number of lists of pods' own constraints that are kept: they keep shapes, which may be large."""
+_SYSTEM_DEFAULTS = (
+    SpreadConstraint(max_skew=3, topology_key=HOSTNAME, hard=False, selector=NOTHING),
+    SpreadConstraint(max_skew=5, topology_key=ZONE, hard=False, selector=NOTHING),
+)
+_LOOKS = 10_000
+"""At most so many pairs of a constraint and a pod are looked at to find out whether they matter to each other."""
+_Owned = tuple[Mapping[str, str], list[SpreadConstraint]]
+"""The labels of some pods, and their own constraints of one kind."""
+
 
 class PodTopologySpreadArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
     """Constraints for pods that have none of their own: the System's, or a List."""
@@ -59,9 +81,6 @@ def rounded(score: Any) -> Ints:
     whole = np.floor(score)
     found: Ints = (whole + (score - whole >= 0.5)).astype(np.int64)
     return found
-
-
-_OWNERS = frozenset(("ReplicaSet", "StatefulSet"))
 
 
 def default_selector(pod: Pod, cluster: Cluster) -> LabelSelector | None:
@@ -92,19 +111,8 @@ def default_selector(pod: Pod, cluster: Cluster) -> LabelSelector | None:
     return LabelSelector(tuple(found)) if found else None
 
 
-_MERGED = _OWNERS | {"ReplicationController"}
-
-
-_NOBODY_ANYWHERE = 2**31 - 1
-"""The count of the emptiest domain where there is none."""
-_NO, _NOBODY = np.zeros(1, dtype=np.bool_), np.zeros(1, dtype=np.int64)
-"""Rows without the label have the last code, -1: what is appended is theirs."""
-_SPREADS = 64
-"""The number of lists of constraints whose domains are kept: each constraint takes some bytes a node."""
-
-
 class Domains(KeptResult[list[tuple[int, int]]]):
-    """One constraint over all nodes."""
+    """The domains of one constraint: the values of its topology key, and how many counted pods each of them has."""
 
     def __init__(self, constraint: SpreadConstraint, cluster: Cluster, included: Bools) -> None:
         nodes = cluster.nodes
@@ -197,7 +205,7 @@ class Domains(KeptResult[list[tuple[int, int]]]):
 
 
 class Spread:
-    """The constraints of one kind that a pod has, over all nodes."""
+    """The domains of all constraints that equal pods have, of those that must hold or of those that need not."""
 
     def __init__(
         self,
@@ -260,21 +268,6 @@ def _included(constraint: SpreadConstraint, pod: Pod, cluster: Cluster, comparin
     if constraint.honor_taints:
         included = included & ~untolerated_nodes(pod.shape.tolerations, nodes, comparing=comparing)
     return included
-
-
-_KEPT = 1024
-_OWNED = 128
-_SYSTEM_DEFAULTS = (
-    SpreadConstraint(max_skew=3, topology_key=HOSTNAME, hard=False, selector=NOTHING),
-    SpreadConstraint(max_skew=5, topology_key=ZONE, hard=False, selector=NOTHING),
-)
-
-_LOOKS = 10_000
-"""At most so many pairs of a constraint and a pod are looked at to find out whether they matter to each other."""
-
-
-_Owned = tuple[Mapping[str, str], list[SpreadConstraint]]
-"""The labels of some pods, and their own constraints of one kind."""
 
 
 class PodTopologySpread(Plugin):

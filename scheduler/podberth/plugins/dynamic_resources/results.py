@@ -44,21 +44,13 @@ _FEWEST = 4
 _NO_RESOURCES: frozenset[str] = frozenset()
 
 
-class _Judged(Struct, eq=False):
-    """A judgement if no claim can use a device of a pool. It keeps both alive: they are known by identity."""
-
-    pool: Pool
-    wanted: Sequence[RequestedClaim]
-    idle: bool
-
-
 class IdlePools:
     """The pools of which no claim of one request can use a device."""
 
     def __init__(self, selects: Selects) -> None:
         self._selects = selects
-        self._judged: dict[tuple[int, int], _Judged] = {}
-        """Claims and a pool, by identity → whether no claim can use a device of it."""
+        self._judged: dict[tuple[int, int], tuple[bool, Pool, Sequence[RequestedClaim]]] = {}
+        """Claims and a pool, by identity → whether no claim can use a device of it; and both, to keep them alive."""
 
     def clear(self) -> None:
         """Forget all of it."""
@@ -75,8 +67,8 @@ class IdlePools:
         key = (id(wanted), id(pool))
         known = self._judged.get(key)
         if known is None:
-            known = self._judged[key] = _Judged(pool, wanted, not self._may_be_wanted(pool, wanted, steps))
-        return known.idle
+            known = self._judged[key] = not self._may_be_wanted(pool, wanted, steps), pool, wanted
+        return known[0]
 
     def _may_be_wanted(self, pool: Pool, wanted: Sequence[RequestedClaim], steps: CappedSearch) -> bool:
         """Return whether a device of a pool is selected by a request."""
