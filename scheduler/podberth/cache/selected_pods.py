@@ -48,6 +48,8 @@ class PodClass(Struct, eq=False):
     terminating: bool
     key: Key
     pods: int = 0
+    gone: bool = False
+    """Its number may be another class's."""
 
 
 class PodClasses:
@@ -196,7 +198,7 @@ class PodClasses:
         """Return the class of a placed pod, and make it if it is the first. Pods of one template share their labels."""
         shared = (pod.namespace, id(pod.labels), pod.terminating)
         at_hand = self._at_hand.get(shared)
-        if at_hand is not None and self._classes[at_hand[1].number] is at_hand[1]:
+        if at_hand is not None and not at_hand[1].gone:
             return at_hand[1]
         key = (pod.namespace, frozenset(pod.labels.items()), pod.terminating)
         found = self._by_key.get(key)
@@ -224,6 +226,7 @@ class PodClasses:
         del self._idle[idle.number]
         del self._by_key[idle.key]
         self._classes[idle.number] = None
+        idle.gone = True
         self._index.remove(idle.number)
         if len(self._index.dead) > DEAD + self._index.alive:
             self._index.reuse()

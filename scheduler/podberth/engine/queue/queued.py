@@ -182,10 +182,12 @@ class Heap:
 
     def pop(self) -> Queued | None:
         """Return the first pod; None when there is none."""
-        queued = self.peek()
-        if queued is not None:
-            heapq.heappop(self._entries)
-        return queued
+        entries = self._entries
+        while entries:
+            _, ticket, queued = heapq.heappop(entries)
+            if queued.ticket == ticket:
+                return queued
+        return None
 
     def pop_due(self, now: float) -> Queued | None:
         """Return the first pod if its time has come."""
