@@ -1,9 +1,10 @@
 """Preemption in a stream, the engine alone: no sockets, CPU time.
 
-`python -m bench.preemption [--nodes N] [--preemptors N] [--profile]`: full nodes with four victims each, and one
-preemptor after the other that needs a whole node. Victims leave some time after they were asked to, Bindings are
-confirmed later too. Printed are CPU and attempts for each preemptor and the longest cycle, which is the first one:
-it tries every node.
+`python -m bench.preemption [--nodes N] [--victims N] [--preemptors N | --gang N] [--profile]`: full nodes with four
+victims each, and one preemptor after the other that needs a whole node. Victims leave some time after they were asked
+to, Bindings are confirmed later too. Printed are CPU and attempts for each preemptor and the longest cycle, which is
+the first one: it tries every node. With `--gang`, the preemptors are one gang; printed is what it takes until all of
+its victims are told to go.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from msgspec.structs import replace
 
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind, Instruction, PatchCondition, Preempt
-from podberth.engine.stimuli import Bound, Cycle, Gone, Put, Tick
+from podberth.engine.stimuli import Bound, Cycle, Follows, Gone, Put, Tick
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
+from podberth.model.pod_group import NATIVE, NATIVE_KIND
 from podberth.plugins.registry import registry
 from tests.controlplane.api import Object
 from tests.integration.objects import node, pod
 
 SCHEDULER = "berth"
-VICTIMS = 4
 LEAVING = 40
 """So many victims are on their way out at a time."""
 BINDING = 10
@@ -41,10 +42,10 @@ SECONDS = 0.01
 class Stream:
     """An engine, and the cluster that does what it says, late."""
 
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, victims: int) -> None:
         self.engine = Engine(build(default_configuration(), registry()))
         self.now = 0.0
-        self.attempts = self.bound = 0
+        self.attempts = self.bound = self.victims = 0
         self.longest = 0.0
         self._decoder = Decoder()
         self._leaving: deque[Pod] = deque()
@@ -53,8 +54,8 @@ class Stream:
             made = node(f"node-{i}")
             made["metadata"]["uid"] = f"node-{i}"
             self.engine.handle(Put(self._decoder.node(msgspec.json.encode(made))), 0.0)
-        for i in range(nodes * VICTIMS):
-            self._put(pod(f"victim-{i}", SCHEDULER, cpu="900m", nodeName=f"node-{i % nodes}"))
+        for i in range(nodes * victims):
+            self._put(pod(f"victim-{i}", SCHEDULER, cpu=f"{3600 // victims}m", nodeName=f"node-{i % nodes}"))
 
     def run(self, preemptors: int) -> None:
         """One preemptor after the other, until all are bound."""
@@ -65,15 +66,21 @@ class Stream:
             self.now += 1.0
             self._go_on(0, 0)
 
+    def run_gang(self, count: int) -> None:
+        """A gang comes, and is tried until all of its victims are told to go."""
+        self.engine.handle(Follows(NATIVE, True), self.now)
+        meta = {"name": "gang", "namespace": "bench", "uid": "gang"}
+        group = {"metadata": meta, "spec": {"schedulingPolicy": {"gang": {"minCount": count}}, "priority": 10}}
+        self.engine.handle(Put(self._decoder.of_kind(NATIVE_KIND)(msgspec.json.encode(group))), self.now)
+        named = {"podGroupName": "gang"}
+        for i in range(count):
+            self._put(pod(f"member-{i}", SCHEDULER, cpu="3970m", priority=10, schedulingGroup=named))
+        self._cycles()
+
     def _go_on(self, leaving: int, binding: int) -> None:
         self.now += SECONDS
         self._heed(self.engine.handle(Tick(), self.now))
-        while self.engine.has_work:
-            start = time.process_time()
-            done = self.engine.handle(Cycle(), self.now)
-            self.longest = max(self.longest, time.process_time() - start)
-            self.attempts += 1
-            self._heed(done)
+        self._cycles()
         while len(self._leaving) > leaving:
             victim = self._leaving.popleft()
             self._heed(self.engine.handle(Gone("Pod", victim.namespace, victim.name, victim.uid), self.now))
@@ -82,11 +89,20 @@ class Stream:
             self.engine.handle(Bound(bind.pod.uid), self.now)
             self.engine.handle(Put(replace(bind.pod, node_name=bind.node)), self.now)
 
+    def _cycles(self) -> None:
+        while self.engine.has_work:
+            start = time.process_time()
+            done = self.engine.handle(Cycle(), self.now)
+            self.longest = max(self.longest, time.process_time() - start)
+            self.attempts += 1
+            self._heed(done)
+
     def _heed(self, instructions: list[Instruction]) -> None:
         for one in instructions:
             match one:
                 case Preempt():
                     self._leaving += one.victims
+                    self.victims += len(one.victims)
                 case PatchCondition(nominated=str(name)) if name:
                     self.engine.handle(Put(replace(one.pod, nominated_node_name=name)), self.now)
                 case Bind():
@@ -102,20 +118,28 @@ def main() -> None:
     """Print one line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--victims", type=int, default=4, help="on each node")
     parser.add_argument("--preemptors", type=int, default=200)
+    parser.add_argument("--gang", type=int, help="so many preemptors are one gang")
     parser.add_argument("--profile", action="store_true")
     asked = parser.parse_args()
-    stream = Stream(asked.nodes)
+    stream = Stream(asked.nodes, asked.victims)
     profile = cProfile.Profile()
     if asked.profile:
         profile.enable()
     start = time.process_time()
-    stream.run(asked.preemptors)
+    if asked.gang is None:
+        stream.run(asked.preemptors)
+    else:
+        stream.run_gang(asked.gang)
     taken = time.process_time() - start
     profile.disable()
-    each = taken * 1000 / asked.preemptors
-    print(f"{asked.nodes} nodes with {VICTIMS} victims each, {asked.preemptors} preemptors")
-    print(f"{each:.2f} ms of CPU and {stream.attempts / asked.preemptors:.2f} attempts for each")
+    print(f"{asked.nodes} nodes with {asked.victims} victims each")
+    if asked.gang is None:
+        each, attempts = taken * 1000 / asked.preemptors, stream.attempts / asked.preemptors
+        print(f"{asked.preemptors} preemptors: {each:.2f} ms of CPU and {attempts:.2f} attempts for each")
+    else:
+        print(f"a gang of {asked.gang}: {taken * 1000:.0f} ms of CPU, {stream.attempts} turns, {stream.victims} go")
     print(f"longest cycle {stream.longest * 1000:.0f} ms")
     if asked.profile:
         pstats.Stats(profile).sort_stats("tottime").print_stats(30)

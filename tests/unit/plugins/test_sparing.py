@@ -50,7 +50,7 @@ def tried(
     cluster: Cluster | None = None,
     real: Cluster | None = None,
 ) -> tuple[list[str], list[int]]:
-    """Who has to go, by the name of its first pod, and the steps that each trial took."""
+    """Who has to go, by the name of its first pod, and the steps of each turn."""
     cluster, framework = nodes() if cluster is None else cluster, framework or a_framework()
     assigned = group or [(a_pod(name, 5, cpu), row) for name, cpu, row in GROUP]
     sparing = Sparing(cluster, framework.filters, assigned, [one for each in victims for one, _ in each.pods])
@@ -74,7 +74,7 @@ def asked(pods: int, victims: int = 1) -> int:
 
 
 @pytest.mark.parametrize(
-    ("asks", "steps"), [(False, [2, 2, 2]), (True, [asked(2), asked(1), asked(1)])], ids=["by sums", "by filters"]
+    ("asks", "steps"), [(False, [3 * 2]), (True, [asked(2), asked(1), asked(1)])], ids=["by sums", "by filters"]
 )
 def test_as_many_stay_as_there_is_room_for(asks: bool, steps: list[int]) -> None:
     """The most important first. Filters are asked about the group's pods there, up to the first that is too much."""
@@ -85,8 +85,8 @@ def test_as_many_stay_as_there_is_room_for(asks: bool, steps: list[int]) -> None
 @pytest.mark.parametrize(
     ("cpu", "asks", "going", "steps"),
     [
-        (2, False, ["c1"], [6, 2]),
-        (3, False, ["w0"], [6, 2]),
+        (2, False, ["c1"], [6 + 2]),
+        (3, False, ["w0"], [6 + 2]),
         (2, True, ["c1"], [asked(3, 3), asked(1)]),
         (3, True, ["w0"], [asked(2, 3), asked(1)]),
     ],
@@ -101,12 +101,25 @@ def test_whom_a_budget_protects_is_tried_first() -> None:
     """Whoever is more important has drawn on it, though it is on another node: so both on n0 are protected."""
     real, victims = nodes(), four()
     real.put_selecting(a_budget("b", 1, {"matchLabels": {"app": "a0"}}))
-    assert tried(victims, real=real) == (["b0"], [2, 2, 2])
+    assert tried(victims, real=real) == (["b0"], [3 * 2])
     assert [one.violations for one in victims] == [0, 1, 1, 1]
     real.put_selecting(a_budget("b", 3, {"matchLabels": {"app": "a0"}}))
-    assert tried(four()[:3], real=real) == (["b0"], [2, 2])
+    assert tried(four()[:3], real=real) == (["b0"], [2 * 2])
     real.put_selecting(a_budget("b", 2, {"matchLabels": {"app": "a0"}}))
-    assert tried(four()[:3], real=real) == (["a0"], [2, 2])
+    assert tried(four()[:3], real=real) == (["a0"], [2 * 2])
+
+
+@pytest.mark.parametrize("budget", [False, True])
+def test_who_may_have_to_go(budget: bool) -> None:
+    """The most important first. Those on other nodes count only if their budgets may be drawn on."""
+    cluster, real, framework = nodes(), nodes(), a_framework()
+    if budget:
+        real.put_selecting(a_budget("b", 1, {"matchLabels": {"app": "a0"}}))
+    assigned = [(a_pod(name, 5, cpu), row) for name, cpu, row in GROUP]
+    left_out = {5: [a_pod("d", 2, 1)], 0: [a_pod("b", 0, 1), a_pod("a", 1, 1)], 1: [a_pod("c", 0, 1)]}
+    sparing = Sparing(cluster, framework.filters, assigned, [left_out[5][0]])
+    names = [one.pods[0][0].name for one in sparing.victims(left_out, Budgets(), real)]
+    assert names == (["d", "a", "b", "c"] if budget else ["a", "b", "c"])
 
 
 def test_a_victim_on_another_node_matters_to_a_pod_that_looks_there() -> None:
@@ -120,7 +133,7 @@ def test_a_victim_on_another_node_matters_to_a_pod_that_looks_there() -> None:
 @pytest.mark.parametrize(
     ("name", "on", "going", "steps"),
     [
-        ("other", "n9", ["b0"], [2, 2, 2]),
+        ("other", "n9", ["b0"], [3 * 2]),
         ("other", "n0", ["a0", "b0"], [asked(2), asked(2), asked(1)]),
         ("g0", "n0", ["b0"], [asked(3), asked(3), asked(1), asked(3)]),
     ],

@@ -22,8 +22,7 @@ from podberth.framework.interface import FailedGroup
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
-from podberth.model.shape import PodShape
-from podberth.plugins.default_preemption.sparing import Sparing, gathered
+from podberth.plugins.default_preemption.sparing import Sparing
 from podberth.plugins.default_preemption.victims import Budgets
 
 NODE = "cluster"
@@ -111,17 +110,15 @@ class GroupPreemption(Planning[Plan]):
             thought, left_out, version = yield from self._without(self._may_go)
             if thought is None:
                 return Plan(_NOBODY), True
-            victims = gathered(left_out, cluster.pod_groups)
             walk, framework = self._walk(thought, once=False)
             why, assigned = yield from walk.run()
             if why:
                 return Plan(why), False
             dismiss(self._attempt, thought, assigned, left_out)
-            kinds: dict[PodShape, Pod] = {}
-            for there in left_out.values():
-                for pod in there:
-                    kinds.setdefault(pod.shape, pod)
+            kinds = {id(pod.shape): pod for there in left_out.values() for pod in there}
             sparing = Sparing(thought, framework.filters, assigned, kinds.values())
+            victims = sparing.victims(left_out, self._budgets, cluster)
+            yield len(victims)
             going = yield from sparing.going(victims, self._budgets, cluster)
             going.sort(key=lambda victim: victim.importance)
             changed = cluster.nodes.log.since(version)

@@ -65,12 +65,6 @@ class Known:
         self.budgets.follow(cluster)
         self.whole_groups.make_room()
 
-    def overdrawing(self, lower: list[Placement], cluster: Cluster) -> list[bool] | None:
-        """Return for each of these whether its eviction would overdraw a disruption budget; None: nobody's would."""
-        if not self.budgets.any:
-            return None
-        return self.budgets.overdrawing([placement.pod for placement in lower], cluster)
-
     def violations(self, victims: Sequence[Whole], cluster: Cluster, steps: CappedSearch) -> list[int]:
         """Return for each of these how many of its pods would overdraw a disruption budget. Raises SearchCapError.
 
@@ -265,10 +259,11 @@ class DryRun:
 
     def _gathered(self, todo: Rows) -> Iterator[Batch]:
         known, cluster, priority = self._known, self._cluster, self._pod.priority
-        groups = bool(len(cluster.pod_groups))
+        groups, budgets = bool(len(cluster.pod_groups)), known.budgets
+        below = known.ranking.below
         found, victims = Batch(), 0
         for row in todo.tolist():
-            lower = known.ranking.below(row, priority, cluster)
+            lower = below(row, priority, cluster)
             if not lower:
                 self._results.note([row], WITHOUT_VICTIMS)
                 continue
@@ -281,9 +276,12 @@ class DryRun:
             found.rows.append(row)
             found.lower.append(lower)
             victims += len(lower)
-            before = known.budgets.steps
-            found.over.append(known.overdrawing(lower, cluster))
-            found.held_against_budgets += known.budgets.steps - before
+            over = None
+            if budgets.any:
+                before = budgets.steps
+                over = budgets.overdrawing([placement.pod for placement in lower], cluster)
+                found.held_against_budgets += budgets.steps - before
+            found.over.append(over)
             if victims + found.held_against_budgets >= AT_ONCE:
                 yield found
                 found, victims = Batch(), 0
@@ -612,9 +610,9 @@ class DryRuns:
         """The place of each row in the order of names, right for nodes that exist."""
         state = (nodes.label_changes, nodes.rows)
         if self._ranks is None or self._ranks[0] is not nodes or self._ranks[1] != state:
-            names = nodes.names
+            names = [name or "" for name in nodes.names]
             ranks = np.empty(nodes.rows, dtype=np.intp)
-            ranks[sorted(range(nodes.rows), key=lambda row: names[row] or "")] = np.arange(nodes.rows)
+            ranks[sorted(range(nodes.rows), key=names.__getitem__)] = np.arange(nodes.rows)
             self._ranks = nodes, state, ranks
         return self._ranks[2]
 

@@ -8,6 +8,7 @@ looked at.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -22,7 +23,13 @@ from podberth.model.pod_group import GroupKey
 from podberth.model.shape import PodShape
 from podberth.plugins.default_preemption.victims import Budgets, Drawn, rank_of, started
 
+_EVERYWHERE, _ROWS_A_STEP, _MOVED = 50, 50, 10
+"""Steps of asking the filters about one row of how many rows in a step, and of placing a pod."""
+_AT_ONCE = 64
+"""Steps that are taken in one turn, or a few more."""
 Importance = tuple[int, int, int, str]
+Found = TypeVar("Found")
+Steps = Generator[int, None, Found]
 
 
 class Victim(Struct, eq=False):
@@ -77,12 +84,6 @@ def held_against_budgets(
     return violating, others
 
 
-_EVERYWHERE, _ROWS_A_STEP, _MOVED = 50, 50, 10
-"""Steps of asking the filters about one row of how many rows in a step, and of placing a pod."""
-Found = TypeVar("Found")
-Steps = Generator[int, None, Found]
-
-
 class Sparing:
     """Spares victims of one group. Nobody else looks at the cluster."""
 
@@ -103,19 +104,26 @@ class Sparing:
         for pod, row in assigned:
             self._on_row.setdefault(row, []).append(pod)
 
-    def going(self, victims: list[Victim], budgets: Budgets, real: Cluster) -> Steps[list[Victim]]:
-        """Return the victims that can't be spared; yield the steps that each took. `real`: where the budgets are.
+    def victims(self, left_out: Mapping[int, Sequence[Pod]], budgets: Budgets, real: Cluster) -> list[Victim]:
+        """Return the victims that may have to go, the most important first.
+
+        `left_out`: row → the pods that may leave. `real`: where the budgets and the groups are. Raises PluginError.
+        """
+        budgets.follow(real)
+        if not self._elsewhere and not budgets.any:
+            left_out = self._concerned(left_out, real.pod_groups)
+        return gathered(left_out, real.pod_groups)
+
+    def going(self, victims: Sequence[Victim], budgets: Budgets, real: Cluster) -> Steps[list[Victim]]:
+        """Return the victims that can't be spared; yield the steps that this took. `real`: where the budgets are.
 
         `victims`: the most important first. Raises PluginError.
         """
-        # Who stands in for pods of the group may leave no place for them with any victim, wherever that is.
-        elsewhere = self._stand_ins() or self._looks_elsewhere()
-        budgets.follow(real)
-        if not elsewhere and not budgets.any:
-            victims = [victim for victim in victims if self._concerns(victim)]
+        elsewhere = self._elsewhere
         violating, others = held_against_budgets(victims, budgets, real)
         sums = None if elsewhere or self._yields() else self._sums()
         going: list[Victim] = []
+        taken = 0
         for victim in (*violating, *others):
             if not elsewhere and not self._concerns(victim):
                 continue
@@ -125,8 +133,28 @@ class Sparing:
                 spared, steps = sums.spare(victim), 2 * len(victim.pods)
             if not spared:
                 going.append(victim)
-            yield steps
+            taken += steps
+            if taken >= _AT_ONCE:
+                yield taken
+                taken = 0
+        if taken:
+            yield taken
         return going
+
+    @cached_property
+    def _elsewhere(self) -> bool:
+        """Return whether a victim may matter on any node, not just on its own.
+
+        Who stands in for pods of the group may leave no place for them with any victim, wherever that is.
+        """
+        return self._stand_ins() or self._looks_elsewhere()
+
+    def _concerned(self, left_out: Mapping[int, Sequence[Pod]], groups: PodGroups) -> Mapping[int, Sequence[Pod]]:
+        """Return the pods on nodes of the group; all, if one of these belongs to a group that goes as a whole."""
+        here = {row: there for row, there in left_out.items() if row in self._on_row}
+        pods = (pod for there in here.values() for pod in there)
+        whole = any(pod.scheduling_group is not None and groups.whole(pod) is not None for pod in pods)
+        return left_out if whole else here
 
     def _concerns(self, victim: Victim) -> bool:
         return any(row in self._on_row for _, row in victim.pods)
