@@ -53,7 +53,7 @@ def demo(
         return await embedded(terminal, options)
 
     try:
-        with terminal, asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             recording = runner.run(play())
     except LateError as error:
         complain([str(error)])
