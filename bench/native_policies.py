@@ -254,7 +254,7 @@ def main() -> None:
         free = "bench-none"
         native = {name: f"bench-{name}" for name in ("refusing", "stamped", "writing")}
         exempt = [f"--exempt-namespace={name}" for name in (free, *native.values())]
-        policed.start("--count-interval=0", *exempt)
+        policed.start(*exempt)
         policed.wait_registered()
         api = cluster.api
         for name in (free, *native.values(), "bench-dearest", "bench-webhook"):

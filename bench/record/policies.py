@@ -125,7 +125,7 @@ def record(page: Transcript) -> None:
         page.account(name)
     page.run("kubectl create -f nodes.yaml")
     port, probes = free_port(), free_port()
-    own = f"--host=127.0.0.1 --port={port} --url=https://127.0.0.1:{port} --count-interval=2"
+    own = f"--host=127.0.0.1 --port={port} --url=https://127.0.0.1:{port}"
     admission = page.background(f"berth admission --kubeconfig=admission.kubeconfig -n berth {own} 2> admission.log")
     operator = page.background(
         "berth operator --kubeconfig=operator.kubeconfig -n berth --profile=berth --profile=packed "
@@ -171,13 +171,8 @@ def record(page: Transcript) -> None:
     page.run("kubectl label configmap settings -n shop owner- || echo exit code $?")
     page.run("kubectl delete configmap settings -n shop")
     page.say("## What the policies have to say of themselves")
-    page.run(
-        "until [ $(kubectl get mdp require-owner-label -n shop -o jsonpath='{.status.rejected.count}') = 5 ]; "
-        "do sleep 0.5; done"
-    )
     page.run("kubectl get mdp -n shop -o wide")
     page.run("kubectl describe mdp route-by-qos -n shop | sed -n '/^Status/,$p'")
-    page.run("kubectl get mdp require-owner-label -n shop -o jsonpath='{.status.rejected}'")
     page.say("A policy that contradicts another is found when it is stored, with an object that shows it:")
     page.run("kubectl apply -n shop -f policies/broken.yaml")
     page.run("kubectl wait mdp tag -n shop --for=condition=SelfConsistent=False --timeout=60s")
@@ -185,7 +180,11 @@ def record(page: Transcript) -> None:
     page.run(f"kubectl get mdp tag -n shop -o jsonpath='{said}'")
     page.run("kubectl delete -n shop -f policies/broken.yaml")
     page.say("What would these policies do to the objects that are there?")
-    page.run("berth policy impact -n shop")
+    page.run("kubectl get mdp -n shop -o json > own.json")
+    page.run(
+        "kubectl get pods,deployments,configmaps -n shop -o json | "
+        "berth policy impact --policies own.json --cluster - -n shop"
+    )
     page.say("## The end")
     codes = [page.end(pid) for pid in (scheduler, operator, admission)]
     page.say(f"After SIGTERM they end with exit codes {', '.join(map(str, codes))}.")

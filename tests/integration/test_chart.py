@@ -36,7 +36,6 @@ TEAM = "team"
 LEFT = (("secrets", "/api/v1"), ("leases", "/apis/coordination.k8s.io/v1"))
 VALUES: Object = {
     "evictor": {"enabled": True},
-    "admission": {"extraArgs": ["--count-interval=1"]},
     "networkPolicy": {"enabled": True, "apiServer": ["127.0.0.1/32"], "restrictEgress": True},
     "metrics": {"readers": [{"name": "prometheus", "namespace": "berth"}], "dashboard": {"enabled": True}},
     # Short terms, so that the standby need not be waited for.
@@ -117,9 +116,8 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
             for kind in ("mutating", "validating")
         }
         | {("patch", "secrets", "berth-admission-tls")},
-        "counts are written, where the API server does not enforce before the webhook is asked (test_admission)": {
+        "a long policy that was left out applies again (unit: policy/admission/test_bounded)": {
             ("get", "podberth.dev/metadatapolicies", ""),
-            ("patch", "podberth.dev/metadatapolicies/status", ""),
         },
         "asked by the API server itself, before an owner may be named": {
             ("delete", f"admissionregistration.k8s.io/{kind}webhookconfigurations", "zz-berth-admission")

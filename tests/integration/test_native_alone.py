@@ -147,7 +147,7 @@ def _enforced_natively(home: Path) -> Iterator[tuple[Policed, Team, Replica]]:
         policed.prepare()
         cluster.kubectl("apply", "-f", str(MANIFESTS / "operator-rbac.yaml"))
         team = Team(policed.api)
-        policed.start("--enforcement=auto", "--count-interval=0")
+        policed.start("--enforcement=auto")
         policed.wait_registered()
         operator = _operator(policed, home)
         try:

@@ -132,7 +132,7 @@ def creates(team: Team) -> Iterator[itertools.count[int]]:
 def test_moves_without_a_gap(policed: Policed, tmp_path: Path) -> None:
     """There and back, with a policy that comes in between, and a while with nobody but the API server."""
     team = Team(policed.api)
-    judge = policed.start("--enforcement=auto", "--count-interval=0")
+    judge = policed.start("--enforcement=auto")
     policed.wait_registered()
     token = operator_token(policed.cluster)
     kubeconfig = policed.cluster.kubeconfig(tmp_path / "operator.kubeconfig", token)
@@ -168,7 +168,7 @@ def test_moves_without_a_gap(policed: Policed, tmp_path: Path) -> None:
             for _ in range(20):
                 assert team.tried() == ""
             started.clear()
-            policed.start("--enforcement=webhook", "--count-interval=0")
+            policed.start("--enforcement=webhook")
             choose("webhook")
             team.wait(forbid="Webhook", note="Webhook")
             wait_for("the objects to go", lambda: team.objects() == 0, PATIENCE)
@@ -182,7 +182,7 @@ def test_moves_without_a_gap(policed: Policed, tmp_path: Path) -> None:
 def test_without_the_operator_nothing_gets_by(policed: Policed, tmp_path: Path) -> None:
     """The operator goes with all that it wrote, and the statuses stay: the webhook is asked again."""
     team = Team(policed.api)
-    policed.start("--enforcement=auto", "--count-interval=0")
+    policed.start("--enforcement=auto")
     policed.wait_registered()
     token = operator_token(policed.cluster)
     kubeconfig = policed.cluster.kubeconfig(tmp_path / "operator.kubeconfig", token)

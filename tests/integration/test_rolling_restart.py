@@ -37,8 +37,7 @@ RELEASE, TEAM = "berth", "team"
 VALUES: Object = {
     "evictor": {"enabled": True, "replicas": 1},
     "operator": {"replicas": 1},
-    "admission": {"extraArgs": ["--count-interval=1"]},
-    "policy": {"enforcement": "webhook"},  # its counts are exact
+    "policy": {"enforcement": "webhook"},  # so that its replicas have something to do
 }
 REPLICAS = {"admission": 2, "operator": 1, "evictor": 1, "scheduler": 2}
 """In the order in which they are restarted."""
@@ -214,7 +213,7 @@ def installed(control_plane_binaries: Path, chart: Chart, tmp_path: Path) -> Ite
 
 @pytest.mark.timeout(600)
 def test_rolling_restart(installed: Installed) -> None:
-    """Nothing is lost: every create is answered by the policies, every pod bound once, every count exact."""
+    """Nothing is lost: every create is answered by the policies, every pod bound once."""
     api, fleet = installed.api, Fleet(installed)
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
     for component in REPLICAS:
@@ -234,11 +233,9 @@ def test_rolling_restart(installed: Installed) -> None:
     made = creator.answered
     ours = made["routed"] + made["direct"]
     found = checks.wait_bound(api, TEAM, ours)
-    wait_for("exact counts", lambda: _counts(api) == _exact(made), START, 0.2)
     wait_for("the policy's status", lambda: _available(api), START, 0.2)
     codes = fleet.end()
     assert set(codes.values()) == {0}, codes
-    assert _counts(api) == _exact(made)
 
     assert len(found) == made.total() - made["refused"]
     bound = [one for one in found if checks.node_of(one)]
@@ -278,7 +275,7 @@ CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 
 def _enforced(api: Api) -> bool:
-    """Both policies and both webhooks are in force; dry runs are not counted."""
+    """Both policies and both webhooks are in force."""
     path = f"{pods_path(TEAM)}?dryRun=All"
     name = f"canary-{secrets.token_hex(3)}"
     made = api.create(path, pod(name, ELSEWHERE, labels={"kind": "routed"}))
@@ -289,27 +286,6 @@ def _enforced(api: Api) -> bool:
     except ApiError as error:
         return error.status == 403
     return False
-
-
-def _counts(api: Api) -> dict[tuple[str, str], int]:
-    status = {name: api.get(f"{POLICIES.format(TEAM)}/{name}").get("status", {}) for name in ("route", "refuse")}
-    return {
-        (name, field): status[name].get(field, {}).get("count", 0)
-        for name in status
-        for field in ("matched", "mutated", "rejected")
-    }
-
-
-def _exact(made: Counter[str]) -> dict[tuple[str, str], int]:
-    routed, refused = made["routed"], made["refused"]
-    return {
-        ("route", "matched"): routed,
-        ("route", "mutated"): routed,
-        ("route", "rejected"): 0,
-        ("refuse", "matched"): refused,
-        ("refuse", "mutated"): 0,
-        ("refuse", "rejected"): refused,
-    }
 
 
 def _available(api: Api) -> bool:

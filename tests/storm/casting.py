@@ -26,7 +26,7 @@ _LOST: tuple[dict[str, Any], ...] = (
     {"code": 500, "acted": True},
 )
 _EVICTIONS = ("create pods/eviction",) * 4 + ("create events", "get", "list pods", "update leases", "watch")
-_POLICIES = ("list metadatapolicies", "watch metadatapolicies", "patch metadatapolicies/status", "get metadatapolicies")
+_POLICIES = ("list metadatapolicies", "watch metadatapolicies", "patch metadatapolicies/status")
 
 
 def cast(rng: Random) -> tuple[str, ...]:

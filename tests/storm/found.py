@@ -202,17 +202,6 @@ FOUND: tuple[Found, ...] = (
         ),
     ),
     Found(
-        "a page in place of a policy that is counted",
-        "200 with a proxy's page raised DecodeError out of the counting, and ended the admission server",
-        scene(
-            "page for counts",
-            at(3.0, "policy", namespace="blue", name="m0", rule="stamp", app="w", seconds=0.0),
-            at(10.0, "want", namespace="blue", name="w", cpu=100, replicas=6),
-            at(11.0, "requests", what="get metadatapolicies", chance=1.0, seconds=60.0, code=200, page=True),
-            cast=(POLICIES,),
-        ),
-    ),
-    Found(
         "a page in place of the list of policies",
         "200 with a proxy's page raised DecodeError out of the operator's look at everything, and ended the operator",
         scene(

@@ -18,7 +18,6 @@ from podberth.kube.client import Client
 from podberth.kube.cross_check import CrossCheck
 from podberth.kube.listwatch import Pause
 from podberth.kube.objects import Change, Deleted
-from podberth.policy.admission import counting
 from podberth.policy.admission.cache import PolicyCache
 from podberth.policy.admission.group import Stored
 from podberth.policy.operator.reconcile import Reconciler
@@ -139,18 +138,6 @@ def answers_cold() -> Iterator[None]:
         """At once."""
 
     with patch.object(PolicyCache, "unready", None), patch.object(PolicyCache, "wait_known", known):
-        yield
-
-
-@mutant("counts are added again when the answer to their write was lost")
-def counts_twice() -> Iterator[None]:
-    status = counting.status
-
-    def forgetful(held: Any, replica: str, mine: Any, written: Any, now: Any) -> Any:
-        others = [one for one in held.get("counted") or () if one.get("replica") != replica]
-        return status({**held, "counted": others}, replica, mine, written, now)
-
-    with patch.object(counting, "status", forgetful):
         yield
 
 

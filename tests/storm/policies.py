@@ -1,21 +1,20 @@
 """Users who write policies, and what must hold of them, judged from the server's store.
 
 P1: no pod gets past a policy that is in force for longer than news take, and none is refused by one that is gone.
-P2: in the end the status of each policy speaks of its newest spec, and its counts are what the replicas counted.
+P2: in the end the status of each policy speaks of its newest spec.
 P3: in the end each replica's cache is what is stored.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from podberth.apiserver.storage import Change
-from podberth.policy.admission.counting import FIELDS, Key
 from podberth.policy.operator.replica import RESYNC_SECONDS
+from podberth.policy.parse import parse
 from tests.storm.actors import MERGE
 from tests.storm.judge import PROMPT_SECONDS
 
@@ -27,8 +26,6 @@ COLLECTION = "metadatapolicies.podberth.dev"
 CRD: JsonObject = yaml.safe_load(
     (Path(__file__).parents[2] / "helm" / "files" / "crd-metadatapolicies.yaml").read_text()
 )
-LOOK_SECONDS, WRITTEN_LOOKS = 10.0, 5
-"""What was counted 40 s ago is written: rounds are up to 18 s apart, and each takes its time."""
 LEADS_SECONDS = 30.0
 """Somebody leads by then."""
 STATUS_SECONDS = 30.0
@@ -41,15 +38,10 @@ class Policies:
     """Writes them, and judges what came of it."""
 
     def __init__(self, world: World) -> None:
-        self.counted: Counter[tuple[Key, str]] = Counter()
-        self._earlier: deque[Counter[tuple[Key, str]]] = deque(maxlen=WRITTEN_LOOKS)
-        """What was counted at the latest looks: the oldest is written by now."""
         self._world = world
         self._writes = 0
         self._changed: dict[str, float] = {}
         """Namespace → when a spec last changed there."""
-        self._lost: set[Key] = set()
-        """Policies whose counts a restore has set back."""
         world.server.call("user", "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CRD)
         world.server.store.collection(COLLECTION).listeners[self] = None
 
@@ -94,10 +86,6 @@ class Policies:
             self._changed[new["metadata"]["namespace"]] = self._world.now
             if change.type != "DELETED":
                 self._world.after(STATUS_SECONDS, lambda: self._look(new["metadata"]))
-
-    def look(self) -> None:
-        """Remember what is counted by now."""
-        self._earlier.append(self.counted.copy())
 
     # -- the judge ---------------------------------------------------------------------------------------------------
 
@@ -150,7 +138,9 @@ class Policies:
             cache = replica.replica.cache
             for policy in stored:
                 meta = policy["metadata"]
-                if cache.uid(meta["namespace"], meta["name"]) != meta["uid"]:
+                known = cache.of(meta["namespace"])
+                bad = policy["spec"]["rules"][0]["name"] == "bad"
+                if meta["name"] not in known.refused if bad else parse(policy) not in known.specs:
                     world.judge.say("P3", f"{replica.user} does not know {meta['namespace']}/{meta['name']}")
             if len(cache.reflector) != len(stored):
                 world.judge.say("P3", f"{replica.user} knows {len(cache.reflector)} policies, there are {len(stored)}")
@@ -174,23 +164,11 @@ class Policies:
             self._world.now - self._world.lost_at.get("metadatapolicies", float("-inf"))
             < RESYNC_SECONDS + STATUS_SECONDS
         ):
-            return self._counts(policy)
+            return []
         if status.get("observedGeneration") != meta["generation"]:
             found.append(f"the status is of {status.get('observedGeneration')}, the spec of {meta['generation']}")
         truth = {one["type"]: one["status"] for one in status.get("conditions") or ()}
         wanted = "False" if policy["spec"]["rules"][0]["name"] == "bad" else "True"
         if truth.get("Accepted") != wanted:
             found.append(f"Accepted is {truth.get('Accepted')}, want {wanted}")
-        return [*found, *self._counts(policy)]
-
-    def _counts(self, policy: JsonObject) -> list[str]:
-        meta, status, found = policy["metadata"], policy.get("status") or {}, []
-        world = self._world
-        key = meta["namespace"], meta["name"], meta["uid"]
-        exact = not any(one.killed or one.lives > 1 for one in world.admissions) and world.server.restored_at < 0
-        for field in FIELDS:
-            written, counted = (status.get(field) or {}).get("count", 0), self.counted[key, field]
-            due = self._earlier[0][key, field] if exact else 0
-            if not due <= written <= counted:
-                found.append(f"{field} says {written}, the replicas counted {counted}, {due} of them long ago")
         return found

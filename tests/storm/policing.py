@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Any
@@ -18,9 +17,7 @@ import msgspec
 
 from podberth.kube.machine import Machine
 from podberth.policy.admission import settings as admission
-from podberth.policy.admission.counting import Key
 from podberth.policy.admission.replica import Replica
-from podberth.policy.evaluate import Effect
 from podberth.policy.operator import settings as operating
 from podberth.policy.operator.replica import Operator
 from podberth.policy.options import Pass
@@ -31,7 +28,6 @@ from tests.storm.network import Network
 from tests.storm.process import NAMESPACE, Process
 
 JsonObject = dict[str, Any]
-COUNT_SECONDS = 15.0
 AUDIT_SECONDS = 60.0
 TIMEOUT_SECONDS = 3.0
 """What the API server waits for a webhook."""
@@ -70,36 +66,21 @@ class Admission(Process):
     """A replica of the admission server."""
 
     replica: Replica | None = None
-    counted: Counter[tuple[Key, str]]
-    """What all lives of all replicas have counted, as they counted it."""
 
     async def work(self, machine: Machine) -> None:
-        settings = admission.Settings(
-            namespace=NAMESPACE, register=False, count_seconds=COUNT_SECONDS, scheduler_lease=LEASE
-        )
+        settings = admission.Settings(namespace=NAMESPACE, register=False, scheduler_lease=LEASE)
         async with self.client_of(machine) as client:
             self.client = client
             replica = Replica(client, settings, machine=machine, elector=self.candidate(client, machine))
             replica.certificates = _NoCertificates()  # type: ignore[assignment]
             replica.server = _NoPort()  # type: ignore[assignment]
             replica.blocks = _NoBlocks()  # type: ignore[assignment]
-            add = replica.tallies.add
-            replica.tallies.add = partial(self._count, add)  # type: ignore[method-assign]
             self.replica = replica
             await replica.run()
 
     def _terminate(self) -> None:
         if self.replica is not None:
             self.replica.end()
-
-    def _count(self, add: Callable[..., None], effects: Iterable[Effect], uids: Mapping[str, str], pass_: Pass) -> None:
-        effects = list(effects)
-        add(effects, uids, pass_)
-        for effect in effects:
-            key = effect.namespace, effect.policy, uids.get(effect.policy, "")
-            self.counted[key, "matched"] += pass_ == "mutate"
-            self.counted[key, "rejected"] += effect.rejected
-            self.counted[key, "mutated"] += effect.mutated
 
     @property
     def ready(self) -> bool:

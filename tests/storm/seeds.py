@@ -124,14 +124,6 @@ SCENES: dict[str, Plan] = {
         *(at(101.2 + i / 2, "delete-pods", count=6) for i in range(8)),
         cast=(POLICIES,),
     ),
-    "counts": scene(
-        "counts",
-        at(3.0, "policy", namespace="blue", name="m0", rule="stamp", app="w", seconds=0.0),
-        _pods(10.0, "w", 6),
-        at(11.0, "requests", what="patch metadatapolicies/status", chance=0.5, seconds=150.0, code=0, acted=True),
-        *(at(20.0 + 10 * i, "delete-pods", count=6) for i in range(12)),
-        cast=(POLICIES,),
-    ),
     "devices": scene(
         "devices",
         at(3.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=6),
@@ -189,7 +181,6 @@ CAUGHT_BY: dict[str, int | str] = {
     "keeps-deleted-policies": "policies",
     "reads-policies-once": "policies",
     "answers-cold": "cold",
-    "counts-twice": "counts",
     "checks-no-policies": "policy lost",
     "ignores-changes": "policies",
     "forgets-devices": "devices",

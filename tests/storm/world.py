@@ -17,7 +17,7 @@ import structlog
 
 from podberth.apiserver.rules.status import StatusError, expired, internal
 from podberth.apiserver.rules.strategy import GIVEN
-from tests.storm import casting, casting_groups, happenings, policies
+from tests.storm import casting, casting_groups, happenings
 from tests.storm.actors import Controllers, Nodes, Size, periodically
 from tests.storm.berth import Berth
 from tests.storm.budgets import Budgets
@@ -147,8 +147,6 @@ class World:
         if "policies" in self.plan.cast:
             self.policies = Policies(self)
             self.admissions, self.operators = two(Admission, "admission"), two(OperatorProcess, "operator")
-            for replica in self.admissions:
-                replica.counted = self.policies.counted
             self.controllers.webhook = Webhook(self.admissions, self.network, self.loop, self._rng("webhook"))
             self.controllers.on_review = self.policies.reviewed
 
@@ -258,8 +256,6 @@ class World:
             periodically(self.loop, GANGS_SECONDS, self.judge.gangs.look)
         if self.judge.rooms is not None:
             periodically(self.loop, GANGS_SECONDS, self.judge.rooms.look)
-        if self.policies is not None:
-            periodically(self.loop, policies.LOOK_SECONDS, self.policies.look)
 
     def _violates_early(self) -> bool:
         """Run it until something is violated, but no longer than until the end is judged."""

@@ -78,9 +78,6 @@ def admission(
             help="When the certificate is replaced: seconds to trust both before the new one is served, and afterwards."
         ),
     ] = 300.0,
-    count_interval: Annotated[
-        float, Option(help="Seconds between two updates of the counts in the policies' status; 0: do not count.")
-    ] = 15.0,
     drain: Annotated[float, Option(help="Seconds to go on answering after SIGTERM, while readiness fails.")] = 10.0,
     secure_port: services.SecurePort = 0,
     bind_address: services.BindAddress = "",
@@ -128,7 +125,6 @@ def admission(
         key_file=key_file,
         ca_file=ca_file,
         overlap_seconds=overlap,
-        count_seconds=count_interval,
         drain_seconds=drain,
     )
     return run_service(admit(connection, settings, listen))

@@ -1,4 +1,4 @@
-"""`berth policy`: try policies on objects, and find what is wrong with them; a cluster is at most read."""
+"""`berth policy`: try policies on objects, and find what is wrong with them. No cluster is asked."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,6 @@ from rich.table import Table
 from podberth.cli import options, services
 from podberth.cli.errors import FOUND, WRONG, Faults, InputError, complain
 from podberth.cli.inputs import lines, named
-from podberth.cli.options import RequestTimeout, seconds
 from podberth.cli.output import DataOutput, Output, as_data, as_json, yaml_of
 from podberth.cli.policy_inputs import (
     accepted,
@@ -395,27 +394,15 @@ def lint(
 @app.command("impact")
 @typed
 def preview(
-    policies: Annotated[
-        list[str] | None,
-        typer.Option(help="Files or directories of MetadataPolicies. Default: those of the live cluster."),
-    ] = None,
+    policies: Annotated[list[str], typer.Option(help="Files or directories of MetadataPolicies.")],
     cluster: Annotated[
-        list[str] | None,
+        list[str],
         typer.Option(
-            help="Read a file instead of the live cluster: what `kubectl get pods,deploy,… -A -o json` prints. May be "
-            "repeated."
+            help="A file with the objects: what `kubectl get pods,deploy,… -A -o json` prints; - is standard input. "
+            "May be repeated."
         ),
-    ] = None,
+    ],
     namespace: Namespace = None,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A kind of object to look at, as PLURAL, PLURAL.GROUP or PLURAL.VERSION.GROUP; may be repeated."
-        ),
-    ] = None,
-    kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file of the live cluster.")] = None,
-    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
-    timeout: RequestTimeout = "30s",
     scheduler: Live = None,
     owner: Owner = None,
     own_namespace: OwnNamespace = "",
@@ -426,33 +413,14 @@ def preview(
 ) -> int:
     """Show what policies would do to the objects of a cluster if each were created again: reject, change, reroute.
 
-    A live cluster is only read. Kinds that can't be listed there are named on stderr and left out. Exit code 1 when an
-    object would be rejected, or an owner would not find what it makes.
+    Exit code 1 when an object would be rejected, or an owner would not find what it makes.
     """
     settings = chosen(namespace, own_namespace, scheduler, owner, allow_prefix, reserve_prefix, reserve_known)
-    allowed = settings.allowed_prefixes
-    if cluster:
-        if not policies or kubeconfig or context or kind:
-            raise InputError("--cluster: goes with --policies, and not with --kubeconfig, --context and --kind")
-        faults = Faults()
-        found = all_objects(cluster, namespace, faults)
-        held = [policy for _, policy in accepted(policies, faults, allowed)]
-        faults.tell()
-        result = impact.impact(
-            Policies(held).of(namespace or ""), found, settings, filter(None, map(impact.owner, found))
-        )
-    else:
-        from podberth.cli.policy_inputs import cluster_impact
-
-        result = cluster_impact(
-            read_policies(policies, allowed).of(namespace or "") if policies else None,
-            kubeconfig,
-            context,
-            kind or [],
-            namespace,
-            settings,
-            seconds(timeout),
-        )
+    faults = Faults()
+    found = all_objects(cluster, namespace, faults)
+    held = [policy for _, policy in accepted(policies, faults, settings.allowed_prefixes)]
+    faults.tell()
+    result = impact.impact(Policies(held).of(namespace or ""), found, settings, filter(None, map(impact.owner, found)))
     as_data(result, output) if output is not Output.TABLE else _print_impact(result)
     return FOUND if result.total.rejected or result.losses else 0
 

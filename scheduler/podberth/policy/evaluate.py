@@ -34,12 +34,9 @@ AUDIT_LENGTH = 1024
 
 
 class Effect(Struct, frozen=True):
-    """The effect of one policy, or in modes warn and observe the one that it would have; the admission server counts
-    these.
-    """
+    """The effect of one policy, or in modes warn and observe the one that it would have; the audit counts these."""
 
     policy: str
-    namespace: str
     rejected: bool
     mutated: bool
 
@@ -75,7 +72,7 @@ def evaluate(
     """Return the answer to one admission request. Nothing given is changed; `object` shares what it can with what was
     given.
 
-    A dry run is answered like any other; whoever counts `effects` leaves it out.
+    A dry run is answered like any other.
     """
     exempt = exemption(operation, obj, old, options)
     if exempt is not None or obj is None:
@@ -167,7 +164,7 @@ class _Request:
         if self.rejecting:
             rejecting = {rule.policy for rule in self.rejecting}
             effects = tuple(
-                Effect(policy.name, policy.namespace, rejected=True, mutated=False)
+                Effect(policy.name, rejected=True, mutated=False)
                 for policy, _ in self.matched
                 if policy.name in rejecting
             )
@@ -264,7 +261,7 @@ class _Request:
                 mutated = policy.name in effective
             else:
                 mutated = not rejected and any(self._changes(rule) for rule in rules)
-            found.append(Effect(policy.name, policy.namespace, rejected, mutated))
+            found.append(Effect(policy.name, rejected, mutated))
         return tuple(found)
 
     def _audit(self, more: dict[str, str]) -> dict[str, str]:

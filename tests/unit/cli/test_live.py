@@ -1,4 +1,4 @@
-"""`berth explain` and `berth policy impact` against an embedded API server, a process of its own, over real HTTP."""
+"""`berth explain` and others against an embedded API server, a process of its own, over real HTTP."""
 
 import contextlib
 import json
@@ -21,7 +21,6 @@ from podberth.cli import live
 from podberth.kube.client import Client
 from tests.unit.cli.conftest import Berth
 from tests.unit.explain.story import DUMP
-from tests.unit.policy.admission.conftest import CRD
 
 ROOT = Path(__file__).parents[3]
 Object = dict[str, Any]
@@ -95,67 +94,6 @@ def test_an_unknown_pod_names_the_server(berth: Berth, kubeconfig: str) -> None:
     assert (found.code, found.err.startswith("berth: default/nobody: no such pod in http://127.0.0.1:")) == (2, True)
 
 
-POLICY = """
-apiVersion: podberth.dev/v1alpha1
-kind: MetadataPolicy
-metadata: {name: team, namespace: shop}
-spec:
-  rules:
-  - policyPredicate: {labelSelector: {matchExpressions: [{key: team, operator: DoesNotExist}]}}
-    policyAction: {updatedLabels: {team: none}, updatedAnnotations: {scheduler.alpha.kubernetes.io/name: berth}}
-"""
-HEAD = {"apiVersion": "podberth.dev/v1alpha1", "kind": "MetadataPolicy"}
-
-
-def test_impact_says_what_a_dump_of_it_says(berth: Berth, kubeconfig: str, tmp_path: Path) -> None:
-    """The live cluster and its dump give the same counts; kinds that it does not serve are told and left out."""
-    policy = tmp_path / "policy.yaml"
-    policy.write_text(POLICY)
-    words = ("policy", "impact", "--policies", str(policy), "-n", "shop", "-o", "json")
-    live = berth(*words, "--kubeconfig", kubeconfig, "--kind", "pods", "--kind", "widgets.v1.example.com")
-    dumped = berth(*words, "--cluster", "cluster.json")
-    found, want = json.loads(live.out), json.loads(dumped.out)
-    assert live.code == 0
-    assert live.err.startswith("berth: can't list widgets: 404")
-    assert found["total"]["relabelled"] == found["total"]["objects"] > 1
-    for field in ("policies", "schedulers", "rejections"):
-        assert found[field] == want[field]
-    assert found["kinds"]["Pod"] == want["kinds"]["Pod"]
-
-
-def test_impact_of_the_clusters_own_policies(berth: Berth, kubeconfig: str) -> None:
-    """Without files the cluster's policies are what is tried; those that are not acceptable are told and left out."""
-    url = json.loads(Path(kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
-    send(f"{url}/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "POST", CRD)
-    policies = f"{url}/apis/podberth.dev/v1alpha1/namespaces/shop/metadatapolicies"
-    reject: Object = {"rules": [{"policyAction": {"reject": True}}]}
-    for name, spec in (("team", reject), ("bad", {"mode": "loud"})):
-        send(policies, "POST", {**HEAD, "metadata": {"name": name}, "spec": spec})
-    live = berth("policy", "impact", "--kubeconfig", kubeconfig, "--kind", "pods", "-o", "json")
-    found = json.loads(live.out)
-    assert found["policies"] == {"team": {"rejected": found["kinds"]["Pod"]["objects"], "relabelled": 0}}
-    assert "MetadataPolicy bad: spec.mode" in live.err
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--kind", "widgets.example.com"), "--kind widgets.example.com: want PLURAL"),
-        (("--kind", "widgets.v1.example.com"), "can't list widgets: 404"),
-        (("--cluster", "cluster.json"), "--cluster: goes with --policies"),
-    ],
-    ids=["no kind", "nothing to list", "a dump, and no policies"],
-)
-def test_impact_of_nothing(berth: Berth, kubeconfig: str, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
-    """A question that can't be asked of the cluster is wrong input."""
-    policy = tmp_path / "policy.yaml"
-    policy.write_text(POLICY)
-    more = () if "--cluster" in words else ("--policies", str(policy))
-    found = berth("policy", "impact", "--kubeconfig", kubeconfig, *more, *words)
-    assert (found.code, found.out) == (2, "")
-    assert said in found.err
-
-
 def test_the_evictors_plan_lists_what_its_role_may_list(
     berth: Berth, kubeconfig: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,8 +143,6 @@ def silent(tmp_path: Path) -> Iterator[str]:
         ["explain", "--pending"],
         ["simulate", "--drain", "a"],
         ["evictor", "--dry-run"],
-        ["policy", "impact"],
-        ["policy", "impact", "--kind", "pods"],
     ],
     ids=" ".join,
 )
@@ -281,9 +217,7 @@ def healthy(tmp_path: Path) -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.parametrize(
-    "arguments", [["explain", "web"], ["evictor", "--dry-run"], ["policy", "impact", "--kind", "pods"]], ids=" ".join
-)
+@pytest.mark.parametrize("arguments", [["explain", "web"], ["evictor", "--dry-run"]], ids=" ".join)
 def test_json_of_a_proxy_is_no_answer(berth: Berth, healthy: str, arguments: list[str]) -> None:
     """One line, as for a server that does not answer."""
     found = berth(*arguments, "--kubeconfig", healthy)
@@ -306,12 +240,11 @@ COMMANDS = [
     ["explain", "web"],
     ["simulate", "--drain", "a"],
     ["dump", "-f", "made.json"],
-    ["policy", "impact"],
     ["story", "web", "--server", "{address}", "--token-file", "token"],
 ]
 
 
-@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda words: words[0] if words[0] != "policy" else "impact")
+@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda words: words[0])
 def test_who_is_given_up_is_not_asked_again(berth: Berth, arguments: list[str]) -> None:
     """When nodes and pods were not answered, other kinds do not have their turns: each would be waited for, too.
 

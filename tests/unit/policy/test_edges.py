@@ -102,7 +102,7 @@ def test_what_rejects_the_final_object_is_counted() -> None:
     """Policies that matched and do not reject are counted in the mutating pass already."""
     writes = policy("w", rule(set_annotations={"a": "b"}))
     found = judged(RULER, writes, obj=config_map(), **VALIDATE)
-    assert found.effects == (Effect("p", "", rejected=True, mutated=False),)
+    assert found.effects == (Effect("p", rejected=True, mutated=False),)
 
 
 def test_a_stamp_of_any_length_is_shown_in_part() -> None:

@@ -503,7 +503,7 @@ def test_effects_of_a_policy_of_several_rules() -> None:
     """It rejects if one of its rules does, and then it does not write what others of them would."""
     both = policy("both", rule(set_labels={"a": "1"}), rule(has(b="1"), reject=True), mode="observe")
     effects = [verdict(both, obj=config_map(held)).effects for held in ({}, {"b": "1"})]
-    assert effects == [(Effect("both", "", False, True),), (Effect("both", "", True, False),)]
+    assert effects == [(Effect("both", False, True),), (Effect("both", True, False),)]
 
 
 def test_writes_that_make_a_later_pass_reject_are_not_made() -> None:

@@ -2,6 +2,5 @@
 
 The way of a review: `server` reads it, `review` has the wire format, `reviewer` asks `podberth.policy.evaluate` about
 the policies in `cache` (`group`: those of one namespace). What takes milliseconds waits for its `turns`. Around it:
-`certificates` for HTTPS, `registration` for the webhook configurations, `counting` for the counts in the policies'
-statuses. `replica` puts it together.
+`certificates` for HTTPS, `registration` for the webhook configurations. `replica` puts it together.
 """

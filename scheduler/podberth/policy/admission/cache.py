@@ -112,11 +112,6 @@ class PolicyCache:
         """Return the policies that apply in this namespace; none apply to objects without one."""
         return self._held.get(namespace, NONE)
 
-    def uid(self, namespace: str, name: str) -> str | None:
-        """Return the uid of a policy that is there."""
-        found = self._stored(namespace, name)
-        return None if found is None else found.uid
-
     def kept(self, namespace: str) -> list[str]:
         """Return the names of the policies of a namespace of which more than the price is kept."""
         return [one.name for one in self._policies.get(namespace, {}).values() if one.policy is not None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import cached_property
 from heapq import nsmallest
 
@@ -25,8 +25,6 @@ class KnownPolicies(msgspec.Struct, frozen=True, dict=True):
 
     specs: tuple[Policy, ...] = ()
     refused: tuple[str, ...] = ()
-    uids: Mapping[str, str] = {}
-    """Policy name → UID: counts belong to this object, and not to a later one of that name."""
     left_out: int = 0
     closed: bool = False
     units: int = 0
@@ -102,7 +100,6 @@ def known(stored: Collection[Stored]) -> tuple[KnownPolicies, list[Stored]]:
     held = KnownPolicies(
         specs=tuple(one.policy for one in applied if one.policy is not None),
         refused=tuple(nsmallest(MOST_NAMED, refused)),
-        uids={one.name: one.uid for one in applied},
         left_out=len(left_out),
         closed=found.closed,
         units=found.units,

@@ -12,7 +12,7 @@ import gc
 import sys
 import time
 from collections.abc import Coroutine
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -23,7 +23,6 @@ from podberth.kube.lease import Elector
 from podberth.kube.machine import MACHINE, Machine
 from podberth.policy.admission.cache import PolicyCache
 from podberth.policy.admission.certificates import MountedFiles, SharedSecret
-from podberth.policy.admission.counting import Counting, Key, Tallies
 from podberth.policy.admission.registration import Registration
 from podberth.policy.admission.reviewer import Reviewer
 from podberth.policy.admission.server import AdmissionServer, Metrics
@@ -91,7 +90,6 @@ class Replica:
                 client, settings.namespace, settings.secret, settings.names, tls, overlap=overlap, on_change=self._look
             )
         self.cache = PolicyCache(client, settings.allowed_prefixes, machine=machine)
-        self.tallies = Tallies(machine.wall)
         options = Options(
             own_namespace=settings.namespace,
             allowed_prefixes=settings.allowed_prefixes,
@@ -99,7 +97,7 @@ class Replica:
             reserve_known=settings.reserve_known,
             stamp=settings.stamp,
         )
-        self.reviewer = Reviewer(self.cache, options, frozenset(settings.exempt), self.tallies)
+        self.reviewer = Reviewer(self.cache, options, frozenset(settings.exempt))
         self.schedulers = Schedulers(
             client,
             settings.namespace,
@@ -110,16 +108,6 @@ class Replica:
             rng=machine.chance,
         )
         self.elector = elector or candidate(client, settings.namespace, settings.lease)
-        identity = self.elector.term.identity
-        self.counting = Counting(
-            client,
-            self.tallies,
-            identity,
-            settings.count_seconds,
-            self._exists,
-            wall=lambda: datetime.fromtimestamp(machine.wall(), UTC),
-            rng=machine.chance,
-        )
         self.registration = Registration(client, settings, self.certificates, lambda: self.elector.leading)
         self.metrics = self._metrics()
         self.server = AdmissionServer(self.reviewer, self.metrics, lambda: tls.context, lambda: self.cache.unready)
@@ -154,7 +142,6 @@ class Replica:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(part) for part in (self.cache.run(), self.schedulers.run())]
             leading: asyncio.Task[None] | None = None
-            counting: asyncio.Task[None] | None = None
             try:
                 if not await _first(self.certificates.ready(), self._ending):
                     return
@@ -162,8 +149,6 @@ class Replica:
                 await self.server.start(settings.host, settings.port)
                 log.info("listening", port=self.server.port)
                 if await _first(self.cache.wait_known(), self._ending):
-                    if settings.count_seconds:
-                        counting = tasks.create_task(self.counting.run())
                     log.info("ready", policies=self.cache.counts()[0])
                     if settings.register:
                         leading = tasks.create_task(lead(self.elector, self._led))
@@ -175,13 +160,9 @@ class Replica:
                 log.info("draining", seconds=settings.drain_seconds)
                 if not await _first(self.server.drain(settings.drain_seconds), self._hurry):
                     await self.server.stop()
-                if counting is not None:
-                    counting.cancel()
-                    await asyncio.wait((counting,))
-                    await self.counting.end()
                 log.info("stopped")
             finally:
-                for task in (*running, leading, counting):
+                for task in (*running, leading):
                     if task is not None and not task.cancelling():
                         task.cancel()
                 await self.server.stop()
@@ -192,10 +173,6 @@ class Replica:
 
     def _look(self) -> None:
         self.registration.wake()
-
-    def _exists(self, policy: Key) -> bool:
-        namespace, name, uid = policy
-        return self.cache.uid(namespace, name) == uid
 
     def _schedulers_changed(self) -> None:
         self.reviewer.live_schedulers = self.schedulers.live
@@ -249,14 +226,6 @@ class Replica:
                 "berth_admission_registration_repairs": (
                     "How often a webhook configuration was written again because it had been changed",
                     lambda: self.registration.repairs,
-                ),
-                "berth_admission_count_writes": (
-                    "Updates of the counts in a policy's status",
-                    lambda: self.counting.writes,
-                ),
-                "berth_admission_count_failures": (
-                    "Updates of counts that failed and are tried again",
-                    lambda: self.counting.failures,
                 ),
             }
         )

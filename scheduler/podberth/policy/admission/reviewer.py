@@ -1,8 +1,8 @@
-"""One review, from its bytes to the answer's: when it is judged, what is said, and what is counted.
+"""One review, from its bytes to the answer's: when it is judged, and what is said.
 
 What is cheap is judged at once (a tenth of a millisecond): a small review of a namespace whose policies cost little.
 All else waits for its namespace's turn (`turns`), so that others wait for one such review and never for several.
-Nothing here has side effects but counts, and a dry run is not counted.
+Nothing here has side effects.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from podberth.model.promise import ANNOTATION, parse_promise
 from podberth.policy import bounds, keys
 from podberth.policy.admission import review
 from podberth.policy.admission.cache import PolicyCache
-from podberth.policy.admission.counting import Tallies
 from podberth.policy.admission.group import KnownPolicies
 from podberth.policy.admission.review import BIG_BYTES, Bytes, Hint, MalformedError, Request, ReviewError
 from podberth.policy.admission.turns import NamespaceTurns, OverloadedError
@@ -57,10 +56,8 @@ class Reviewer:
         cache: PolicyCache,
         options: Options = NO_OPTIONS,
         exempt: frozenset[str] = frozenset(),
-        tallies: Tallies | None = None,
     ) -> None:
         self.live_schedulers: frozenset[str] | None = None
-        self.tallies = tallies or Tallies()
         self.turns = NamespaceTurns(1)
         self._cache = cache
         self._options = options
@@ -99,7 +96,7 @@ class Reviewer:
         return _refusal(hint.uid, text, code=429, outcome="overloaded")
 
     def _judged(self, request: Request, pass_: Pass) -> ReviewReply:
-        """Return what the policies of the request's namespace say, and count it."""
+        """Return what the policies of the request's namespace say."""
         operation = next(known for known in OPERATIONS if known == request.operation)
         if request.namespace in self._exempt:
             told = {"exempt": f"namespace {request.namespace} is exempt"}
@@ -119,8 +116,6 @@ class Reviewer:
         found = evaluate(held.policies, operation, request.object, request.old, options)
         if held.closed and found.allowed and found.exempt is None:
             return _refusal(request.uid, bounds.CLOSED, code=403, outcome="denied", operation=operation)
-        if not request.dry_run:
-            self.tallies.add(found.effects, held.uids, pass_)
         if not found.allowed:
             _log_denied(request, found, pass_)
         return _answer(request, found, pass_, held)

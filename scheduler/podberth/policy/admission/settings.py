@@ -35,8 +35,6 @@ class Settings(ServiceSettings):
     """The least seconds for which two certificates, or CAs in files, are trusted before the newer one is served and
     before the older one goes.
     """
-    count_seconds: float = 15.0
-    """Between two rounds of writing what was counted into the policies' statuses; 0 is never."""
     drain_seconds: float = 10.0
     """Seconds from SIGTERM until no connection is accepted: readiness probes and endpoints need to notice."""
 
@@ -52,7 +50,6 @@ class Settings(ServiceSettings):
                 raise SettingsError(f"--url {self.url}: want https://host[:port], as the API server can reach it")
         seconds("--overlap", self.overlap_seconds)
         seconds("--drain", self.drain_seconds)
-        seconds("--count-interval", self.count_seconds)
         if self.failure_policy not in FAILURE_POLICIES:
             raise SettingsError(f"--failure-policy {self.failure_policy}: want one of {', '.join(FAILURE_POLICIES)}")
 

@@ -1,4 +1,4 @@
-"""The kinds whose objects an audit or an impact preview counts, and their lists, page by page.
+"""The kinds whose objects an audit counts, and their lists, page by page.
 
 Kinds are called as for kubectl: `pods`, `deployments.apps`, `widgets.v1.example.com`.
 """
@@ -11,7 +11,6 @@ import msgspec
 
 from podberth.kube.client import Client, list_pages, read_answer
 from podberth.kube.errors import ApiError
-from podberth.kube.objects import ListPage
 from podberth.kube.resources import Resource
 from podberth.policy.objects import JsonObject
 
@@ -96,17 +95,10 @@ async def served(client: Client, root: str) -> frozenset[str]:
 
 
 async def pages(client: Client, kind: Resource, namespace: str | None) -> AsyncIterator[Page]:
-    """The pages of a kind in a namespace, or (None) everywhere.
+    """The pages of a kind in a namespace, or (None) everywhere; each as long as the size of the last one's objects
+    allows.
 
     Raises ApiError, and Unreachable, also for an answer that is no list.
     """
-    async for body, _ in bodies(client, kind, namespace):
+    async for body, _ in list_pages(client, kind.path(namespace), first=FIRST, most=MOST, page_bytes=PAGE_BYTES):
         yield read_answer(body, _page)
-
-
-def bodies(client: Client, kind: Resource, namespace: str | None) -> AsyncIterator[tuple[bytes, ListPage]]:
-    """The pages as bytes and decoded to their shells; the next is as long as the size of this one's objects allows.
-
-    Raises ApiError, and Unreachable, also for an answer that is no list.
-    """
-    return list_pages(client, kind.path(namespace), first=FIRST, most=MOST, page_bytes=PAGE_BYTES)

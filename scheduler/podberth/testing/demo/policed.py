@@ -40,7 +40,6 @@ class Policed:
             port=port,
             url=f"https://127.0.0.1:{port}",
             overlap_seconds=0.0,
-            count_seconds=0.0,
             drain_seconds=0.0,
         )
         self._configuration = settings.configuration

@@ -153,7 +153,7 @@ def test_groups_after_any_edits(changes: list[tuple[str, int | None, int, int]])
             expected.closed,
             len(there) - len(expected.applied),
         )
-        assert set(held.uids) == {place.name for place in expected.applied}
+        assert held.counts == (len(expected.applied), 0)
         for one in missing:
             one.policy = SPEC
         assert known(there.values())[1] == []

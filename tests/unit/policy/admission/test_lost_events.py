@@ -58,7 +58,7 @@ async def test_a_write_of_the_status_is_no_loss(api: Api) -> None:
         counted = {"status": {"rules": 1}}
         await api.call("PATCH", f"{POLICIES.format('team')}/counted/status", counted, "application/merge-patch+json")
         await api.create(POLICIES.format("team"), policy("other", rule(without("b"), labels={"b": "x"})))
-        await until(lambda: cache.uid("team", "other") is not None)
+        await until(lambda: "other" in {one.name for one in cache.of("team").specs})
         checks = cache.reflector.counts.checks
         await until(lambda: cache.reflector.counts.checks >= checks + 3)
         assert cache.reflector.counts.lost == 0
@@ -89,7 +89,7 @@ async def test_a_lost_event_of_a_policy_is_repaired(api: Api, what: str) -> None
                     await api.create(POLICIES.format("team"), body)
             # Now the watch says something else, so it is not merely behind.
             await api.create(POLICIES.format("team"), policy("other", rule(without("b"), labels={"b": "x"})))
-            await until(lambda: cache.uid("team", "other") is not None)
+            await until(lambda: "other" in {one.name for one in cache.of("team").specs})
             await until(lambda: cache.reflector.counts.lost == 1)
             wanted = {"DELETED": 1, "MODIFIED": 2, "ADDED": 2}[what]
             await until(lambda: len(cache.of("team").specs) == wanted)

@@ -271,48 +271,6 @@ async def test_mounted_certificates(api: Api, start: Start, tmp_path: Path) -> N
     assert (await api.call("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets/berth-admission-tls")).status == 404
 
 
-async def test_counted(api: Api, start: Start) -> None:
-    """Two replicas one after the other count into one status: what is left at the end, too, and no dry run."""
-    path = f"{POLICIES.format('team')}/team"
-
-    async def matched() -> dict[str, Any]:
-        found = (await api.get(path)).get("status") or {}
-        return {field: found.get(field, {}).get("count") for field in ("matched", "rejected", "mutated")}
-
-    rules = (
-        rule(without("team"), labels={"team": "none"}),
-        rule({"matchLabels": {"bad": "yes"}}, reject=True, message="no"),
-    )
-    first = await start(count_seconds=0.05)
-    await registered(api)
-    await put_policy(api, first, policy("team", *rules))
-    await api.create(f"{MAPS}?dryRun=All", {"metadata": {"name": "dry"}})
-    assert not first.counting.due()
-    await api.create(MAPS, {"metadata": {"name": "one"}})
-    assert (await api.create(MAPS, {"metadata": {"name": "two", "labels": {"bad": "yes"}}})).status == 403
-    wanted = {"matched": 2, "rejected": 1, "mutated": 1}
-
-    async def told() -> bool:
-        return await matched() == wanted
-
-    await until(told)
-    assert (await api.get(path))["status"]["mutated"]["lastTime"].endswith("Z")
-    assert first.cache.of("team").policies.policies  # a write of the status is no change of the policy
-    first.end()
-    second = await start(count_seconds=3600.0)
-    wanted = {"matched": 3, "rejected": 1, "mutated": 2}
-
-    async def taken_over() -> bool:
-        [found] = (await api.get(MUTATING))["items"]
-        return f":{second.server.port}/" in found["webhooks"][0]["clientConfig"]["url"]
-
-    await until(taken_over)
-    await api.create(MAPS, {"metadata": {"name": "three"}})
-    assert second.counting.due()
-    second.end()
-    await until(told)
-
-
 async def test_warns_of_schedulers_that_do_not_run(api: Api, start: Start) -> None:
     """A pod that is routed to a scheduler without a live Lease gets a warning; with one, none."""
     replica = await start()
