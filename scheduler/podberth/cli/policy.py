@@ -17,9 +17,7 @@ from podberth.cli.output import DataOutput, Output, as_data, as_json, yaml_of
 from podberth.cli.policy_inputs import (
     accepted,
     all_objects,
-    given_options,
     one_object,
-    owner_document,
     owner_selector,
     policy_documents,
     read_policies,
@@ -33,6 +31,7 @@ from podberth.model.mistakes import misfit
 from podberth.model.selectors import Requirement
 from podberth.policy import cases, impact, keys
 from podberth.policy.analyse import Finding, analyse, left_out
+from podberth.policy.evaluate import admitted
 from podberth.policy.exempt import NAMESPACES
 from podberth.policy.impact import Impact
 from podberth.policy.keys import Reserved
@@ -40,7 +39,6 @@ from podberth.policy.native.admission_policies import admission_policies
 from podberth.policy.native.policy_set import Source, policy_set
 from podberth.policy.objects import namespace as namespace_in
 from podberth.policy.options import Options, unknown
-from podberth.policy.options import parse as options_of
 from podberth.policy.parse import PolicyError, parse
 from podberth.policy.spec import Policies, Policy
 
@@ -291,10 +289,6 @@ def evaluate(
     allow_prefix: services.Allowed = None,
     reserve_prefix: services.ReservedToo = None,
     reserve_known: services.ReserveKnown = True,
-    more: Annotated[
-        str | None,
-        typer.Option("--options", help='Options as in a file of --cases, in JSON: {"liveSchedulers":["berth"]} …'),
-    ] = None,
     cases_file: Annotated[
         str | None, typer.Option("--cases", help="Answer each case of a file: one line of JSON in, one out.")
     ] = None,
@@ -305,40 +299,27 @@ def evaluate(
         return _answer_all(cases_file)
     if file is None or not policies:
         raise InputError("give an object with -f FILE and policies with --policies FILE, or --cases FILE")
-    flags = {
-        "namespace": namespace,
-        "ownNamespace": own_namespace,
-        "liveSchedulers": scheduler,
-        "ownerSelectors": [owner_document(text) for text in owner or ()],
-        "allowedPrefixes": allow_prefix,
-        "reservedPrefixes": reserve_prefix,
-    }
-    given = given_options(more, flags) | ({} if reserve_known else {"reserveKnown": False})
+    given = chosen(namespace, own_namespace, scheduler, owner, allow_prefix, reserve_prefix, reserve_known)
     faults = Faults()
-    held = accepted(policies, faults, options_of(given).allowed_prefixes)
+    held = accepted(policies, faults, given.allowed_prefixes)
     objects: list[Any] = []
     for path in (file,) if old is None else (file, old):
         with faults.noting():
             objects.append(one_object(path, namespace))
     faults.tell()
-    if not namespace and not namespace_in(objects[0]) and any(policy.namespace for _, policy in held):
+    if not namespace and not namespace_in(objects[0]) and any(policy.namespace for policy in held):
         complain([f"{named(file)}: names no namespace, so it meets the policies of all; -n says which it will be in"])
-    there = options_of(given).namespace or namespace_in(objects[0])
+    there = given.namespace or namespace_in(objects[0])
     complain(
         [
             f"MetadataPolicy {policy.name} is in namespace {policy.namespace}, and does not apply in {there}"
-            for _, policy in held
+            for policy in held
             if there and policy.namespace not in ("", there)
         ]
     )
-    case = {
-        "policies": [document for document, _ in held],
-        "operation": "CREATE" if old is None else "UPDATE",
-        "object": objects[0],
-        "oldObject": objects[1] if old is not None else None,
-        "options": given,
-    }
-    got = cases.answer(case)
+    before = None if old is None else objects[1]
+    found = admitted(Policies(held), "CREATE" if old is None else "UPDATE", objects[0], before, given)
+    got = cases.promised(found)
     as_data(got, output) if output is not Output.TABLE else _print_verdict(got)
     return 0 if got["allowed"] else FOUND
 
@@ -418,7 +399,7 @@ def preview(
     settings = chosen(namespace, own_namespace, scheduler, owner, allow_prefix, reserve_prefix, reserve_known)
     faults = Faults()
     found = all_objects(cluster, namespace, faults)
-    held = [policy for _, policy in accepted(policies, faults, settings.allowed_prefixes)]
+    held = accepted(policies, faults, settings.allowed_prefixes)
     faults.tell()
     result = impact.impact(Policies(held).of(namespace or ""), found, settings, filter(None, map(impact.owner, found)))
     as_data(result, output) if output is not Output.TABLE else _print_impact(result)

@@ -70,16 +70,16 @@ def policy_documents(paths: list[str], faults: Faults) -> Iterator[tuple[str, An
             raise InputError(f"{', '.join(map(named, paths))}: holds no {KIND}")
 
 
-def accepted(paths: list[str], faults: Faults, allowed: tuple[str, ...] = ()) -> list[tuple[Any, Policy]]:
-    """The policies of files, as they are written and as they are read.
+def accepted(paths: list[str], faults: Faults, allowed: tuple[str, ...] = ()) -> list[Policy]:
+    """The policies of files.
 
     `faults` gets a line for each problem of those that can't be read, or can't be accepted.
     """
-    found: list[tuple[Any, Policy]] = []
+    found: list[Policy] = []
     for place, document in policy_documents(paths, faults):
         with faults.noting():
             try:
-                found.append((document, parse(document, allowed)))
+                found.append(parse(document, allowed))
             except PolicyError as error:
                 raise InputError("\n".join(f"{place}: {problem}" for problem in error.problems)) from None
     return found
@@ -90,7 +90,7 @@ def read_policies(paths: list[str], allowed: tuple[str, ...] = ()) -> Policies:
     faults = Faults()
     found = accepted(paths, faults, allowed)
     faults.tell()
-    return Policies([policy for _, policy in found])
+    return Policies(found)
 
 
 def one_object(path: str, namespace: str | None) -> Any:
@@ -148,7 +148,7 @@ def run_tests(path: Path, faults: Faults) -> Iterator[dict[str, Any]]:
         given: list[Policy] = []
         for i, item in enumerate(held):
             if isinstance(item, str):
-                given += [policy for _, policy in accepted([str(path.parent / item)], faults)]
+                given += accepted([str(path.parent / item)], faults)
                 continue
             with faults.noting(), about(str(path)):
                 try:
@@ -164,36 +164,11 @@ def run_tests(path: Path, faults: Faults) -> Iterator[dict[str, Any]]:
                 yield {"file": str(path), "name": cases.title(case, i), "failures": failures}
 
 
-def given_options(text: str | None, flags: dict[str, Any]) -> dict[str, Any]:
-    """Options as JSON on the command line, checked; `flags` that were given count instead of what it says."""
-    found = {} if text is None else _json(text, "--options")
-    found |= {name: value for name, value in flags.items() if value}
-    try:
-        options.parse(found)
-    except options.OptionsError as error:
-        raise InputError(f"--options: {error}") from None
-    if (wrong := options.unknown(found)) is not None:
-        raise InputError(f"--options: {wrong}")
-    return found
-
-
-def owner_document(text: str) -> dict[str, Any]:
-    """A label selector as JSON on the command line, checked."""
-    found = _json(text, "--owner-selector")
-    owner_selector(text)
-    return found
-
-
 def owner_selector(text: str) -> LabelSelector:
     """A label selector as JSON on the command line."""
     try:
-        return options.selector(_json(text, "--owner-selector"), "selector")
+        return options.selector(msgspec.json.decode(text, type=dict[str, Any]), "selector")
     except options.OptionsError as error:
         raise InputError(f"--owner-selector: {error}") from None
-
-
-def _json(text: str, option: str) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
-        raise InputError(f"{option}: {shown(text)}: expected a JSON object") from None
+        raise InputError(f"--owner-selector: {shown(text)}: expected a JSON object") from None

@@ -1,6 +1,6 @@
 """Cases in JSON or YAML: those of `berth policy eval --cases`, and the tests that users keep beside their policies."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from podberth.model.mistakes import as_json, kind_of
@@ -36,7 +36,7 @@ def answer(case: Any) -> dict[str, Any]:
     except options.OptionsError as error:
         raise CaseError(str(error)) from None
     found = judged(policies, case, given)
-    return _promised(found, refused if found.exempt is None else [])
+    return promised(found, refused if found.exempt is None else ())
 
 
 def judged(policies: Policies, case: Mapping[str, Any], given: Options) -> Verdict:
@@ -64,7 +64,7 @@ def request(case: Mapping[str, Any]) -> tuple[Operation, JsonObject | None, Json
     return operation, obj, old
 
 
-def _promised(found: Verdict, refused: list[str]) -> dict[str, Any]:
+def promised(found: Verdict, refused: Sequence[str] = ()) -> dict[str, Any]:
     """Return a verdict as JSON. Warnings about `refused` policies come first."""
     return {
         "allowed": found.allowed,

@@ -65,12 +65,11 @@ def test_eval(shell: Shell) -> None:
     bad = shell.file("bad.yaml", pod({"debug": "1"}))
     code, out, _ = shell.run("eval", "-f", bad, "--policies", policies)
     assert (code, out) == (1, 'denied: MetadataPolicy "no-debug" rules[0]: not here\n')
-    for words in (("--options", '{"namespace": "kube-system"}'), ("--own-namespace", "team-a")):
-        code, out, _ = shell.run("eval", "-f", bad, "--policies", policies, *words)
-        assert (code, out) == (0, "allowed\n")
+    code, out, _ = shell.run("eval", "-f", bad, "--policies", policies, "--own-namespace", "team-a")
+    assert (code, out) == (0, "allowed\n")
     code, out, _ = shell.run("eval", "-f", bad, "--old", bad, "--policies", policies)
     assert (code, out) == (0, "allowed\n")
-    code, out, _ = shell.run("eval", "-f", obj, "--policies", policies, "--options", '{"liveSchedulers": ["x"]}')
+    code, out, _ = shell.run("eval", "-f", obj, "--policies", policies, "--profile", "x")
     assert 'warning: no live scheduler "berth"' in out
 
 
@@ -339,13 +338,15 @@ def test_wrong_input(shell: Shell) -> None:
         ("eval", "-f", shell.file("two.yaml", pod(), pod()), "--policies", good): (
             f"{shell.where}/two.yaml: expected one object, got 2"
         ),
-        ("eval", "-f", obj, "--policies", good, "--options", "{"): '--options: "{": expected a JSON object',
-        ("eval", "-f", obj, "--policies", good, "--options", '{"dryRun": 3}'): (
-            "--options: options.dryRun: expected true or false, got a whole number"
-        ),
-        ("eval", "-f", obj, "--policies", good, "--options", '{"liveScheduler": ["x"]}'): (
-            "--options: options.liveScheduler: Unknown field: did you mean liveSchedulers?"
-        ),
+        (
+            "eval",
+            "-f",
+            obj,
+            "--policies",
+            good,
+            "--owner-selector",
+            "{",
+        ): '--owner-selector: "{": expected a JSON object',
         ("eval", "--cases", "gone"): "gone: no such file or directory",
         ("lint", shell.file("empty.yaml", "")): f"{shell.where}/empty.yaml: is empty: "
         "expected API objects as `kubectl get nodes,pods,namespaces -A -o yaml` prints them",

@@ -75,24 +75,29 @@ class Index(Generic[Held]):
         return list(self._items)
 
     async def compare(self, client: Client, watched: Iterable[str | None]) -> bool:
-        """List all objects, and return whether some that were there before the list are gone.
+        """List all objects, and return whether the index had some of them differently.
 
         Raises ApiError and Unreachable.
         """
-        before = {(namespace, uid) for namespace, found in self._items.items() for uid in found}
+        before = {
+            (namespace, uid): held.version for namespace, found in self._items.items() for uid, held in found.items()
+        }
+        differs = False
         self._gone.clear()
         for namespace in watched:
             async for item in list_items(client, self.kind.path(namespace), self.selector):
                 document = msgspec.json.decode(item)
                 self.put(document)
-                before.discard((document["metadata"]["namespace"], document["metadata"]["uid"]))
+                meta = document["metadata"]
+                there = before.pop((meta["namespace"], meta["uid"]), 0)
+                differs |= older(there, read_version(meta["resourceVersion"]))
         for gone in before:
             self.drop(*gone)
-        return bool(before)
+        return differs or bool(before)
 
 
 class Missed:
-    """Completes the indices, and finds what is gone though they have it: then `lost()` is called."""
+    """Completes the indices, and finds what they have differently: then `lost()` is called."""
 
     def __init__(
         self,

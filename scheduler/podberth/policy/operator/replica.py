@@ -38,7 +38,7 @@ LARGE_BYTES = 64 << 10
 COLLECT = 2000, 5, 2
 """New objects until a collection, and collections of one generation until one of the next."""
 RESYNC_SECONDS = 300.0
-"""Between two looks at everything."""
+"""Between two looks at everything, and two comparisons with a list."""
 WRITES_QPS, WRITES_BURST = 200.0, 400
 """Limits of the client that writes: two thousand namespaces are in force within a minute after a start."""
 
@@ -210,6 +210,7 @@ class Operator:
         while True:
             self.look_everywhere()
             await asyncio.sleep(RESYNC_SECONDS)
+            self.session.relisted.set()  # a watch may have lost events, and kopf lists only when one ends
 
     # -- what others ask -------------------------------------------------------------------------------------------
 

@@ -203,6 +203,19 @@ async def test_whole_operator(api: Api) -> None:
     assert lease["spec"]["holderIdentity"] == ""
 
 
+async def test_what_a_watch_lost_is_found_by_a_list(api: Api) -> None:
+    """A policy of which no event came is in the index after the next comparison, and its namespace is looked at."""
+    await api.create(CRDS, CRD)
+    await put(api, "one")
+    async with served(api) as operator:
+        await until(says(api, "one", Accepted="True"))
+        (kept,) = operator.policies.of("team")
+        operator.policies.drop("team", kept.uid)
+        await operator.reconciler.look("team")
+        operator.session.relisted.set()
+        await until(lambda: [one.uid for one in operator.policies.of("team")] == [kept.uid])
+
+
 async def test_a_deletion_that_nobody_told(api: Api) -> None:
     """What is in the index and not in a list is gone, also when no event said so."""
     await api.create(CRDS, CRD)
