@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import Cluster
-from tests.devices import claiming, device, taint_rule
 from tests.integration.classes import CLASSES, make_class
-from tests.integration.devices import ROOT, Devices
+from tests.integration.devices import Devices
 from tests.integration.objects import ZONE, apart, near, node, on, pod, pods_path
-from tests.integration.volumes import Disks, claims_path
+from tests.integration.volumes import Disks
 
 EVEN: Object = {"topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "maxSkew": 1}
 SICK: Object = {"key": "sick", "value": "ecc", "effect": "NoSchedule"}
@@ -172,45 +171,6 @@ def _calm(at: Place) -> Object:
     return at.pod(cpu="4", priorityClassName=name)
 
 
-def _using(at: Place, name: str) -> Object:
-    return at.pod(volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": name}}])
-
-
-def _no_claim(at: Place) -> Object:
-    at.nodes(1)
-    return _using(at, "gone")
-
-
-def _no_class(at: Place) -> Object:
-    at.nodes(1)
-    body = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    spec = {**body, "storageClassName": f"{at.disks.name}-fast"}
-    path = claims_path(at.namespace)
-    at.cluster.api.create(path, {"metadata": {"name": at.kind}, "spec": spec})
-    # A controller takes the finalizer off a claim that no placed pod uses once it is deleted: nobody does here.
-    at.cluster.api.patch(f"{path}/{at.kind}", {"metadata": {"finalizers": None}})
-    return _using(at, at.kind)
-
-
-def _ruled(at: Place) -> Object:
-    at.slice(device("d0"))
-    rule = taint_rule(at.own, SICK, driver=at.devices.driver, pool=f"{at.own}-0")
-    at.cluster.api.create(f"{ROOT}/devicetaintrules", {"metadata": {"name": at.own}, "spec": rule["spec"]})
-    at.left.append(f"{ROOT}/devicetaintrules/{at.own}")
-    at.devices.make_claim(at.kind)
-    return claiming(at.pod(), at.kind)
-
-
-def _unused(at: Place) -> Object:
-    at.slice(device("d0"))
-    at.devices.make_claim("idle")
-    of = {"request": "r", "driver": at.devices.driver, "pool": f"{at.own}-0", "device": "d0"}
-    path = f"{ROOT}/namespaces/{at.namespace}/resourceclaims/idle/status"
-    at.cluster.api.patch(path, {"status": {"allocation": {"devices": {"results": [of]}}}})
-    at.devices.make_claim(at.kind)
-    return claiming(at.pod(), at.kind)
-
-
 WAITING: dict[str, tuple[Callable[[Place], Object], str]] = {
     "less": (_less, "ask for"),
     "less-memory": (_less_memory, "ask for"),
@@ -231,9 +191,5 @@ WAITING: dict[str, tuple[Callable[[Place], Object], str]] = {
     "two": (_two, "ask for"),
     "gated": (_gated, "remove the scheduling gate"),
     "calm": (_calm, "drop preemptionPolicy Never"),
-    "no-claim": (_no_claim, "create the claim gone"),
-    "no-class": (_no_class, "create the claim no-class again"),
-    "ruled": (_ruled, "delete the DeviceTaintRule"),
-    "unused": (_unused, "delete claim "),
 }
 """Kind → what makes it and gives the pod, and how the change begins that is carried out."""

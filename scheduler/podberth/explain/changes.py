@@ -1,35 +1,21 @@
 """Small changes of a pod, or of the cluster, after which the pod may fit: an `Explainer` offers them."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import field
 from msgspec.structs import replace
 
-from podberth.cache.volumes import Storage
 from podberth.explain.of_controllers import BY_HAND, mark_of_gate, mark_of_taint
 from podberth.framework.explaining import SmallChange
 from podberth.model.node import Node
 from podberth.model.pod import Pod
-from podberth.model.quantity import exact, parse_nano
-from podberth.model.selectors import FieldRequirement, LabelSelector, NodeSelector, NodeSelectorTerm, Requirement
+from podberth.model.quantity import exact
+from podberth.model.selectors import FieldRequirement, NodeSelector, NodeSelectorTerm, Requirement
 from podberth.model.shape import PodShape, fewer
-from podberth.model.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim, StorageClass, StorageKind
 from podberth.model.taints import UNSCHEDULABLE, Toleration, taint_text, tolerations_of
-from podberth.model.terms import AffinityTerm, Terms
+from podberth.model.terms import Terms
 
 HOSTNAME = "kubernetes.io/hostname"
-_NEW = "1"
-"""The resourceVersion of an object that was not written yet."""
-_UNBOUND: dict[str, Any] = {
-    "volume_name": "",
-    "bind_completed": False,
-    "selected_node": None,
-    "annotated": False,
-    "lost": False,
-    "terminating": False,
-}
-"""The fields of a claim that was just created: it has no volume and no node."""
 
 
 def _last_word(key: str) -> str:
@@ -113,28 +99,6 @@ class RespellNodeSelector(SmallChange, frozen=True):
         shape.node_selector = (*others, meant)
 
 
-class RespellNodeAffinity(SmallChange, frozen=True):
-    """Ask in a term of the required node affinity for a node, or a label, that is there and is spelt nearly so."""
-
-    cost = 0.5
-    term: int
-    key: str
-    value: str
-    meant: str
-
-    def __str__(self) -> str:
-        return f"write {self.key}={self.meant} in the required node affinity, not {self.key}={self.value}"
-
-    def edit(self, pod: Pod, shape: PodShape) -> None:
-        old = _term(shape, self.term)
-        if old is not None:
-            labels = tuple(_respelt(r, self.key, self.value, self.meant) for r in old.labels)
-            fields = tuple(
-                replace(f, name=self.meant) if (f.key, f.name) == (self.key, self.value) else f for f in old.fields
-            )
-            _replace_term(shape, self.term, labels, fields)
-
-
 class DropRequirement(SmallChange, frozen=True, tag="dropNodeAffinity"):
     """Take one requirement out of a term of the required node affinity; the term's last one takes all of it along."""
 
@@ -157,13 +121,6 @@ class DropRequirement(SmallChange, frozen=True, tag="dropNodeAffinity"):
             shape.required_node_affinity = None
 
 
-def _respelt(requirement: Requirement, key: str, value: str, meant: str) -> Requirement:
-    """Return the requirement, with another value if it asks for this one alone."""
-    if requirement.operator == "In" and requirement.key == key and requirement.values == frozenset((value,)):
-        return replace(requirement, values=frozenset((meant,)))
-    return requirement
-
-
 def _term(shape: PodShape, number: int) -> NodeSelectorTerm | None:
     """Return a term of the required node affinity; None: there is none of this number."""
     required = shape.required_node_affinity
@@ -181,29 +138,6 @@ def _replace_term(
     named = [term.names for term in terms if term.names is not None]
     names = frozenset().union(*named) if len(named) == len(terms) else None
     shape.required_node_affinity = NodeSelector(tuple(terms), names)
-
-
-class RespellPodTerm(SmallChange, frozen=True):
-    """Ask in a required pod affinity term for a label that pods have, and that is spelt nearly so."""
-
-    cost = 0.5
-    term: str
-    key: str
-    value: str
-    meant: str
-    topology_key: str
-
-    def __str__(self) -> str:
-        per = _last_word(self.topology_key)
-        return f"write {self.key}={self.meant} in the pod affinity per {per}, not {self.key}={self.value}"
-
-    def edit(self, pod: Pod, shape: PodShape) -> None:
-        shape.affinity_terms = Terms(self.respelt(t) if str(t) == self.term else t for t in shape.affinity_terms)
-
-    def respelt(self, term: AffinityTerm) -> AffinityTerm:
-        """Return the term with the label that was meant."""
-        found = tuple(_respelt(r, self.key, self.value, self.meant) for r in term.selector.requirements)
-        return AffinityTerm(LabelSelector(found), term.namespaces, term.namespace_selector, term.topology_key)
 
 
 class DropPodTerm(SmallChange, frozen=True):
@@ -401,7 +335,7 @@ class Label(SmallChange, frozen=True):
 
 
 class MovePod(SmallChange, frozen=True):
-    """Move a placed pod off its node."""
+    """Move a placed pod off its node. The devices of its claims are free then."""
 
     cost = 2.0
     pod: str
@@ -479,156 +413,9 @@ class NameScheduler(SmallChange, frozen=True):
         pod.scheduler_name = self.scheduler
 
 
-class FreeDevices(SmallChange, frozen=True):
-    """Delete the pods that use a claim, so that its devices are free. `claim`, `pods`: namespace/name of each."""
-
-    cost = 2.0
-    claim: str
-    pods: list[str]
-    devices: list[str]
-
-    def __str__(self) -> str:
-        devices = ", ".join(self.devices)
-        if not self.pods:
-            return f"delete claim {self.claim}, which has {devices} and which no pod uses"
-        return f"move {', '.join(self.pods)} away, with claim {self.claim}, which has {devices}"
-
-    @property
-    def effort(self) -> float:
-        return self.cost + max(len(self.pods) - 1, 0)
-
-
-class RemoveTaintRule(SmallChange, frozen=True):
-    """Take an administrator's taint off devices."""
-
-    cost = 2.0
-    rule: str
-    taint: str
-
-    def __str__(self) -> str:
-        return f"delete the DeviceTaintRule {self.rule}, which taints devices {self.taint}"
-
-
-OnDevices = FreeDevices | RemoveTaintRule
-
-
-class CreateClass(SmallChange, frozen=True):
-    """Create the storage class that a claim names."""
-
-    cost = 1.5
-    name: str
-    provisioner: str
-
-    def __str__(self) -> str:
-        return f"create the storage class {self.name}, with the provisioner {self.provisioner}"
-
-    def made(self, storage: Storage) -> StorageKind | None:
-        """Return the class: it waits for the pod's node, and makes volumes anywhere."""
-        return StorageClass(
-            name=self.name,
-            uid=f"new/{self.name}",
-            resource_version=_NEW,
-            provisioner=self.provisioner,
-            binding_mode=WAIT_FOR_FIRST_CONSUMER,
-            topologies=None,
-        )
-
-
-class CreateClaim(SmallChange, frozen=True):
-    """Create the claim that a pod names."""
-
-    cost = 1.0
-    namespace: str
-    name: str
-    storage_class: str
-    size: str = "1Gi"
-
-    def __str__(self) -> str:
-        return f"create the claim {self.name}, {self.size} of the storage class {self.storage_class}"
-
-    def made(self, storage: Storage) -> StorageKind | None:
-        return PersistentVolumeClaim(
-            namespace=self.namespace,
-            name=self.name,
-            uid=f"new/{self.namespace}/{self.name}",
-            resource_version=_NEW,
-            storage_class=self.storage_class,
-            spec_class=self.storage_class,
-            **_UNBOUND,
-            access_modes=("ReadWriteOnce",),
-            requested=parse_nano(self.size),
-            volume_mode="Filesystem",
-            attributes_class="",
-            selector=None,
-            problem=None,
-            owner="",
-        )
-
-
-class RecreateClaim(SmallChange, frozen=True):
-    """Delete a claim that has no volume and create it again: its storage class can't be changed."""
-
-    cost = 1.5
-    namespace: str
-    name: str
-    storage_class: str
-    instead_of: str
-
-    def __str__(self) -> str:
-        again = f"create the claim {self.name} again"
-        if self.storage_class == self.instead_of:
-            return again
-        other = f" instead of {self.instead_of}" if self.instead_of else ""
-        return f"{again} with the storage class {self.storage_class}{other}"
-
-    def made(self, storage: Storage) -> StorageKind | None:
-        """Return the claim as it would be then; None when there is none to create again."""
-        claim = storage.claims.get((self.namespace, self.name))
-        if claim is None:
-            return None
-        uid, its = f"new/{self.namespace}/{self.name}", self.storage_class
-        return replace(claim, uid=uid, storage_class=its, spec_class=its, **_UNBOUND)
-
-
-class ForgetNode(SmallChange, frozen=True):
-    """Let a claim forget the node that was chosen for its volume."""
-
-    cost = 1.0
-    namespace: str
-    name: str
-    node: str
-
-    def __str__(self) -> str:
-        return f"let the claim {self.name} forget the node {self.node}, which was chosen for its volume"
-
-    def made(self, storage: Storage) -> StorageKind | None:
-        claim = storage.claims.get((self.namespace, self.name))
-        return None if claim is None else replace(claim, selected_node=None)
-
-
-class ForgetClaim(SmallChange, frozen=True):
-    """Let a volume be claimed again whose claim is gone. What it holds stays on it."""
-
-    cost = 1.5
-    volume: str
-
-    def __str__(self) -> str:
-        return f"clear the claimRef of the volume {self.volume}, which is Released, with what it holds"
-
-    def made(self, storage: Storage) -> StorageKind | None:
-        volume = storage.volumes.get(self.volume)
-        if volume is None:
-            return None
-        return replace(volume, claim=None, bound_by_controller=False, released=False, available=True)
-
-
-OnStorage = CreateClass | CreateClaim | RecreateClaim | ForgetNode | ForgetClaim
-
-
 Relaxed = DropNodeSelector | DropRequirement | DropPodTerm | HonorPolicy | RaiseMaxSkew | SoftenSpread | DropHostPort
-Respelt = RespellNodeSelector | RespellNodeAffinity | RespellPodTerm
-OnPod = Request | Tolerate | Respelt | Relaxed | AllowPreemption | NameScheduler | Ungate | AwaitUngate
+OnPod = Request | Tolerate | RespellNodeSelector | Relaxed | AllowPreemption | NameScheduler | Ungate | AwaitUngate
 OnNode = Uncordon | RemoveTaint | AwaitUntaint | Label
-Change = OnPod | OnNode | OnStorage | OnDevices | MovePod | FreeClaim | AwaitPod | GiveUpNode | AddNode
+Change = OnPod | OnNode | MovePod | FreeClaim | AwaitPod | GiveUpNode | AddNode
 Fix = tuple[Change, ...]
 """Changes that help together."""

@@ -163,31 +163,6 @@ def _command(change: Change) -> str:
         case changes.FreeClaim(key) | changes.MovePod(key) | changes.GiveUpNode(key):
             namespace, _, name = key.partition("/")
             return f"kubectl delete pod {quote(name)} -n {quote(namespace)}"
-        case changes.RemoveTaintRule(rule):
-            return f"kubectl delete devicetaintrule {quote(rule)}"
-        case changes.FreeDevices(claim, []):
-            namespace, _, name = claim.partition("/")
-            return f"kubectl delete resourceclaim {quote(name)} -n {quote(namespace)}"
-        case changes.FreeDevices(claim, pods):
-            namespace = claim.partition("/")[0]
-            names = [quote(each.partition("/")[2]) for each in pods]
-            return f"kubectl delete pod {' '.join(names)} -n {quote(namespace)}"
-        case changes.CreateClass(name, provisioner):
-            made = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
-            return _created("storage.k8s.io/v1", "StorageClass", {"name": name}, made)
-        case changes.CreateClaim(namespace, name, storage_class, size):
-            asked = {"requests": {"storage": size}}
-            spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": storage_class, "resources": asked}
-            return _created("v1", "PersistentVolumeClaim", {"name": name, "namespace": namespace}, {"spec": spec})
-        case changes.RecreateClaim(namespace, name, of):
-            changed = {"metadata": {"annotations": None}, "spec": {"storageClassName": of, "volumeName": None}}
-            patch = _compact(changed)
-            return _again(f"pvc {quote(name)} -n {quote(namespace)}", f"--type=merge -p {quote(patch)}")
-        case changes.ForgetClaim(volume):
-            patch = _json([{"op": "remove", "path": "/spec/claimRef"}])
-            return f"kubectl patch pv {quote(volume)} {patch}"
-        case changes.ForgetNode(namespace, name):
-            return f"kubectl annotate pvc {quote(name)} -n {quote(namespace)} volume.kubernetes.io/selected-node-"
     return ""
 
 
@@ -200,11 +175,6 @@ def _again(which: str, patch: str = "") -> str:
     given = 'printf %s "$made" | kubectl'
     tried = f"{given} create --dry-run=server -f - 2>&1 | tee /dev/stderr | grep -q AlreadyExists"
     return f"made=$({made}) && {tried} && {given} replace --force -f -"
-
-
-def _created(version: str, kind: str, metadata: Mapping[str, str], fields: Mapping[str, Any]) -> str:
-    made = _compact({"apiVersion": version, "kind": kind, "metadata": metadata, **fields})
-    return f"echo {quote(made)} | kubectl create -f -"
 
 
 def _json(patch: Iterable[Operation]) -> str:

@@ -80,7 +80,7 @@ def explain(
     rejected += [_rejected(each) for each in stuck]
     if outcome != shown.FITS:
         trial = Trial(asking, written, others)
-        offered += remedies(asking, trial, stuck, decision.verdict, instead)
+        offered += remedies(asking, trial, stuck, instead)
         about.notes += dict.fromkeys(trial.notes)
     effects = SideEffects(asking, others)
     if outcome == shown.UNSCHEDULABLE:

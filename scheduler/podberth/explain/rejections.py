@@ -157,10 +157,6 @@ class Asking:
         text, numbers = self._ask(name, "explain_pod", self.inquiry, reason) or ("", {})
         return text or reason.text, numbers
 
-    def fixes_of_pod(self, name: str, reason: Reason) -> Sequence[Fix]:
-        """Return the changes that may help a pod that was rejected before any node was looked at."""
-        return self._ask(name, "fixes_of_pod", self.inquiry, reason) or ()
-
     def failed(self, what: str, error: PluginError) -> None:
         """Note once that a plugin failed while something was tried. `what`: the missing part of the answer."""
         self.notes.setdefault((error.plugin, what), f"{what}: {error}")

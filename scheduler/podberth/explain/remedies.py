@@ -6,7 +6,7 @@ the cheapest plans are tried first. A plan that the pipeline does not confirm is
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, product
+from itertools import product
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,22 +19,19 @@ from podberth.explain.changes import (
     AwaitPod,
     Change,
     Fix,
-    FreeDevices,
     GiveUpNode,
     Label,
     MovePod,
     NameScheduler,
     OnPod,
-    OnStorage,
     RaiseMaxSkew,
     Request,
     ungated,
 )
 from podberth.explain.objects.disruptions import Disruptions
-from podberth.explain.objects.resource_claims import without
 from podberth.explain.plugins.volumes import where_volumes_are
-from podberth.explain.rejections import Asking, Stuck, stuck_at
-from podberth.explain.trial import Trial, applied, best, edited, holders, live_node, placing, pod_on
+from podberth.explain.rejections import Asking, Stuck
+from podberth.explain.trial import Trial, applied, best, edited, live_node, placing, pod_on
 from podberth.framework.explaining import Inquiry
 from podberth.framework.status import PluginError, Reason
 from podberth.model.node import Node
@@ -76,9 +73,8 @@ class SideEffects:
         """Return the effects of the changes. Raises PluginError."""
         if self._fit is None:
             self._fit = [best(group[0], self._framework, self._cluster) is not None for group in self._groups]
-        of_claims = [pod for each in changes if isinstance(each, FreeDevices) for pod in holders(self._cluster, each)]
         moving = (pod_on(self._cluster, each.node, each.pod) for each in changes if isinstance(each, MovePod))
-        leaving = [*filter(None, moving), *of_claims]
+        leaving = [*filter(None, moving)]
         disruptions, refused = Disruptions(self._cluster), dict[str, str]()
         for pod in leaving:
             if (refusal := disruptions.refused(pod)) is not None:
@@ -89,7 +85,6 @@ class SideEffects:
         moved: dict[str, str | None] = {}
         with (
             applied(self._cluster, changes),
-            without(of_claims, self._cluster),
             placing(self._framework, self._cluster) as place,
         ):
             place.put(edited(self._pod, changes))
@@ -189,15 +184,13 @@ def remedies(
     asking: Asking,
     trial: Trial,
     stuck: Sequence[Stuck],
-    verdict: tuple[str, Reason] | None = None,
     schedulers: Sequence[str] = (),
 ) -> list[shown.Remedy]:
     """Return the changes that would free the pod, the smallest first. The cluster is as before afterwards.
 
     Each is carried out before it is offered, as its commands say (`Trial.offer`).
 
-    `verdict`: the plugin that rejected it before any node was looked at, and why. `schedulers`: those that the pod
-    could name, if nobody runs its own.
+    `schedulers`: those that the pod could name, if nobody runs its own.
     """
     gates: Plan = ungated(asking.inquiry.pod.gates)
     needed: list[Plan] = [(NameScheduler(name), *gates) for name in schedulers[:_SCHEDULERS]] or [gates]
@@ -206,8 +199,6 @@ def remedies(
         return [offer for plan in needed if (offer := trial.offer(plan, nodes)) is not None]
     if (wait := awaited(trial, first)) and (offered := list(_offers(trial, [(*first, *wait)]))):
         return offered
-    if verdict is not None:
-        return _of_the_pod(asking, trial, first, *verdict)
     if not stuck:
         return []
     found: list[shown.Remedy] = []
@@ -254,32 +245,6 @@ def remedies(
         covered.append(plan)
     more = _one_more_node(trial, first) or _one_more_node(trial, first, where_volumes_are(asking.inquiry))
     return found + ([more] if more is not None else [])
-
-
-def _of_the_pod(asking: Asking, trial: Trial, first: Plan, plugin: str, reason: Reason) -> list[shown.Remedy]:
-    """Return the changes for a pod that was rejected before any node was looked at."""
-    found: list[shown.Remedy] = []
-    for fix in asking.fixes_of_pod(plugin, reason):
-        plan = (*first, *fix)
-        nodes = trial.nodes(plan)
-        more = list(_offers(trial, [plan])) if nodes else list(_and_more(asking, trial, plan))
-        found += more[: _SHOWN - len(found)]
-    return found
-
-
-def _and_more(asking: Asking, trial: Trial, plan: Plan) -> Iterator[shown.Remedy]:
-    """Yield what a pod needs besides, when its nodes are looked at after these changes and none takes it."""
-    pod, cluster = edited(asking.inquiry.pod, plan), trial.cluster
-    with applied(cluster, plan):
-        then = Asking(Inquiry(pod, cluster), asking.framework)
-        try:
-            decision = asking.framework.decide(pod, cluster)
-        except PluginError as error:
-            asking.failed("not every change could be tried", error)
-            return
-        plans = list(islice(plans_for(then, stuck_at(then, decision)), _TRIED // 8))
-    wholes = (tuple(dict.fromkeys((*plan, *each))) for each in plans)
-    yield from islice(_offers(trial, (whole for whole in wholes if len(whole) <= _MOST_CHANGES)), 1)
 
 
 def _offers(trial: Trial, plans: Iterable[Plan]) -> Iterator[shown.Remedy]:
@@ -350,7 +315,7 @@ def _kind(plan: Plan) -> tuple[str, ...]:
     """Return the kind of a plan. Only one plan of a kind is shown: others change another amount, node or pod."""
     return tuple(
         str(change)
-        if isinstance(change, OnPod | OnStorage) and not isinstance(change, Request | RaiseMaxSkew)
+        if isinstance(change, OnPod) and not isinstance(change, Request | RaiseMaxSkew)
         else f"{type(change).__name__} {','.join(getattr(change, 'requests', ()))}"
         for change in plan
     )
@@ -367,8 +332,6 @@ def _subject(plan: Plan) -> str:
     if len(moved) > 1:
         return " and ".join(moved)
     change = next(change for change in plan if not isinstance(change, OnPod))
-    if isinstance(change, FreeDevices):
-        return f"{', '.join(change.pods)} with claim {change.claim}" if change.pods else f"claim {change.claim}"
     return f"{change.pod} off {change.node}" if isinstance(change, MovePod) else str(getattr(change, "node", ""))
 
 

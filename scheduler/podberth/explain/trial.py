@@ -16,31 +16,26 @@ from podberth.explain.changes import (
     AwaitPod,
     Change,
     DropRequirement,
-    FreeDevices,
     GiveUpNode,
     MovePod,
     OnNode,
     OnPod,
-    OnStorage,
-    RemoveTaintRule,
-    RespellNodeAffinity,
     Tolerate,
     Ungate,
 )
 from podberth.explain.commands import commands
 from podberth.explain.explanation import Remedy
-from podberth.explain.objects.resource_claims import freed, without
+from podberth.explain.objects.resource_claims import without
 from podberth.explain.rejections import Asking
 from podberth.explain.written import Written
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
-from podberth.model.devices import ClaimKey, Place, ResourceSlice
+from podberth.model.devices import Place, ResourceSlice
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.storage import StorageKind
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
 
-_OF_NODES = DropRequirement | RespellNodeAffinity
 _BEFORE = 30
 """The largest number of pods played that come before the pod in question."""
 
@@ -143,7 +138,7 @@ class Trial:
         """Return the nodes that would take the pod after these changes, if each does what it is meant to."""
         self.count += 1
         owner = self._asking.inquiry.pod.owner
-        if owner is not None and owner[0] == "DaemonSet" and any(isinstance(each, _OF_NODES) for each in changes):
+        if owner is not None and owner[0] == "DaemonSet" and any(isinstance(each, DropRequirement) for each in changes):
             return []  # its controller requires the node of each pod
         if any(pod.belongs_to_node for change in changes for pod in _leaving(self.cluster, change)):
             return []  # it would come back at once
@@ -316,13 +311,7 @@ def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
         if node is not None:
             cluster.put_node(change.changed(node))
             return partial(cluster.put_node, node)
-    elif isinstance(change, MovePod):
-        row, pod = cluster.nodes.row_of(change.node), pod_on(cluster, change.node, change.pod)
-        if row is not None and pod is not None:
-            placement = cluster.drop_pod(pod.uid)
-            assumed = placement is not None and placement.assumed
-            return partial(cluster.assume, pod, row) if assumed else partial(cluster.put_pod, pod)
-    elif isinstance(change, AwaitPod) and (pod := pod_on(cluster, change.node, change.pod)) is not None:
+    elif isinstance(change, MovePod | AwaitPod) and (pod := pod_on(cluster, change.node, change.pod)) is not None:
         gone = ExitStack()
         gone.enter_context(without([pod], cluster))
         return gone.close
@@ -336,20 +325,6 @@ def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
         clone = None if like is None else change.clone(like)
         if clone is not None and cluster.nodes.row_of(clone.name) is None:
             return add_node(cluster, change.like, clone)
-    elif isinstance(change, FreeDevices):
-        claim = cluster.devices.claims.get(_key(change.claim))
-        if claim is not None:
-            cluster.put_device(freed(claim, again=True))
-            return partial(cluster.put_device, claim)
-    elif isinstance(change, RemoveTaintRule):
-        rule = cluster.devices.rules.get(change.rule)
-        if rule is not None:
-            cluster.drop_device("DeviceTaintRule", "", rule.name)
-            return partial(cluster.put_device, rule)
-    elif isinstance(change, OnStorage):
-        made = change.made(cluster.storage)
-        if made is not None:
-            return _put(cluster, made)
     return None
 
 
@@ -358,16 +333,6 @@ def _leaving(cluster: Cluster, change: Change) -> Iterator[Pod]:
     if isinstance(change, MovePod):
         pod = pod_on(cluster, change.node, change.pod)
         yield from () if pod is None else (pod,)
-    elif isinstance(change, FreeDevices):
-        yield from holders(cluster, change)
-
-
-def holders(cluster: Cluster, change: FreeDevices) -> Iterator[Pod]:
-    """Yield the placed pods that use the claim of a change."""
-    claim = cluster.devices.claims.get(_key(change.claim))
-    for uid in () if claim is None else claim.reserved_for:
-        placement = cluster.placement(uid)
-        yield from () if placement is None else (placement.pod,)
 
 
 def add_node(cluster: Cluster, like: str, clone: Node) -> Callable[[], object]:
@@ -430,11 +395,6 @@ def _published_for(clone: Node, like: str, cluster: Cluster) -> list[ResourceSli
         )
         for one in newest
     ]
-
-
-def _key(claim: str) -> ClaimKey:
-    namespace, _, name = claim.partition("/")
-    return namespace, name
 
 
 def _put(cluster: Cluster, thing: StorageKind) -> Callable[[], object]:

@@ -195,10 +195,6 @@ def _operations(change: OnPod, spec: Spec, namespace: str) -> Iterator[Operation
             if (spec.get("nodeSelector") or {}).get(key) == value:
                 yield _remove("nodeSelector", key)
                 yield _add(meant_value, "nodeSelector", meant_key)
-        case changes.RespellNodeAffinity(term, key, value, meant):
-            yield from _respell_node(spec, term, key, value, meant)
-        case changes.RespellPodTerm(term, key, value, meant):
-            yield from _respell_pods(spec, term, key, value, meant, namespace)
         case changes.DropRequirement(term, requirement):
             yield from _drop_requirement(spec, term, requirement)
         case changes.DropPodTerm(anti, term):
@@ -243,29 +239,6 @@ def _drop_requirement(spec: Spec, index: int, requirement: str) -> Iterator[Oper
             yield _remove(*_NODE, "nodeSelectorTerms", index, field, i)
     if not any(left.values()):
         yield _remove(*_NODE)
-
-
-def _respell_node(spec: Spec, index: int, key: str, value: str, meant: str) -> Iterator[Operation]:
-    terms = (_at(spec, _NODE) or {}).get("nodeSelectorTerms") or []
-    for field in ("matchExpressions", "matchFields") if index < len(terms) else ():
-        yield from _respell(terms[index].get(field), (*_NODE, "nodeSelectorTerms", index, field), key, value, meant)
-
-
-def _respell_pods(spec: Spec, wanted: str, key: str, value: str, meant: str, namespace: str) -> Iterator[Operation]:
-    terms = (_at(spec, ("affinity", "podAffinity")) or {}).get(_REQUIRED) or []
-    for i, term in enumerate(terms):
-        if _term(term, namespace) == wanted:
-            selector, where = term["labelSelector"], ("affinity", "podAffinity", _REQUIRED, i, "labelSelector")
-            if (selector.get("matchLabels") or {}).get(key) == value:
-                yield _replace(meant, *where, "matchLabels", key)
-            yield from _respell(selector.get("matchExpressions"), (*where, "matchExpressions"), key, value, meant)
-
-
-def _respell(expressions: Any, where: Sequence[str | int], key: str, value: str, meant: str) -> Iterator[Operation]:
-    for i, one in enumerate(expressions or ()):
-        if (one.get("key"), one.get("operator"), one.get("values")) == (key, "In", [value]):
-            yield _test(value, *where, i, "values", 0)
-            yield _replace(meant, *where, i, "values", 0)
 
 
 def _said(field: str, expression: Any) -> str:

@@ -44,7 +44,7 @@ HINTS = {"node_hint": NODE_EVENTS, "pod_hint": POD_EVENTS, "object_hint": OTHER_
 """Queueing hint → the events for which it is asked."""
 _COUNTING = ("needs", "free", "takes")
 _ONE = {"filter_one": "filter", "score_one": "score"}
-_EXPLAINING = ("explain", "fixes", "explain_pod", "fixes_of_pod")
+_EXPLAINING = ("explain", "fixes", "explain_pod")
 """Methods of an `Explainer`, which a plugin names."""
 _ARGUMENTS = {
     "pre_enqueue": ("pod",),

@@ -109,10 +109,6 @@ class Explainer:
         """The same as `explain`, for a pod that `pre_filter` rejected: no node was looked at."""
         return reason.text, {}
 
-    def fixes_of_pod(self, inquiry: Inquiry, reason: Reason) -> Sequence[Fix]:
-        """The same as `fixes`, for a pod that `pre_filter` rejected."""
-        return ()
-
 
 def said(requirement: Requirement) -> str:
     """A requirement as a short text: `zone=a`."""

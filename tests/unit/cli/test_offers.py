@@ -337,45 +337,6 @@ def test_a_spread_over_a_cordoned_node(berth: Berth) -> None:
     assert asked(berth, "web", [*there, made])["outcome"] == "fits"
 
 
-def test_a_released_volume_can_be_claimed_again(berth: Berth) -> None:
-    """Once its claimRef is cleared."""
-    claim = {
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "c", "namespace": "default", "uid": "new"},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "man",
-            "resources": {"requests": {"storage": "1Gi"}},
-        },
-    }
-    volume: Object = {
-        "kind": "PersistentVolume",
-        "metadata": {"name": "v"},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "man",
-            "capacity": {"storage": "1Gi"},
-            "claimRef": {"namespace": "default", "name": "c", "uid": "old"},
-        },
-        "status": {"phase": "Released"},
-    }
-    kind = {
-        "kind": "StorageClass",
-        "metadata": {"name": "man"},
-        "provisioner": "kubernetes.io/no-provisioner",
-        "volumeBindingMode": "WaitForFirstConsumer",
-    }
-    made = with_spec(pod("p"), volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}])
-    there: list[Object] = [node("n1"), claim, volume, kind, made]
-    found = offers(asked(berth, "p", there))
-    [command] = found["clear the claimRef of the volume v, which is Released, with what it holds"]
-    *words, patch = shlex.split(command)
-    assert words == ["kubectl", "patch", "pv", "v", "--type=json", "-p"]
-    after = apply_patch(JSON_PATCH, "PersistentVolume", deepcopy(volume), patch.encode())
-    after["status"]["phase"] = "Available"
-    assert asked(berth, "p", [node("n1"), claim, after, kind, made])["outcome"] == "fits"
-
-
 @pytest.mark.parametrize(
     ("cluster", "want"),
     [

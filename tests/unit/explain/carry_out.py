@@ -11,7 +11,6 @@ from podberth.model import wire
 from podberth.model.selectors import parse_node_selector_term
 from podberth.model.terms import parse_affinity_term
 from tests.builders import REQUIRED
-from tests.storage import SELECTED, claim, storage_class
 
 Object = dict[str, Any]
 
@@ -39,13 +38,6 @@ def _carry_out(change: Change, incoming: Object, objects: list[Object]) -> None:
         case changes.RespellNodeSelector(key, _, meant_key, meant_value):
             del spec["nodeSelector"][key]
             spec["nodeSelector"][meant_key] = meant_value
-        case changes.RespellNodeAffinity(index, key, value, meant):
-            term = spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"][index]
-            _respell([*term.get("matchExpressions", ()), *term.get("matchFields", ())], key, value, meant)
-        case changes.RespellPodTerm(text, key, value, meant):
-            for term in spec["affinity"]["podAffinity"][REQUIRED]:
-                if _said(term, incoming["metadata"]["namespace"]) == text:
-                    _respell(term["labelSelector"]["matchExpressions"], key, value, meant)
         case changes.DropRequirement(term, requirement):
             _drop_requirement(spec["affinity"]["nodeAffinity"], term, requirement)
         case changes.DropPodTerm(anti, text):
@@ -80,18 +72,6 @@ def _carry_out(change: Change, incoming: Object, objects: list[Object]) -> None:
             _keep_taints(nodes[node], lambda taint: taint["key"] != key)
         case changes.Label(node, key, value):
             nodes[node]["metadata"]["labels"][key] = value
-        case changes.CreateClass(name, provisioner):
-            objects.append(storage_class(name, provisioner))
-        case changes.CreateClaim(namespace, name, of, size):
-            objects.append(claim(name, size, storage_class=of, namespace=namespace))
-        case changes.RecreateClaim(_, name, of):
-            made = _claim(objects, name)
-            spec = {key: value for key, value in made["spec"].items() if key != "volumeName"}
-            metadata = {"name": name, "namespace": made["metadata"]["namespace"], "uid": "again"}
-            made.clear()
-            made.update(kind="PersistentVolumeClaim", metadata=metadata, spec=spec | {"storageClassName": of})
-        case changes.ForgetNode(_, name):
-            del _claim(objects, name)["metadata"]["annotations"][SELECTED]
         case changes.FreeClaim(name) | changes.MovePod(name):
             objects[:] = [each for each in objects if each["kind"] != "Pod" or _key(each) != name]
         case changes.AddNode(like):
@@ -101,10 +81,6 @@ def _carry_out(change: Change, incoming: Object, objects: list[Object]) -> None:
             clone["spec"].pop("unschedulable", None)
             _keep_taints(clone, lambda taint: not taint["key"].startswith("node.kubernetes.io/"))
             objects.append(clone)
-
-
-def _claim(objects: list[Object], name: str) -> Object:
-    return next(o for o in objects if o["kind"] == "PersistentVolumeClaim" and o["metadata"]["name"] == name)
 
 
 def _key(made: Object) -> str:
@@ -129,9 +105,3 @@ def _drop_requirement(affinity: Object, index: int, requirement: str) -> None:
 
 def _said(term: Object, namespace: str) -> str:
     return str(parse_affinity_term(msgspec.convert(term, wire.PodAffinityTerm), namespace, ""))
-
-
-def _respell(expressions: list[Object], key: str, value: str, meant: str) -> None:
-    for one in expressions:
-        if (one["key"], one["values"]) == (key, [value]):
-            one["values"] = [meant]

@@ -223,8 +223,6 @@ def test_kinds_of_changes() -> None:
         changes.Tolerate("k", "v", "NoSchedule"),
         changes.DropNodeSelector("k", "v"),
         changes.RespellNodeSelector("k", "v", "k", "w"),
-        changes.RespellNodeAffinity(0, "k", "v", "w"),
-        changes.RespellPodTerm("t", "k", "v", "w", "zone"),
         changes.DropRequirement(0, "k in (v)"),
         changes.DropPodTerm(True, "t", "pods", "zone"),
         changes.SoftenSpread("zone"),
@@ -238,6 +236,6 @@ def test_kinds_of_changes() -> None:
     ]
     encoded = msgspec.json.encode([tuple(every)])
     assert msgspec.json.decode(encoded, type=list[Fix]) == [tuple(every)]
-    kinds = "request tolerate dropNodeSelector respellNodeSelector respellNodeAffinity respellPodTerm dropNodeAffinity"
+    kinds = "request tolerate dropNodeSelector respellNodeSelector dropNodeAffinity"
     kinds += " dropPodTerm softenSpread dropHostPort ungate uncordon removeTaint label movePod addNode"
     assert " ".join(each["kind"] for each in msgspec.json.decode(encoded)[0]) == kinds

@@ -325,11 +325,6 @@ def counted(app: str, **more: Any) -> Object:
     return made
 
 
-def a_node(name: str) -> Object:
-    """One of two, of which the second has another disk."""
-    return node(name, labels={"disk": "ssd" if name == "a" else "hdd"})
-
-
 @pytest.mark.parametrize(
     ("select", "meant"),
     [
@@ -378,44 +373,6 @@ def test_misspelt_pods_and_nodes(made: Object, said: str | None) -> None:
     ]
     answer = explained(made, there)
     assert (answer.cause if answer.cause in answer.notes else None) == said
-
-
-AFFINITY = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "wbe", "tier": "front"}}}
-
-
-@pytest.mark.parametrize(
-    ("made", "text", "node"),
-    [
-        (pod("p", near=["app=wbe per host"]), "write app=web in the pod affinity per hostname, not app=wbe", "a"),
-        (pod("p", near=[AFFINITY]), "write app=web in the pod affinity per hostname, not app=wbe", "a"),
-        (pod("p", near=["app=wbe;tier=back per host"]), None, ""),
-        (pod("p", near=["app=wbe per host", "app=none per host"]), None, ""),
-        (
-            pod("p", need=["@name in A;disk=sdd"]),
-            "write disk=ssd in the required node affinity, not disk=sdd and "
-            "write metadata.name=a in the required node affinity, not metadata.name=A",
-            "a",
-        ),
-        (
-            pod("p", need=["pool=x", "disk=sdd"]),
-            "write disk=ssd in the required node affinity, not disk=sdd",
-            "a",
-        ),
-        (pod("p", need=["@name in zzzzz"]), None, ""),
-    ],
-)
-def test_what_was_meant_in_affinity_is_offered(made: Object, text: str | None, node: str) -> None:
-    """First of all changes; the patch makes the spec with which the pod goes there, else it is not shown."""
-    there = [namespace("default"), *(a_node(name) for name in "ab")]
-    there.append(pod("w", on="a", labels={"app": "web", "tier": "front"}))
-    first, *others = explained(deepcopy(made), there).remedies
-    assert not any("write " in each.text for each in others)
-    assert (first.text if "write " in first.text else None) == text
-    if text is not None:
-        assert first.nodes == [node]
-        patch = next(word for word in shlex.split(first.commands[0].partition(") && ")[0]) if word.startswith("["))
-        patched = json_patch({"spec": made["spec"]}, json.loads(patch))
-        assert not any(wrong in json.dumps(patched) for wrong in ("wbe", "sdd", '"A"'))
 
 
 @pytest.mark.parametrize(

@@ -165,17 +165,21 @@ def left_by(pod: Pod, devices: Devices, *, comes_again: bool = False) -> Iterato
 def without(pods: Sequence[Pod], cluster: Cluster) -> Iterator[None]:
     """Remove placed pods, and what their claims hold, from the cluster while the block runs."""
     freed: list[ResourceClaim] = []
+    placements = []
     for pod in pods:
         for claim, _ in left_by(pod, cluster.devices, comes_again=True):
             held = cluster.devices.claims[claim.key]
             freed.append(held)
             cluster.put_device(replace(claim, resource_version=held.resource_version))  # as it is taken back
-        cluster.drop_pod(pod.uid)
+        placements.append(cluster.drop_pod(pod.uid))
     try:
         yield
     finally:
-        for pod in pods:
-            cluster.put_pod(pod)
+        for pod, placement in zip(pods, placements, strict=True):
+            if placement is not None and placement.assumed:
+                cluster.assume(pod, placement.row)
+            else:
+                cluster.put_pod(pod)
         for claim in reversed(freed):
             cluster.put_device(claim)
 
@@ -203,11 +207,11 @@ def _without(claim: ResourceClaim, uid: str) -> ResourceClaim:
     return replace(claim, resource_version=_later(claim), reserved_for=users, raw_reserved_for=raws)
 
 
-def freed(claim: ResourceClaim, *, again: bool = False) -> ResourceClaim:
-    """Return the claim without its devices. `again`: under the version that it has, for those who take that back."""
+def freed(claim: ResourceClaim) -> ResourceClaim:
+    """Return the claim without its devices."""
     return replace(
         claim,
-        resource_version=claim.resource_version if again else _later(claim),
+        resource_version=_later(claim),
         allocation=None,
         reserved_for=(),
         raw_reserved_for=(),

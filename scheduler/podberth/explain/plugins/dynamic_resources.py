@@ -1,33 +1,25 @@
 """Explains DynamicResources' rejections: device by device, why it can't be given, and what would help.
 
-Another pod may give its devices away, or a rule that taints them may go: each is tried later. Changes of a claim are
-not offered, as its spec can't be changed; what is said of each device tells what would do.
+Another pod may give its devices away, which is tried later. Changes of a claim are not offered, as its spec can't be
+changed; what is said of each device tells what would do.
 """
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, product
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.devices import AllocatedDevices, Devices
-from podberth.explain.changes import (
-    Change,
-    Fix,
-    FreeDevices,
-    RemoveTaintRule,
-    Request,
-)
+from podberth.explain.changes import Fix, MovePod, Request
 from podberth.framework.explaining import Detail, Explainer, Inquiry
 from podberth.framework.status import Reason
-from podberth.model.devices import DeviceClass, DeviceID, DeviceTraits, ResourceClaim
+from podberth.model.devices import DeviceID, DeviceTraits, ResourceClaim
 from podberth.model.node import Node
+from podberth.model.pod import Pod
 from podberth.model.shape import may_be_devices
-from podberth.model.taints import Taint
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
 from podberth.plugins.dynamic_resources.pools import Pool, PoolDevice, available_counters, tolerates_all, uses
 from podberth.plugins.dynamic_resources.requested import AllocationError, Alternative, CapacityError, RequestedClaim
@@ -45,7 +37,6 @@ _HOLDERS = 4
 """The number of claims of a node each of which is offered to be freed."""
 _AT_ONCE = 3
 """The largest number of claims that are offered to be freed together."""
-_COMBINATIONS = 24
 _REFERENCE = re.compile(
     r"""device\.(?P<kind>attributes|capacity)\[\??(?P<quote>["'])(?P<domain>[^"']+)(?P=quote)\]"""
     r"""(?:\.\??(?P<name>[A-Za-z_]\w*)|\[\??["'](?P<quoted>[^"']+)["']\])"""
@@ -79,21 +70,20 @@ class DynamicResourcesExplainer(Explainer):
         return reason.text, {}
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> Sequence[Fix]:
-        """Ask for less of an extended resource, or have those leave who have the devices."""
+        """Ask for less of an extended resource, or have pods leave that have such devices."""
         plugin, node, wants = self.plugin, inquiry.node(row), self._wants(inquiry)
         if wants is None:
             return ()
         found: list[Fix] = []
         for reason in reasons:
             if reason == plugin.unavailable:
-                elsewhere = self._unusable_on(row, wants, inquiry.cluster)
-                if all(map(_is_of_pods, elsewhere)):
-                    found.append(tuple(_free(claim, _named_devices(claim)) for claim in elsewhere))
+                found.append(_leave(self._unusable_on(row, wants, inquiry.cluster), inquiry.cluster))
             elif reason in (plugin.unallocatable, plugin.no_other, plugin.given_up) and wants.request is not None:
                 pools = plugin.requests.pools(row, node, inquiry.cluster.devices)
+                asking = _Asking(inquiry, pools, plugin.programs.selects)
                 wanted = wants.request.of(node) or ()
-                found += _Fixes(inquiry, wants, pools, plugin.programs.selects).found(wanted)
-        return found
+                found += [*_less(asking, wants, wanted, inquiry.pod), *_freed(asking, wanted, inquiry.cluster)]
+        return [fix for fix in found if fix]
 
     def _wants(self, inquiry: Inquiry) -> PodDevices | None:
         return inquiry.once((self.plugin.name, "wants"), lambda: self.plugin.wants(inquiry.pod, inquiry.cluster))
@@ -183,6 +173,35 @@ class _Asking:
                 if why is not None:
                     found[entry] = why
         return found
+
+
+def _less(asking: _Asking, wants: PodDevices, wanted: Sequence[RequestedClaim], pod: Pod) -> Iterator[Fix]:
+    """Yield smaller requests for extended resources, for which the scheduler makes the claim."""
+    for number, claim in enumerate(wanted):
+        for one, *_ in claim.requests if number >= len(wants.open) else ():
+            short, _, _ = _request(asking, wants, number, one)
+            for resource, of in wants.resources.items():
+                asked = pod.shape.requests[resource]
+                if of.name == one.of.name and 0 < short < asked:
+                    yield (Request({resource: asked - short}, {resource: asked}),)
+
+
+def _freed(asking: _Asking, wanted: Sequence[RequestedClaim], cluster: Cluster) -> Iterator[Fix]:
+    """Yield moves of pods that hold devices of the classes that are asked for, or parts of such: those that have one
+    claim, and those that have several.
+
+    Whether that helps is tried later. Claims that have most devices come first.
+    """
+    every = (one for claim in wanted for alternatives in claim.requests for one in alternatives)
+    devices = {entry.id for one in every for entry in asking.against(one)}
+    devices |= {entry.id for pool in asking.pools for entry in pool.consumers}
+    held: dict[str, tuple[ResourceClaim, int]] = {}
+    for device in devices:
+        for claim in filter(None, asking.holders.claims(device)):
+            held[claim.uid] = claim, held.get(claim.uid, (claim, 0))[1] + 1
+    most = [claim for claim, _ in sorted(held.values(), key=lambda each: (-each[1], str(each[0])))][:_HOLDERS]
+    yield from (_leave([claim], cluster) for claim in most)
+    yield from (_leave(most[:number], cluster) for number in range(2, min(len(most), _AT_ONCE) + 1))
 
 
 _Told = tuple[int, str, dict[str, Any]]
@@ -348,184 +367,15 @@ def _short(
     return None
 
 
-class _Against(NamedTuple):
-    """The reason that keeps a request from a device of its class."""
-
-    selectors: tuple[str, ...] = ()
-    taints: tuple[Taint, ...] = ()
-    capacity: tuple[str, ...] = ()
-    """The capacity of which it has too little."""
-    counters: tuple[tuple[str, str], ...] = ()
-    """The counters of its pool that are used up."""
-    taken: bool = False
-
-    @property
-    def nothing(self) -> bool:
-        """Return whether the device can be given."""
-        return self == _NOTHING
-
-
-_NOTHING = _Against()
-_TAKEN = _Against(taken=True)
-
-
-class _Fixes:
-    """Searches the changes of one node that may help. `pools`: those that it reaches."""
-
-    def __init__(self, inquiry: Inquiry, wants: PodDevices, pools: Sequence[Pool], selects: Selects) -> None:
-        self._devices: Devices = inquiry.cluster.devices
-        self._holders = Holders.of(inquiry)
-        self._inquiry = inquiry
-        self._wants = wants
-        self._selects = selects
-        self._pools = [pool for pool in pools if pool.usable]
-        self._left: Mapping[int, Mapping[tuple[str, str], int]] = {
-            id(pool): available_counters(pool, self._devices.allocated) for pool in self._pools
-        }
-
-    def found(self, wanted: Sequence[RequestedClaim]) -> Iterator[Fix]:
-        """Alternatives. `wanted`: the claims to allocate there."""
-        short = [
-            alternatives
-            for claim in wanted
-            for alternatives in claim.requests
-            if all(self._free(one) < self._needed(one) for one in alternatives)
-        ]
-        if short:
-            choices = [[fix for one in alternatives for fix in self._for_request(one)] for alternatives in short]
-            for combined in islice(product(*choices), _COMBINATIONS):
-                yield tuple(dict.fromkeys(change for fix in combined for change in fix))
-            return
-        # Each could be served alone.
-        every = [one for claim in wanted for alternatives in claim.requests for one in alternatives]
-        yield from self._freed({id(e): e for one in every for e in self._selected(one)}.values(), 1)
-
-    # -- one request ---------------------------------------------------------------------------------------------------
-
-    def _needed(self, one: Alternative) -> int:
-        return max(sum(1 for _ in self._selected(one)), 1) if one.wants_all else one.asked.count
-
-    def _free(self, one: Alternative) -> int:
-        return sum(self._against(one, entry, pool).nothing for entry, pool in self._of_class(one.of))
-
-    def _for_request(self, one: Alternative) -> Iterator[Fix]:
-        free = self._free(one)
-        missing = self._needed(one) - free
-        blocked = [
-            (entry, pool, against)
-            for entry, pool in self._of_class(one.of)
-            if not (against := self._against(one, entry, pool)).nothing
-        ]
-        if not one.wants_all and 0 < free < one.asked.count:
-            yield from self._less_of_resource(one, one.asked.count - free)
-        counted = Counter(fix for _, _, against in blocked for fix in self._untainted(against))
-        yield from (fix for fix, number in counted.items() if number >= missing or one.wants_all)
-        yield from self._freed([entry for entry, _, against in blocked if against == _TAKEN], missing)
-        for entry, pool, against in blocked:
-            if against.counters and against == _Against(counters=against.counters):
-                yield from self._freed(_competitors(pool, against.counters), 1)
-            elif against.capacity and against == _Against(capacity=against.capacity):
-                yield from self._freed([entry], 1)
-
-    def _untainted(self, against: _Against) -> Iterator[Fix]:
-        """Yield the administrator's rules that keep a device back, if nothing else does."""
-        taints = set(against.taints)
-        rules = [rule for rule in self._devices.rules.values() if rule.taint in taints]
-        if rules and taints == {rule.taint for rule in rules} and against == _Against(taints=against.taints):
-            yield tuple(RemoveTaintRule(rule.name, str(rule.taint)) for rule in rules)
-
-    def _less_of_resource(self, one: Alternative, less: int) -> Iterator[Fix]:
-        """Yield the smaller request for an extended resource, for which the scheduler makes the claim."""
-        requests = self._inquiry.pod.shape.requests
-        for resource, of in self._wants.resources.items():
-            if of.name == one.of.name and requests.get(resource, 0) > less:
-                yield (Request({resource: requests[resource] - less}, {resource: requests[resource]}),)
-
-    def _freed(self, entries: Iterable[PoolDevice], missing: int) -> Iterator[Fix]:
-        """Yield the claims to free that have devices; those that have most of them come first."""
-        held: dict[str, tuple[ResourceClaim, list[str]]] = {}
-        for entry in entries:
-            for claim in self._holders.claims(entry.id):
-                if claim is not None and _is_of_pods(claim):
-                    held.setdefault(claim.uid, (claim, []))[1].append(str(entry.id))
-        most = sorted(held.values(), key=lambda each: (-len(each[1]), str(each[0])))
-        if missing > 1 and most and len(most[0][1]) < missing:
-            together: list[Change] = []
-            for claim, devices in most[:_AT_ONCE]:
-                together.append(_free(claim, devices))
-                missing -= len(devices)
-            if missing <= 0:
-                yield tuple(together)
-            return
-        for claim, devices in most[:_HOLDERS]:
-            if len(devices) >= missing:
-                yield (_free(claim, devices),)
-
-    # -- devices -------------------------------------------------------------------------------------------------------
-
-    def _selected(self, one: Alternative) -> Iterator[PoolDevice]:
-        return (entry for entry, _ in self._of_class(one.of) if not self._unselected(one, entry))
-
-    def _of_class(self, of: DeviceClass) -> Iterator[tuple[PoolDevice, Pool]]:
-        for pool in self._pools:
-            for entry in pool.devices:
-                if entry.reached and all(self._selects_(each, entry) for each in of.selectors):
-                    yield entry, pool
-
-    def _selects_(self, expression: str | None, entry: PoolDevice) -> bool:
-        if expression is None:
-            return False
-        try:
-            return self._selects(expression, "", entry.device.traits, entry.id)
-        except AllocationError:
-            return False
-
-    def _unselected(self, one: Alternative, entry: PoolDevice) -> list[str]:
-        return [each for each in one.asked.selectors if each is not None and not self._selects_(each, entry)]
-
-    def _against(self, one: Alternative, entry: PoolDevice, pool: Pool) -> _Against:
-        allocated, short = self._devices.allocated, tuple[tuple[str, str], ...]()
-        is_taken = not one.asked.admin_access and allocated.is_taken(entry.id)
-        if not is_taken and not allocated.is_shared(entry.id):
-            left = self._left[id(pool)]
-            short = tuple([counter for counter, nano in uses(entry.device) if nano > left.get(counter, 0)])
-        return _Against(
-            tuple(self._unselected(one, entry)),
-            tuple([taint for taint in entry.taints if not tolerates_all(one, [taint])]),
-            tuple(self._lacks(one, entry)),
-            short,
-            is_taken,
-        )
-
-    def _lacks(self, one: Alternative, entry: PoolDevice) -> Iterator[str]:
-        """Yield what a device has too little of that is asked for."""
-        asked, capacity = one.asked.capacity or {}, entry.device.traits.capacity
-        used = self._devices.allocated.used(entry.id)
-        yield from (name for name in asked if name not in capacity)
-        try:
-            takes = one.takes(capacity) or {}
-        except CapacityError:
-            takes = {}
-        for name, amount in takes.items():
-            if amount.nano + used.get(name, 0) > capacity[name].value.nano and name in asked:
-                yield name
-
-
-def _is_of_pods(claim: ResourceClaim) -> bool:
-    """Return whether only pods use a claim: whose pods a group's claim is for is not in the claim."""
-    return all(user.startswith("pod ") for user in _users(claim))
-
-
-def _free(claim: ResourceClaim, devices: Sequence[str]) -> FreeDevices:
-    """Take a claim's devices from it."""
-    return FreeDevices(str(claim), [user.removeprefix("pod ") for user in _users(claim)], list(devices))
-
-
-def _named_devices(claim: ResourceClaim) -> list[str]:
-    """Return the devices of a claim, in words."""
-    return [] if claim.allocation is None else [str(device.id) for device in claim.allocation.devices]
-
-
-def _competitors(pool: Pool, counters: Sequence[tuple[str, str]]) -> list[PoolDevice]:
-    """Return devices that use any of these counters of their pool."""
-    return [one for one in pool.consumers if any(counter in counters for counter, _ in uses(one.device))]
+def _leave(claims: Sequence[ResourceClaim], cluster: Cluster) -> tuple[MovePod, ...]:
+    """Return the moves of all pods that use these claims; none if something else uses one of them, or nothing does."""
+    found: dict[MovePod, None] = {}
+    for claim in claims:
+        users = [cluster.placement(uid) for uid in claim.reserved_for]
+        if not users:
+            return ()
+        for user in users:
+            if user is None:
+                return ()
+            found[MovePod(user.pod.key, cluster.nodes.names[user.row] or "")] = None
+    return tuple(found)

@@ -1,15 +1,12 @@
 """Explains InterPodAffinity's rejections: which pods are where, and what would help."""
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
-from podberth.explain.changes import Change, DropPodTerm, Fix, MovePod, RespellPodTerm
-from podberth.explain.spelling import nearest_name
+from podberth.explain.changes import Change, DropPodTerm, Fix, MovePod
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain, pods_with
 from podberth.framework.status import Reason
 from podberth.model.node import Node
 from podberth.model.pod import Pod
-from podberth.model.selectors import LabelSelector
 from podberth.model.terms import AffinityTerm
 from podberth.plugins.inter_pod_affinity import InterPodAffinity
 
@@ -32,7 +29,7 @@ class InterPodAffinityExplainer(Explainer):
         return _not_apart(inquiry, row) if reason == self.plugin.not_apart else _repelled(inquiry, row)
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Write what was perhaps meant, prefer what is required and fails here, or have the pods in the way leave."""
+        """Prefer what is required and fails here, or have the pods in the way leave."""
         labels, shape = inquiry.node(row).labels, inquiry.pod.shape
 
         def here(domains: Domains, term: AffinityTerm) -> list[str]:
@@ -46,10 +43,6 @@ class InterPodAffinityExplainer(Explainer):
         moves = _moves(inquiry, repellers)
         found: list[Fix] = []
         if len(moves) == len(repellers):
-            meant = [
-                change for term in near if (change := _meant(inquiry, term)) and here(*_then(inquiry, change, term))
-            ]
-            found += [(*meant, *apart, *moves)] if near and len(meant) == len(near) else []
             found.append((*(_drop(term, anti=False) for term in near), *apart, *moves))
         in_the_way = repellers.union(*crowded.values())
         if crowded and not near and len(in_the_way) == 1:
@@ -83,33 +76,6 @@ def _repelled(inquiry: Inquiry, row: int) -> Detail:
     """Say of required anti-affinity of placed pods: those in the node's domains that keep the incoming pod away."""
     terms = sorted(inquiry.cluster.affinity.repelling(inquiry.pod), key=str)
     return _crowded(inquiry.node(row), [(t, _carriers(inquiry, t)) for t in terms], "{pods}: keeps away {what}")
-
-
-def _meant(inquiry: Inquiry, term: AffinityTerm) -> RespellPodTerm | None:
-    """Return the label that the term perhaps means: no pod has its value, and some have one that is spelt nearly so."""
-    return inquiry.once(("InterPodAffinity meant", term), partial(_spelt_nearly, inquiry, term))
-
-
-def _spelt_nearly(inquiry: Inquiry, term: AffinityTerm) -> RespellPodTerm | None:
-    selects, own = inquiry.cluster.affinity.selects, inquiry.pod.labels
-    for wrong in term.selector.requirements:
-        if wrong.operator != "In" or len(wrong.values) != 1 or wrong.accepts(own.get(wrong.key)):
-            continue
-        others = LabelSelector(tuple(r for r in term.selector.requirements if r is not wrong))
-        loose = AffinityTerm(others, term.namespaces, term.namespace_selector, term.topology_key)
-        pods = (placement.pod for placement in inquiry.cluster.placements())
-        known = {value for pod in pods if (value := pod.labels.get(wrong.key)) and selects(loose, pod)}
-        [value] = wrong.values
-        near = "" if value in known else nearest_name(value, sorted(known))
-        if near:
-            return RespellPodTerm(str(term), wrong.key, value, near, term.topology_key)
-    return None
-
-
-def _then(inquiry: Inquiry, change: RespellPodTerm, term: AffinityTerm) -> tuple[Domains, AffinityTerm]:
-    """Return the places of the pods that the corrected term would select."""
-    respelt = change.respelt(term)
-    return _selected(inquiry, respelt), respelt
 
 
 def _selected(inquiry: Inquiry, term: AffinityTerm) -> Domains:

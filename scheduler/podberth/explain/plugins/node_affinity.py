@@ -1,6 +1,6 @@
 """Explains NodeAffinity's rejections: which requirements the node misses, and what would help."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from podberth.explain.changes import (
@@ -9,17 +9,15 @@ from podberth.explain.changes import (
     DropRequirement,
     Fix,
     Label,
-    RespellNodeAffinity,
     RespellNodeSelector,
 )
-from podberth.explain.spelling import label_values, near_labels, nearest_name
+from podberth.explain.spelling import label_values, near_labels
 from podberth.framework.explaining import Detail, Explainer, Inquiry, said
 from podberth.framework.status import Reason
 from podberth.model.node import Node
-from podberth.model.selectors import NOTHING_MISSED, FieldRequirement, NodeSelector, Requirement
+from podberth.model.selectors import NOTHING_MISSED, NodeSelector, Requirement
 from podberth.plugins.node_affinity import NodeAffinity
 
-_TERMS = 8
 _FIXED_LABELS = ("kubernetes.io/", "topology.kubernetes.io/", "node.kubernetes.io/", "beta.kubernetes.io/")
 """Prefixes of labels that people do not choose."""
 
@@ -54,8 +52,7 @@ class NodeAffinityExplainer(Explainer):
             if r.operator == "In" and r.values and not r.key.startswith(_FIXED_LABELS) and _nearest(r, inquiry) is None
         )
         respelt = _respelt(node, own, inquiry)
-        in_term = _in_a_term(node, required, inquiry) if of_labels or of_fields else []
-        meant = (*respelt, *in_term) if bool(respelt) == bool(own) and (in_term or not (of_labels or of_fields)) else ()
+        meant = () if of_labels or of_fields else tuple(respelt)
         return [
             fix for fix in (meant, tuple(drop), labels if len(labels) == len(wanted) and not of_fields else ()) if fix
         ]
@@ -92,43 +89,6 @@ def _respelt(node: Node, missed: list[Requirement], inquiry: Inquiry) -> list[Ch
         [value] = requirement.values
         found.append(RespellNodeSelector(requirement.key, value, *near))
     return found
-
-
-def _in_a_term(node: Node, required: NodeSelector | None, inquiry: Inquiry) -> list[Change]:
-    """Return other values for all that the node misses of one term of the required node affinity, each spelt nearly so.
-
-    Empty: there is no such term.
-    """
-    for i, term in enumerate(required.terms[:_TERMS] if required is not None else ()):
-        missed: list[Requirement | FieldRequirement] = [r for r in term.labels if not r.accepts(node.labels.get(r.key))]
-        missed += [f for f in term.fields if not f.accepts(node.name)]
-        found = list(_in_term(node, i, missed, inquiry))
-        if len(found) == len(missed):
-            return found
-    return []
-
-
-def _in_term(
-    node: Node, term: int, missed: Iterable[Requirement | FieldRequirement], inquiry: Inquiry
-) -> Iterator[Change]:
-    """Yield another value for each of these that is spelt nearly so, and that the node has."""
-    for each in missed:
-        if isinstance(each, FieldRequirement):
-            value = each.name if each.names_node and each.operator == "In" else ""
-            near = value and inquiry.once(("NodeAffinity node", value), partial(_nearest_node, value, inquiry))
-            if near == node.name:
-                yield RespellNodeAffinity(term, each.key, value, near)
-        elif len(each.values) == 1 and each.operator == "In":
-            [value], pair = each.values, _nearest(each, inquiry)
-            if pair is not None and pair[0] == each.key and node.labels.get(each.key) == pair[1]:
-                yield RespellNodeAffinity(term, each.key, value, pair[1])
-
-
-def _nearest_node(name: str, inquiry: Inquiry) -> str:
-    """Return the node that was perhaps meant, if there is none of this name."""
-    if inquiry.cluster.nodes.live_row(name) is not None:
-        return ""
-    return nearest_name(name, (node.name for _, node in inquiry.cluster.nodes.live()))
 
 
 def _nearest(requirement: Requirement, inquiry: Inquiry) -> tuple[str, str] | None:

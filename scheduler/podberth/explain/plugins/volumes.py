@@ -2,21 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import islice, product
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from podberth.cache.nodes import HOSTNAME
 from podberth.cache.volumes import Storage
-from podberth.explain.changes import (
-    CreateClaim,
-    CreateClass,
-    Fix,
-    ForgetClaim,
-    ForgetNode,
-    FreeClaim,
-    MovePod,
-    RecreateClaim,
-)
+from podberth.explain.changes import Fix, FreeClaim, MovePod
 from podberth.explain.plugins.node_affinity import missed_requirements
 from podberth.explain.spelling import similar
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain
@@ -38,20 +30,16 @@ from podberth.plugins.volume_binding.plugin import VolumeBinding
 from podberth.plugins.volume_restrictions import VolumeRestrictions, exclusive_claims
 from podberth.plugins.volume_zone import TODAY, Topology, VolumeZone, topologies_of, volumes_of, within
 
-_CLASSES = 2
-"""Other classes that are offered."""
-_FIXES = 4
 _CLAIMS = 8
 _HOLDERS = 2
 """The largest number of pods that are offered to be deleted for one claim."""
 
 
 class Fault(NamedTuple):
-    """A fault of a claim, and its alternative fixes."""
+    """A fault of a claim."""
 
     claim: str
     text: str
-    fixes: Sequence[Fix]
 
 
 class ClaimsExplainer(Explainer):
@@ -62,26 +50,6 @@ class ClaimsExplainer(Explainer):
         faults = _faults(inquiry)
         text = "; ".join(fault.text for fault in faults)
         return text, {"claims": [{"claim": fault.claim, "problem": fault.text} for fault in faults]}
-
-    def fixes_of_pod(self, inquiry: Inquiry, reason: Reason) -> list[Fix]:
-        """Return the fixes that help against the faults of all claims together."""
-        faults = _faults(inquiry)
-        if not faults or len(faults) == _CLAIMS:
-            return []
-        plans = islice(product(*(fault.fixes for fault in faults)), _FIXES)
-        return [tuple(dict.fromkeys(change for fix in plan for change in fix)) for plan in plans]
-
-
-def usable_classes(storage: Storage) -> list[StorageClass]:
-    """Return classes that make volumes where the pod is to run; the default class first."""
-    found = [c for c in storage.classes.values() if c.binding_mode == WAIT_FOR_FIRST_CONSUMER and c.provisions]
-    return sorted(found, key=lambda c: (not c.default, c.name))
-
-
-def class_for_new_volume(storage: Storage, wanted: str) -> str | None:
-    """Return the class with which to make a claim again: the wanted one if it is usable, else the first that is."""
-    usable = [c.name for c in usable_classes(storage)]
-    return wanted if wanted in usable else next(iter(usable), None)
 
 
 def where_volumes_are(inquiry: Inquiry) -> dict[str, str]:
@@ -144,23 +112,21 @@ def _fault(inquiry: Inquiry, used: ClaimVolume) -> Fault | None:
     if claim.terminating:
         return _leaving(inquiry, claim, said)
     if used.ephemeral and claim.owner != pod.uid:
-        return Fault(name, f"{said} was made for another pod: delete it, and another one is made", ())
+        return Fault(name, f"{said} was made for another pod: delete it, and another one is made")
     gone = claim.volume_name and storage.volumes.stored(claim.volume_name) is None
     if claim.lost or gone:
         text = f"{said} is bound to the volume {claim.volume_name}, which does not exist"
-        return Fault(name, text, ())
+        return Fault(name, text)
     return None if claim.volume_name else _unbound(storage, claim, said)
 
 
 def _missing(inquiry: Inquiry, used: ClaimVolume, name: str) -> Fault:
-    pod, storage = inquiry.pod, inquiry.cluster.storage
     if used.ephemeral:
         text = f"the claim {name} of this pod is not made yet: the ephemeral volume controller makes it"
-        return Fault(name, text, ())
+        return Fault(name, text)
     near = similar(name, _names(inquiry))
     text = f"the claim {name} of this pod does not exist{f'; did you mean {near[0]}?' if near else ''}"
-    made = [(CreateClaim(pod.namespace, name, c.name),) for c in usable_classes(storage)[:_CLASSES]]
-    return Fault(name, text, made)
+    return Fault(name, text)
 
 
 def _names(inquiry: Inquiry) -> list[str]:
@@ -174,43 +140,24 @@ def _leaving(inquiry: Inquiry, claim: PersistentVolumeClaim, said: str) -> Fault
     users = users_of(inquiry, claim.name)
     held = f", and is held by {', '.join(pod.key for pod, _ in users[:3])} until then" if users else ""
     text = f"{said} is being deleted{held}"
-    of_class = class_for_new_volume(inquiry.cluster.storage, claim.storage_class)
-    if claim.volume_name or of_class is None or len(users) > _HOLDERS:
-        return Fault(claim.name, text, ())
-    free = [FreeClaim(pod.key, node, claim.name) for pod, node in users]
-    again = RecreateClaim(claim.namespace, claim.name, of_class, claim.storage_class)
-    return Fault(claim.name, text, [(*free, again)])
+    return Fault(claim.name, text)
 
 
 def _unbound(storage: Storage, claim: PersistentVolumeClaim, said: str) -> Fault | None:
     of = storage.classes.get(claim.storage_class)
-    others = [c.name for c in usable_classes(storage) if c.name != claim.storage_class][:_CLASSES]
-    again: list[Fix] = [(RecreateClaim(claim.namespace, claim.name, c, claim.storage_class),) for c in others]
     if not claim.storage_class:
-        return Fault(claim.name, f"{said} has no volume and names no storage class", again)
+        return Fault(claim.name, f"{said} has no volume and names no storage class")
     if of is None:
         near = similar(claim.storage_class, storage.classes)
         meant = f"; did you mean {near[0]}?" if near else ""
-        others = sorted(others, key=lambda c: c not in near)
-        again = [(RecreateClaim(claim.namespace, claim.name, c, claim.storage_class),) for c in others]
-        provisioners = (c.provisioner for c in usable_classes(storage))
-        create: list[Fix] = [(CreateClass(claim.storage_class, p),) for p in sorted(set(provisioners))[:1]]
-        text = f"{said} names the storage class {claim.storage_class}, which does not exist{meant}"
-        return Fault(claim.name, text, [*again[:1], *create, *again[1:]])
+        return Fault(claim.name, f"{said} names the storage class {claim.storage_class}, which does not exist{meant}")
     if of.binding_mode == WAIT_FOR_FIRST_CONSUMER:
         return None
     if of.provisions:
-        text = (
-            f"{said} has no volume yet: {of.provisioner} has to make it before the pod is scheduled (class {of.name})"
-        )
-    else:
-        text = (
-            f"{said} has no volume yet, and nobody makes one: a volume of the class {of.name} must be bound to it first"
-        )
-    return Fault(claim.name, text, again)
-
-
-_OTHERS = 2
+        who = f"{of.provisioner} has to make it before the pod is scheduled (class {of.name})"
+        return Fault(claim.name, f"{said} has no volume yet: {who}")
+    text = f"{said} has no volume yet, and nobody makes one: a volume of the class {of.name} must be bound to it first"
+    return Fault(claim.name, text)
 
 
 class VolumeBindingExplainer(ClaimsExplainer):
@@ -229,12 +176,6 @@ class VolumeBindingExplainer(ClaimsExplainer):
             case self.plugin.full:
                 return _say_full(inquiry, row, found)
         return _say_lost(inquiry, found)
-
-    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Return other classes and volumes for claims that have none. What would lose data is not offered."""
-        if list(reasons) != [self.plugin.unmatched]:
-            return []
-        return _matching(inquiry, row, self.plugin.find(inquiry.pod, inquiry.cluster))
 
 
 def _say_unreachable(inquiry: Inquiry, row: int, found: Found) -> Detail:
@@ -266,33 +207,15 @@ def _say_unmatched(inquiry: Inquiry, row: int, found: Found) -> Detail:
     return "; ".join(parts), {"claims": data}
 
 
-def _matching(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
-    """Return other classes that make volumes here, or no more word of another node."""
-    storage = inquiry.cluster.storage
-    plans: list[list[Fix]] = []
-    for claim in _unmatched(inquiry, row, found):
-        chosen = claim.selected_node
-        if chosen is not None and chosen != inquiry.node(row).name:
-            plans.append([(ForgetNode(claim.namespace, claim.name, chosen),)])
-            continue
-        others = [c.name for c in usable_classes(storage) if c.name != claim.storage_class][:_OTHERS]
-        again: list[Fix] = [(RecreateClaim(claim.namespace, claim.name, c, claim.storage_class),) for c in others]
-        plans.append([*_released(inquiry, row, claim), *again])
-    return [tuple(change for fix in plan for change in fix) for plan in zip(*plans, strict=False)]
-
-
-def _released(inquiry: Inquiry, row: int, claim: PersistentVolumeClaim) -> Iterator[tuple[ForgetClaim]]:
-    """Yield volumes that would serve the claim here if theirs, which is gone, were forgotten."""
-    number = 0
+def _reusable(inquiry: Inquiry, row: int, claim: PersistentVolumeClaim) -> str:
+    """Return a volume that would serve the claim here if its own, which is gone, were forgotten; empty: none would."""
     for volume in inquiry.cluster.storage.volumes_of_class(claim.storage_class):
-        change = ForgetClaim(volume.name)
-        if volume.released and not volume.is_for(claim) and not volume.terminating and number < _OTHERS:
-            free = change.made(inquiry.cluster.storage)
+        if volume.released and not volume.is_for(claim) and not volume.terminating:
+            free = replace(volume, claim=None, bound_by_controller=False, released=False, available=True)
             reached = inquiry.once(("reached", volume.name), partial(reached_by, volume, inquiry.cluster))
-            serves = isinstance(free, PersistentVolume) and may_serve(free, claim) and free_for(free, claim)
-            if serves and (reached is None or reached[row]):
-                number += 1
-                yield (change,)
+            if may_serve(free, claim) and free_for(free, claim) and (reached is None or reached[row]):
+                return volume.name
+    return ""
 
 
 def _say_full(inquiry: Inquiry, row: int, found: Found) -> Detail:
@@ -346,7 +269,7 @@ def _why_unmatched(inquiry: Inquiry, row: int, claim: PersistentVolumeClaim) -> 
     wanted = storage.classes[claim.storage_class]
     if wanted.provisions:
         return f"the storage class {wanted.name} makes volumes only in {_where(wanted)}"
-    there = _volumes(storage, claim, next(_released(inquiry, row, claim), None))
+    there = _volumes(storage, claim, _reusable(inquiry, row, claim))
     return f"no volume of the storage class {wanted.name} reaches the node ({there}), and it makes none"
 
 
@@ -359,16 +282,16 @@ def _domains(requirement: Requirement) -> str:
     return " or ".join(domain(requirement.key, value) for value in sorted(requirement.values))
 
 
-def _volumes(storage: Storage, claim: PersistentVolumeClaim, again: tuple[ForgetClaim] | None) -> str:
+def _volumes(storage: Storage, claim: PersistentVolumeClaim, again: str) -> str:
     """Return the number of volumes of the claim's class, and what keeps them from serving it.
 
-    `again`: a Released one that would serve it.
+    `again`: a Released one that would serve it; empty: none would.
     """
     of_class, asked = storage.volumes_of_class(claim.storage_class), claim.requested or 0
     if not of_class:
         return "there is none"
     released = sum(volume.released and not volume.is_for(claim) for volume in of_class)
-    usable = "" if again is None else f": {again[0].volume} can be used again without its spec.claimRef"
+    usable = f": {again} can be used again without its spec.claimRef" if again else ""
     taken = sum(one.claim is not None and not one.is_for(claim) and not one.released for one in of_class)
     small = sum(volume.claim is None and volume.capacity < asked for volume in of_class)
     fit = sum(may_serve(volume, claim) and (volume.is_for(claim) or free_for(volume, claim)) for volume in of_class)

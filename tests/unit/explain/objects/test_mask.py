@@ -17,7 +17,7 @@ from podberth.explain.explain import explain
 from podberth.explain.objects.controllers import Workload
 from podberth.explain.objects.documents import read
 from podberth.explain.objects.dump import Masks, smallest
-from podberth.explain.plugins import inter_pod_affinity, node_affinity
+from podberth.explain.plugins import node_affinity
 from podberth.explain.simulate.arrivals import Batch
 from podberth.explain.simulate.plan import plan
 from tests.builders import namespace, node, pod
@@ -47,8 +47,6 @@ def nothing_is_misspelt() -> Iterator[None]:
     """Corrections are not offered."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(node_affinity, "near_labels", lambda *_: ())
-        for module in (node_affinity, inter_pod_affinity):
-            patch.setattr(module, "nearest_name", lambda *_: "")
         yield
 
 

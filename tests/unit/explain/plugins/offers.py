@@ -9,7 +9,8 @@ from podberth.explain.rejections import Asking
 from podberth.framework.explaining import Detail, Inquiry
 from podberth.framework.status import Reason
 from podberth.model.pod import Pod
-from tests.builders import Object, namespace
+from tests.builders import Object, namespace, pod
+from tests.devices import claiming
 from tests.unit.explain.story import framework, world
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -21,14 +22,14 @@ def shown(case: tuple[Object, Sequence[Object]]) -> list[str]:
     """What is said of a case, line by line: in words, as data (`=`), and what is offered (`*`)."""
     incoming, objects = case
     there, profile = world([namespace("default"), *objects]), framework()
-    pod = there.decode(incoming)
-    assert isinstance(pod, Pod)
-    decision = profile.decide(pod, there.cluster)
-    asking = Asking(Inquiry(pod, there.cluster), profile)
+    asked = there.decode(incoming)
+    assert isinstance(asked, Pod)
+    decision = profile.decide(asked, there.cluster)
+    asking = Asking(Inquiry(asked, there.cluster), profile)
     lines: list[str] = []
     if decision.verdict is not None:
         name, reason = decision.verdict
-        lines += _told("the pod", asking.detail_of_pod(name, reason), asking.fixes_of_pod(name, reason))
+        lines += _told("the pod", asking.detail_of_pod(name, reason), ())
     for one in decision.rejected:
         against: dict[int, list[Reason]] = {}
         for reason, rows in one.reasons:
@@ -42,6 +43,18 @@ def shown(case: tuple[Object, Sequence[Object]]) -> list[str]:
                 node = there.cluster.nodes.names[row] or ""
                 lines += [f"{node}, against all of it:", *_offered(asking.fixes(row, one.plugin, reasons))]
     return lines
+
+
+def users(objects: Sequence[Object]) -> list[Object]:
+    """The placed pods that claims are reserved for, each on the node of its device."""
+    found = []
+    for each in objects:
+        status = each.get("status", {}) if each["kind"] == "ResourceClaim" else {}
+        for user in status.get("reservedFor", ()):
+            if user.get("resource") == "pods":
+                on = status["allocation"]["devices"]["results"][0]["pool"]
+                found.append(claiming(pod(user["name"], on=on, uid=user["uid"]), each["metadata"]["name"]))
+    return found
 
 
 def _told(what: str, detail: Detail, offered: Sequence[Fix]) -> Iterator[str]:

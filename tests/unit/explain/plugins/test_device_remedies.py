@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from podberth.explain.changes import (
     AddNode,
     Change,
-    FreeDevices,
-    RemoveTaintRule,
+    MovePod,
     Request,
 )
 from podberth.explain.explanation import FITS, Explanation
@@ -29,6 +28,7 @@ from tests.devices import (
     result,
     taint_rule,
 )
+from tests.unit.explain.plugins.offers import users
 from tests.unit.explain.story import explained
 
 GPU = device_class("gpu", 'device.driver == "gpu.test"')
@@ -54,9 +54,9 @@ def on(name: str, *devices: Object, **spec: Any) -> list[Object]:
     return [node(name), resource_slice(name, *devices, node=name, **spec)]
 
 
-def held(name: str, *devices: str, on: str = "n", by: str = "") -> Object:
+def held(name: str, *devices: str | Object, on: str = "n", by: str = "") -> Object:
     """A claim that has devices, and for which pod."""
-    status = allocated(*[result(each, on) for each in devices], node=on)
+    status = allocated(*[result(each, on) if isinstance(each, str) else each for each in devices], node=on)
     if by:
         status["reservedFor"] = [{"resource": "pods", "name": by, "uid": by}]
     return claim(name, status=status)
@@ -72,21 +72,14 @@ CASES: list[tuple[str, list[Object], dict[str, list[str]]]] = [
         "a pod has the device",
         [*on("n", SMALL), held("x", "d0", by="train"), claim()],
         {
-            "move default/train away, with claim default/x, which has gpu.test/n/d0": [
-                "kubectl delete pod train -n default"
-            ],
+            "move default/train off n": ["kubectl delete pod train -n default"],
             "add a node like n": [],
         },
     ),
     (
         "a claim has it that nobody uses",
         [*on("n", SMALL), held("x", "d0"), claim()],
-        {
-            "delete claim default/x, which has gpu.test/n/d0 and which no pod uses": [
-                "kubectl delete resourceclaim x -n default"
-            ],
-            "add a node like n": [],
-        },
+        {"add a node like n": []},
     ),
     (
         "a selector",
@@ -111,11 +104,7 @@ CASES: list[tuple[str, list[Object], dict[str, list[str]]]] = [
     (
         "an administrator's taint",
         [*on("n", SMALL), taint_rule("upgrade", SICK), claim()],
-        {
-            "delete the DeviceTaintRule upgrade, which taints devices sick=ecc:NoSchedule": [
-                "kubectl delete devicetaintrule upgrade"
-            ],
-        },
+        {},
     ),
     (
         "a constraint",
@@ -154,14 +143,10 @@ CASES: list[tuple[str, list[Object], dict[str, list[str]]]] = [
         "capacity of which another claim has a part",
         [
             *on("n", device("d0", _capacity={"memory": {"value": "8Gi", "requestPolicy": POLICY}}, **SHARED)),
-            claim("x", status=allocated(result("d0", "n", shareID="1", consumedCapacity={"memory": "6Gi"}), node="n")),
+            held("x", result("d0", "n", shareID="1", consumedCapacity={"memory": "6Gi"}), by="train"),
             claim("c", request(capacity={"requests": {"memory": "4Gi"}})),
         ],
-        {
-            "delete claim default/x, which has gpu.test/n/d0 and which no pod uses": [
-                "kubectl delete resourceclaim x -n default"
-            ],
-        },
+        {"move default/train off n": ["kubectl delete pod train -n default"]},
     ),
     (
         "an alternative",
@@ -206,9 +191,9 @@ CASES: list[tuple[str, list[Object], dict[str, list[str]]]] = [
         "more devices than one claim has",
         [*on("n", *SIX), *(held(f"x{i}", f"d{i}", by=f"u{i}") for i in range(6)), claim("c", request(count=3))],
         {
-            " and ".join(
-                f"move default/u{i} away, with claim default/x{i}, which has gpu.test/n/d{i}" for i in range(3)
-            ): [f"kubectl delete pod u{i} -n default" for i in range(3)],
+            " and ".join(f"move default/u{i} off n" for i in range(3)): [
+                f"kubectl delete pod u{i} -n default" for i in range(3)
+            ],
         },
     ),
     (
@@ -220,29 +205,21 @@ CASES: list[tuple[str, list[Object], dict[str, list[str]]]] = [
         "the claim that has most of them",
         [
             *on("n", *SIX),
-            held("a", "d5"),
-            held("b", "d3", "d4"),
-            held("most", "d0", "d1", "d2"),
+            held("a", "d5", by="one"),
+            held("b", "d3", "d4", by="two"),
+            held("most", "d0", "d1", "d2", by="three"),
             claim("c", request(count=3)),
         ],
-        {
-            "delete claim default/most, which has gpu.test/n/d0, gpu.test/n/d1, gpu.test/n/d2 and which no pod uses": [
-                "kubectl delete resourceclaim most -n default"
-            ],
-        },
+        {"move default/three off n": ["kubectl delete pod three -n default"]},
     ),
     (
         "all devices, of which some are taken",
         [
             *on("n", SMALL, device("d1")),
-            held("x", "d0"),
+            held("x", "d0", by="train"),
             claim("c", request("r", "gpu", count=0, allocationMode="All")),
         ],
-        {
-            "delete claim default/x, which has gpu.test/n/d0 and which no pod uses": [
-                "kubectl delete resourceclaim x -n default"
-            ],
-        },
+        {"move default/train off n": ["kubectl delete pod train -n default"]},
     ),
     (
         "a second constraint",
@@ -263,11 +240,7 @@ CASES: list[tuple[str, list[Object], dict[str, list[str]]]] = [
             resource_slice("m", SMALL, node="m"),
             held("c", "d0", on="m", by="other"),
         ],
-        {
-            "move default/other away, with claim default/c, which has gpu.test/m/d0": [
-                "kubectl delete pod other -n default"
-            ]
-        },
+        {"move default/other off m": ["kubectl delete pod other -n default"]},
     ),
 ]
 
@@ -275,6 +248,7 @@ CASES: list[tuple[str, list[Object], dict[str, list[str]]]] = [
 @pytest.mark.parametrize(("objects", "offered"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_what_is_offered(objects: list[Object], offered: dict[str, list[str]]) -> None:
     """The change, and the command that makes it, where one does; of the claim itself none."""
+    objects = [*objects, *users(objects)]
     found = answer(*objects, incoming=claiming(pod("p", "1"), "c"))
     told = {each.text: each.commands for each in found.remedies}
     assert {text: lines for text, lines in told.items() if text in offered or not offered} == offered
@@ -351,10 +325,13 @@ def carry_out(change: Change, incoming: Object, objects: list[Object]) -> None:
     """By code of its own."""
     named = {(each["kind"], each["metadata"]["name"]): each for each in objects}
     match change:
-        case FreeDevices(of):
-            named["ResourceClaim", of.partition("/")[2]]["status"] = {}
-        case RemoveTaintRule(rule):
-            objects.remove(named["DeviceTaintRule", rule])
+        case MovePod(key):
+            name = key.partition("/")[2]
+            objects.remove(named["Pod", name])
+            for each in [each for each in objects if each["kind"] == "ResourceClaim" and each.get("status")]:
+                left = [user for user in each["status"].get("reservedFor", ()) if user["name"] != name]
+                if left != each["status"].get("reservedFor", []):
+                    each["status"] = {**each["status"], "reservedFor": left} if left else {}
         case Request(requests):
             incoming["spec"]["containers"][0]["resources"]["requests"] |= {
                 name: f"{amount}m" if name == "cpu" else str(amount) for name, amount in requests.items()
@@ -406,6 +383,7 @@ def test_every_remedy_carried_out_frees_the_pod(
             mine = [f"d{j}" for j, (_, _, by) in enumerate(pool) if by == name]
             if mine:
                 objects.append(held(f"{name}{i}", *mine, on=f"n{i}", by=f"pod-{name}{i}"))
+    objects += users(objects)
     incoming = claiming(pod("p"), "c")
     found = explained(incoming, objects)
     for remedy in found.remedies:
@@ -427,7 +405,7 @@ def test_where_the_holder_of_a_device_would_go(elsewhere: list[Object], goes: st
     incoming = claiming(pod("p", select={"kubernetes.io/hostname": "n"}), "c")
     there = [*on("n", SMALL), held("x", "d0", by="train"), train, *elsewhere, claim()]
     found = answer(*there, incoming=incoming)
-    (remedy,) = [each for each in found.remedies if isinstance(each.changes[0], FreeDevices)]
+    (remedy,) = [each for each in found.remedies if isinstance(each.changes[0], MovePod)]
     assert remedy.nodes == ["n"]
     assert remedy.effects is not None
     assert remedy.effects.moved == {"default/train": goes}
@@ -444,6 +422,6 @@ def test_pods_that_share_a_claim_go_together() -> None:
     shared["status"]["reservedFor"].append({"resource": "pods", "name": "two", "uid": "two"})
     incoming = claiming(pod("p", select={"kubernetes.io/hostname": "n"}), "c")
     found = answer(*on("n", SMALL), *on("m", SMALL), *on("o"), shared, *users, claim(), incoming=incoming)
-    (remedy,) = [each for each in found.remedies if isinstance(each.changes[0], FreeDevices)]
+    (remedy,) = [each for each in found.remedies if isinstance(each.changes[0], MovePod)]
     assert remedy.effects is not None
     assert remedy.effects.moved == {"default/one": "m", "default/two": "m"}

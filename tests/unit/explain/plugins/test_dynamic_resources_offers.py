@@ -18,7 +18,7 @@ from tests.devices import (
     result,
     taint_rule,
 )
-from tests.unit.explain.plugins.offers import golden, shown
+from tests.unit.explain.plugins.offers import golden, shown, users
 
 GPU = device_class("gpu", 'device.driver == "gpu.test"')
 LARGE = device_class("large", 'device.driver == "gpu.test"', 'device.attributes["gpu.test"].?large.orValue(false)')
@@ -255,7 +255,7 @@ _CASES: dict[str, tuple[Object, list[Object]]] = {
         [on(device("a")), claim("x", status={**allocated(result("a", "n")), "reservedFor": GROUP}), claim()],
     ),
 }
-CASES = {name: (incoming, [node("n"), GPU, LARGE, *there]) for name, (incoming, there) in _CASES.items()}
+CASES = {name: (incoming, [node("n"), GPU, LARGE, *there, *users(there)]) for name, (incoming, there) in _CASES.items()}
 
 
 @pytest.mark.parametrize("name", CASES)

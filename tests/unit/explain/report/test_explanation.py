@@ -13,7 +13,6 @@ from podberth.explain.explanation import Explanation
 from podberth.explain.report.explanation import report
 from podberth.explain.report.terminal import Drawn, console_for
 from tests.builders import namespace, node, pod
-from tests.storage import storage_class, using
 from tests.unit.explain.story import BIG, DB, WEB, explained
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -107,8 +106,7 @@ def test_without_a_terminal_the_width_is_fixed(monkeypatch: pytest.MonkeyPatch) 
 def test_commands_are_not_broken_by_the_terminals_width(capsys: pytest.CaptureFixture[str]) -> None:
     """Each is on one line, and is copied as one."""
     name = "n" * 200
-    there = [namespace("default"), node("n", "9"), storage_class("fast", "csi.test")]
-    as_report(explained(using(pod("p"), name), there), PageOutput.TABLE, fitted=True)
+    there = [namespace("default"), node("n", "9", cordoned=True), node(name, "9", cordoned=True)]
+    as_report(explained(pod("p", select={"kubernetes.io/hostname": name}), there), PageOutput.TABLE, fitted=True)
     out = capsys.readouterr().out
-    (line,) = [line for line in out.splitlines() if f'"name":"{name}"' in line]
-    assert line.startswith("  echo '{")
+    assert f"  kubectl uncordon {name}" in out.splitlines()
