@@ -3,9 +3,11 @@
 The last in-tree ones are not in the default profile.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from podberth.framework.config import ConfigError
 from podberth.framework.declaration import problems_of
@@ -36,6 +38,9 @@ from podberth.plugins.topology_placement_generator import TopologyPlacementGener
 from podberth.plugins.volume_binding.plugin import VolumeBinding
 from podberth.plugins.volume_restrictions import VolumeRestrictions
 from podberth.plugins.volume_zone import VolumeZone
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 IN_TREE: dict[str, Any] = {
     plugin.name: plugin
@@ -75,11 +80,26 @@ GROUP = "podberth.plugins"
 
 
 class Registry(Mapping[str, Any]):
-    """Plugin classes by name. Those of installed packages are imported when a profile names them, not before."""
+    """Plugin classes by name, in-tree ones first. To be enabled, a profile must name those of installed packages.
 
-    def __init__(self, installed: Mapping[str, EntryPoint]) -> None:
-        self._installed = installed
+    Packages are looked through when a name that is not in-tree is asked for, or all of them; a class of theirs is
+    imported when it is asked for. Raises ConfigError then, when two packages offer a plugin under one name, or one
+    offers it under an in-tree name.
+    """
+
+    def __init__(self) -> None:
         self._loaded: dict[str, Any] = dict(IN_TREE)
+
+    @cached_property
+    def _installed(self) -> Mapping[str, EntryPoint]:
+        from importlib.metadata import entry_points  # with the look itself, 23 ms that most starts can do without
+
+        installed: dict[str, EntryPoint] = {}
+        for entry in entry_points(group=GROUP):
+            if entry.name in IN_TREE or entry.name in installed:
+                raise ConfigError(f'entry point {GROUP}: {entry.value}: the name "{entry.name}" is taken')
+            installed[entry.name] = entry
+        return installed
 
     def __getitem__(self, name: str) -> Any:
         """The class.
@@ -102,16 +122,8 @@ class Registry(Mapping[str, Any]):
 
 
 def registry() -> Registry:
-    """Return in-tree plugins and, by name, those of installed packages. To be enabled, a profile must name them.
-
-    Raises ConfigError when two packages offer a plugin under one name, or one offers it under an in-tree name.
-    """
-    installed: dict[str, EntryPoint] = {}
-    for entry in entry_points(group=GROUP):
-        if entry.name in IN_TREE or entry.name in installed:
-            raise ConfigError(f'entry point {GROUP}: {entry.value}: the name "{entry.name}" is taken')
-        installed[entry.name] = entry
-    return Registry(installed)
+    """Return in-tree plugins and, by name, those of installed packages."""
+    return Registry()
 
 
 def _load(entry: EntryPoint) -> Any:

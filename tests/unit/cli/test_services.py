@@ -75,10 +75,10 @@ def test_typer_reads_the_same(name: str) -> None:
 
 def test_a_scheduler_starts_without_what_it_does_not_need(tmp_path: Path) -> None:
     """Up to its first request `berth run` imports no client or server that it does not use, nor what terminals need,
-    nor what reads options that are not plain. Of our own classes few are dataclasses.
+    nor what reads options that are not plain, nor what finds packages' plugins. Of our own classes few are dataclasses.
     """
     heavy = ["aiohttp", "pydantic", "rich", "cryptography", "kubernetes", "kopf", "jinja2", "prometheus_client"]
-    heavy += ["podberth.cel.program", "typer", "http.client", "opentelemetry"]
+    heavy += ["podberth.cel.program", "typer", "http.client", "opentelemetry", "importlib.metadata"]
     kubeconfig = tmp_path / "kubeconfig"
     context = {"name": "here", "context": {"cluster": "here", "user": "me"}}
     kubeconfig.write_text(
