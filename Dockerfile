@@ -28,6 +28,9 @@ LABEL org.opencontainers.image.title="berth" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
+# With glibc's allocator a process keeps what it has freed. jemalloc gives it back, for no CPU (docs/evidence/soak.md).
+RUN apt-get update && apt-get install --yes --quiet --no-install-recommends 'libjemalloc2=5.*' && rm -rf /var/lib/apt/lists/*
+ENV LD_PRELOAD=libjemalloc.so.2
 # The base's own installer goes; what runs is in /opt/berth.
 RUN python3 -m pip uninstall --quiet --yes --root-user-action=ignore pip && rm -rf /usr/local/lib/python3*/ensurepip
 COPY --from=build /opt/berth /opt/berth

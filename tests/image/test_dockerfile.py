@@ -155,13 +155,16 @@ def test_locks_agree() -> None:
 
 
 def test_runtime_stage() -> None:
-    """It takes the environment, runs nothing but the removal of pip, and is nobody with a number."""
+    """It takes the environment and an allocator, removes pip, runs nothing else, and is nobody with a number."""
     _, runtime = stages()
     assert [rest for word, rest in runtime if word == "COPY"] == ["--from=build /opt/berth /opt/berth"]
     assert ("USER", "65532:65532") in runtime
     assert ("ENTRYPOINT", '["berth"]') in runtime
-    (command,) = (rest for word, rest in runtime if word == "RUN")
-    assert "pip uninstall" in command
+    allocator, removal = (rest for word, rest in runtime if word == "RUN")
+    assert re.findall(r"apt-get install .* '(\S+)=", allocator) == ["libjemalloc2"]
+    # By its soname alone it is found on every architecture.
+    assert ("ENV", "LD_PRELOAD=libjemalloc.so.2") in runtime
+    assert "pip uninstall" in removal
 
 
 def test_context() -> None:
