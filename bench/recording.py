@@ -1,8 +1,10 @@
-"""What a recording costs: CPU of `berth run` with it and without, by turns on a null server; bytes of a pod's life.
+"""What a recording costs: CPU of `berth run` with it and without, beside each other; bytes of a pod's life.
 
-`python -m bench.recording [--runs N] [--workload NAME] [--lives N [--verify]]`. The workload's backlog is bound by two
-schedulers that differ in `--record` only. For the bytes, pods come ten a second on virtual time, as a Deployment's, a
-Job's and a StatefulSet's do, and each has the updates that a kubelet writes.
+`python -m bench.recording [--server real|null] [--rounds N] [--pods N] [--rate N] [--control] [--turns N] [--lives N
+[--verify]]`. Two schedulers that differ in `--record` only bind one stream of pods on one server at the same time: what
+else a machine does then is the same for both, where runs by turns differ by a third. For the bytes, pods come ten a
+second on virtual time, as a Deployment's, a Job's and a StatefulSet's do, and each has the updates that a kubelet
+writes.
 """
 
 from __future__ import annotations
@@ -10,20 +12,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import statistics
-import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, cast
 
-import msgspec
-
-from bench.__main__ import load
 from bench.contenders import BerthContender
 from bench.null_server import NullServer
-from bench.run import Row, Runner
 from podberth.app.metrics import Meter
 from podberth.app.scheduler import Handle, Scheduler
 from podberth.engine.engine import Engine
@@ -37,8 +36,11 @@ from podberth.lab.recording.verify import verify
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.plugins.registry import registry
-from podberth.testing.workloads.workload import Mode
 from tests.builders import node, pod
+from tests.controlplane.api import Api
+from tests.controlplane.cluster import Cluster, ControlPlane
+from tests.controlplane.wait import wait_for
+from tests.integration.objects import pods_path
 from tests.unit.lab.recording.flights import Flight, Parts
 
 PER_SECOND = 10.0
@@ -46,27 +48,75 @@ BEGAN = 100.0
 """The clock when a flight begins."""
 LASTS = 600.0
 """Seconds that a pod runs."""
+SERVERS: dict[str, Callable[[], Cluster]] = {"real": ControlPlane, "null": NullServer}
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace"}
+NODES, AT_ONCE, PATIENCE = 200, 20, 120.0
 
 
 class RecordingContender(BerthContender):
     """`berth run --record`."""
 
-    key, title = "berth-recording", "Berth, recording"
+    key, title = "recording", "Berth, recording"
 
     def options(self, place: Path) -> list[str]:
         return ["--record", str(place / "recording")]
 
 
-def cost(workload: str, runs: int, part: float) -> list[tuple[float, float]]:
-    """CPU milliseconds of a pod, without and with the recording, of each round."""
-    with tempfile.TemporaryDirectory(prefix="berth-bench-") as directory, NullServer() as cluster:
-        (wanted,) = (each.scaled(1.0, part) for each in load(workload))
-        wanted = msgspec.structs.replace(wanted, modes=[Mode.BACKLOG])
-        plain, recorded = BerthContender(cluster, Path(directory)), RecordingContender(cluster, Path(directory))
-        runner = Runner(cluster, Path(directory), lambda text: print(text, file=sys.stderr, flush=True))
-        rows: list[Row] = runner.run(wanted, [plain, recorded], runs)
-    found = {key: [row.cpu_ms or 0.0 for row in rows if row.contender == key] for key in (plain.key, recorded.key)}
-    return list(zip(found[plain.key], found[recorded.key], strict=True))
+class ControlContender(BerthContender):
+    """`berth run` once more, in place of the one that records: what is found then is chance."""
+
+    key, title = "control", "Berth"
+
+
+def beside(cluster: Cluster, other: type[BerthContender], rounds: int, pods: int, rate: float) -> list[list[float]]:
+    """What two schedulers take for one stream, of which each binds every second pod and sees all, and all go.
+
+    CPU milliseconds for each of its own pods, of both, of each round; both are started anew for it.
+    """
+    api, found = cluster.api, list[list[float]]()
+    api.create_many("/api/v1/nodes", (node(f"node-{i}", "64", "256Gi", pods="500") for i in range(NODES)))
+    with tempfile.TemporaryDirectory(prefix="berth-bench-") as directory:
+        contenders = [kind(cluster, Path(directory)) for kind in (BerthContender, other)]
+        for number in range(rounds):
+            started = [each.start() for each in contenders]
+            before = [each.cpu_seconds() for each in started]
+            namespace = f"round-{number}"
+            path = pods_path(namespace)
+            api.create("/api/v1/namespaces", {**NAMESPACE, "metadata": {"name": namespace}})
+            names = [each.scheduler_name for each in contenders]
+            stream(api, path, [ordinary(i, namespace, names[i % 2]) for i in range(pods)], rate)
+            wait_for("all pods to be bound", partial(all_bound, api, path), PATIENCE, 0.5)
+            api.delete(path)
+            for each in started:
+                each.wait_known()
+            spent = [each.cpu_seconds() - began for each, began in zip(started, before, strict=True)]
+            found.append([1000 * seconds / (pods / 2) for seconds in spent])
+            for each in started:
+                each.end()
+    return found
+
+
+def ordinary(number: int, namespace: str, scheduler: str) -> dict[str, Any]:
+    """A pod of one of forty Deployments."""
+    app = f"app-{number % 40}"
+    made: dict[str, Any] = pod(
+        f"{app}-{number}", "50m", "64Mi", namespace=namespace, labels={"app": app}, scheduler=scheduler
+    )
+    del made["metadata"]["uid"]
+    return made
+
+
+def stream(api: Api, path: str, bodies: list[dict[str, Any]], rate: float) -> None:
+    """Create pods at a rate, some at once."""
+    began = time.monotonic()
+    for first in range(0, len(bodies), AT_ONCE):
+        time.sleep(max(0.0, began + first / rate - time.monotonic()))
+        api.create_many(path, bodies[first : first + AT_ONCE])
+
+
+def all_bound(api: Api, path: str) -> bool:
+    """Whether each pod of a namespace has a node."""
+    return all(each["spec"].get("nodeName") for each in api.list(path))
 
 
 def turn(pods: int, directory: Path | None) -> float:
@@ -187,10 +237,12 @@ async def bytes_of_a_life(lives: int, *, again: bool = False) -> float:
 def main() -> None:
     """Measure, and print both."""
     options = argparse.ArgumentParser(prog="python -m bench.recording", description=(__doc__ or "").partition("\n")[0])
-    options.add_argument("--runs", type=int, default=5)
-    options.add_argument("--turns", type=int, default=5)
-    options.add_argument("--workload", default="basic")
-    options.add_argument("--part", type=float, default=1.0, help="of the workload's pods")
+    options.add_argument("--server", choices=SERVERS, default="real")
+    options.add_argument("--rounds", type=int, default=5, help="for which both are started anew")
+    options.add_argument("--pods", type=int, default=4_000, help="of a round")
+    options.add_argument("--rate", type=float, default=100.0, help="pods a second")
+    options.add_argument("--control", action="store_true", help="neither records: how far two equal ones differ")
+    options.add_argument("--turns", type=int, default=5, help="of the engine alone")
     options.add_argument("--lives", type=int, default=36_000)
     options.add_argument("--verify", action="store_true", help="decide again what was recorded of these lives")
     chosen = options.parse_args()
@@ -205,12 +257,15 @@ def main() -> None:
         print(
             f"{plain:.1f} µs of CPU a pod in the engine, {recorded:.1f} with the recording: {recorded - plain:.1f} more"
         )
-    if chosen.runs:
-        pairs = cost(chosen.workload, chosen.runs, chosen.part)
-        for plain, recorded in pairs:
-            print(f"{plain:.4f} ms a pod, {recorded:.4f} with the recording: {recorded / plain:.3f}")
-        plain, recorded = (statistics.median(column) for column in zip(*pairs, strict=True))
-        print(f"median: {plain:.4f} and {recorded:.4f} ms: {recorded / plain:.3f}")
+    if chosen.rounds:
+        other = ControlContender if chosen.control else RecordingContender
+        with SERVERS[chosen.server]() as cluster:
+            rounds = beside(cluster, other, chosen.rounds, chosen.pods, chosen.rate)
+        for plain, second in rounds:
+            print(f"{plain:.4f} ms a pod, {other.title} {second:.4f}: {second / plain:.3f}")
+        plain, second = (statistics.median(column) for column in zip(*rounds, strict=True))
+        ratio = statistics.median(second / plain for plain, second in rounds)
+        print(f"{chosen.server} server, medians: {plain:.4f} and {second:.4f} ms; of the ratios: {ratio:.3f}")
 
 
 if __name__ == "__main__":

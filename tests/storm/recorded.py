@@ -1,8 +1,8 @@
 """Records each life of the schedulers in long storms, and decides all of it again.
 
 `python -m tests.storm.recorded [--seeds 4-9] [--hours 2] [--calm] [--keep DIR]`. A storm of hours is several plans one
-after the other in one world, on virtual time, without the policies of others. With `--calm` nothing ends a process or
-keeps it from the API server, so that a life lasts for all of it.
+after the other in one world, on virtual time. With `--calm` nothing ends a process or keeps it from the API server, so
+that a life lasts for all of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from podberth.lab.recording.reading import parts
 from podberth.lab.recording.recorder import Recorder
 from podberth.lab.recording.verify import verify
 from tests.storm.__main__ import seeds_of
-from tests.storm.casting import POLICIES
 from tests.storm.happenings import Happening
 from tests.storm.plan import CALM_SECONDS, REPLICAS, STORM_SECONDS, Plan, plan
 from tests.storm.world import World
@@ -46,12 +45,11 @@ def lengthened(seed: int, seconds: float, *, calm: bool) -> Plan:
     for number in range(times):
         for each in (plan(f"{seed}/{number}") if number else found).happenings:
             who = dict(each.args).get("who", REPLICAS[0])
-            if (each.kind in ANYWHERE or not number) and who in REPLICAS and each.kind != "policy":
+            if (each.kind in ANYWHERE or not number) and who in REPLICAS:
                 happenings.append(replace(each, at=each.at + number * STORM_SECONDS))
     return replace(
         found,
         happenings=tuple(each for each in happenings if not (calm and each.kind in ENDS)),
-        cast=tuple(each for each in found.cast if each != POLICIES),
         seconds=times * STORM_SECONDS + CALM_SECONDS,
     )
 

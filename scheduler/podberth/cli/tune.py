@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from podberth.cli.errors import InputError, about, complain
-from podberth.cli.inputs import content, profiles
+from podberth.cli.errors import InputError, complain
+from podberth.cli.inputs import profiles
 from podberth.cli.options import ConfigFile, PageForm, SchedulerName
 from podberth.cli.output import PageOutput, as_asked, progress, yaml_of
 
@@ -64,12 +64,6 @@ def tune(
             "0: leave the lifetimes as they are."
         ),
     ] = 0.0,
-    nodes: Annotated[
-        float, typer.Option("--share-of-nodes", help="Take this share of the nodes only, drawn by the seed.")
-    ] = 1.0,
-    pods: Annotated[
-        float, typer.Option("--share-of-pods", help="Take this share of the pods that come only, drawn by the seed.")
-    ] = 1.0,
     trials: Annotated[
         int, typer.Option(help="How many configurations are tried, earlier ones of --study included.")
     ] = 200,
@@ -103,30 +97,19 @@ def tune(
     from podberth.lab.tune.tune import Asked, Tuning
 
     _within(trials=(trials, 1, 1_000_000), seeds=(seeds, 1, 1_000), jobs=(jobs, 0, 4_096), periods=(periods, 2, 1_000))
-    _within(
-        held_out=(held_out, 1, periods - 1),
-        fill=(fill, 0, 10),
-        share_of_nodes=(nodes, 0, 1),
-        share_of_pods=(pods, 0, 1),
-    )
+    _within(held_out=(held_out, 1, periods - 1), fill=(fill, 0, 10))
     if not goal:
         raise InputError("--goal: expected one at least, such as --goal packing")
-    priced: tuple[words.Price, ...] = ()
-    if prices is not None:
-        with about(prices):
-            priced = words.prices(content(prices))
     asked = Asked(
         goals=tuple(words.goal(text) for text in dict.fromkeys(goal)),
         bounds=(
             *(words.bound(text, least=True) for text in minimum or ()),
             *(words.bound(text, least=False) for text in maximum or ()),
         ),
-        prices=priced,
+        prices=words.prices(Path(prices)) if prices else (),
         vary=tuple(vary or ()),
         periods=periods,
         held_out=held_out,
-        nodes=nodes,
-        pods=pods,
         fill=fill,
         trials=trials,
         seed=seed,

@@ -1,4 +1,4 @@
-"""Worlds made of other worlds: a part of one, a fuller one, and one in which pods only come."""
+"""Worlds made of other worlds: a fuller one, and one in which pods only come."""
 
 import random
 
@@ -9,33 +9,10 @@ from msgspec.structs import replace
 from podberth.explain.simulate.outcome import Floats
 from podberth.lab.world import Arrival, World
 from podberth.model.annotated import NOTHING_READ
-from podberth.model.kinds import Modelled
 from podberth.model.node import Node
-from podberth.model.pod import Pod
 
 _LONGEST = 1e6
 """The largest factor by which lifetimes are stretched."""
-
-
-def sampled(world: World, nodes: float, pods: float, seed: int) -> World:
-    """Return the world with a share of its nodes and of the pods that come; placed pods go with their nodes."""
-    if nodes >= 1 and pods >= 1:
-        return world
-    dice = random.Random(seed)
-    found = world.decoded(NOTHING_READ)
-    names = [thing.name for thing in found.objects if isinstance(thing, Node)]
-    left = {"", *dice.sample(names, max(round(nodes * len(names)), 1))}
-    objects = (raw for raw, thing in zip(world.objects, found.objects, strict=True) if _node_of(thing) in left)
-    numbers = range(len(world.arrivals))
-    arrivals = sorted(dice.sample(numbers, round(pods * len(numbers))))
-    return replace(world, objects=tuple(objects), arrivals=tuple(world.arrivals[i] for i in arrivals))
-
-
-def _node_of(thing: Modelled) -> str:
-    """Return the node that an object is, or a pod is placed on; empty for what is on none."""
-    if isinstance(thing, Node):
-        return thing.name
-    return thing.node_name if isinstance(thing, Pod) else ""
 
 
 def filled(world: World, share: float) -> World:

@@ -116,7 +116,7 @@ def test_ctrl_c(berth: Berth, trace: str, monkeypatch: pytest.MonkeyPatch) -> No
         ([], "--goal: expected one at least"),
         (["--goal", "speed"], '--goal: "speed": expected one of waiting-p50'),
         (["--goal", "spread"], "no node of the world has the label topology.kubernetes.io/zone"),
-        (["--goal", "cost", "--prices", "prices.csv"], "prices.csv: line 1: "),
+        (["--goal", "cost", "--prices", "prices.csv"], "prices.csv, line 1: no column label, value, price"),
         (["--goal", "packing", "--vary", "nothing.*"], '--vary: "nothing.*": expected one or more of weight.'),
         (["--goal", "packing", "--held-out", "6"], "--held-out: 6: expected 1 to 5"),
         (["--goal", "packing", "--trials", "0"], "--trials: 0: expected 1 to 1e+06"),

@@ -4,26 +4,9 @@ from __future__ import annotations
 
 import json
 
-from podberth.lab.variations import filled, inflated, measure, sampled
+from podberth.lab.variations import filled, inflated, measure
 from tests.builders import node, pod
 from tests.unit.lab.worlds import comes, world
-
-
-def test_a_sample() -> None:
-    """Placed pods go with their nodes, and other objects stay."""
-    nodes = [node(f"n{i}") for i in range(10)]
-    placed = [pod(f"on{i}", "1", on=f"n{i}") for i in range(10)]
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "default"}, "spec": {}}
-    there = world([*nodes, *placed, service], *(comes(pod(f"p{i}", "1"), i) for i in range(10)))
-    found = sampled(there, 0.3, 0.5, 0)
-    documents = [json.loads(raw) for raw in found.objects]
-    left = {each["metadata"]["name"] for each in documents if each["kind"] == "Node"}
-    assert len(left) == 3
-    assert {each["spec"]["nodeName"] for each in documents if each["kind"] == "Pod"} == left
-    assert len(documents) == 7
-    assert len(found.arrivals) == 5
-    assert sampled(there, 0.3, 0.5, 0) == found
-    assert sampled(there, 1, 1, 0) == there
 
 
 def test_fill() -> None:

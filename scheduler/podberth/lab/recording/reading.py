@@ -48,60 +48,26 @@ _DELETED = "1970-01-01T00:00:00Z"
 """When a pod was deleted, where that was not recorded: what counts is that it goes."""
 
 
-class Put:
-    """An object as the engine was given it. `at`, `added`, `listed`: as of the entry."""
+class PutObject(Struct, frozen=True):
+    """An object that is no pod, as the engine was given it. `raw`: its JSON without the resourceVersion (`version`).
 
-    def __init__(self, entry: Shown, kind: str, namespace: str, name: str, uid: str) -> None:
-        self.at, self.added, self.listed = entry.at, entry.added, entry.listed
-        self.kind, self.namespace, self.name, self.uid = kind, namespace, name, uid
+    `at`, `added`, `listed`: as of the entry.
+    """
+
+    at: float
+    added: bool
+    listed: bool
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    raw: str
 
     @property
     def key(self) -> tuple[str, str, str]:
         """Return kind, namespace and name."""
         return self.kind, self.namespace, self.name
-
-    def document(self) -> dict[str, Any]:
-        """Return it as an object of the API, with what was recorded of it. Raises LogError."""
-        try:
-            return self._document()
-        except (TypeError, ValueError) as error:
-            raise self._damaged(error) from None
-
-    def json(self, **spec: Any) -> bytes:
-        """Return its JSON, with these fields of its spec if they say something. Raises LogError."""
-        found = self.document()
-        found |= {"spec": found["spec"] | spec} if any(spec.values()) else {}
-        return msgspec.json.encode(found)
-
-    def thing(self, by: Decoder) -> Modelled:
-        """Return what the engine was given. Raises LogError."""
-        try:
-            return by.of_kind(self.kind)(self.json())
-        except MALFORMED as error:
-            raise self._damaged(error) from None
-
-    def _document(self) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def _damaged(self, error: Exception) -> LogError:
-        return LogError(f"is damaged: {self.kind} {self.name}: {error}")
-
-
-class PutObject(Put):
-    """An object that is no pod."""
-
-    def __init__(self, entry: Shown, kind: str, version: str, raw: str) -> None:
-        meta = msgspec.json.decode(raw, type=_Named).metadata
-        if kind not in BY_KIND or not meta.name:
-            raise LookupError(f"{kind} {meta.name}")
-        super().__init__(entry, kind, meta.namespace, meta.name, meta.uid)
-        self.version, self.raw = version, raw
-
-    def _document(self) -> dict[str, Any]:
-        found: dict[str, Any] = msgspec.json.decode(self.raw)
-        found["metadata"]["resourceVersion"] = self.version
-        version = found.get("apiVersion") or BY_KIND[self.kind].api_version
-        return {**found, "apiVersion": version, "kind": self.kind.partition(".")[0]}
 
 
 class Form(Struct):
@@ -112,46 +78,94 @@ class Form(Struct):
     status: dict[str, Any] = {}
 
 
-class PutPod(Put):
-    """A pod. `form`: its template."""
+class PutPod(Struct, frozen=True):
+    """A pod as the engine was given it: `new` and `form` do not change, `state` does."""
 
-    def __init__(self, entry: Shown, new: NewPod, state: PodState, form: Form) -> None:
-        super().__init__(entry, "Pod", form.metadata.get("namespace", ""), new.name, new.uid)
-        self.new, self.state, self.form = new, state, form
+    at: float
+    added: bool
+    listed: bool
+    new: NewPod
+    state: PodState
+    form: Form
+    namespace: str
+    name: str
+    uid: str
+    kind: str = "Pod"
 
-    def _document(self) -> dict[str, Any]:
-        form, new, state = self.form, self.new, self.state
-        meta: dict[str, Any] = {**form.metadata, "name": new.name, "uid": new.uid}
-        meta |= {"creationTimestamp": new.created or None, "resourceVersion": state.resource_version}
-        meta |= {"labels": {**meta.get("labels", {}), **new.labels}, "generation": state.generation}
-        if state.terminating:
-            meta["deletionTimestamp"] = new.created or _DELETED
-        if new.owner is not None:
-            meta["ownerReferences"] = [
-                {**dict(zip(("kind", "name", "uid"), new.owner, strict=True)), "controller": True}
-            ]
-        spec, status = dict(form.spec), {**form.status, "phase": state.phase}
-        if state.node_name:
-            spec["nodeName"] = state.node_name
-        conditions = list(status.get("conditions", ()))
-        if state.condition is not None:
-            names = ("status", "reason", "message", "lastTransitionTime")
-            conditions.append({"type": "PodScheduled", **dict(zip(names, state.condition, strict=True))})
-        if state.preempted:
-            conditions.append({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"})
-        if state.ready:
-            conditions.append({"type": "Ready", "status": "True"})
-        status |= {
-            "conditions": conditions,
-            "nominatedNodeName": state.nominated_node_name,
-            "startTime": state.started,
-            "resourceClaimStatuses": [
-                {"name": name} | ({} if claim is None else {"resourceClaimName": claim})
-                for name, claim in state.made_claims
-            ],
-        }
-        said = {key: value for key, value in status.items() if value}
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": said}
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return kind, namespace and name."""
+        return self.kind, self.namespace, self.name
+
+
+Put = PutObject | PutPod
+
+
+def document(put: Put) -> dict[str, Any]:
+    """Return it as an object of the API, with what was recorded of it. Raises LogError."""
+    try:
+        return _pod(put) if isinstance(put, PutPod) else _object(put)
+    except (TypeError, ValueError) as error:
+        raise _damaged(put, error) from None
+
+
+def json_of(put: Put, **spec: Any) -> bytes:
+    """Return its JSON, with these fields of its spec if they say something. Raises LogError."""
+    found = document(put)
+    found |= {"spec": found["spec"] | spec} if any(spec.values()) else {}
+    return msgspec.json.encode(found)
+
+
+def thing_of(put: Put, by: Decoder) -> Modelled:
+    """Return what the engine was given. Raises LogError."""
+    try:
+        return by.of_kind(put.kind)(json_of(put))
+    except MALFORMED as error:
+        raise _damaged(put, error) from None
+
+
+def _damaged(put: Put, error: Exception) -> LogError:
+    return LogError(f"is damaged: {put.kind} {put.name}: {error}")
+
+
+def _object(put: PutObject) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(put.raw)
+    found["metadata"]["resourceVersion"] = put.version
+    version = found.get("apiVersion") or BY_KIND[put.kind].api_version
+    return {**found, "apiVersion": version, "kind": put.kind.partition(".")[0]}
+
+
+def _pod(put: PutPod) -> dict[str, Any]:
+    form, new, state = put.form, put.new, put.state
+    meta: dict[str, Any] = {**form.metadata, "name": new.name, "uid": new.uid}
+    meta |= {"creationTimestamp": new.created or None, "resourceVersion": state.resource_version}
+    meta |= {"labels": {**meta.get("labels", {}), **new.labels}, "generation": state.generation}
+    if state.terminating:
+        meta["deletionTimestamp"] = new.created or _DELETED
+    if new.owner is not None:
+        meta["ownerReferences"] = [{**dict(zip(("kind", "name", "uid"), new.owner, strict=True)), "controller": True}]
+    spec, status = dict(form.spec), {**form.status, "phase": state.phase}
+    if state.node_name:
+        spec["nodeName"] = state.node_name
+    conditions = list(status.get("conditions", ()))
+    if state.condition is not None:
+        names = ("status", "reason", "message", "lastTransitionTime")
+        conditions.append({"type": "PodScheduled", **dict(zip(names, state.condition, strict=True))})
+    if state.preempted:
+        conditions.append({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"})
+    if state.ready:
+        conditions.append({"type": "Ready", "status": "True"})
+    status |= {
+        "conditions": conditions,
+        "nominatedNodeName": state.nominated_node_name,
+        "startTime": state.started,
+        "resourceClaimStatuses": [
+            {"name": name} | ({} if claim is None else {"resourceClaimName": claim})
+            for name, claim in state.made_claims
+        ],
+    }
+    said = {key: value for key, value in status.items() if value}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": said}
 
 
 class _Meta(Struct):
@@ -164,7 +178,19 @@ class _Named(Struct):
     metadata: _Meta = field(default_factory=_Meta)
 
 
-Event = Put | Gone | Told | Decision
+Event = PutObject | PutPod | Gone | Told | Decision
+
+
+def _put_pod(entry: Shown, new: NewPod, state: PodState, form: Form) -> PutPod:
+    namespace = form.metadata.get("namespace", "")
+    return PutPod(entry.at, entry.added, entry.listed, new, state, form, namespace, new.name, new.uid)
+
+
+def _put_object(entry: Shown, kind: str, version: str, raw: str) -> PutObject:
+    meta = msgspec.json.decode(raw, type=_Named).metadata
+    if kind not in BY_KIND or not meta.name:
+        raise LookupError(f"{kind} {meta.name}")
+    return PutObject(entry.at, entry.added, entry.listed, kind, meta.namespace, meta.name, meta.uid, version, raw)
 
 
 def frames_of(path: Path) -> Iterator[list[AnyEntry]]:
@@ -196,16 +222,16 @@ def _events(path: Path, *, known: bool) -> Iterator[Event]:
                     continue
                 case NewPod():
                     new, form = pods[entry.uid] = entry, forms[entry.template]
-                    event = PutPod(entry, new, entry.state, form)
+                    event = _put_pod(entry, new, entry.state, form)
                 case SamePod():
                     new, form = pods[entry.uid]
-                    event = PutPod(entry, new, entry.state, form)
+                    event = _put_pod(entry, new, entry.state, form)
                 case NewObject():
-                    event = PutObject(entry, entry.kind, entry.resource_version, entry.json)
+                    event = _put_object(entry, entry.kind, entry.resource_version, entry.json)
                     objects[event.key] = event
                 case SameObject():
                     before = objects[entry.kind, entry.namespace, entry.name]
-                    event = PutObject(entry, entry.kind, entry.resource_version, before.raw)
+                    event = _put_object(entry, entry.kind, entry.resource_version, before.raw)
                 case Told(name=name, what=[]) if name in UNDONE:
                     raise LookupError(name)
                 case _:
@@ -310,7 +336,7 @@ class State:
 
     def __init__(self) -> None:
         self.pods: dict[str, PutPod] = {}
-        self.objects: dict[tuple[str, str, str], Put] = {}
+        self.objects: dict[tuple[str, str, str], PutObject] = {}
         self.assumed: dict[str, str] = {}
         """UID → the node of a pod whose Binding is not seen yet."""
         self._rows: list[str | None] = []
@@ -323,7 +349,7 @@ class State:
                 self.pods[event.uid] = event
                 if event.state.node_name:
                     self.assumed.pop(event.uid, None)
-            case Put():
+            case PutObject():
                 if event.kind == "Node" and event.key not in self.objects:
                     self._row(event.name)
                 self.objects[event.key] = event
@@ -352,12 +378,12 @@ class State:
         """Yield all objects of the API, nodes first and in the order of their rows; an assumed pod has its node."""
         for name in self._rows:
             if name is not None:
-                yield self.objects["Node", "", name].document()
+                yield document(self.objects["Node", "", name])
         for (kind, _, _), known in self.objects.items():
             if kind != "Node":
-                yield known.document()
+                yield document(known)
         for pod in self.pods.values():
-            found = pod.document()
+            found = document(pod)
             if pod.uid in self.assumed:
                 found["spec"]["nodeName"] = self.assumed[pod.uid]
             yield found

@@ -26,7 +26,7 @@ from podberth.framework.extenders import NodesAnswer, Question, in_order
 from podberth.framework.profiles import annotated, build
 from podberth.lab.recording.entries import Decision, Failed, Gone, Head, Placed, Preempts, Told
 from podberth.lab.recording.log import LogError
-from podberth.lab.recording.reading import DECIDED, Event, Part, Put, PutPod
+from podberth.lab.recording.reading import DECIDED, Event, Part, PutObject, PutPod, thing_of
 from podberth.lab.recording.recorder import decisions
 from podberth.lab.recording.world import changes
 from podberth.model.kinds import Decoder
@@ -121,8 +121,8 @@ class Twin:
     def _stimulus(self, event: Event) -> Stimulus | None:
         """Return what the engine was given; None for what is done by now, or answers what was not asked again."""
         match event:
-            case Put():
-                return stimuli.Put(event.thing(self.decoder), event.added)
+            case PutObject() | PutPod():
+                return stimuli.Put(thing_of(event, self.decoder), event.added)
             case Gone():
                 self._calls.pop(event.uid, None)
                 self._writes.pop(event.uid, None)

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from podberth.explain.shadow.shadow import Change as Seen
 from podberth.lab.recording.entries import Gone, Head, Placed, Preempts, Told
-from podberth.lab.recording.reading import UNDONE, Event, Part, Put, PutPod, State
+from podberth.lab.recording.reading import UNDONE, Event, Part, Put, PutObject, PutPod, State, document, json_of
 from podberth.lab.world import Arrival, Change, Key, World
 
 _FIRST = ("ResourceClaim", "PersistentVolumeClaim", "PersistentVolume")
@@ -41,7 +41,7 @@ def changes(events: Iterable[Event], head: Head) -> Iterator[Seen]:
                 elif event.uid in placed:
                     continue  # the watch has not shown its Binding yet
                 yield _put(at, event)
-            case Put():
+            case PutObject():
                 yield _put(at, event)
             case Gone():
                 pods.pop(event.uid, None)
@@ -55,7 +55,7 @@ def changes(events: Iterable[Event], head: Head) -> Iterator[Seen]:
 
 
 def _put(at: float, put: Put, node: str = "") -> Seen:
-    return Seen(at=at, kind=put.kind, object=Raw(put.json(nodeName=node)), listed=put.listed)
+    return Seen(at=at, kind=put.kind, object=Raw(json_of(put, nodeName=node)), listed=put.listed)
 
 
 class _Life:
@@ -71,11 +71,10 @@ class _Life:
 
     def arrival(self) -> Arrival:
         """Return it as it came."""
-        document = self.pod.document()
-        document["status"] = {"phase": "Pending"}
+        came = {**document(self.pod), "status": {"phase": "Pending"}}
         known = self.bound is not None and self.ended is not None and not self.preempted
         lasts = max((self.ended or 0.0) - (self.bound or 0.0), 0.0) if known else inf
-        return Arrival(self.at, msgspec.json.encode(document), lasts)
+        return Arrival(self.at, msgspec.json.encode(came), lasts)
 
 
 class Recorded:
@@ -110,12 +109,12 @@ class Recorded:
             self._take(event, self.span)
 
     def _begin(self, state: State) -> None:
-        self._there = {key: put.json() for key, put in state.objects.items()}
+        self._there = {key: json_of(put) for key, put in state.objects.items()}
         for uid, pod in state.pods.items():
             node = pod.state.node_name or state.assumed.get(uid, "")
             if node and not pod.state.finished:
                 self._others[uid] = pod
-                self._there[pod.key] = pod.json(nodeName=node)
+                self._there[pod.key] = json_of(pod, nodeName=node)
             else:
                 self._take_pod(pod, 0.0)
         self._objects = tuple(self._there.values())
@@ -124,9 +123,9 @@ class Recorded:
         match event:
             case PutPod():
                 self._take_pod(event, at)
-            case Put():
+            case PutObject():
                 if event.kind not in _FIRST or event.key not in self._there:
-                    raw = event.json()
+                    raw = json_of(event)
                     if self._there.get(event.key) != raw:
                         self._put(event.key, raw, at)
             case Gone(kind="Pod", uid=uid):
@@ -162,7 +161,7 @@ class Recorded:
                 self._go(pod.key, at)
         elif state.node_name:
             if pod.uid not in self._others:
-                self._put(pod.key, pod.json(), at)
+                self._put(pod.key, json_of(pod), at)
             self._others[pod.uid] = pod
         elif spec.get("schedulerName") in self._ours and not spec.get("schedulingGates"):
             self._lives[pod.uid] = _Life(at, pod)

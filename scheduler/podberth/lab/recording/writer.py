@@ -42,7 +42,7 @@ log = structlog.get_logger("recording")
 
 _SECONDS = 1.0
 """The time for which an entry may wait until it is written."""
-_AT_ONCE = 200
+_AT_ONCE = 2_000
 """Entries of a frame."""
 _MOST_WAITING = 50_000
 """Entries that may wait for the thread."""

@@ -7,15 +7,20 @@ figures of a Result; packing and cost are of the times in which nodes have pods,
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from podberth.explain.objects.documents import ObjectError
 from podberth.explain.spelling import near_names
 from podberth.lab.result import Result
+from podberth.lab.traces.rows import rows
 from podberth.lab.world import World
+from podberth.model.annotated import NOTHING_READ
+from podberth.model.node import Node
+from podberth.model.pod import Pod
 
 ZONE = "topology.kubernetes.io/zone"
 HOUR = 3600.0
@@ -126,18 +131,10 @@ class Price(NamedTuple):
     price: float
 
 
-def prices(raw: bytes) -> tuple[Price, ...]:
+def prices(path: Path) -> tuple[Price, ...]:
     """Return the prices of a CSV file with the columns label, value and price. Raises ObjectError."""
-    found = []
-    for number, line in enumerate(raw.decode(errors="replace").splitlines(), start=1):
-        fields = [field.strip() for field in line.split(",")]
-        if not line.strip() or (number == 1 and fields == ["label", "value", "price"]):
-            continue
-        price = _number(fields[2]) if len(fields) == 3 else None
-        if price is None:
-            raise ObjectError(f"line {number}: {_quoted(line)}: expected label,value,price")
-        found.append(Price(fields[0], fields[1], price))
-    return tuple(found)
+    found = rows(path, ("label", "value", "price"))
+    return tuple(Price(row.name("label"), row.text("value"), row.number("price")) for row in found)
 
 
 class Yardstick:
@@ -145,25 +142,16 @@ class Yardstick:
 
     def __init__(self, world: World, priced: Sequence[Price]) -> None:
         self._priced = tuple(priced)
-        self._labels: dict[str, Mapping[str, str]] = {}
-        self._resources: set[str] = set()
-        self._workload: dict[tuple[str, str], str] = {}
-        self._placed: list[str] = []
-        self._priorities: set[int] = set()
-        for raw in world.objects:
-            document = msgspec.json.decode(raw)
-            metadata = document.get("metadata") or {}
-            if document.get("kind") == "Node":
-                self._labels[metadata["name"]] = metadata.get("labels") or {}
-                self._resources |= set((document.get("status") or {}).get("allocatable") or ())
-            elif document.get("kind") == "Pod" and (document.get("spec") or {}).get("nodeName"):
-                self._placed.append(document["spec"]["nodeName"])
-        for arrival in world.arrivals:
-            document = msgspec.json.decode(arrival.pod)
-            metadata = document["metadata"]
-            key = metadata.get("namespace") or "default", metadata["name"]
-            self._workload[key] = _workload(metadata)
-            self._priorities.add((document.get("spec") or {}).get("priority") or 0)
+        found = world.decoded(NOTHING_READ)
+        nodes = [thing for thing in found.objects if isinstance(thing, Node)]
+        self._labels = {node.name: node.labels for node in nodes}
+        self._resources = {name for node in nodes for name in node.allocatable}
+        self._placed = [thing.node_name for thing in found.objects if isinstance(thing, Pod) and thing.node_name]
+        self._workload = {
+            (pod.namespace, pod.name): (pod.namespace, *pod.owner[:2]) for pod in found.arrivals if pod.owner
+        }
+        """Pod → what pods of one controller share."""
+        self._priorities = {pod.priority for pod in found.arrivals}
 
     def check(self, goal: Goal) -> None:
         """Raise ObjectError for a goal that means nothing in this world."""
@@ -227,7 +215,7 @@ class Yardstick:
         return {node: _union(each) for node, each in spans.items()}
 
     def _spread(self, label: str, result: Result) -> float:
-        counts: dict[str, Counter[str]] = {}
+        counts: dict[tuple[str, str, str], Counter[str]] = {}
         pods = result.columns["decisions"]
         for namespace, name, node in zip(pods["namespace"], pods["pod"], pods["node"], strict=True):
             workload, zone = self._workload.get((namespace, name)), self._labels.get(node, {}).get(label)
@@ -236,12 +224,6 @@ class Yardstick:
         several = [zones for zones in counts.values() if zones.total() > 1]
         pods_of_several = sum(zones.total() for zones in several)
         return sum(max(zones.values()) for zones in several) / pods_of_several if several else 0.0
-
-
-def _workload(metadata: Mapping[str, Any]) -> str:
-    """Return a text that pods of one workload share: their controller; empty for a pod that has none."""
-    owner = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
-    return f"{metadata.get('namespace')}/{owner['kind']}/{owner['name']}" if owner else ""
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> float:

@@ -16,7 +16,7 @@ from podberth.lab.tune.search import Candidate, Search
 from podberth.lab.tune.space import Space, document, packed, space
 from podberth.lab.tune.trial import Course, periods_of
 from podberth.lab.tune.workers import with_workers
-from podberth.lab.variations import filled, sampled
+from podberth.lab.variations import filled
 from podberth.lab.world import World
 from podberth.model.annotated import NOTHING_READ
 from podberth.model.node import Node
@@ -27,8 +27,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search is for. `nodes`, `pods`, `fill`: as `variations.sampled` and `filled` say; a fill of 0 leaves
-    lifetimes alone."""
+    """What a search is for. `fill`: as `variations.filled` says; 0 leaves lifetimes alone."""
 
     goals: tuple[Goal, ...]
     bounds: tuple[Bound, ...] = ()
@@ -36,8 +35,6 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     vary: tuple[str, ...] = ()
     periods: int = 6
     held_out: int = 2
-    nodes: float = 1.0
-    pods: float = 1.0
     fill: float = 0.0
     trials: int = 200
     seed: int = 0
@@ -55,7 +52,6 @@ class Tuning:
     ) -> None:
         """`study`: the file by which a search goes on where it ended. Raises ObjectError, ConfigError."""
         self._asked, self._profile = asked, profile
-        world = sampled(world, asked.nodes, asked.pods, asked.seed)
         self._world = filled(world, asked.fill) if asked.fill else world
         goals = self._measured()
         periods = periods_of(self._world, asked.periods, asked.held_out)

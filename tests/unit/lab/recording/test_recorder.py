@@ -26,8 +26,7 @@ from podberth.lab.recording.entries import (
     encoder,
 )
 from podberth.lab.recording.log import File, Limits, LogError, frames, segments
-from podberth.lab.recording.reading import Event, PutPod, part, parts
-from podberth.lab.recording.reading import Put as Known
+from podberth.lab.recording.reading import Event, PutObject, PutPod, document, part, parts, thing_of
 from podberth.lab.recording.recorder import kept
 from podberth.lab.recording.verify import Verified, verify
 from tests.builders import node, pod
@@ -79,7 +78,7 @@ async def test_holds_no_secrets(tmp_path: Path) -> None:
     held = b"".join(frame for segment in segments(tmp_path) for frame in frames(segment))
     assert b"s3cret" not in held
     assert b"TOKEN" not in held
-    pods = [event.document() for event in events(tmp_path) if isinstance(event, PutPod)]
+    pods = [document(event) for event in events(tmp_path) if isinstance(event, PutPod)]
     assert pods[0]["spec"]["containers"][0].keys() <= {"name", "image", "resources", "ports"}
 
 
@@ -97,11 +96,11 @@ async def test_objects_come_back_as_the_engine_had_them(tmp_path: Path) -> None:
     flight.handle = noting
     busy(flight, 30)
     flight.close()
-    found = [event for event in events(tmp_path) if isinstance(event, Known)]
+    found = [event for event in events(tmp_path) if isinstance(event, (PutObject, PutPod))]
     assert len(found) == len(put)
     for event, (thing, added, now) in zip(found, put, strict=True):
         assert (event.added, event.at) == (added, now)
-        assert event.thing(flight.decoder) == thing
+        assert thing_of(event, flight.decoder) == thing
 
 
 async def test_old_segments_go(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from podberth.explain.objects.documents import ObjectError
@@ -38,15 +40,15 @@ def test_bounds() -> None:
             bound(text, least=True)
 
 
-def test_prices() -> None:
-    """A heading may be there; what is no price is named with its line."""
-    assert prices(b"label,value,price\nsize,big,2.5\n\nsize,small,1\n") == (
-        Price("size", "big", 2.5),
-        Price("size", "small", 1.0),
-    )
-    for line in (b"size,big", b"size,big,much", b"size,big,-1"):
-        with pytest.raises(ObjectError, match=r"line 2: .*: expected label,value,price"):
-            prices(b"label,value,price\n" + line)
+def test_prices(tmp_path: Path) -> None:
+    """What is no price is named with its line."""
+    file = tmp_path / "prices.csv"
+    file.write_text("label,value,price\nsize,big,2.5\n\nsize,small,1\n")
+    assert prices(file) == (Price("size", "big", 2.5), Price("size", "small", 1.0))
+    for line in ("size,big", "size,big,much", "size,big,-1"):
+        file.write_text(f"label,value,price\n{line}\n")
+        with pytest.raises(ObjectError, match=r"^prices.csv, line 2: .*expected"):
+            prices(file)
 
 
 def test_measures_of_a_run() -> None:
@@ -90,7 +92,7 @@ def test_measures_of_a_run() -> None:
     ("name", "said"),
     [
         ("waiting-p99:7", "no pod of the world has this priority: expected one of 0"),
-        ("fragmentation:gpu", "no node of the world has this resource: expected one of cpu, memory, pods"),
+        ("fragmentation:gpu", "no node of the world has this resource: expected one of cpu, memory"),
         ("spread", "no node of the world has the label topology.kubernetes.io/zone"),
         ("cost", "expected --prices FILE, or cost:LABEL"),
         ("cost:hourly", "node a: label hourly: expected a price, got null"),
