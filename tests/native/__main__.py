@@ -29,7 +29,7 @@ def start(policed: Policed, sets: list[Asked], *, stamp: bool) -> None:
     """
     options = ["--stamp" if stamp else "--no-stamp"]
     policed.prepare()
-    policed.start("--count-interval=0", *options, *(f"--exempt-namespace={native_name(one)}" for one in sets))
+    policed.start(*options, *(f"--exempt-namespace={native_name(one)}" for one in sets))
     policed.wait_registered()
     enforce_natively(policed.api, stamp=stamp)
 
