@@ -59,7 +59,7 @@ class QueuedGroups:
         self.under_way = False
         """True while a group is being tried: no other one is begun."""
         self.unchanged: dict[GroupKey, QueuedGroup] = {}
-        """Groups that wait out their backoff, since nothing but what attempts give back has changed since theirs."""
+        """Groups that found no room and back off, since nothing but what attempts give back has changed meanwhile."""
         self._put_off: list[QueuedGroup] = []
         """Groups that came up while another one was being tried."""
 
@@ -231,6 +231,8 @@ class QueuedGroups:
         if ended is not Ended.REJECTED or missed or came:
             self._ask_all(entry, now)
             self._asked(entry, now, cause)
+            if ended is Ended.REJECTED:
+                self._note_if_unchanged(entry)
             return
         self._ask_about(entry, next(iter(entry.pods.values())), now)  # all are asked when something wakes them
         if entry.held or not entry.pods:
@@ -409,6 +411,14 @@ class QueuedGroups:
         if entry.place is not Place.BACKOFF or entry.held or entry.failing:
             self._ask_all(entry, now)
         self._asked(entry, now, cause)
+        self._note_if_unchanged(entry)
+
+    def _note_if_unchanged(self, entry: QueuedGroup) -> None:
+        """Remember a group that found no room and waits out its backoff. One that had nodes and gave them back is not
+        remembered: it would take them again at once, over and over.
+        """
+        if entry.place is Place.BACKOFF and not entry.early:
+            self.unchanged[entry.key] = entry
 
     def _asked(self, entry: QueuedGroup, now: float, cause: Cause) -> None:
         if entry.failing:
@@ -514,9 +524,7 @@ class QueuedGroups:
                 places.active.push(entry.order, entry)
             case Place.BACKOFF:
                 places.strict_backoff.push(entry.order, entry)
-                if not entry.early:
-                    self.unchanged[entry.key] = entry
-                elif not (entry.errors or entry.failed):
+                if entry.early and not (entry.errors or entry.failed):
                     places.early_groups.push(entry.returned_at, entry)
             case Place.UNSCHEDULABLE:
                 places.unschedulable.put(entry)
