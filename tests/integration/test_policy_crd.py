@@ -220,7 +220,7 @@ def test_status_columns_and_help(policies_served: Api, control_plane: Cluster, r
         "warnings": "SelfPoison, NoLiveLease",
         "conditions": [{"type": "Accepted", **condition}, {"type": "Conflict", **condition, "status": "False"}],
         "enforcement": {"way": "Native", "since": when, "generation": 1},
-        "matched": {"count": 5, "lastTime": when},
+        "audit": {"objects": 5, "rejected": 1, "mutated": 0, "examples": ["Pod team/x"], "time": when},
     }
     stored = policies_served.patch(f"{path}/good/status", {"status": status})
     assert stored["status"] == status

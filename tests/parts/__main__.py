@@ -52,7 +52,6 @@ BY_CHANCE = (
     *(f"policy/test_order.py::test_{what}" for what in ("order_of_policies", "order_of_rules", "same_name_twice")),
     "explain/simulate/test_capacity.py::test_it_is_what_comes_true",
     "explain/objects/test_claim_templates.py::test_it_is_what_comes_true",
-    "explain/simulate/test_claimed_room.py::test_it_is_what_one_after_the_other_finds",
     "explain/gangs/test_gangs.py::test_whatever_is_offered_starts_it",
     "explain/simulate/test_removable.py::test_what_is_said_is_what_a_drain_does",
     "explain/shadow/test_shadow.py::test_each_answer_is_that_of_a_cluster_made_anew",

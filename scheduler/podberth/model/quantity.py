@@ -96,8 +96,7 @@ def milli_units(nano: int) -> int:
 
 def _rounded(nano: int, unit: int) -> int:
     """So many units, rounded away from zero."""
-    amount = -(-abs(nano) // unit)
-    return -amount if nano < 0 else amount
+    return nano // unit if nano < 0 else -(-nano // unit)
 
 
 def is_absurd(nano: int) -> bool:
