@@ -73,7 +73,8 @@ def cluster() -> Iterator[Any]:
     """A Dask cluster of two worker processes on this machine."""
     from distributed import LocalCluster
 
-    local = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1")  # type: ignore[no-untyped-call]
+    anywhere = "127.0.0.1:0"  # without an address it takes port 8787, which another test may have
+    local = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=anywhere, host="127.0.0.1")  # type: ignore[no-untyped-call]
     with local as found:
         yield found
 
