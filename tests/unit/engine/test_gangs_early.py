@@ -81,8 +81,8 @@ def test_once_for_each_change(waiting: Harness) -> None:
     assert next_tick(waiting) > 200, "only the time is left that brings everybody back"
 
 
-def test_not_for_what_we_give_back(waiting: Harness) -> None:
-    """Gangs that pass each other their room would be tried without end."""
+def passes_room(waiting: Harness) -> None:
+    """A pod of ours takes the room of the last victim, and gives it back: the gang backs off."""
     waiting.gone("Pod", "big")
     waiting.put(pod("mine", "2", priority=1))
     waiting.cycles()
@@ -91,19 +91,18 @@ def test_not_for_what_we_give_back(waiting: Harness) -> None:
     assert entry(waiting).rejections == 5
     waiting.bind_failed("mine")
     waiting.gone("Pod", "mine")
+
+
+def test_not_for_what_we_give_back(waiting: Harness) -> None:
+    """Gangs that pass each other their room would be tried without end."""
+    passes_room(waiting)
     assert waiting.engine.queue.counts()[Place.BACKOFF] == 2
     assert next_tick(waiting) > BACKOFF
 
 
 def test_a_change_while_it_backs_off_for_what_we_gave_back(waiting: Harness) -> None:
     """The last of its victims may leave while it waits out a backoff that began for another reason."""
-    waiting.gone("Pod", "big")
-    waiting.put(pod("mine", "2", priority=1))
-    waiting.cycles()
-    waiting.tick(SOON)
-    waiting.cycles()
-    waiting.bind_failed("mine")
-    waiting.gone("Pod", "mine")
+    passes_room(waiting)
     assert next_tick(waiting) > BACKOFF
     passes_by(waiting)
     assert next_tick(waiting) < SOON

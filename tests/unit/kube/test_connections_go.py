@@ -135,7 +135,8 @@ def lines() -> int:
 @pytest.mark.usefixtures("without_collector")
 async def test_one_on_which_no_answer_came(served: Served) -> None:
     """The server hung up: who asked has its exception, and nobody has the connection."""
-    served.hangs_up, before = True, lines()
+    served.hangs_up = True
+    before = lines()
     made = Watched(served.url, Tls(verify=False))
     await fails(made.send("POST", made.message("POST", "/x", "", b"x", "text/plain"), LONG))
     await until(lambda: lines() <= before)
@@ -164,7 +165,8 @@ async def read_on(stream: Stream) -> None:
 @pytest.mark.usefixtures("without_collector")
 async def test_one_that_never_came_about(served: Served) -> None:
     """The server's certificate is nobody's that is trusted."""
-    made, before = Watched(served.url, Tls()), lines()
+    made = Watched(served.url, Tls())
+    before = lines()
     for _ in range(3):
         await fails(made.open(made.message("GET", "/w", "", None, ""), LONG))
     await until(lambda: lines() <= before)

@@ -410,12 +410,15 @@ class QueuedGroups:
             return
         if entry.place is not Place.BACKOFF or entry.held or entry.failing:
             self._ask_all(entry, now)
+        found_no_room = entry.place is Place.UNSCHEDULABLE
         self._asked(entry, now, cause)
-        self._note_if_unchanged(entry)
+        if found_no_room:
+            self._note_if_unchanged(entry)
 
     def _note_if_unchanged(self, entry: QueuedGroup) -> None:
-        """Remember a group that found no room and waits out its backoff. One that had nodes and gave them back is not
-        remembered: it would take them again at once, over and over.
+        """Remember a group that found no room and waits out its backoff, so that it is tried early after a change.
+
+        A group that had nodes and gave them back is not remembered: it would take them again at once, over and over.
         """
         if entry.place is Place.BACKOFF and not entry.early:
             self.unchanged[entry.key] = entry
