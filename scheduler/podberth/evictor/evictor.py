@@ -32,7 +32,7 @@ from podberth.evictor.messages import (
     WasRead,
 )
 from podberth.evictor.notices import Notices, broken_events, event_once, gate_events, has_news
-from podberth.evictor.observed import CONFLICT, Observed, Seen, size
+from podberth.evictor.observed import CONFLICT, QUESTIONS, Observed, Seen, size
 from podberth.evictor.target import find_target
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
@@ -94,10 +94,6 @@ def meaning(answer: Answered, *, observe: bool) -> Meaning:
 
 PROOFS = 10
 """The number of a node's pods for which another node is searched in one turn; the others follow, a second apart."""
-QUESTIONS = 20_000
-"""The largest number of questions that the second observation of a node's pods asks in one turn; a pod asks as many as
-its requirement has.
-"""
 _NEXT_TURN_SECONDS = 1.0
 _READ_RATE, _READ_BURST = 5.0, 20
 """Nodes read per second, and at once, only to report pods that a gate holds back anyway."""
@@ -228,8 +224,6 @@ class Evictor:
                 self._conflicted.forget(broken)
             if reason == CONFLICT:
                 self._conflicted.look(broken)
-            else:
-                self.observed.mark(uid, broken=True)
             if not anew or broken.stage not in PATIENT:
                 continue
             if (until := self._leaving.get(uid, now)) > now:
@@ -241,7 +235,8 @@ class Evictor:
             if uid in seen.by_node:
                 self.breaker.broke(self.observed.node(broken.followed.row), now)
         for uid in seen.mended:
-            self._forget(uid, mended=True)
+            if (known := self.broken.get(uid)) is not None and known.reason != CONFLICT:
+                self._forget(uid, mended=True)
 
     def _forget(self, uid: str, *, mended: bool) -> None:
         """Forget a promise that is not broken any more. `mended`: its node counts no more once all promises there
@@ -250,7 +245,6 @@ class Evictor:
         broken = self.broken.pop(uid, None)
         if broken is None:
             return
-        self.observed.mark(uid, broken=False)
         self._conflicted.forget(broken)
         row = broken.followed.row
         here = self._on_row[row]
