@@ -112,6 +112,20 @@ def explain(
     )
 
 
+def told(decision: Decision, framework: Framework, cluster: Cluster) -> Explanation:
+    """Return what there is to say of a decision that was just made, but for the changes that would help."""
+    asking, verdict = Asking(Inquiry(decision.pod, cluster), framework), decision.verdict
+    return _Answer(decision.pod, framework, None, [], ()).answer(
+        shown.FITS if len(decision.feasible) else shown.UNSCHEDULABLE,
+        decision,
+        cluster,
+        message=None,
+        verdict=verdict,
+        detail=None if verdict is None else asking.detail_of_pod(*verdict),
+        rejected=[_rejected(each) for each in stuck_at(asking, decision)],
+    )
+
+
 def _preempting(
     pod: Pod,
     framework: Framework,

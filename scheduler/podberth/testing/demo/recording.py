@@ -96,15 +96,36 @@ def page_data(recording: Recording) -> dict[str, Any]:
     kept = sorted(recording.nodes, key=lambda name: name not in busy)[:MOST_NODES]
     data["nodes"] = [node for name, node in data["nodes"].items() if name in kept]
     data["left_out"] = len(recording.nodes) - len(kept)
-    data["plugins"] = witness.PLUGIN_WORDS
     for raw, step in zip(data["steps"], recording.steps, strict=True):
-        if step.verdict is None:
-            continue
-        verdict = raw["verdict"]
-        verdict["took"] = witness.took(step.verdict.seconds)
-        verdict["flat"] = [name for name in step.verdict.weights if len(step.verdict.points(name)) == 1]
-        verdict["able"] = len(step.verdict.candidates)
-        verdict["candidates"] = verdict["candidates"][:MOST_CANDIDATES]
-        verdict["refused"] = len({refusal.node for refusal in step.verdict.refusals})
-        verdict["refusals"] = verdict["refusals"][:MOST_REFUSALS]
+        raw["verdict"] = None if step.verdict is None else _verdict(step.verdict)
     return data
+
+
+def _verdict(seen: SeenDecision) -> dict[str, Any]:
+    answer = seen.answer
+    refusals = [(each.node, finding) for each in answer.rejected for finding in each.findings]
+    points = {one.plugin: {node.scores[one.plugin].weighted for node in answer.feasible} for one in answer.scorers}
+    return {
+        "node": seen.node,
+        "message": seen.message,
+        "attempts": seen.attempts,
+        "took": witness.took(seen.seconds),
+        "profile": answer.profile,
+        "nodes": answer.nodes.total,
+        "able": answer.nodes.feasible,
+        "weights": {one.plugin: one.weight for one in answer.scorers},
+        "flat": [plugin for plugin, given in points.items() if len(given) == 1],
+        "candidates": [
+            {
+                "node": each.node,
+                "total": each.total,
+                "scores": {plugin: (score.raw, score.weighted) for plugin, score in each.scores.items()},
+            }
+            for each in seen.candidates[:MOST_CANDIDATES]
+        ],
+        "refused": len(answer.rejected),
+        "refusals": [
+            {"node": node, "plugin": one.plugin, "reason": one.reason, "detail": one.detail}
+            for node, one in refusals[:MOST_REFUSALS]
+        ],
+    }

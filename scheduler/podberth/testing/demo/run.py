@@ -43,7 +43,7 @@ def summarise(play: Play, seconds: float) -> list[tuple[str, str, str]]:
     rows = [(f"{len(bound)} of {len(mine)}", "pods bound", f"{others} of others left alone")]
     if verdicts:
         middle = median(verdict.seconds for verdict in verdicts)
-        rows.append((str(len(verdicts)), "decisions", f"over all {verdicts[-1].nodes} nodes each"))
+        rows.append((str(len(verdicts)), "decisions", f"over all {verdicts[-1].answer.nodes.total} nodes each"))
         rows.append((witness.took(middle), "a decision", "median, filters and scores"))
         rows.append((f"{1 / middle:,.0f}", "decisions a second", "at that pace, on one core"))
     waits = _waits(play)

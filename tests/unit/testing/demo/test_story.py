@@ -53,7 +53,7 @@ def test_the_training_job_goes_where_its_image_is(told: Told) -> None:
     step = told.step("train-0", "bound")
     assert step.node == "gpu-b"
     assert step.verdict is not None
-    assert step.verdict.winner.scores["ImageLocality"][1] > 0
+    assert step.verdict.candidates[0].scores["ImageLocality"].weighted > 0
     assert {each.node for each in step.verdict.candidates} == {"gpu-a", "gpu-b"}
     titles = [step.title for step in told.recording.steps]
     assert "train-0-gpu has gpu-b/gpu-1, an A100 with 40Gi" in titles
@@ -76,7 +76,7 @@ def test_policies_refuse_and_route(told: Told) -> None:
     sent, bound = told.step("sweep-0", "change"), told.step("sweep-0", "bound")
     assert sent.lines[-1] == "  spec.schedulerName: berth-packed"
     assert bound.verdict is not None
-    assert (bound.verdict.profile, bound.node) == ("berth-packed", final(told)["sweep-0"])
+    assert (bound.verdict.answer.profile, bound.node) == ("berth-packed", final(told)["sweep-0"])
 
 
 def test_pods_of_others_stay_where_they_were(told: Told) -> None:
@@ -129,11 +129,11 @@ def test_told_scores_add_up(told: Told) -> None:
     verdicts = [step.verdict for step in told.recording.steps if step.verdict is not None and step.kind == "bound"]
     assert len(verdicts) == 28
     for verdict in verdicts:
-        assert verdict.node == verdict.winner.node
+        assert verdict.node == verdict.candidates[0].node
         assert verdict.regret == 0
         for candidate in verdict.candidates:
-            assert candidate.total == sum(weighted for _, weighted in candidate.scores.values())
-        assert len(verdict.candidates) + len({refusal.node for refusal in verdict.refusals}) == verdict.nodes
+            assert candidate.total == sum(score.weighted for score in candidate.scores.values())
+        assert len(verdict.candidates) + len(verdict.answer.rejected) == verdict.answer.nodes.total
 
 
 @pytest.mark.parametrize("what", ["points of regret", "nodes overbooked"])

@@ -1,31 +1,31 @@
-"""Decisions in words, in tables."""
+"""Decisions in words."""
 
 import pytest
 
+from podberth.explain.explanation import Choice, Explanation, FeasibleNode, NodeCounts, PodFacts, ReasonCount
 from podberth.testing.demo import witness
-from podberth.testing.demo.witness import Candidate, Refusal, SeenDecision
-
-TAINTED = "node(s) had untolerated taint(s)"
+from podberth.testing.demo.witness import SeenDecision
 
 
 def verdict(
-    totals: dict[str, dict[str, int]], refused: list[tuple[str, str]] | None = None, tied: int = 1
+    totals: dict[str, int], node: str, said: str, refused: dict[str, int] | None = None, total: int = 0
 ) -> SeenDecision:
-    """A verdict of node → plugin → points; the first node wins."""
-    return SeenDecision(
-        pod="demo/p",
+    """A decision of node → points; `said`: why the best one wins; `refused`: reason → nodes."""
+    ordered = sorted(totals, key=lambda name: -totals[name])
+    answer = Explanation(
+        outcome="fits",
+        pod=PodFacts(namespace="demo", name="p", node=None, scheduler_name="berth", priority=0, requests={}),
         profile="berth",
-        seconds=0.001,
-        nodes=len(totals) + len({node for node, _ in refused or []}),
-        weights=dict.fromkeys(next(iter(totals.values())), 1),
-        candidates=[
-            Candidate(node, sum(points.values()), {name: (value, value) for name, value in points.items()})
-            for node, points in totals.items()
-        ],
-        refusals=[Refusal(node, "P", reason, reason) for node, reason in refused or []],
-        tied=tied,
-        node=next(iter(totals)),
+        nodes=NodeCounts(total=total or len(totals), feasible=len(totals)),
+        message=None,
+        verdict=None,
+        choice=Choice(best=ordered[:1], node=ordered[0], text=said, runner_up=None, lead=0, differences=[]),
+        scorers=[],
+        feasible=[FeasibleNode(node=name, rank=1, total=totals[name], scores={}) for name in ordered],
+        summary=[ReasonCount(plugin="P", reason=reason, nodes=nodes) for reason, nodes in (refused or {}).items()],
+        notes=[],
     )
+    return SeenDecision(answer, 0.001, node)
 
 
 @pytest.mark.parametrize(("milli", "want"), [(0, "0"), (500, "0.5"), (2000, "2"), (10, "0.01"), (12345, "12.345")])
@@ -45,41 +45,26 @@ def test_took(seconds: float, want: str) -> None:
 @pytest.mark.parametrize(
     ("given", "want"),
     [
-        pytest.param(
-            verdict(
-                {"a": {"NodeResourcesFit": 60, "ImageLocality": 5}, "b": {"NodeResourcesFit": 50, "ImageLocality": 9}}
-            ),
-            ["All 2 nodes can take it.", "a wins with 65 points, 6 ahead of b: free room +10, image already there −4."],
-            id="clear-win",
+        (
+            verdict({"a": 65, "b": 59}, "a", "6 points ahead of b: NodeResourcesFit +6"),
+            ["All 2 nodes can take it.", "a: 6 points ahead of b: NodeResourcesFit +6."],
         ),
-        pytest.param(
-            verdict({"a": {"X": 5}, "b": {"X": 5}, "c": {"X": 5}}, tied=3),
-            ["All 3 nodes can take it.", "a shares the best total of 5 points with 2 others; the seed decided."],
-            id="tie",
-        ),
-        pytest.param(
-            verdict(
-                {"a": {}}, [("b", TAINTED), ("c", TAINTED), ("d", "Insufficient cpu"), ("d", "Insufficient memory")]
-            ),
+        (
+            verdict({"a": 0}, "a", "the only node that can take it", {"Insufficient cpu": 2, "haunted": 1}, 4),
             [
-                "1 of 4 nodes can take it; ruled out: 2 tainted, 1 short of cpu.",
-                "a is the only one, so there was nothing to score.",
+                "1 of 4 nodes can take it; ruled out: 2 Insufficient cpu, 1 haunted.",
+                "a: the only node that can take it.",
             ],
-            id="only-one",
         ),
     ],
 )
 def test_why(given: SeenDecision, want: list[str]) -> None:
-    """Who could take the pod, and why the winner won."""
+    """Who could take the pod, and why the winner won, as `berth explain` says it."""
     assert witness.why(given) == want
 
 
-def test_unknown_reasons_are_told_in_their_own_words() -> None:
-    """A third party's plugin is quoted."""
-    assert witness.ruled_out(verdict({"a": {}}, [("b", "node is haunted")])) == "1 node is haunted"
-
-
 def test_regret_is_what_the_choice_gave_away() -> None:
-    """A chosen node that trails the best shows."""
-    chosen = verdict({"a": {"X": 3}, "b": {"X": 10}})
+    """A chosen node that trails the best shows, and comes first all the same."""
+    chosen = verdict({"a": 3, "b": 10}, "a", "")
     assert chosen.regret == 7
+    assert [each.node for each in chosen.candidates] == ["a", "b"]

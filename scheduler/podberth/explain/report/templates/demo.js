@@ -30,7 +30,6 @@
   const gibi = (bytes) => `${Number((bytes / 2 ** 30).toFixed(1))} Gi`;
   const colour = (app) => `var(--p${apps.indexOf(app) % 8})`;
   const shade = (plugin) => `var(--p${plugins.indexOf(plugin) % 8})`;
-  const words = (plugin) => data.plugins[plugin] ?? plugin;
 
   /* Where every pod is, and which nodes are cordoned, after a step. */
   const stateAt = (index) => {
@@ -127,19 +126,19 @@
     const race = make("div", { class: "race", role: "img", "aria-label": `Points: ${shown.map((c) => `${c.node} ${c.total}`).join(", ")}` });
     shown.forEach((candidate, i) => {
       const stack = make("div", { class: "stack" }, ...deciding.map((name) => make("i", {
-        title: `${words(name)}: ${got(candidate, name)}`, style: { width: `${(100 * Math.max(0, got(candidate, name))) / most}%`, background: shade(name) } })));
+        title: `${name}: ${got(candidate, name)}`, style: { width: `${(100 * Math.max(0, got(candidate, name))) / most}%`, background: shade(name) } })));
       race.append(make("span", { class: `who${i ? "" : " won"}` }, `${i ? "" : "✓ "}${candidate.node}`), stack, make("span", { class: `sum${i ? "" : " won"}` }, String(candidate.total)));
     });
-    const legend = make("div", { class: "legend" }, ...deciding.map((name) => make("span", {}, make("i", { style: { background: shade(name) } }), words(name))));
+    const legend = make("div", { class: "legend" }, ...deciding.map((name) => make("span", {}, make("i", { style: { background: shade(name) } }), name)));
     const shared = same.filter((name) => got(shown[0], name));
     const parts = [make("h3", {}, verdict.able > shown.length ? `The best ${shown.length} of ${verdict.able} nodes, in points` : "The nodes that could take it, in points"), race, legend];
-    if (shared.length) parts.push(make("p", { class: "quiet" }, `Not drawn, since all got the same: ${shared.map((name) => `${words(name)} ${got(shown[0], name)}`).join(", ")}.`));
+    if (shared.length) parts.push(make("p", { class: "quiet" }, `Not drawn, since all got the same: ${shared.map((name) => `${name} ${got(shown[0], name)}`).join(", ")}.`));
     if (shown.length > 1) {
       const [winner, second] = shown;
       const lead = (name) => got(winner, name) - got(second, name);
       const rows = [...names].sort((a, b) => Math.abs(lead(b)) - Math.abs(lead(a))).map((name) => {
         const by = lead(name);
-        return make("tr", {}, make("th", { scope: "row", title: name }, words(name)), make("td", { class: "num" }, String(got(winner, name))), make("td", { class: "num" }, String(got(second, name))),
+        return make("tr", {}, make("th", { scope: "row", title: name }, name), make("td", { class: "num" }, String(got(winner, name))), make("td", { class: "num" }, String(got(second, name))),
           make("td", { class: `num ${by > 0 ? "plus" : by < 0 ? "minus" : ""}` }, by > 0 ? `+${by}` : by < 0 ? `−${-by}` : "0"));
       });
       parts.push(make("h3", {}, "Winner and runner-up, plugin by plugin"), table([["", ""], [winner.node, "num"], [second.node, "num"], ["lead", "num"]], rows));
