@@ -1,30 +1,15 @@
-"""CustomResourceDefinitions: a stored one makes its resource served, and its schema is held against objects.
+"""CustomResourceDefinitions: a stored one makes its resource served.
 
-The schema check is the cheap part: types, required fields, enums, patterns, bounds, defaults and pruning. CEL rules
-are not evaluated. Upstream: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go.
+Schemas are not looked at: no default is filled in, no field dropped, nothing refused. What a CRD of ours lets in is
+tried on real API servers. Upstream: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go.
 """
 
 from __future__ import annotations
 
-import copy
-import re
-from collections.abc import Mapping
-from typing import Any
-
 from podberth.apiserver.resources import Registry, Resource
-from podberth.apiserver.rules.status import FieldError, JsonObject, invalid_value, not_supported, required
+from podberth.apiserver.rules.status import JsonObject
 from podberth.apiserver.rules.strategy import set_condition
 from podberth.apiserver.storage import Store
-
-Schema = Mapping[str, Any]
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "boolean": (bool,),
-    "integer": (int,),
-    "number": (int, float),
-}
 
 
 def resources_of(crd: JsonObject) -> list[Resource]:
@@ -55,7 +40,6 @@ def resources_of(crd: JsonObject) -> list[Resource]:
                 singular=names.get("singular", ""),
                 list_kind=names.get("listKind", ""),
                 fields=columns,
-                schema=(version.get("schema") or {}).get("openAPIV3Schema") or {},
             )
         )
     return served
@@ -106,124 +90,3 @@ def _established(crd: JsonObject) -> JsonObject:
     status["acceptedNames"] = spec["names"]
     status["storedVersions"] = [version["name"] for version in spec["versions"] if version.get("storage")]
     return {**crd, "status": status}
-
-
-def default_and_prune(value: Any, schema: Schema, top: bool = True) -> None:
-    """Fill in defaults and drop unknown fields, in place, as structural schemas do."""
-    if isinstance(value, dict):
-        properties: Mapping[str, Schema] = schema.get("properties") or {}
-        for name, below in properties.items():
-            if name not in value and "default" in below:
-                value[name] = copy.deepcopy(below["default"])
-        further = schema.get("additionalProperties")
-        keeps = schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("x-kubernetes-embedded-resource")
-        for name in list(value):
-            if top and name == "metadata":
-                continue
-            if name in properties:
-                default_and_prune(value[name], properties[name], top=False)
-            elif isinstance(further, Mapping):
-                default_and_prune(value[name], further, top=False)
-            elif not keeps and further is not True and schema.get("type") == "object":
-                del value[name]
-    elif isinstance(value, list):
-        for item in value:
-            default_and_prune(item, schema.get("items") or {}, top=False)
-
-
-def schema_errors(value: Any, schema: Schema, field: str = "") -> list[FieldError]:
-    """Return what breaks the schema."""
-    if schema.get("x-kubernetes-int-or-string"):
-        return [] if isinstance(value, int | str) else [_wrong_type(field, value, "integer,string")]
-    if value is None:
-        return [] if schema.get("nullable") or not schema.get("type") else [_wrong_type(field, value, schema["type"])]
-    expected: str = schema.get("type") or ""
-    if expected in _TYPES and not _is_a(value, expected):
-        return [_wrong_type(field, value, expected)]
-    errors: list[FieldError] = []
-    if "enum" in schema and value not in schema["enum"]:
-        errors.append(not_supported(field, value, [str(option) for option in schema["enum"]]))
-    if isinstance(value, str):
-        errors.extend(_string_errors(value, schema, field))
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        errors.extend(_number_errors(value, schema, field))
-    elif isinstance(value, list):
-        errors.extend(_array_errors(value, schema, field))
-    elif isinstance(value, dict):
-        errors.extend(_object_errors(value, schema, field))
-    return errors
-
-
-def _is_a(value: Any, expected: str) -> bool:
-    if isinstance(value, bool):
-        return expected == "boolean"
-    if expected == "integer" and isinstance(value, float):
-        return value.is_integer()
-    return isinstance(value, _TYPES[expected])
-
-
-def _wrong_type(field: str, value: Any, expected: str) -> FieldError:
-    found = (
-        "null"
-        if value is None
-        else next(
-            (name for name in ("boolean", "integer", "number", "string", "array", "object") if _is_a(value, name)),
-            "null",
-        )
-    )
-    detail = f'{field or "<nil>"} in body must be of type {expected}: "{found}"'
-    return FieldError("TypeInvalid", field or "<nil>", found, detail)
-
-
-def _string_errors(value: str, schema: Schema, field: str) -> list[FieldError]:
-    errors = []
-    if "pattern" in schema and not re.search(schema["pattern"], value):
-        errors.append(invalid_value(field, value, f"{field} in body should match '{schema['pattern']}'"))
-    if len(value) > schema.get("maxLength", len(value)):
-        errors.append(FieldError("TooLong", field, None, f"may not be more than {schema['maxLength']} bytes"))
-    if len(value) < schema.get("minLength", 0):
-        errors.append(
-            invalid_value(field, value, f"{field} in body should be at least {schema['minLength']} chars long")
-        )
-    return errors
-
-
-def _number_errors(value: float, schema: Schema, field: str) -> list[FieldError]:
-    errors = []
-    if "minimum" in schema and value < schema["minimum"]:
-        errors.append(
-            invalid_value(field, value, f"{field} in body should be greater than or equal to {schema['minimum']}")
-        )
-    if "maximum" in schema and value > schema["maximum"]:
-        errors.append(
-            invalid_value(field, value, f"{field} in body should be less than or equal to {schema['maximum']}")
-        )
-    return errors
-
-
-def _array_errors(value: list[Any], schema: Schema, field: str) -> list[FieldError]:
-    errors = []
-    for index, item in enumerate(value):
-        errors.extend(schema_errors(item, schema.get("items") or {}, f"{field}[{index}]"))
-    if len(value) > schema.get("maxItems", len(value)):
-        limit = schema["maxItems"]
-        items = "item" if limit == 1 else "items"
-        errors.append(FieldError("TooMany", field, len(value), f"must have at most {limit} {items}"))
-    if len(value) < schema.get("minItems", 0):
-        errors.append(
-            invalid_value(field, len(value), f"{field} in body should have at least {schema['minItems']} items")
-        )
-    return errors
-
-
-def _object_errors(value: JsonObject, schema: Schema, field: str) -> list[FieldError]:
-    below = f"{field}." if field else ""
-    errors = [required(f"{below}{name}") for name in schema.get("required") or [] if name not in value]
-    properties = schema.get("properties") or {}
-    further = schema.get("additionalProperties")
-    for name, item in value.items():
-        if name in properties:
-            errors.extend(schema_errors(item, properties[name], f"{below}{name}"))
-        elif isinstance(further, Mapping):
-            errors.extend(schema_errors(item, further, f"{below}{name}"))
-    return errors

@@ -43,7 +43,6 @@ class Resource:
     dropped: tuple[str, ...] = ()
     """Fields of the spec that are not stored, as their feature gates are off."""
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    schema: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def api_version(self) -> str:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from podberth.apiserver import crd, storage
+from podberth.apiserver import storage
 from podberth.apiserver.admission import Admission, AdmissionRequest
 from podberth.apiserver.deletion import lets_go
 from podberth.apiserver.resources import Registry, Resource
@@ -212,7 +212,6 @@ class Writes:
         with decoding(resource.version, resource.kind):
             strategy.prepare_create(resource, obj)
             validation.create(resource, obj)
-            self._check_schema(resource, obj)
         await self._admission.validate(target.admission("CREATE", metadata["name"]), obj, None)
         if resource.is_a("Pod"):
             self._plugins.check_pod(obj, dry_run=target.dry_run)
@@ -242,22 +241,8 @@ class Writes:
             raise error
 
     def _default(self, resource: Resource, obj: JsonObject) -> None:
-        if resource.custom:
-            crd.default_and_prune(obj, resource.schema)
-        else:
+        if not resource.custom:
             defaults.apply(resource.kind, obj)
-
-    def _check_schema(self, resource: Resource, obj: JsonObject) -> None:
-        if not resource.schema:
-            return
-        content = {name: value for name, value in obj.items() if name != "metadata"}
-        schema = {
-            **resource.schema,
-            "required": [name for name in resource.schema.get("required") or [] if name != "metadata"],
-        }
-        errors = crd.schema_errors(content, schema)
-        if errors:
-            raise invalid(resource.group, resource.kind, obj["metadata"].get("name", ""), errors)
 
     # --- update and patch -------------------------------------------------------------------------------------------
 
@@ -376,7 +361,6 @@ class Writes:
             new = await self._admission.mutate(request, new, before, lambda _: None)
             with decoding(resource.version, resource.kind):
                 validation.status_update(resource, new, before)
-                self._check_schema(resource, new)
         elif target.subresource == "finalize":
             new = {**before, "spec": new.get("spec") or {}}
         elif target.subresource:
@@ -391,7 +375,6 @@ class Writes:
             with decoding(resource.version, resource.kind):
                 strategy.prepare_update(resource, new, before)
                 validation.update(resource, new, before)
-                self._check_schema(resource, new)
         await self._admission.validate(request, new, before)
         return new
 
