@@ -146,28 +146,16 @@ def _print(results: list[Result], output: Output) -> None:
     if output is not Output.TABLE:
         as_data(results, output)
         return
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from podberth.explain.report.terminal import number, plain_table
 
-    table = Table(box=SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
     wants = any(each.threshold is not None for each in results)
-    titles = (
-        "Workload",
-        "Pods",
-        "Bound",
-        "Pods/s",
-        *(["wanted"] if wants else []),
-        "First s",
-        "Bound after ms p50",
-        "p99",
-    )
-    for i, title in enumerate(titles):
-        table.add_column(title, justify="left" if i == 0 else "right")
+    wanted = ["wanted"] if wants else []
+    titles = ("Pods", "Bound", "Pods/s", *wanted, "First s", "Bound after ms p50", "p99")
+    table = plain_table("Workload", *map(number, titles))
     for each in results:
         found = each.figures
-        wanted, wanted_digits = ([each.threshold], [0]) if wants else ([], [])
-        numbers = (found.rate, *wanted, found.first_seconds, found.wait_p50, found.wait_p99)
-        digits = (0, *wanted_digits, 2, 0, 0)
-        cells = ["" if value is None else f"{value:,.{digit}f}" for value, digit in zip(numbers, digits, strict=True)]
+        threshold = [(each.threshold, 0)] if wants else []
+        numbers = ((found.rate, 0), *threshold, (found.first_seconds, 2), (found.wait_p50, 0), (found.wait_p99, 0))
+        cells = ("" if value is None else f"{value:,.{digits}f}" for value, digits in numbers)
         table.add_row(each.workload, f"{found.pods:,}", f"{found.bound:,}", *cells)
     as_table(table)

@@ -7,13 +7,11 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from podberth.cli import options, services
 from podberth.cli.errors import FOUND, WRONG, Faults, InputError, complain
 from podberth.cli.inputs import lines, named
-from podberth.cli.output import DataOutput, Output, as_data, as_json, yaml_of
+from podberth.cli.output import DataOutput, Output, as_data, as_json, as_table, yaml_of
 from podberth.cli.policy_inputs import (
     accepted,
     all_objects,
@@ -25,7 +23,7 @@ from podberth.cli.policy_inputs import (
     test_files,
 )
 from podberth.cli.services import typed
-from podberth.explain.report.terminal import console_for
+from podberth.explain.report import terminal
 from podberth.explain.report.wording import count, printable
 from podberth.model.mistakes import misfit
 from podberth.model.selectors import Requirement
@@ -91,10 +89,10 @@ def _print_findings(found: Sequence[Finding], policies: int) -> None:
     if not found:
         print(f"{_policies(policies)}, nothing found")
         return
-    table = Table("FINDING", "RULES", "WHAT", box=SIMPLE_HEAD, pad_edge=False)
+    table = terminal.plain_table("FINDING", "RULES", "WHAT")
     for finding in found:
         table.add_row(finding.kind, printable(_named(finding.rules or finding.policies)), _finding_told(finding))
-    _print(table)
+    as_table(table)
     print(f"{_policies(policies)}, {count(len(found), 'finding')}")
 
 
@@ -105,20 +103,19 @@ def _print_impact(found: Impact) -> None:
         f"{total.objects} objects: {total.rejected} would be rejected, {total.relabelled} relabelled, "
         f"{total.exempt} exempt"
     )
-    kinds = Table("KIND", "OBJECTS", "REJECTED", "RELABELLED", "EXEMPT", box=SIMPLE_HEAD, pad_edge=False)
+    kinds = terminal.plain_table("KIND", *map(terminal.number, ("OBJECTS", "REJECTED", "RELABELLED", "EXEMPT")))
     for name, kind in sorted(found.kinds.items()):
         kinds.add_row(printable(name), *map(str, (kind.objects, kind.rejected, kind.relabelled, kind.exempt)))
-    _print(kinds)
-    policies = Table("POLICY", "REJECTS", "RELABELS", box=SIMPLE_HEAD, pad_edge=False)
+    policies = terminal.plain_table("POLICY", terminal.number("REJECTS"), terminal.number("RELABELS"))
     for name, effects in sorted(found.policies.items()):
         policies.add_row(printable(name), str(effects.rejected), str(effects.relabelled))
-    _print(policies)
-    if found.schedulers:
-        moves = Table("SCHEDULER NOW", "THEN", "PODS", box=SIMPLE_HEAD, pad_edge=False)
-        for now, targets in sorted(found.schedulers.items()):
-            for then, pods in sorted(targets.items()):
-                moves.add_row(printable(now), "stays" if then == now else printable(then), str(pods))
-        _print(moves)
+    moves = terminal.plain_table("SCHEDULER NOW", "THEN", terminal.number("PODS"))
+    for now, targets in sorted(found.schedulers.items()):
+        for then, pods in sorted(targets.items()):
+            moves.add_row(printable(now), "stays" if then == now else printable(then), str(pods))
+    for table in (kinds, policies, moves):
+        if table.row_count:
+            as_table(table)
     for rejection in found.rejections:
         name = f"{rejection.kind} {rejection.namespace}/{rejection.name}"
         print(printable(f"rejected: {name}: {rejection.message}"))
@@ -143,14 +140,6 @@ def _print_tests(results: Sequence[dict[str, Any]]) -> None:
 
 def _policies(number: int) -> str:
     return f"{number} {'policy' if number == 1 else 'policies'}"
-
-
-def _print(table: Table) -> None:
-    console = console_for(sys.stdout)
-    with console.capture() as captured:
-        console.print(table)
-    kept = [line.rstrip() for line in captured.get().splitlines()]
-    print("\n".join(line for line in kept if line))
 
 
 def _named(names: Sequence[str]) -> str:
