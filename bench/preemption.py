@@ -1,10 +1,11 @@
 """Preemption in a stream, the engine alone: no sockets, CPU time.
 
-`python -m bench.preemption [--nodes N] [--victims N] [--preemptors N | --gang N] [--profile]`: full nodes with four
-victims each, and one preemptor after the other that needs a whole node. Victims leave some time after they were asked
-to, Bindings are confirmed later too. Printed are CPU and attempts for each preemptor and the longest cycle, which is
-the first one: it tries every node. With `--gang`, the preemptors are one gang; printed is what it takes until all of
-its victims are told to go.
+`python -m bench.preemption [--nodes N] [--victims N] [--budgets N] [--preemptors N | --gang N] [--profile]`: full nodes
+with four victims each, and one preemptor after the other that needs a whole node. Victims started at any time, and
+leave some time after they were asked to; Bindings are confirmed later too. Printed are CPU and attempts for each
+preemptor and the longest cycle, which is the first one: it tries every node. With `--gang`, the preemptors are one
+gang; printed is what it takes until all of its victims are told to go. With `--budgets`, so many disruption budgets
+select all victims, and let all of them go.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import cProfile
 import pstats
 import time
 from collections import deque
+from datetime import datetime, timedelta
 
 import msgspec
 from msgspec.structs import replace
@@ -37,12 +39,14 @@ BINDING = 10
 """So many Bindings are not confirmed yet."""
 SECONDS = 0.01
 """Between two preemptors, in engine time."""
+_FIRST, _SPAN, _SCATTERED = datetime(2026, 1, 1), 20_000_000, 7_368_787
+"""When the first victim may have started, in how many seconds the others did, and between one and the next."""
 
 
 class Stream:
     """An engine, and the cluster that does what it says, late."""
 
-    def __init__(self, nodes: int, victims: int) -> None:
+    def __init__(self, nodes: int, victims: int, budgets: int = 0) -> None:
         self.engine = Engine(build(default_configuration(), registry()))
         self.now = 0.0
         self.attempts = self.bound = self.victims = 0
@@ -55,7 +59,12 @@ class Stream:
             made["metadata"]["uid"] = f"node-{i}"
             self.engine.handle(Put(self._decoder.node(msgspec.json.encode(made))), 0.0)
         for i in range(nodes * victims):
-            self._put(pod(f"victim-{i}", SCHEDULER, cpu=f"{3600 // victims}m", nodeName=f"node-{i % nodes}"))
+            made = pod(f"victim-{i}", SCHEDULER, cpu=f"{3600 // victims}m", nodeName=f"node-{i % nodes}")
+            made["metadata"]["labels"] = {"app": "victim"}
+            made["status"] = {"startTime": (_FIRST + timedelta(seconds=i * _SCATTERED % _SPAN)).isoformat() + "Z"}
+            self._put(made)
+        for i in range(budgets):
+            self._put_budget(f"budget-{i}", allowed=nodes * victims)
 
     def run(self, preemptors: int) -> None:
         """One preemptor after the other, until all are bound."""
@@ -109,6 +118,14 @@ class Stream:
                     self.bound += 1
                     self._binding.append(one)
 
+    def _put_budget(self, name: str, *, allowed: int) -> None:
+        budget = {
+            "metadata": {"name": name, "namespace": "bench", "uid": name},
+            "spec": {"selector": {"matchLabels": {"app": "victim"}}},
+            "status": {"disruptionsAllowed": allowed},
+        }
+        self.engine.handle(Put(self._decoder.of_kind("PodDisruptionBudget")(msgspec.json.encode(budget))), self.now)
+
     def _put(self, made: Object) -> None:
         made["metadata"] |= {"namespace": "bench", "uid": made["metadata"]["name"]}
         self.engine.handle(Put(self._decoder.pod(msgspec.json.encode(made))), self.now)
@@ -119,11 +136,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--victims", type=int, default=4, help="on each node")
+    parser.add_argument("--budgets", type=int, default=0, help="each selects all victims")
     parser.add_argument("--preemptors", type=int, default=200)
     parser.add_argument("--gang", type=int, help="so many preemptors are one gang")
     parser.add_argument("--profile", action="store_true")
     asked = parser.parse_args()
-    stream = Stream(asked.nodes, asked.victims)
+    stream = Stream(asked.nodes, asked.victims, asked.budgets)
     profile = cProfile.Profile()
     if asked.profile:
         profile.enable()

@@ -38,7 +38,7 @@ def test_those_of_lower_priority(
 def victim(priority: int, *, rank: int = 0, pods: int = 1, started: int = 5) -> Victim:
     """A pod, or a group of so many pods, of which the first started then and all others at 9."""
     there = [a_pod(f"p{i}", 0, 1, started=9 if i else started) for i in range(pods)]
-    return Victim([(pod, 0) for pod in there], priority, rank)
+    return Victim([(pod, 0) for pod in there], priority, rank, min(pod.started or "" for pod in there))
 
 
 @pytest.mark.parametrize(

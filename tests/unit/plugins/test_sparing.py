@@ -1,6 +1,7 @@
 """Victims that can stay beside a pod group: which, in which order they are tried, and what each costs."""
 
 from collections.abc import Sequence
+from random import Random
 
 import msgspec
 import pytest
@@ -9,7 +10,8 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.validate import validate
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
-from podberth.plugins.default_preemption.sparing import Sparing, Victim
+from podberth.plugins.default_preemption import sparing
+from podberth.plugins.default_preemption.sparing import Sparing, Steps, Victim, gathered
 from podberth.plugins.default_preemption.victims import Budgets
 from tests.builders import node, pod
 from tests.unit.plugins.preempting import a_budget, a_framework, a_pod, decoder
@@ -40,7 +42,7 @@ def repelled(name: str, cpu: int) -> Pod:
 
 def victim(name: str, priority: int, cpu: int, *rows: int, app: int = 0) -> Victim:
     """A pod on a row, or a group with a pod on each of some."""
-    return Victim([(a_pod(f"{name}{row}", priority, cpu, app), row) for row in rows], priority, 0)
+    return Victim([(a_pod(f"{name}{row}", priority, cpu, app), row) for row in rows], priority, 0, "")
 
 
 def tried(
@@ -53,14 +55,20 @@ def tried(
     """Who has to go, by the name of its first pod, and the steps of each turn."""
     cluster, framework = nodes() if cluster is None else cluster, framework or a_framework()
     assigned = group or [(a_pod(name, 5, cpu), row) for name, cpu, row in GROUP]
-    sparing = Sparing(cluster, framework.filters, assigned, [one for each in victims for one, _ in each.pods])
-    search, steps = sparing.going(list(victims), Budgets(), nodes() if real is None else real), []
+    search = Sparing(cluster, framework.filters, assigned, [one for each in victims for one, _ in each.pods])
+    going, steps = taken(search.going(list(victims), Budgets(), nodes() if real is None else real))
+    assert validate(cluster) == []
+    return [one.pods[0][0].name for one in going], steps
+
+
+def taken(search: Steps[list[Victim]]) -> tuple[list[Victim], list[int]]:
+    """What a search returns, and the steps of each turn."""
+    steps = []
     try:
         while True:
             steps.append(next(search))
     except StopIteration as end:
-        assert validate(cluster) == []
-        return [one.pods[0][0].name for one in end.value], steps
+        return end.value, steps
 
 
 def four() -> list[Victim]:
@@ -117,9 +125,41 @@ def test_who_may_have_to_go(budget: bool) -> None:
         real.put_selecting(a_budget("b", 1, {"matchLabels": {"app": "a0"}}))
     assigned = [(a_pod(name, 5, cpu), row) for name, cpu, row in GROUP]
     left_out = {5: [a_pod("d", 2, 1)], 0: [a_pod("b", 0, 1), a_pod("a", 1, 1)], 1: [a_pod("c", 0, 1)]}
-    sparing = Sparing(cluster, framework.filters, assigned, [left_out[5][0]])
-    names = [one.pods[0][0].name for one in sparing.victims(left_out, Budgets(), real)]
+    search = Sparing(cluster, framework.filters, assigned, [left_out[5][0]])
+    victims, _ = taken(search.victims(left_out, Budgets(), real))
+    names = [one.pods[0][0].name for one in victims]
     assert names == (["d", "a", "b", "c"] if budget else ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_many_victims_are_sorted_in_parts(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By priority, then the longest running, then as they were gathered, however large the parts are."""
+    monkeypatch.setattr(sparing, "_GATHERED", 3)
+    monkeypatch.setattr(sparing, "_SORTED", 2)
+    monkeypatch.setattr(sparing, "_MERGED", 2)
+    dice, left_out = Random(seed), {row: [a_pod(f"p{row}-{i}", 0, 1) for i in range(3)] for row in range(9)}
+    pods = [one for there in left_out.values() for one in there]
+    for one in pods:
+        one.priority, one.started = dice.randrange(3), dice.choice((None, *(f"2026-01-0{day}" for day in range(1, 6))))
+    victims, steps = taken(gathered(left_out, nodes().pod_groups))
+    expected = sorted(pods, key=lambda one: (-one.priority, one.started is None, one.started or ""))
+    assert [one.pods[0][0].name for one in victims] == [one.name for one in expected]
+    assert max(steps) <= len(pods)
+    assert len(steps) > len(pods)
+
+
+def test_a_budget_goes_while_victims_are_held_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes later draws on nothing."""
+    monkeypatch.setattr(sparing, "_HELD", 1)
+    real, victims = nodes(), four()
+    real.put_selecting(a_budget("b", 0, {"matchLabels": {"app": "a0"}}))
+    assigned = [(a_pod(name, 5, cpu), row) for name, cpu, row in GROUP]
+    cluster = nodes()
+    search = Sparing(cluster, a_framework().filters, assigned, []).going(list(victims), Budgets(), real)
+    next(search)
+    real.drop_selecting("PodDisruptionBudget", "default", "b")
+    assert [one.pods[0][0].name for one in taken(search)[0]] == ["b0"]
+    assert [one.violations for one in victims] == [1, 0, 0, 0]
 
 
 def test_a_victim_on_another_node_matters_to_a_pod_that_looks_there() -> None:

@@ -117,10 +117,10 @@ class GroupPreemption(Planning[Plan]):
             dismiss(self._attempt, thought, assigned, left_out)
             kinds = {id(pod.shape): pod for there in left_out.values() for pod in there}
             sparing = Sparing(thought, framework.filters, assigned, kinds.values())
-            victims = sparing.victims(left_out, self._budgets, cluster)
-            yield len(victims)
+            victims = yield from sparing.victims(left_out, self._budgets, cluster)
             going = yield from sparing.going(victims, self._budgets, cluster)
             going.sort(key=lambda victim: victim.importance)
+            yield len(going)
             changed = cluster.nodes.log.since(version)
             rows = {row for _, row in assigned} | {row for victim in going for _, row in victim.pods}
             if changed is None or not changed.isdisjoint(rows):

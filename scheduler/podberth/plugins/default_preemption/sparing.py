@@ -9,6 +9,7 @@ looked at.
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
@@ -26,7 +27,14 @@ from podberth.plugins.default_preemption.victims import Budgets, Drawn, rank_of,
 _EVERYWHERE, _ROWS_A_STEP, _MOVED = 50, 50, 10
 """Steps of asking the filters about one row of how many rows in a step, and of placing a pod."""
 _AT_ONCE = 64
-"""Steps that are taken in one turn, or a few more."""
+"""Steps that are taken in one turn, or a few more; of a group that goes as a whole, so many pods are held against the
+budgets in one go."""
+_GATHERED, _SORTED, _MERGED, _HELD = 1_000, 2_000, 4, 2_000
+"""The number of pods that are gathered in one turn, of victims that are sorted, of sorted parts that are merged, and
+the steps of holding victims against budgets."""
+_FILLED, _FILLING = 100, 20
+"""The number of nodes whose sums are made in one turn, and the steps of each."""
+_START = attrgetter("start")
 Importance = tuple[int, int, int, str]
 Found = TypeVar("Found")
 Steps = Generator[int, None, Found]
@@ -40,48 +48,72 @@ class Victim(Struct, eq=False):
     """The priority of the group, if the victim is one."""
     rank: int
     """The number that `rank_of` returns."""
+    start: str
+    """When the first of its pods started."""
     violations: int = 0
     """The number of its pods that would overdraw a disruption budget."""
 
     @property
     def importance(self) -> Importance:
         """Sort key, the most important first: higher priority, higher rank, more pods, the longer running."""
-        start = min(started(pod) for pod, _ in self.pods)
-        return -self.priority, -self.rank, -len(self.pods), start
+        return (*self.but_for_start, self.start)
+
+    @property
+    def but_for_start(self) -> tuple[int, int, int]:
+        """Return its importance, whenever it started."""
+        return -self.priority, -self.rank, -len(self.pods)
 
 
-def gathered(by_row: Mapping[int, Sequence[Pod]], groups: PodGroups) -> list[Victim]:
-    """Return the victims that these pods are, the most important first."""
+def gathered(by_row: Mapping[int, Sequence[Pod]], groups: PodGroups) -> Steps[list[Victim]]:
+    """Return the victims that these pods are, the most important first; yield the steps that this took."""
     victims: list[Victim] = []
     whole: dict[GroupKey, Victim] = {}
+    taken = 0
     for row, there in by_row.items():
         for pod in there:
             group = None if pod.scheduling_group is None else groups.whole(pod)
             victim = None if group is None else whole.get(group.key)
             if victim is not None:
                 victim.pods.append((pod, row))
+                victim.start = min(victim.start, started(pod))
                 continue
-            victim = Victim([(pod, row)], groups.priority_of(pod), rank_of(pod))
+            victim = Victim([(pod, row)], groups.priority_of(pod), rank_of(pod), started(pod))
             victims.append(victim)
             if group is not None:
                 whole[group.key] = victim
-    return sorted(victims, key=lambda victim: victim.importance)
+        taken += len(there)
+        if taken >= _GATHERED:
+            yield taken
+            taken = 0
+    yield taken
+    return (yield from _ordered(victims))
 
 
-def held_against_budgets(
-    victims: Iterable[Victim], budgets: Budgets, cluster: Cluster
-) -> tuple[list[Victim], list[Victim]]:
-    """Return those that would overdraw a budget, and the others. `victims`: the most important first."""
-    violating: list[Victim] = []
-    others: list[Victim] = []
-    drawn: Drawn = {}
-    budgets.follow(cluster)
-    for victim in victims:
-        if budgets.any:
-            flags = budgets.overdrawing([pod for pod, _ in victim.pods], cluster, drawn)
-            victim.violations = sum(flags or ())
-        (violating if victim.violations else others).append(victim)
-    return violating, others
+def _ordered(victims: Sequence[Victim]) -> Steps[list[Victim]]:
+    """Return the victims, the most important first. Equal ones stay in their order."""
+    classes: dict[tuple[int, int, int], list[Victim]] = {}
+    for begin in range(0, len(victims), _SORTED):
+        some = victims[begin : begin + _SORTED]
+        for victim in some:
+            classes.setdefault(victim.but_for_start, []).append(victim)
+        yield len(some)
+    found: list[Victim] = []
+    for _, alike in sorted(classes.items()):
+        size = _SORTED
+        yield from _sorted_in_parts(alike, size)
+        while size < len(alike):  # parts that are sorted cost little
+            size *= _MERGED
+            yield from _sorted_in_parts(alike, size)
+        found += alike
+    return found
+
+
+def _sorted_in_parts(victims: list[Victim], size: int) -> Generator[int, None, None]:
+    """Sort parts of this size by when their victims started."""
+    for begin in range(0, len(victims), size):
+        part = sorted(victims[begin : begin + size], key=_START)
+        victims[begin : begin + size] = part
+        yield len(part)
 
 
 class Sparing:
@@ -104,29 +136,28 @@ class Sparing:
         for pod, row in assigned:
             self._on_row.setdefault(row, []).append(pod)
 
-    def victims(self, left_out: Mapping[int, Sequence[Pod]], budgets: Budgets, real: Cluster) -> list[Victim]:
-        """Return the victims that may have to go, the most important first.
+    def victims(self, left_out: Mapping[int, Sequence[Pod]], budgets: Budgets, real: Cluster) -> Steps[list[Victim]]:
+        """Return the victims that may have to go, the most important first; yield the steps that this took.
 
         `left_out`: row → the pods that may leave. `real`: where the budgets and the groups are. Raises PluginError.
         """
         budgets.follow(real)
         if not self._elsewhere and not budgets.any:
             left_out = self._concerned(left_out, real.pod_groups)
-        return gathered(left_out, real.pod_groups)
+        return (yield from gathered(left_out, real.pod_groups))
 
-    def going(self, victims: Sequence[Victim], budgets: Budgets, real: Cluster) -> Steps[list[Victim]]:
+    def going(self, victims: list[Victim], budgets: Budgets, real: Cluster) -> Steps[list[Victim]]:
         """Return the victims that can't be spared; yield the steps that this took. `real`: where the budgets are.
 
-        `victims`: the most important first. Raises PluginError.
+        `victims`: the most important first. Empties the list, as it would take long to free all at once. Raises
+        PluginError.
         """
         elsewhere = self._elsewhere
-        violating, others = held_against_budgets(victims, budgets, real)
-        sums = None if elsewhere or self._yields() else self._sums()
+        violating, others = yield from self._held_against_budgets(victims, budgets, real)
+        sums = None if elsewhere or self._yields() else (yield from self._sums())
         going: list[Victim] = []
         taken = 0
         for victim in (*violating, *others):
-            if not elsewhere and not self._concerns(victim):
-                continue
             if sums is None:
                 spared, steps = self._tried(victim.pods, elsewhere=elsewhere)
             else:
@@ -140,6 +171,36 @@ class Sparing:
         if taken:
             yield taken
         return going
+
+    def _held_against_budgets(
+        self, victims: list[Victim], budgets: Budgets, real: Cluster
+    ) -> Steps[tuple[list[Victim], list[Victim]]]:
+        """Return, of the victims that matter, those that would overdraw a budget, and the others.
+
+        All victims draw on the budgets, one after the other. Budgets that change meanwhile count as they are by then.
+        """
+        violating: list[Victim] = []
+        others: list[Victim] = []
+        drawn: Drawn = {}
+        budgets.follow(real)
+        taken = 0
+        victims.reverse()
+        while victims:
+            victim = victims.pop()
+            pods = [pod for pod, _ in victim.pods]
+            for begin in range(0, len(pods) if budgets.any else 0, _AT_ONCE):
+                before = budgets.steps
+                flags = budgets.overdrawing(pods[begin : begin + _AT_ONCE], real, drawn)
+                victim.violations += sum(flags or ())
+                taken += budgets.steps - before
+                if taken >= _HELD:
+                    yield taken
+                    taken = 0
+                    budgets.follow(real)
+            if self._elsewhere or self._concerns(victim):
+                (violating if victim.violations else others).append(victim)
+            taken += 1
+        return violating, others
 
     @cached_property
     def _elsewhere(self) -> bool:
@@ -180,7 +241,7 @@ class Sparing:
 
     # -- by sums -----------------------------------------------------------------------------------------------------
 
-    def _sums(self) -> "_Sums | None":
+    def _sums(self) -> "Steps[_Sums | None]":
         """Return what is left on each node of the group; None if more than amounts decides there."""
         spares: dict[PodShape, Spare] = {}
         for pod, _ in self._assigned:
@@ -190,8 +251,10 @@ class Sparing:
                     return None
                 spares[pod.shape] = spare
         sums = _Sums(spares)
-        for row, pods in self._on_row.items():
+        for number, (row, pods) in enumerate(self._on_row.items(), 1):
             sums.fill(row, pods)
+            if number % _FILLED == 0:
+                yield _FILLED * _FILLING
         return sums
 
     # -- with the filters' help --------------------------------------------------------------------------------------

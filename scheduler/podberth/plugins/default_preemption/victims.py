@@ -164,8 +164,8 @@ _KIND = "PodDisruptionBudget"
 _REMEMBERED = 1 << 20
 """The number of pairs of labels and budgets that are remembered of a namespace. With one more, all are forgotten."""
 
-Drawn = dict[tuple[str, str], int]
-"""(namespace, name) of a budget → how often victims have drawn on it."""
+Drawn = dict[str, dict[str, int]]
+"""Namespace → name of a budget → how often victims have drawn on it."""
 
 
 class _Selectors:
@@ -259,20 +259,20 @@ class Budgets(KeptResult[set[tuple[str, str]]]):
                 self.steps += 2 * len(written)
             found, looked_at = selectors.matching(pod.labels)
             self.steps += 1 + looked_at + len(found) // 4
-            if found and _overdraws(pod, found, written, drawn):
+            if found and _overdraws(pod, found, written, drawn.setdefault(pod.namespace, {})):
                 flags = flags or [False] * len(pods)
                 flags[i] = True
         return flags
 
 
-def _overdraws(pod: Pod, names: Sequence[str], written: Mapping[str, SelectingObject], drawn: Drawn) -> bool:
+def _overdraws(pod: Pod, names: Sequence[str], written: Mapping[str, SelectingObject], drawn: dict[str, int]) -> bool:
     """Draw on a pod's budgets, one after the other until one is overdrawn."""
+    mine = pod.name
     for name in names:
         budget = written[name]
-        if pod.name in budget.disrupted:
+        if mine in budget.disrupted:
             continue
-        key = pod.namespace, name
-        times = drawn[key] = drawn.get(key, 0) + 1
+        times = drawn[name] = drawn.get(name, 0) + 1
         if times > budget.allowed:
             return True
     return False
