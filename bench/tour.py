@@ -24,7 +24,7 @@ from podberth.engine.stimuli import Bound, Cycle, Put
 from podberth.framework.binding import BindingPlugins
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build
-from podberth.framework.result_cache import EquivalenceClass, EquivalenceClasses
+from podberth.framework.result_cache import Asked, EquivalenceClass
 from podberth.framework.runtime import Framework
 from podberth.model.kinds import Decoder
 from podberth.model.shape import parse_shape
@@ -73,9 +73,9 @@ def _amounts(requests: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {amount}" for name, amount in requests.items()) + " (CPU in thousandths)"
 
 
-def _asked(_: Seen, found: EquivalenceClass) -> str:
-    names = ", ".join(plugin.name for plugin in found.asked.filters) or "no filter"
-    return f"asked for each pod: {names}; what the other filters say of a node is kept"
+def _asked(_: Seen, found: Asked) -> str:
+    names = ", ".join(plugin.name for plugin in found.filters) or "no filter"
+    return f"asked beyond what is kept: {names}"
 
 
 STOPS = (
@@ -86,10 +86,10 @@ STOPS = (
     Stop(SchedulingQueue.pop, lambda _, queued: f"attempt {queued.attempts} begins"),
     Stop(SchedulingCycle.decide, lambda _, outcome: f"the outcome is a {type(outcome).__name__}"),
     Stop(Framework.decide_quickly, lambda _, decision: f"{decision.fitting} of {decision.nodes} nodes fit"),
-    Stop(EquivalenceClasses.of, _asked),
     Stop(TaintToleration.filter, _rejects),
     Stop(NodeResourcesFit.filter, _rejects),
     Stop(NodeResourcesFit.score, lambda _, scores: f"scores by row: {scores.tolist()}"),
+    Stop(EquivalenceClass.asked_about, _asked),
     Stop(BindingCycles.assume, lambda seen, _: f"the chosen row is {seen['row']}"),
     Stop(Cluster.assume, lambda seen, _: f"node {seen['self'].nodes.names[seen['row']]} counts the pod from now on"),
     Stop(BindingPlugins.ask, lambda seen, _: f"the first point is {seen['point']}"),
@@ -118,7 +118,7 @@ def schedule(pod: Mapping[str, Any], decoder: Decoder, engine: Engine, now: floa
 
 
 def files_passed() -> set[Path]:
-    """The files that the next pod of the same template passes through: decoder, engine, plugins and columns."""
+    """The files that the fourth of four equal pods passes through: decoder, engine, plugins and columns."""
     found: set[Path] = set()
     code = ROOT / "scheduler"
 
@@ -127,11 +127,11 @@ def files_passed() -> set[Path]:
             found.add(file)
 
     decoder, engine = started()
-    for i in range(3):
+    for i in range(4):
         schedule(
             {**POD, "metadata": POD["metadata"] | {"name": f"web-{i}", "uid": f"web-{i}"}}, decoder, engine, 5.0 * i
         )
-        if i == 1:
+        if i == 2:
             sys.setprofile(note)
     sys.setprofile(None)
     return found
@@ -182,6 +182,6 @@ if __name__ == "__main__":
     files = files_passed()
     lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
     print(
-        f"\nThe next pod of the same template passes through {len(files)} files of {lines:,} lines, the watch and the"
+        f"\nThe fourth pod of the same template passes through {len(files)} files of {lines:,} lines, the watch and the"
     )
     print("writes of `berth run` not counted: from its bytes to its confirmed Binding.")

@@ -227,6 +227,24 @@ class Cluster:
             self._changes,
         )
 
+    @property
+    def background(self) -> tuple[object, ...]:
+        """Return a tuple that differs after any change of the terms of placed pods, namespaces, the objects that select
+        pods (Services, controllers), or the images of nodes.
+
+        It changes seldom: not when pods come that are like others.
+        """
+        nodes, affinity = self.nodes, self.affinity
+        terms = affinity.terms.sets
+        return (
+            nodes,
+            nodes.images.version,
+            terms.numbering,
+            terms.born,
+            affinity.pods.namespace_changes,
+            self._selecting_number,
+        )
+
     @contextmanager
     def supposing(self, pods: Iterable[tuple[Pod, int]], *, usage_only: bool = False) -> Iterator[None]:
         """Count (pod, row) pairs as placed while the block runs, and restore everything afterwards.

@@ -61,6 +61,7 @@ _METHODS = (
     "post_filter_group",
     "normalize_placements",
     "skips",
+    "idle",
     "signature",
     "looks_elsewhere",
     "affected_by",
@@ -315,7 +316,7 @@ def _missing(plugin_class: type[Plugin], methods: frozenset[str]) -> list[str]:
     else:
         problems += (
             f"it has {method}, and depends_on says that it never looks elsewhere"
-            for method in ("looks_elsewhere", "affected_by", "filter_removed")
+            for method in ("idle", "looks_elsewhere", "affected_by", "filter_removed")
             if method in methods
         )
     if plugin_class.explainer is not None and not methods & {"pre_filter", "filter"}:
@@ -486,6 +487,7 @@ _CHECKS: dict[str, Check] = {
     "score": _scores,
     "score_one": _one_of(int, np.integer),
     "skips": _points,
+    "idle": _points,
     "signature": _hashable,
     "looks_elsewhere": _one_of(bool, np.bool_),
     "affected_by": _one_of(bool, np.bool_),

@@ -536,6 +536,15 @@ class Plugin:
         """
         return NO_POINTS
 
+    def idle(self, pod: Pod, cluster: Cluster) -> Collection[str]:
+        """Which of `filter` and `score` have no effect on this pod now (upstream: Skip of PreFilter and PreScore).
+
+        The answer depends on the pod's shape, namespace, labels and owner, and on `cluster.background`. While these are
+        the same, it is kept, and the plugin is not asked at these points. Asked only of plugins whose results are not
+        kept by node. As for `skips`, a decision in full asks the plugin nevertheless.
+        """
+        return NO_POINTS
+
     def signature(self, shape: PodShape) -> Hashable:
         """The part of a shape that `filter`, `score` and `normalize` read: pods with the same signature share the
         results that are kept (upstream: SignPlugin). Asked only of plugins that depend on NODE and PODS_HERE."""

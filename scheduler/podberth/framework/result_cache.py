@@ -6,7 +6,7 @@ than one node (affinity, spread, volumes) are asked for each pod. A pod's class 
 the signature for the second, and the plugins that have to be asked.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,8 @@ NOWHERE = -(1 << 62)
 KEPT_BYTES = 16 << 20
 _BYTES_A_ROW = 40
 """Bytes that a class and its results take for each row: masks, sums, totals and the rows that pass."""
+_EQUALS = 64
+"""The number of kinds of pods for which a class remembers which plugins are idle."""
 SHAPES = 1024
 """The number of shapes whose class is remembered."""
 
@@ -201,13 +203,27 @@ class Asked(Struct, frozen=True):
     filters: tuple[Any, ...]
     scorers: tuple[Scorer, ...]
 
+    def without_idle(self, pod: Pod, cluster: Cluster, ask: Ask) -> "Asked":
+        """Return those that have something to say about a pod. Raises PluginError."""
+        plugins = dict.fromkeys((*self.filters, *[scorer[0] for scorer in self.scorers]))
+        idle = {one: ask(one, one.idle, pod, cluster) for one in plugins if "idle" in declared(one).methods}
+        return Asked(
+            self.pre_filters,
+            tuple([one for one in self.filters if "filter" not in idle.get(one, ())]),
+            tuple([scorer for scorer in self.scorers if "score" not in idle.get(scorer[0], ())]),
+        )
+
 
 class EquivalenceClass(KeptByRow):
     """An equivalence class of pods: the rows that pass all kept filters, and the totals of the kept scores."""
 
     def __init__(self, key: Hashable, static: StaticResults, on_node: OnNodeResults, asked: Asked) -> None:
         self.key = key
-        self.asked = asked
+        self._asked = asked
+        self._not_idle: dict[Hashable, tuple[Mapping[str, str], Asked]] = {}
+        """Shape, namespace, labels and owner of pods → the labels, and the plugins that are not idle."""
+        self._background: tuple[object, ...] = ()
+        """The state of the cluster for which that is right."""
         self.static = static
         self.on_node = on_node
         self.passes: Bools = NO_FLAGS
@@ -221,6 +237,19 @@ class EquivalenceClass(KeptByRow):
         self._highest = NOWHERE
         """The total of these."""
         self._feasible: NDArray[np.intp] | None = None
+
+    def asked_about(self, pod: Pod, cluster: Cluster, ask: Ask) -> Asked:
+        """Return the plugins that have to be asked about a pod of the class. Raises PluginError."""
+        background = cluster.background
+        if self._background != background or len(self._not_idle) >= _EQUALS:
+            self._not_idle.clear()
+            self._background = background
+            return self._asked  # who is idle is worth a question only if others of the class follow
+        key = pod.shape, pod.namespace, id(pod.labels), pod.owner
+        found = self._not_idle.get(key)
+        if found is None:
+            found = self._not_idle[key] = pod.labels, self._asked.without_idle(pod, cluster, ask)
+        return found[1]
 
     def follow(self, pod: Pod, cluster: Cluster) -> bool:
         """Bring the class up to date; return whether the on-node results were computed for all rows.

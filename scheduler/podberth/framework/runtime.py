@@ -222,7 +222,8 @@ class Framework:
             if named is not None:
                 return named
         kept = self.classes.of(pod, cluster)
-        asked, count = kept.asked, nodes.count if within is None else int(np.count_nonzero(within))
+        asked = kept.asked_about(pod, cluster, ask)
+        count = nodes.count if within is None else int(np.count_nonzero(within))
         left = kept.passes if within is None else kept.passes & within
         if yields:
             yielding = self.filters.yielding(pod, cluster, left)

@@ -1,6 +1,7 @@
 """Upstream: plugins/imagelocality."""
 
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.column import Ints, at
 from podberth.cache.kept_results import Recurring
 from podberth.cache.nodes import Images, Nodes
-from podberth.framework.interface import MAX_SCORE, NODE, OTHER_NODES, Plugin
+from podberth.framework.interface import MAX_SCORE, NO_POINTS, NODE, OTHER_NODES, Plugin
 from podberth.model.pod import Pod
 
 _MIN_THRESHOLD = 23 << 20
@@ -27,6 +28,11 @@ class ImageLocality(Plugin):
     def __init__(self, args: Any = None) -> None:
         self._kept: Recurring[tuple[str, ...], tuple[Images, tuple[int, int, int], Ints | int]] = Recurring(_KEPT)
         """Images of a pod → whose scores these are: the nodes' images, and the state of both."""
+
+    def idle(self, pod: Pod, cluster: Cluster) -> Collection[str]:
+        """Prefer no node while none has an image of the pod."""
+        found = any(cluster.nodes.image(name) is not None for name in pod.shape.images)
+        return NO_POINTS if found else ("score",)
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int:
         """Sum size × spread of the images a node has, clamped between 23 MiB and 1000 MiB a container, as 0..100."""

@@ -73,6 +73,13 @@ class InterPodAffinity(Plugin):
         """Skip PreFilter for pods whose terms parse, but no later point: placed pods' terms may mean any pod."""
         return _WITHOUT_FAULTS if shape.problem is None else NO_POINTS
 
+    def idle(self, pod: Pod, cluster: Cluster) -> Collection[str]:
+        """Have no effect where neither the pod has terms nor any term of placed pods selects it."""
+        shape = pod.shape
+        if shape.affinity_terms or shape.anti_affinity_terms or shape.preferred_pod_terms:
+            return NO_POINTS
+        return NO_POINTS if cluster.affinity.existing_terms(pod) is not None else ("filter", "score")
+
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose terms do not parse."""
         return Reject(Unresolvable(pod.shape.problem)) if pod.shape.problem is not None else None

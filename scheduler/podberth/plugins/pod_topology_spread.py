@@ -350,6 +350,11 @@ class PodTopologySpread(Plugin):
             points.append("score")
         return tuple(points)
 
+    def idle(self, pod: Pod, cluster: Cluster) -> tuple[str, ...]:
+        """Have no effect on pods without constraints, such as those that no Service or controller selects."""
+        points = (("filter", True), ("score", False))
+        return tuple([point for point, hard in points if not self.constraints(pod, cluster, hard=hard)])
+
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose constraints do not parse."""
         return Reject(Unresolvable(pod.shape.problem)) if pod.shape.problem is not None else None

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.cluster import Cluster
+from podberth.explain.objects.world import World
 from podberth.framework import result_cache
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build
@@ -13,6 +15,7 @@ from tests.registered import registry
 from tests.unit.plugins.small import a_pod, cluster
 
 NODES = [node(f"n{i}", zone="ab"[i % 2], cpu="8") for i in range(20)]
+DB = "app=db per zone"
 AWAY = [(5, {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"})]
 
 
@@ -107,13 +110,18 @@ class Quiet:
 
 def asked_about(document: Object) -> set[tuple[str, str]]:
     """(plugin, point) that are asked about a pod whose kind is kept."""
-    made, there = framework(), cluster(*NODES)
+    return asked_in(framework(), cluster(*NODES), document)
+
+
+def asked_in(made: Framework, there: Cluster, document: Object) -> set[tuple[str, str]]:
+    """(plugin, point) that are asked about a pod after three equal ones."""
     asked: set[tuple[str, str]] = set()
 
     def note(plugin: Any, point: Any, *args: Any) -> Any:
         asked.add((plugin.name, point.__name__))
         return point(*args)
 
+    made.listen(None, lambda point, status: None, Quiet())
     for _ in range(3):
         made.decide_quickly(a_pod(document), there)
     made.listen(note, lambda point, status: None, Quiet())
@@ -124,8 +132,62 @@ def asked_about(document: Object) -> set[tuple[str, str]]:
 def test_who_has_nothing_to_say_is_not_asked() -> None:
     """For an ordinary pod, no plugin is asked at a point where it speaks of others only."""
     asked = asked_about(pod("p"))
-    assert not any(plugin in ("NodeName", "NodeAffinity") for plugin, _ in asked)
-    assert {point for plugin, point in asked if plugin == "PodTopologySpread"} == {"score"}
+    speak_of_others = {"NodeName", "NodeAffinity", "PodTopologySpread", "InterPodAffinity", "ImageLocality"}
+    assert not {plugin for plugin, _ in asked} & speak_of_others
+
+
+@pytest.mark.parametrize(
+    ("comes", "asked"),
+    [
+        (
+            {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {"name": "s", "namespace": "default", "uid": "s"},
+                "spec": {"selector": {"app": "web"}},
+            },
+            {("PodTopologySpread", "score")},
+        ),
+        (
+            pod("a", on="n1", apart=["app=web per zone"]),
+            {("InterPodAffinity", "filter"), ("InterPodAffinity", "score")},
+        ),
+        (pod("b", on="n1", apart=["app=db per zone"]), set()),
+        (node("m", images={"shop:1": 200 << 20}), {("ImageLocality", "score")}),
+    ],
+    ids=("a Service", "a term that means the pod", "a term that means others", "an image"),
+)
+def test_who_was_idle_is_asked_once_it_has_something_to_say(comes: Object, asked: set[tuple[str, str]]) -> None:
+    """What comes counts for the next pod, though equal ones came before."""
+    web = pod("p", labels={"app": "web"}, images=["shop:1"])
+    made, world = framework(), World()
+    world.add_all(NODES)
+    beyond_nodes = {"PodTopologySpread", "InterPodAffinity", "ImageLocality"}
+    assert not {plugin for plugin, _ in asked_in(made, world.cluster, web)} & beyond_nodes
+    world.add_all([comes])
+    now = {one for one in asked_in(made, world.cluster, web) if one[0] in beyond_nodes and one[1] != "normalize"}
+    assert now == asked
+    coming = a_pod(web)
+    in_full = made.decide(coming, world.cluster).best().tolist()
+    assert made.decide_quickly(coming, world.cluster).best().tolist() == in_full
+
+
+def test_who_is_idle_is_known_of_each_kind_of_pods() -> None:
+    """Pods of one class differ in images, terms, labels and namespaces, which are no part of what the class shares."""
+    made, there = framework(), cluster(*NODES, node("m", images={"shop:1": 200 << 20}), pod("b", on="n1", apart=[DB]))
+    plain, imaged = pod("p", images=["bank:1"]), pod("p", images=["shop:1"])
+    others = {
+        "plain": (plain, set()),
+        "image": (imaged, {"ImageLocality"}),
+        "terms": (pod("p", images=["bank:1"], rather_apart=[(5, DB)]), {"InterPodAffinity"}),
+        "labels": (pod("p", images=["bank:1"], labels={"app": "db"}), {"InterPodAffinity"}),
+        "plain again": (plain, set()),
+        "elsewhere": (pod("p", images=["bank:1"], labels={"app": "db"}, namespace="other"), set()),
+    }
+    for name, (document, wanted) in others.items():
+        asked = {plugin for plugin, _ in asked_in(made, there, document)}
+        assert asked & {"InterPodAffinity", "ImageLocality"} == wanted, name
+    assert made.kept().classes == 1
 
 
 def test_who_may_have_something_to_say_is_asked() -> None:
