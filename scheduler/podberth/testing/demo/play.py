@@ -24,7 +24,7 @@ from podberth.testing.demo.witness import SeenDecision, Witness
 LIVE = "status.phase!=Succeeded,status.phase!=Failed"
 PATIENCE = 15.0
 """Seconds that anything may take before the demo gives up on it."""
-Audience = Callable[[Step | Act, Recording], None]
+Audience = Callable[[Step | Act], None]
 
 
 class LateError(Exception):
@@ -149,14 +149,14 @@ class Play:
         """Open a chapter."""
         act = Act(title, text)
         self.recording.acts.append(act)
-        self._audience(act, self.recording)
+        self._audience(act)
         await self.pause(2.0)
 
     async def show(self, kind: str, title: str, lines: Sequence[str] = (), *, beats: float = 1.0, **more: Any) -> Step:
         """Show one step to the audience."""
         step = Step(len(self.recording.acts) - 1, kind, title, list(lines), **more)
         self.recording.steps.append(step)
-        self._audience(step, self.recording)
+        self._audience(step)
         await self.pause(beats)
         return step
 

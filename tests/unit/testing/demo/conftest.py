@@ -1,13 +1,15 @@
 """The story, told once on the embedded server for all tests that look at it."""
 
 import asyncio
+import io
 from dataclasses import dataclass, field
 
 import pytest
+from rich.console import Console
 
 from podberth.testing.demo.recording import Act, Recording, Step
 from podberth.testing.demo.run import Options, embedded
-from podberth.testing.demo.terminal import Lines
+from podberth.testing.demo.terminal import Terminal
 
 
 @dataclass
@@ -27,12 +29,14 @@ class Told:
 def told() -> Told:
     """The whole story over real HTTP, without pauses."""
     found = Told(Recording())
-    lines = Lines(lambda line, style: found.lines.append(line), 100)
+    said = io.StringIO()
+    terminal = Terminal(Console(file=said, width=100))
 
-    def hear(told: Act | Step, recording: Recording) -> None:
+    def hear(told: Act | Step) -> None:
         found.heard.append(told)
-        lines(told)
+        terminal(told)
 
     found.recording = asyncio.run(embedded(hear, Options()))
-    lines.summary(found.recording)
+    terminal.summary(found.recording)
+    found.lines = said.getvalue().splitlines()
     return found

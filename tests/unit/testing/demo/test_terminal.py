@@ -13,7 +13,7 @@ def test_the_terminal_prints_the_story(told: Told) -> None:
     console = Console(file=io.StringIO(), width=100, height=40, force_terminal=True)
     terminal = Terminal(console)
     for each in told.heard:
-        terminal(each, told.recording)
+        terminal(each)
     terminal.summary(told.recording)
     written: io.StringIO = console.file  # type: ignore[assignment]
     text = written.getvalue()
