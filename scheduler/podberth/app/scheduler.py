@@ -49,6 +49,9 @@ SLICE_SECONDS = 0.004
 LOOP_TURNS = 4
 """Turns of the event loop after a turn of ours that was long. What is under way for other pods needs several of them:
 bytes are received, then decoded, then a pod is decided, then its Binding is sent."""
+WATCHES_AFTER_SECONDS = 0.1
+"""The time from the first lists to the first watches: the connections that these need would hold up the first Bindings.
+"""
 COMPARED_SECONDS = 60.0
 """Seconds for which a new leader tries to compare the known claims with a list; after that it gives devices all the
 same.
@@ -298,6 +301,7 @@ class Scheduler:
             nodes=nodes,
             placed_pods=len(self.engine.cluster),
         )
+        asyncio.get_running_loop().call_later(WATCHES_AFTER_SECONDS, self.freshness.listed.set)
         self._synced.set()
 
     async def _compare_claims(self) -> None:

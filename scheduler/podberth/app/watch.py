@@ -77,6 +77,8 @@ class Freshness:
 
     def __init__(self, wake: Callable[[], None], machine: Machine = MACHINE) -> None:
         self.reflectors: list[Reflector[Any]] = []
+        self.listed = asyncio.Event()
+        """The first lists are in: watches may be opened."""
         self.restores = 0
         """The number of times that the API server's data turned out to be that of a backup."""
         self._needed: list[Reflector[Any]] = []
@@ -113,6 +115,7 @@ class Freshness:
             on_restored=on_restored or self.restored,
             on_trust=self.trust,
             on_deleted=on_deleted,
+            listed=self.listed,
             rng=self._machine.chance,
             clock=self._machine.monotonic,
         )

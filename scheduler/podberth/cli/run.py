@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from podberth.framework.runtime import Framework
     from podberth.lab.recording.recorder import Recorder
 
-QUIET = (50_000, 20, 20)
-"""Thresholds of the garbage collector, from the first import on."""
-
 
 def run(
     config: Annotated[
@@ -73,8 +70,8 @@ def run(
     wrong or the address is taken.
     """
     options = dict(locals())
-    # What is imported and listed first stays: looking through it a hundred times would free nothing.
-    gc.set_threshold(*QUIET)
+    # What is imported stays, and looking through it would free nothing. `collect_briefly` has garbage collected again.
+    gc.disable()
     # Heavy imports wait until the command is known, so that the others start at once.
     from podberth.app.reload import Loaded, ReloadError
     from podberth.app.run import Files, schedule

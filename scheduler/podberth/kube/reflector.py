@@ -49,6 +49,8 @@ from podberth.kube.objects import MALFORMED, Change, Key, T
 from podberth.kube.resources import Resource
 
 IDLE_SECONDS = 67.0
+LISTS_FIRST_SECONDS = 1.0
+"""The longest time for which a first watch waits for the lists of other kinds."""
 BATCH_OBJECTS = 1000  # a list is delivered in parts, with a turn for the event loop between them
 SLICE_SECONDS = 0.004
 SLICE_OBJECTS = 32
@@ -76,6 +78,9 @@ class Reflector(Generic[T]):
     `check_seconds`: how often what is known is compared with a list of metadata (`cross_check`); None: never.
     `on_lost(resource, objects)` is called when so many differed and the kind is listed again, `on_restored(resource)`
     when the server turns out to have been restored from a backup, `on_trust()` when `trusted` holds again.
+
+    `listed` is set once the first lists of all kinds are in. The first watch waits for that, so that the lists share a
+    few connections: a handshake takes 0.9 ms of CPU here and 1.9 of the API server's.
     """
 
     def __init__(
@@ -98,6 +103,7 @@ class Reflector(Generic[T]):
         on_restored: Callable[[Resource], None] | None = None,
         on_trust: Callable[[], None] | None = None,
         on_deleted: Callable[[msgspec.Raw], None] | None = None,
+        listed: asyncio.Event | None = None,
         rng: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -116,6 +122,7 @@ class Reflector(Generic[T]):
         self._sleep = sleep
         self._stream: Stream | None = None
         self._synced = asyncio.Event()
+        self._listed = listed
         self._machine: ListWatch[T] = ListWatch(
             decode,
             rng=rng,
@@ -256,6 +263,7 @@ class Reflector(Generic[T]):
             case AskVersion(query):
                 await self._ask_version(query)
             case OpenWatch(query):
+                await self._let_lists_go_first()
                 await self._watch(query)
 
     async def _cross_check(self, check: CrossCheck) -> None:
@@ -321,6 +329,13 @@ class Reflector(Generic[T]):
             self._tell_trust()
         else:
             self._tell_back()
+
+    async def _let_lists_go_first(self) -> None:
+        if self._listed is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LISTS_FIRST_SECONDS):
+                    await self._listed.wait()
+            self._listed = None
 
     async def _watch(self, query: str) -> None:
         machine = self._machine

@@ -166,6 +166,7 @@ def collect_briefly() -> None:
     """Collect what is young only, from now on until the process ends."""
     gc.freeze()
     gc.set_threshold(YOUNG, 1, 10)
+    gc.enable()
     if _keep not in gc.callbacks:
         gc.callbacks.append(_keep)
 

@@ -83,8 +83,8 @@ async def until_told(
     loop = asyncio.get_running_loop()
     log.info("starting", version=__version__, server=client.connection.host, **about)
     async with asyncio.TaskGroup() as tasks:
+        working = tasks.create_task(work())  # its requests go first
         running = [tasks.create_task(part()) for part in parts]
-        working = tasks.create_task(work())
         end = stop or partial(_cancel_once, working)
         for number, act in {signal.SIGTERM: end, signal.SIGINT: end, **(signals or {})}.items():
             loop.add_signal_handler(number, act)

@@ -140,6 +140,34 @@ async def test_pages_then_watch(server: ScriptedServer, until: Until) -> None:
     assert "watch=true&resourceVersion=9&allowWatchBookmarks=true&timeoutSeconds=450" in server.seen[2][1]
 
 
+async def test_the_first_watch_waits_for_the_lists_of_others(server: ScriptedServer, until: Until) -> None:
+    """It is opened once all kinds are listed; later ones wait for nothing."""
+    cluster = Cluster()
+    cluster.pages = [listing(9, thing("a", 1))]
+    cluster.streams = [[event("ADDED", thing("b", 10))], [event("ADDED", thing("c", 11)), "hold"]]
+    listed = asyncio.Event()
+    async with reflecting(server, cluster, listed=listed) as (reflector, told):
+        await reflector.wait_synced()
+        async with server.client() as another:
+            await another.get("/api/v1/pods")  # what was sent before this would have come
+        assert not [path for _, path in server.seen if "watch=true" in path]
+        listed.set()
+        await until(lambda: reflector.position == "11")
+        assert set(told.things) == {"a", "b", "c"}
+
+
+async def test_a_list_that_does_not_come_holds_no_watch_back_for_long(
+    server: ScriptedServer, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watch is opened when its time is over, though another kind is not listed."""
+    monkeypatch.setattr("podberth.kube.reflector.LISTS_FIRST_SECONDS", 0.0)
+    cluster = Cluster()
+    cluster.pages = [listing(9)]
+    cluster.streams = [[event("ADDED", thing("a", 10)), "hold"]]
+    async with reflecting(server, cluster, listed=asyncio.Event()) as (_, told):
+        await until(lambda: set(told.things) == {"a"})
+
+
 async def test_a_long_list_comes_in_parts(server: ScriptedServer, until: Until) -> None:
     """All marked as a replacement, in order, with turns for other tasks between them; has_synced after the last."""
     cluster = Cluster()
