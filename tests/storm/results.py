@@ -17,8 +17,20 @@ import msgspec
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "storm"
-_PARTS = ("scheduler/podberth/**/*.py", "tests/*.py", "tests/storm/*.py", "helm/files/*.yaml", "requirements.lock")
-"""What a run depends on."""
+_PARTS = (
+    *(f"scheduler/podberth/**/*.{kind}" for kind in ("py", "json", "txt")),
+    "tests/builders.py",
+    "tests/devices.py",
+    "tests/storm/*.py",
+    "helm/files/*.yaml",
+    "requirements.lock",
+)
+"""What a run depends on, but for"""
+_ASIDE = (
+    *(f"scheduler/podberth/{folder}/" for folder in ("cli", "explain", "kit", "lab", "testing")),
+    *(f"tests/storm/{name}" for name in ("found", "mutants", "scenes", "test_")),
+)
+"""how the paths of code begin that no seed ever loads."""
 
 
 class Told(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -63,12 +75,18 @@ class Results:
 _decoder = msgspec.json.Decoder(Told)
 
 
+def depends_on(root: Path = ROOT) -> list[str]:
+    """The files that a run depends on, by their paths below `root`."""
+    found = {path.relative_to(root).as_posix() for part in _PARTS for path in root.glob(part)}
+    return sorted(path for path in found if not path.startswith(_ASIDE))
+
+
 def state(root: Path = ROOT) -> str:
     """The name of this state of the code: a hash of all that a run depends on."""
     digest = hashlib.sha256(sys.version.encode())
-    for path in sorted(path for part in _PARTS for path in root.glob(part) if not path.name.startswith("test_")):
-        digest.update(f"\0{path.relative_to(root)}\0".encode())
-        digest.update(path.read_bytes())
+    for path in depends_on(root):
+        digest.update(f"\0{path}\0".encode())
+        digest.update((root / path).read_bytes())
     return digest.hexdigest()[:12]
 
 

@@ -76,14 +76,19 @@ def test_a_line_that_was_cut_off_counts_for_nothing(tmp_path: Path) -> None:
 
 
 def test_each_state_of_the_code_has_results_of_its_own(tmp_path: Path) -> None:
-    """Code and the storm's own modules count; its tests, which change no run, do not."""
-    (tmp_path / "scheduler" / "podberth" / "engine").mkdir(parents=True)
-    (tmp_path / "tests" / "storm").mkdir(parents=True)
-    code, test = tmp_path / "scheduler/podberth/engine/queue.py", tmp_path / "tests" / "storm" / "test_storm.py"
-    code.write_text("before")
+    """Code and the storm's own modules count. What no seed loads does not: tests, scenes, mutants, commands."""
+    ran = ("scheduler/podberth/engine/queue.py", "scheduler/podberth/policy/schema.json", "tests/storm/judge.py")
+    aside = ("tests/storm/test_storm.py", "tests/storm/found.py", "tests/storm/mutants_groups.py")
+    commands = ("scheduler/podberth/cli/run.py", "scheduler/podberth/explain/lint/rules.py")
+    for path in (*ran, *aside, *commands):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("before")
     before = state(tmp_path)
-    test.write_text("a test")
-    assert state(tmp_path) == before
-    code.write_text("after")
-    assert state(tmp_path) != before
+    for path in (*aside, *commands):
+        (tmp_path / path).write_text("after")
+        assert state(tmp_path) == before
+    for path in ran:
+        (tmp_path / path).write_text("after")
+        assert state(tmp_path) != before
+        (tmp_path / path).write_text("before")
     assert state() == state()

@@ -23,6 +23,7 @@ from tests.storm.judge import served_since
 from tests.storm.judge_evictions import asked_for, latest_before
 from tests.storm.mutants_groups import MUTANTS, named
 from tests.storm.plan import Plan, plan
+from tests.storm.results import depends_on
 from tests.storm.seeds import CAUGHT_BY, OPEN, SCENES, UNCAUGHT, without_holes
 from tests.storm.shrink import invariants, shrink
 from tests.storm.towns import scene
@@ -83,22 +84,35 @@ def test_no_mutant_is_forgotten() -> None:
 
 @pytest.mark.parametrize("who", [(), (EVICTOR,), (POLICIES,)])
 def test_the_same_seed_is_the_same_run(who: tuple[str, ...]) -> None:
-    """Line by line, in this process and in others that hash differently."""
+    """Line by line, in this process and in others that hash differently; and all that these load is in the name of
+    the file that keeps what seeds have told."""
     seed = next(seed for seed in BUDGET if plan(seed).cast == who and len(plan(seed).happenings) > 20)
     first, second = run(plan(seed), keep=True), run(plan(seed), keep=True)
     assert first.trace == second.trace
     assert len(first.trace) > 1000
-    code = f"from tests.storm.plan import plan\nfrom tests.storm.world import run\nprint(run(plan({seed})).digest)"
+    code = f"""
+import sys
+from tests.storm.plan import plan
+from tests.storm.world import run
+
+print(run(plan({seed})).digest)
+print(*filter(None, (getattr(module, "__file__", "") for module in tuple(sys.modules.values()))), sep="\\n")
+"""
+    root, known = Path(__file__).parents[2], set(depends_on())
     for hashing in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-c", code],
             env={**os.environ, "PYTHONHASHSEED": hashing},
-            cwd=Path(__file__).parents[2],
+            cwd=root,
             capture_output=True,
             text=True,
             check=True,
         )
-        assert done.stdout.strip() == first.digest
+        digest, *files = done.stdout.split("\n")
+        assert digest == first.digest
+        loaded = {path.removeprefix(f"{root}/") for path in files}
+        assert {path for path in loaded if path.startswith(("scheduler/", "tests/"))} <= known
+        assert "tests/storm/world.py" in loaded
 
 
 def test_a_slow_machine_makes_no_difference() -> None:
