@@ -29,6 +29,7 @@ from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
 from podberth.model.pod_group import NATIVE, NATIVE_KIND
 from podberth.plugins.registry import registry
+from podberth.service.loop import collect_briefly
 from tests.controlplane.api import Object
 from tests.integration.objects import node, pod
 
@@ -142,6 +143,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     asked = parser.parse_args()
     stream = Stream(asked.nodes, asked.victims, asked.budgets)
+    collect_briefly()  # as `berth run` does
     profile = cProfile.Profile()
     if asked.profile:
         profile.enable()
