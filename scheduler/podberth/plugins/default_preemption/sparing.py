@@ -7,8 +7,9 @@ them. Where the amounts on each node decide, they are compared by sums, and only
 looked at.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from heapq import merge
 from operator import attrgetter
 from typing import TypeVar
 
@@ -29,12 +30,12 @@ _EVERYWHERE, _ROWS_A_STEP, _MOVED = 50, 50, 10
 _AT_ONCE = 64
 """Steps that are taken in one turn, or a few more; of a group that goes as a whole, so many pods are held against the
 budgets in one go."""
-_GATHERED, _SORTED, _MERGED, _HELD = 1_000, 2_000, 4, 2_000
-"""The number of pods that are gathered in one turn, of victims that are sorted, of sorted parts that are merged, and
-the steps of holding victims against budgets."""
+_GATHERED, _SORTED, _HELD = 1_000, 2_000, 2_000
+"""The number of pods that are gathered in one turn, of victims that are sorted, and the steps of holding victims
+against budgets."""
 _FILLED, _FILLING = 100, 20
 """The number of nodes whose sums are made in one turn, and the steps of each."""
-_START = attrgetter("start")
+_IMPORTANCE = attrgetter("importance")
 Importance = tuple[int, int, int, str]
 Found = TypeVar("Found")
 Steps = Generator[int, None, Found]
@@ -56,15 +57,10 @@ class Victim(Struct, eq=False):
     @property
     def importance(self) -> Importance:
         """Sort key, the most important first: higher priority, higher rank, more pods, the longer running."""
-        return (*self.but_for_start, self.start)
-
-    @property
-    def but_for_start(self) -> tuple[int, int, int]:
-        """Return its importance, whenever it started."""
-        return -self.priority, -self.rank, -len(self.pods)
+        return -self.priority, -self.rank, -len(self.pods), self.start
 
 
-def gathered(by_row: Mapping[int, Sequence[Pod]], groups: PodGroups) -> Steps[list[Victim]]:
+def gathered(by_row: Mapping[int, Sequence[Pod]], groups: PodGroups) -> Steps[Iterator[Victim]]:
     """Return the victims that these pods are, the most important first; yield the steps that this took."""
     victims: list[Victim] = []
     whole: dict[GroupKey, Victim] = {}
@@ -89,31 +85,20 @@ def gathered(by_row: Mapping[int, Sequence[Pod]], groups: PodGroups) -> Steps[li
     return (yield from _ordered(victims))
 
 
-def _ordered(victims: Sequence[Victim]) -> Steps[list[Victim]]:
+def _ordered(victims: Sequence[Victim]) -> Steps[Iterator[Victim]]:
     """Return the victims, the most important first. Equal ones stay in their order."""
-    classes: dict[tuple[int, int, int], list[Victim]] = {}
+    parts: list[Iterator[Victim]] = []
     for begin in range(0, len(victims), _SORTED):
-        some = victims[begin : begin + _SORTED]
-        for victim in some:
-            classes.setdefault(victim.but_for_start, []).append(victim)
-        yield len(some)
-    found: list[Victim] = []
-    for _, alike in sorted(classes.items()):
-        size = _SORTED
-        yield from _sorted_in_parts(alike, size)
-        while size < len(alike):  # parts that are sorted cost little
-            size *= _MERGED
-            yield from _sorted_in_parts(alike, size)
-        found += alike
-    return found
+        parts.append(_one_by_one(sorted(victims[begin : begin + _SORTED], key=_IMPORTANCE)))
+        yield _SORTED
+    return merge(*parts, key=_IMPORTANCE)
 
 
-def _sorted_in_parts(victims: list[Victim], size: int) -> Generator[int, None, None]:
-    """Sort parts of this size by when their victims started."""
-    for begin in range(0, len(victims), size):
-        part = sorted(victims[begin : begin + size], key=_START)
-        victims[begin : begin + size] = part
-        yield len(part)
+def _one_by_one(victims: list[Victim]) -> Iterator[Victim]:
+    """Yield all of them, and keep none that was yielded: to free 50,000 at once takes 20 ms."""
+    victims.reverse()
+    while victims:
+        yield victims.pop()
 
 
 class Sparing:
@@ -136,7 +121,9 @@ class Sparing:
         for pod, row in assigned:
             self._on_row.setdefault(row, []).append(pod)
 
-    def victims(self, left_out: Mapping[int, Sequence[Pod]], budgets: Budgets, real: Cluster) -> Steps[list[Victim]]:
+    def victims(
+        self, left_out: Mapping[int, Sequence[Pod]], budgets: Budgets, real: Cluster
+    ) -> Steps[Iterator[Victim]]:
         """Return the victims that may have to go, the most important first; yield the steps that this took.
 
         `left_out`: row → the pods that may leave. `real`: where the budgets and the groups are. Raises PluginError.
@@ -146,11 +133,10 @@ class Sparing:
             left_out = self._concerned(left_out, real.pod_groups)
         return (yield from gathered(left_out, real.pod_groups))
 
-    def going(self, victims: list[Victim], budgets: Budgets, real: Cluster) -> Steps[list[Victim]]:
+    def going(self, victims: Iterable[Victim], budgets: Budgets, real: Cluster) -> Steps[list[Victim]]:
         """Return the victims that can't be spared; yield the steps that this took. `real`: where the budgets are.
 
-        `victims`: the most important first. Empties the list, as it would take long to free all at once. Raises
-        PluginError.
+        `victims`: the most important first. Raises PluginError.
         """
         elsewhere = self._elsewhere
         violating, others = yield from self._held_against_budgets(victims, budgets, real)
@@ -173,7 +159,7 @@ class Sparing:
         return going
 
     def _held_against_budgets(
-        self, victims: list[Victim], budgets: Budgets, real: Cluster
+        self, victims: Iterable[Victim], budgets: Budgets, real: Cluster
     ) -> Steps[tuple[list[Victim], list[Victim]]]:
         """Return, of the victims that matter, those that would overdraw a budget, and the others.
 
@@ -184,9 +170,7 @@ class Sparing:
         drawn: Drawn = {}
         budgets.follow(real)
         taken = 0
-        victims.reverse()
-        while victims:
-            victim = victims.pop()
+        for victim in victims:
             pods = [pod for pod, _ in victim.pods]
             for begin in range(0, len(pods) if budgets.any else 0, _AT_ONCE):
                 before = budgets.steps
