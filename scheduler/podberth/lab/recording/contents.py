@@ -5,8 +5,8 @@ from pathlib import Path
 from msgspec import field
 
 from podberth.explain.explanation import API_VERSION, Shown
-from podberth.lab.recording.entries import Failed, Gone, Placed, Preempts
-from podberth.lab.recording.reading import Part, PutPod, State, parts, stamp
+from podberth.lab.recording.entries import Failed, Gone, Placed, Preempts, PutPod
+from podberth.lab.recording.reading import Part, State, parts, stamp
 
 
 class Figures(Shown, kw_only=True, frozen=True):
@@ -60,7 +60,7 @@ def _figures(part: Part) -> Figures:
         match event:
             case PutPod() if event.uid not in state.pods and not event.listed:
                 counts["came"] += 1
-                if not event.state.node_name:
+                if not event.node_name:
                     since[event.uid] = event.at
             case Gone(kind="Pod"):
                 counts["went"] += 1
@@ -91,6 +91,6 @@ def _figures(part: Part) -> Figures:
         failed=counts["failed"],
         preemptions=counts["preemptions"],
         waited=None if not waits else (round(waits[len(waits) // 2], 3), round(waits[int(len(waits) * 0.99)], 3)),
-        waiting=sum(not pod.state.node_name and uid not in state.assumed for uid, pod in state.pods.items()),
+        waiting=sum(not pod.node_name and uid not in state.assumed for uid, pod in state.pods.items()),
         bytes_per_pod=None if not counts["came"] else round(size / counts["came"], 1),
     )

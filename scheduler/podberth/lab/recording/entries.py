@@ -1,17 +1,15 @@
 """What is in the frames of a recording: lists of entries, each an array of MessagePack that begins with its tag.
 
-Pods are most of it. What pods of one template share is written once in a segment (`Template`), what never changes of a
-pod when it is new to the segment (`NewPod`), and then its state (`SamePod`). Other objects are written in their wire
-form when they change in more than their resourceVersion. Names stand as they are: zstd sees those that come again.
+Pods are most of it. What pods of one template share is written once in a segment (`Template`), and the rest of a pod
+each time that it is put. Other objects are written in their wire form when they change in more than their
+resourceVersion. Names stand as they are: zstd sees those that come again.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Struct, field
-
-VERSION = 2
 
 
 class Entry(Struct, array_like=True, gc=False):
@@ -28,7 +26,6 @@ class Head(Entry, tag=0, kw_only=True):
     `seed`, `salt`, `verify`, `let_go_beside`: as the engine got them.
     """
 
-    version: int = VERSION
     berth: str = ""
     of: str = ""
     began: float = 0.0
@@ -45,15 +42,41 @@ class Known(Entry, tag=1):
     """What was known when the segment began is before this."""
 
 
-class Template(Entry, tag=2):
-    """The next of the segment's templates, which get numbers from 0: a Pod's JSON without what `NewPod` says."""
+class Form(Struct):
+    """What pods of one template share, read from its JSON."""
 
+    metadata: dict[str, Any] = {}
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+
+
+class Template(Entry, tag=2):
+    """A Pod's JSON without what `PutPod` says, by its number."""
+
+    number: int
     json: str
 
 
-class PodState(Struct, array_like=True, gc=False):
-    """What may change of a pod, named as in `podberth.model.pod.Pod`."""
+class Shown(Entry):
+    """An object as the engine was given it. `added`: it was not there; `listed`: a list, not a watch, has shown it."""
 
+    added: bool
+    listed: bool
+
+
+class PutPod(Shown, tag=3):
+    """A pod, named as in `podberth.model.pod.Pod`. `template`: the number of its template; `form` is that template
+    once the entry was read, and is not in the file. `owner`: kind, name, UID.
+    """
+
+    kind: ClassVar[str] = "Pod"
+    template: int
+    uid: str
+    namespace: str
+    name: str
+    created: str
+    labels: Mapping[str, str]
+    owner: tuple[str, str, str] | None
     resource_version: str
     node_name: str
     terminating: bool
@@ -66,52 +89,30 @@ class PodState(Struct, array_like=True, gc=False):
     nominated_node_name: str
     condition: tuple[str, str, str, str] | None
     made_claims: tuple[tuple[str, str | None], ...]
+    form: Form | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return kind, namespace and name."""
+        return self.kind, self.namespace, self.name
 
 
-class Shown(Entry):
-    """An object as the engine was given it. `added`: it was not there; `listed`: a list, not a watch, has shown it."""
-
-    added: bool
-    listed: bool
-
-
-class NewPod(Shown, tag=3):
-    """A pod that is new to the segment, or has other labels, another owner or template. `owner`: kind, name, UID."""
-
-    template: int
-    labels: Mapping[str, str]
-    owner: tuple[str, str, str] | None
-    name: str
-    uid: str
-    created: str
-    state: PodState
-
-
-class SamePod(Shown, tag=4):
-    """A pod in another state."""
-
-    uid: str
-    state: PodState
-
-
-class NewObject(Shown, tag=5):
-    """Any other object; its JSON has no resourceVersion."""
-
-    kind: str
-    resource_version: str
-    json: str
-
-
-class SameObject(Shown, tag=6):
-    """Nothing else has changed."""
+class PutObject(Shown, tag=4):
+    """Any other object. `json`: without its resourceVersion; in the file it is None if nothing else has changed."""
 
     kind: str
     namespace: str
     name: str
     resource_version: str
+    json: str | None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return kind, namespace and name."""
+        return self.kind, self.namespace, self.name
 
 
-class Gone(Entry, tag=7):
+class Gone(Entry, tag=5):
     """An object was deleted."""
 
     kind: str
@@ -120,7 +121,7 @@ class Gone(Entry, tag=7):
     uid: str
 
 
-class Told(Entry, tag=8):
+class Told(Entry, tag=6):
     """Another stimulus, by the name of its class, and what is in it; or Epoch (seconds between both clocks), Leads
     (seconds, as `Engine.takes_over` gets them), Configured (the configuration as JSON), Synced (of a shadow).
     """
@@ -129,14 +130,14 @@ class Told(Entry, tag=8):
     what: list[Any]
 
 
-class Placed(Entry, tag=9):
+class Placed(Entry, tag=7):
     """A pod got a node. This and the next two are what came of the entry before them."""
 
     uid: str
     node: str
 
 
-class Failed(Entry, tag=10):
+class Failed(Entry, tag=8):
     """No node was found."""
 
     uid: str
@@ -144,7 +145,7 @@ class Failed(Entry, tag=10):
     message: str
 
 
-class Preempts(Entry, tag=11):
+class Preempts(Entry, tag=9):
     """`victims` (UIDs) have to leave the node for a pod."""
 
     uid: str
@@ -153,8 +154,6 @@ class Preempts(Entry, tag=11):
 
 
 Decision = Placed | Failed | Preempts
-AnyEntry = (
-    Head | Known | Template | NewPod | SamePod | NewObject | SameObject | Gone | Told | Placed | Failed | Preempts
-)
+AnyEntry = Head | Known | Template | PutPod | PutObject | Gone | Told | Placed | Failed | Preempts
 encoder = msgspec.msgpack.Encoder()
 decoder: msgspec.msgpack.Decoder[list[AnyEntry]] = msgspec.msgpack.Decoder(list[AnyEntry])

@@ -16,7 +16,7 @@ from typing import BinaryIO
 import zstandard
 from msgspec import Struct
 
-MAGIC = b"berth recording 2\n"
+MAGIC = b"berth recording 3\n"
 _ANY_MAGIC = b"berth recording "
 SUFFIX = ".log"
 MOST = 4 << 20

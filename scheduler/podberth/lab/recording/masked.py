@@ -17,13 +17,10 @@ from podberth.lab.recording.entries import (
     Failed,
     Gone,
     Head,
-    NewObject,
-    NewPod,
     Placed,
-    PodState,
     Preempts,
-    SameObject,
-    SamePod,
+    PutObject,
+    PutPod,
     Template,
     Told,
     encoder,
@@ -40,7 +37,7 @@ def write_masked(directory: Path, to: Path) -> int:
     """Write all that can be read to another directory; return the number of entries. Raises LogError, OSError."""
     held = segments(directory)
     masks = Masks(each for path in held for frame in frames_of(path) for entry in frame for each in _named(entry))
-    uids = {each.uid for path in held for frame in frames_of(path) for each in frame if isinstance(each, NewPod)}
+    uids = {each.uid for path in held for frame in frames_of(path) for each in frame if isinstance(each, PutPod)}
     to.mkdir(mode=0o700, parents=True, exist_ok=True)
     written = 0
     for path in held:
@@ -57,13 +54,11 @@ def write_masked(directory: Path, to: Path) -> int:
 def _named(entry: AnyEntry) -> Iterator[Mapping[str, Any]]:
     """Yield what is named in an entry, as objects whose texts are masked."""
     match entry:
-        case Template() | NewObject():
+        case Template() | PutObject() if entry.json:
             yield msgspec.json.decode(entry.json)
-        case NewPod():
+        case PutPod():
             yield {"labels": entry.labels, "owner": list(entry.owner or ()), "name": entry.name}
-            yield {"nodes": [entry.state.node_name, entry.state.nominated_node_name]}
-        case SamePod():
-            yield {"nodes": [entry.state.node_name, entry.state.nominated_node_name]}
+            yield {"nodes": [entry.node_name, entry.nominated_node_name]}
 
 
 def _masked(entry: AnyEntry, masks: Masks, uids: Set[str]) -> AnyEntry:
@@ -72,21 +67,27 @@ def _masked(entry: AnyEntry, masks: Masks, uids: Set[str]) -> AnyEntry:
             return replace(entry, masked=True)
         case Template():
             return replace(entry, json=_json(entry.json, "Pod", masks))
-        case NewObject():
-            return replace(entry, json=_json(entry.json, entry.kind, masks))
-        case SameObject() | Gone():
+        case PutObject() | Gone():
             name = entry.name if entry.kind in AS_THEY_ARE else masks.text(entry.name)
-            return replace(entry, namespace=masks.text(entry.namespace), name=name)
-        case NewPod():
+            masked = replace(entry, namespace=masks.text(entry.namespace), name=name)
+            if isinstance(masked, PutObject) and masked.json:
+                masked.json = _json(masked.json, masked.kind, masks)
+            return masked
+        case PutPod():
+            said = entry.condition
             return replace(
                 entry,
+                namespace=masks.text(entry.namespace),
                 name=masks.text(entry.name),
                 labels={key: masks.text(value) for key, value in entry.labels.items()},
                 owner=None if entry.owner is None else (entry.owner[0], masks.text(entry.owner[1]), entry.owner[2]),
-                state=_state(entry.state, masks),
+                node_name=masks.text(entry.node_name),
+                nominated_node_name=masks.text(entry.nominated_node_name),
+                condition=None if said is None else (said[0], said[1], _UNTOLD, said[3]),
+                made_claims=tuple(
+                    (key, None if claim is None else masks.text(claim)) for key, claim in entry.made_claims
+                ),
             )
-        case SamePod():
-            return replace(entry, state=_state(entry.state, masks))
         case Told(name=name) if name not in _NAMELESS:
             return replace(entry, what=_plain(entry.what, masks, uids))
         case Placed() | Preempts():
@@ -94,17 +95,6 @@ def _masked(entry: AnyEntry, masks: Masks, uids: Set[str]) -> AnyEntry:
         case Failed():
             return replace(entry, message=_UNTOLD)
     return entry
-
-
-def _state(state: PodState, masks: Masks) -> PodState:
-    said, nominated = state.condition, state.nominated_node_name
-    return replace(
-        state,
-        node_name=masks.text(state.node_name),
-        nominated_node_name=masks.text(nominated),
-        condition=None if said is None else (said[0], said[1], _UNTOLD, said[3]),
-        made_claims=tuple((name, None if claim is None else masks.text(claim)) for name, claim in state.made_claims),
-    )
 
 
 def _json(json: str, kind: str, masks: Masks) -> str:

@@ -10,24 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct, field
 
 from podberth.kube.resources import BY_KIND
 from podberth.lab.recording.entries import (
     AnyEntry,
     Decision,
     Failed,
+    Form,
     Gone,
     Head,
     Known,
-    NewObject,
-    NewPod,
     Placed,
-    PodState,
     Preempts,
-    SameObject,
-    SamePod,
-    Shown,
+    PutObject,
+    PutPod,
     Template,
     Told,
     decoder,
@@ -48,56 +44,6 @@ _DELETED = "1970-01-01T00:00:00Z"
 """When a pod was deleted, where that was not recorded: what counts is that it goes."""
 
 
-class PutObject(Struct, frozen=True):
-    """An object that is no pod, as the engine was given it. `raw`: its JSON without the resourceVersion (`version`).
-
-    `at`, `added`, `listed`: as of the entry.
-    """
-
-    at: float
-    added: bool
-    listed: bool
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-    version: str
-    raw: str
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """Return kind, namespace and name."""
-        return self.kind, self.namespace, self.name
-
-
-class Form(Struct):
-    """A template: what pods that are made of it share."""
-
-    metadata: dict[str, Any] = {}
-    spec: dict[str, Any] = {}
-    status: dict[str, Any] = {}
-
-
-class PutPod(Struct, frozen=True):
-    """A pod as the engine was given it: `new` and `form` do not change, `state` does."""
-
-    at: float
-    added: bool
-    listed: bool
-    new: NewPod
-    state: PodState
-    form: Form
-    namespace: str
-    name: str
-    uid: str
-    kind: str = "Pod"
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """Return kind, namespace and name."""
-        return self.kind, self.namespace, self.name
-
-
 Put = PutObject | PutPod
 
 
@@ -105,7 +51,7 @@ def document(put: Put) -> dict[str, Any]:
     """Return it as an object of the API, with what was recorded of it. Raises LogError."""
     try:
         return _pod(put) if isinstance(put, PutPod) else _object(put)
-    except (TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError) as error:
         raise _damaged(put, error) from None
 
 
@@ -129,68 +75,45 @@ def _damaged(put: Put, error: Exception) -> LogError:
 
 
 def _object(put: PutObject) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(put.raw)
-    found["metadata"]["resourceVersion"] = put.version
+    found: dict[str, Any] = msgspec.json.decode(put.json or "")
+    found["metadata"]["resourceVersion"] = put.resource_version
     version = found.get("apiVersion") or BY_KIND[put.kind].api_version
     return {**found, "apiVersion": version, "kind": put.kind.partition(".")[0]}
 
 
 def _pod(put: PutPod) -> dict[str, Any]:
-    form, new, state = put.form, put.new, put.state
-    meta: dict[str, Any] = {**form.metadata, "name": new.name, "uid": new.uid}
-    meta |= {"creationTimestamp": new.created or None, "resourceVersion": state.resource_version}
-    meta |= {"labels": {**meta.get("labels", {}), **new.labels}, "generation": state.generation}
-    if state.terminating:
-        meta["deletionTimestamp"] = new.created or _DELETED
-    if new.owner is not None:
-        meta["ownerReferences"] = [{**dict(zip(("kind", "name", "uid"), new.owner, strict=True)), "controller": True}]
-    spec, status = dict(form.spec), {**form.status, "phase": state.phase}
-    if state.node_name:
-        spec["nodeName"] = state.node_name
+    form = put.form or Form()
+    meta: dict[str, Any] = {**form.metadata, "name": put.name, "uid": put.uid}
+    meta |= {"creationTimestamp": put.created or None, "resourceVersion": put.resource_version}
+    meta |= {"labels": {**meta.get("labels", {}), **put.labels}, "generation": put.generation}
+    if put.terminating:
+        meta["deletionTimestamp"] = put.created or _DELETED
+    if put.owner is not None:
+        meta["ownerReferences"] = [{**dict(zip(("kind", "name", "uid"), put.owner, strict=True)), "controller": True}]
+    spec, status = dict(form.spec), {**form.status, "phase": put.phase}
+    if put.node_name:
+        spec["nodeName"] = put.node_name
     conditions = list(status.get("conditions", ()))
-    if state.condition is not None:
+    if put.condition is not None:
         names = ("status", "reason", "message", "lastTransitionTime")
-        conditions.append({"type": "PodScheduled", **dict(zip(names, state.condition, strict=True))})
-    if state.preempted:
+        conditions.append({"type": "PodScheduled", **dict(zip(names, put.condition, strict=True))})
+    if put.preempted:
         conditions.append({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"})
-    if state.ready:
+    if put.ready:
         conditions.append({"type": "Ready", "status": "True"})
     status |= {
         "conditions": conditions,
-        "nominatedNodeName": state.nominated_node_name,
-        "startTime": state.started,
+        "nominatedNodeName": put.nominated_node_name,
+        "startTime": put.started,
         "resourceClaimStatuses": [
-            {"name": name} | ({} if claim is None else {"resourceClaimName": claim})
-            for name, claim in state.made_claims
+            {"name": name} | ({} if claim is None else {"resourceClaimName": claim}) for name, claim in put.made_claims
         ],
     }
     said = {key: value for key, value in status.items() if value}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": said}
 
 
-class _Meta(Struct):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-
-
-class _Named(Struct):
-    metadata: _Meta = field(default_factory=_Meta)
-
-
 Event = PutObject | PutPod | Gone | Told | Decision
-
-
-def _put_pod(entry: Shown, new: NewPod, state: PodState, form: Form) -> PutPod:
-    namespace = form.metadata.get("namespace", "")
-    return PutPod(entry.at, entry.added, entry.listed, new, state, form, namespace, new.name, new.uid)
-
-
-def _put_object(entry: Shown, kind: str, version: str, raw: str) -> PutObject:
-    meta = msgspec.json.decode(raw, type=_Named).metadata
-    if kind not in BY_KIND or not meta.name:
-        raise LookupError(f"{kind} {meta.name}")
-    return PutObject(entry.at, entry.added, entry.listed, kind, meta.namespace, meta.name, meta.uid, version, raw)
 
 
 def frames_of(path: Path) -> Iterator[list[AnyEntry]]:
@@ -203,13 +126,11 @@ def frames_of(path: Path) -> Iterator[list[AnyEntry]]:
 
 def _events(path: Path, *, known: bool) -> Iterator[Event]:
     """Yield a segment's events; what was `known` when it began only if that is asked for. Raises LogError."""
-    forms: list[Form] = []
-    pods: dict[str, tuple[NewPod, Form]] = {}
-    objects: dict[tuple[str, str, str], PutObject] = {}
+    forms: dict[int, Form] = {}
+    objects: dict[tuple[str, str, str], str] = {}
     wanted = True
     try:
         for entry in chain.from_iterable(frames_of(path)):
-            event: Event
             match entry:
                 case Head():
                     wanted = known or entry.fresh
@@ -218,26 +139,18 @@ def _events(path: Path, *, known: bool) -> Iterator[Event]:
                     wanted = True
                     continue
                 case Template():
-                    forms.append(msgspec.json.decode(entry.json, type=Form))
+                    forms[entry.number] = msgspec.json.decode(entry.json, type=Form)
                     continue
-                case NewPod():
-                    new, form = pods[entry.uid] = entry, forms[entry.template]
-                    event = _put_pod(entry, new, entry.state, form)
-                case SamePod():
-                    new, form = pods[entry.uid]
-                    event = _put_pod(entry, new, entry.state, form)
-                case NewObject():
-                    event = _put_object(entry, entry.kind, entry.resource_version, entry.json)
-                    objects[event.key] = event
-                case SameObject():
-                    before = objects[entry.kind, entry.namespace, entry.name]
-                    event = _put_object(entry, entry.kind, entry.resource_version, before.raw)
+                case PutPod():
+                    entry.form = forms[entry.template]
+                case PutObject():
+                    if entry.kind not in BY_KIND:
+                        raise LookupError(entry.kind)
+                    entry.json = objects[entry.key] = entry.json or objects[entry.key]
                 case Told(name=name, what=[]) if name in UNDONE:
                     raise LookupError(name)
-                case _:
-                    event = entry
             if wanted:
-                yield event
+                yield entry
     except (LookupError, msgspec.MsgspecError) as error:
         raise LogError(f"{path.name}: is damaged: {type(error).__name__}: {error}") from None
 
@@ -347,7 +260,7 @@ class State:
         match event:
             case PutPod():
                 self.pods[event.uid] = event
-                if event.state.node_name:
+                if event.node_name:
                     self.assumed.pop(event.uid, None)
             case PutObject():
                 if event.kind == "Node" and event.key not in self.objects:

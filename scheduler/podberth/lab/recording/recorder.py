@@ -16,15 +16,15 @@ from podberth import __version__
 from podberth.app.metrics import RECORDED_BYTES, RECORDS
 from podberth.app.scheduler import LET_GO_BESIDE, Handle, Scheduler
 from podberth.engine.instructions import Bind, BoundByPlugin, Failed, Instruction, Preempt
-from podberth.engine.stimuli import Bound, Cycle, Gone, Put, Tick
+from podberth.engine.stimuli import Bound, Cycle, Gone, Put, Stimulus, Tick
 from podberth.framework.config import SchedulerConfiguration
 from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
 from podberth.kube.machine import MACHINE, Machine
 from podberth.lab.recording import entries
-from podberth.lab.recording.entries import Decision, Head, Told
+from podberth.lab.recording.entries import Decision, Entry, Head, Told
 from podberth.lab.recording.log import Limits
-from podberth.lab.recording.writer import Seen, Writer
+from podberth.lab.recording.writer import Read, Seen, Writer
 from podberth.model.kinds import KINDS, Decoder, Modelled
 from podberth.service.metrics import Asked
 
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("recording")
 
-_NOTHING: list[Any] = []
+_LASTING = frozenset((Put, Gone, Bound, Cycle, Tick))
+"""Stimuli that hold nothing which may change, so that the thread may read them later."""
 _EPOCH = 0.001
 """Seconds by which the calendar may be off."""
 _MALFORMED = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
@@ -76,28 +77,25 @@ class Recorder:
             verify=verify,
             let_go_beside=LET_GO_BESIDE,
         )
-        self._directory, self._head = directory, head
-        self._epoch: float | None = None
-        self._raw: dict[int, bytes] = {}
-        """The id of an object that was read, and is not handled yet → its bytes."""
+        self._directory, self._head, self._epoch = directory, head, 0.0
         self.writer = Writer(
             directory,
             limits,
             head,
             read.of_nodes | read.of_pods,
             ended=self._ended,
+            made=self._made,
             patient=patient,
             wall=machine.wall,
         )
 
     def read(self, kind: str, thing: Modelled, raw: bytes) -> None:
-        """Keep the bytes of an object until the engine is given it."""
-        if self.writer.error is None:
-            self._raw[id(thing)] = raw
+        """Keep the bytes of an object until it is known what they say."""
+        self.writer.hand(Read(kind, thing, raw))
 
     def follow(self, scheduler: Scheduler, handle: Handle) -> Handle:
         """Return what handles stimuli from now on."""
-        engine, writer, add, raws = scheduler.engine, self.writer, self.writer.add, self._raw
+        engine, writer, hand = scheduler.engine, self.writer, self.writer.hand
         self._head.salt = engine.cluster.devices.salt
         scheduler.instruments += [
             Asked(RECORDS, lambda: {(): float(writer.error is None)}),
@@ -106,55 +104,61 @@ class Recorder:
         writer.start()
         log.info("records", directory=str(self._directory))
 
-        def recorded(stimulus: Any, now: float) -> list[Instruction]:
-            """Every stimulus passes here: it is written for speed."""
-            if writer.error is not None:
-                return handle(stimulus, now)
+        def recorded(stimulus: Stimulus, now: float) -> list[Instruction]:
+            """Every stimulus passes here."""
+            given = stimulus if type(stimulus) in _LASTING else self._told(stimulus, now)
+            epoch, done = engine.epoch, list[Instruction]()
             try:
-                if engine.epoch != self._epoch:
-                    self._tell_epoch(engine.epoch, now)
-                kind = type(stimulus)
-                if kind is Put:
-                    add(Seen(now, stimulus.thing, raws.pop(id(stimulus.thing), None), stimulus.added))
-                elif kind is Cycle:
-                    add(Told(now, "Cycle", _NOTHING))
-                elif kind is Bound:
-                    add(Told(now, "Bound", [stimulus.uid]))
-                elif kind is Gone:
-                    add(entries.Gone(now, stimulus.kind, stimulus.namespace, stimulus.name, stimulus.uid))
-                else:
-                    add(Told(now, kind.__name__, plain(stimulus)))
-                    if kind is Tick and raws and not scheduler.inbox:
-                        raws.clear()  # they were read, and are not to be handled
-            except Exception as error:  # noqa: BLE001 (whatever it is, the scheduler goes on)
-                writer.fail(error)
-            done = handle(stimulus, now)
-            for each in decisions(done, now):
-                add(each)
+                done = handle(stimulus, now)
+            finally:
+                hand((given, now, epoch, done))
             return done
 
         return recorded
 
+    def _told(self, stimulus: Stimulus, now: float) -> Told | None:
+        try:
+            return Told(now, type(stimulus).__name__, plain(stimulus))
+        except Exception as error:  # noqa: BLE001 (whatever it is, the scheduler goes on)
+            self.writer.fail(error)
+            return None
+
+    def _made(self, given: Any) -> Iterable[Entry | Seen | Read]:
+        """Return what is written of a stimulus, and of what came of it."""
+        if type(given) is not tuple:
+            return (given,)
+        stimulus, now, epoch, done = given
+        found: list[Entry | Seen | Read] = []
+        if epoch is not None and abs(epoch - self._epoch) > _EPOCH:
+            self._epoch = epoch
+            found.append(Told(now, "Epoch", [epoch]))
+        kind = type(stimulus)
+        if kind is Told:
+            found.append(stimulus)
+        elif kind is Put:
+            found.append(Seen(now, stimulus.thing, stimulus.added))
+        elif kind is Gone:
+            found.append(entries.Gone(now, stimulus.kind, stimulus.namespace, stimulus.name, stimulus.uid))
+        else:
+            found.append(Told(now, kind.__name__, plain(stimulus)))
+        if done:
+            found += decisions(done, now)
+        return found
+
     def leads(self, now: float, seconds: float) -> None:
         """Record that this process leads from now on."""
-        self.writer.add(Told(now, "Leads", [seconds]))
+        self.writer.hand(Told(now, "Leads", [seconds]))
 
     def reconfigured(self, config: SchedulerConfiguration, now: float) -> None:
         """Record another configuration."""
-        self.writer.add(Told(now, "Configured", [kept(config)]))
+        self.writer.hand(Told(now, "Configured", [kept(config)]))
 
     def close(self) -> None:
         """Write what waits, and end."""
         self.writer.close()
 
     def _ended(self, why: str) -> None:
-        self._raw.clear()
         log.error("the recording has ended, and the scheduler goes on", directory=str(self._directory), reason=why)
-
-    def _tell_epoch(self, epoch: float | None, now: float) -> None:
-        if epoch is not None and abs(epoch - (self._epoch or 0.0)) > _EPOCH:
-            self._epoch = epoch
-            self.writer.add(Told(now, "Epoch", [epoch]))
 
 
 def plain(stimulus: Any) -> list[Any]:
@@ -211,15 +215,16 @@ class ShadowRecorder:
         if writer.error is not None:
             return
         if change.synced:
-            writer.add(Told(at, "Synced", []))
+            writer.hand(Told(at, "Synced", []))
         elif change.gone is not None:
-            writer.add(entries.Gone(at, change.kind, *change.gone))
+            writer.hand(entries.Gone(at, change.kind, *change.gone))
         elif change.kind in KINDS:
             try:
                 thing = self._decoder.of_kind(change.kind)(change.object)
             except _MALFORMED:
                 return
-            writer.add(Seen(at, thing, change.object, listed=change.listed))
+            writer.hand(Read(change.kind, thing, change.object))
+            writer.hand(Seen(at, thing, listed=change.listed))
         self.written += 1
 
     def close(self) -> None:

@@ -24,9 +24,9 @@ from podberth.framework.binding import Call, Write
 from podberth.framework.config import ConfigError, SchedulerConfiguration, decode
 from podberth.framework.extenders import NodesAnswer, Question, in_order
 from podberth.framework.profiles import annotated, build
-from podberth.lab.recording.entries import Decision, Failed, Gone, Head, Placed, Preempts, Told
+from podberth.lab.recording.entries import Decision, Failed, Gone, Head, Placed, Preempts, PutObject, PutPod, Told
 from podberth.lab.recording.log import LogError
-from podberth.lab.recording.reading import DECIDED, Event, Part, PutObject, PutPod, thing_of
+from podberth.lab.recording.reading import DECIDED, Event, Part, thing_of
 from podberth.lab.recording.recorder import decisions
 from podberth.lab.recording.world import changes
 from podberth.model.kinds import Decoder
@@ -233,10 +233,10 @@ def one_by_one(part: Part) -> Verified:
         for event in part.events():
             found.count(event)
             found.stimuli += not isinstance(event, DECIDED)
-            if isinstance(event, Preempts) or (isinstance(event, PutPod) and event.state.nominated_node_name):
+            if isinstance(event, Preempts) or (isinstance(event, PutPod) and event.nominated_node_name):
                 nominated.add(event.uid)
             yield event  # and what follows from it is judged before it goes on
-            if isinstance(event, (Placed, Gone)) or (isinstance(event, PutPod) and event.state.node_name):
+            if isinstance(event, (Placed, Gone)) or (isinstance(event, PutPod) and event.node_name):
                 nominated.discard(event.uid)
 
     agreed = 0

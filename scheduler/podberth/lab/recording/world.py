@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Raw
 
 from podberth.explain.shadow.shadow import Change as Seen
-from podberth.lab.recording.entries import Gone, Head, Placed, Preempts, Told
-from podberth.lab.recording.reading import UNDONE, Event, Part, Put, PutObject, PutPod, State, document, json_of
+from podberth.lab.recording.entries import Gone, Head, Placed, Preempts, PutObject, PutPod, Told
+from podberth.lab.recording.reading import UNDONE, Event, Part, Put, State, document, json_of
 from podberth.lab.world import Arrival, Change, Key, World
 
 _FIRST = ("ResourceClaim", "PersistentVolumeClaim", "PersistentVolume")
@@ -36,7 +36,7 @@ def changes(events: Iterable[Event], head: Head) -> Iterator[Seen]:
                 yield _put(at, pods[event.uid], event.node)
             case PutPod():
                 pods[event.uid] = event
-                if event.state.node_name:
+                if event.node_name:
                     placed.pop(event.uid, None)
                 elif event.uid in placed:
                     continue  # the watch has not shown its Binding yet
@@ -111,8 +111,8 @@ class Recorded:
     def _begin(self, state: State) -> None:
         self._there = {key: json_of(put) for key, put in state.objects.items()}
         for uid, pod in state.pods.items():
-            node = pod.state.node_name or state.assumed.get(uid, "")
-            if node and not pod.state.finished:
+            node = pod.node_name or state.assumed.get(uid, "")
+            if node and not pod.finished:
                 self._others[uid] = pod
                 self._there[pod.key] = json_of(pod, nodeName=node)
             else:
@@ -147,19 +147,19 @@ class Recorded:
                 life.node, life.bound = event.node, at
 
     def _take_pod(self, pod: PutPod, at: float) -> None:
-        life, state = self._lives.get(pod.uid), pod.state
+        life = self._lives.get(pod.uid)
         if life is not None:
-            if state.node_name and (life.node is None or self._head.of):
+            if pod.node_name and (life.node is None or self._head.of):
                 life.bound = at if life.bound is None else life.bound
-                life.node = state.node_name
-            if state.finished and life.ended is None:
+                life.node = pod.node_name
+            if pod.finished and life.ended is None:
                 life.ended = at
             return
-        spec = pod.form.spec
-        if state.finished:
+        spec = {} if pod.form is None else pod.form.spec
+        if pod.finished:
             if self._others.pop(pod.uid, None) is not None:
                 self._go(pod.key, at)
-        elif state.node_name:
+        elif pod.node_name:
             if pod.uid not in self._others:
                 self._put(pod.key, json_of(pod), at)
             self._others[pod.uid] = pod

@@ -1,36 +1,24 @@
-"""Writes a recording in a thread of its own: what a scheduler's and a shadow's recording share.
+"""Writes a recording in a thread of its own.
 
-The event loop hands over what happened and goes on. The thread makes entries of it, packs and writes them, and keeps
-what is known, with which the next segment begins. Objects of the model are never changed once they are made, so the
-thread may look at them later. There is a bound to what may wait: who can't write ends, and nobody waits for it.
+The event loop hands over what happened and goes on: the same code costs several times as much where it runs now and
+then, between other things, as in the thread, which does a second's at once. Objects of the model are never changed once
+they are made, so the thread may look at them later. There is a bound to what may wait: who can't write ends, and nobody
+waits for it.
 """
 
 import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from podberth.lab.recording.entries import (
-    Entry,
-    Gone,
-    Head,
-    Known,
-    NewObject,
-    NewPod,
-    PodState,
-    SameObject,
-    SamePod,
-    Template,
-    Told,
-    encoder,
-)
+from podberth.lab.recording.entries import Entry, Gone, Head, Known, PutObject, PutPod, Template, Told, encoder
 from podberth.lab.recording.log import MOST, SUFFIX, File, Limits, LogError, drop, repair, segments
 from podberth.lab.recording.reduced import reduced
 from podberth.model.kinds import Modelled
@@ -44,33 +32,56 @@ _SECONDS = 1.0
 """The time for which an entry may wait until it is written."""
 _AT_ONCE = 2_000
 """Entries of a frame."""
+_MANY = 5_000
+"""When as much waits, the thread is woken earlier."""
 _MOST_WAITING = 50_000
-"""Entries that may wait for the thread."""
+"""As much may wait for the thread."""
 _PATIENCE = 60.0
 Key = tuple[Any, ...]
 """What pods of one template share."""
 
 
+class Read(Struct, gc=False):
+    """An object was read from these bytes."""
+
+    kind: str
+    thing: Modelled
+    raw: bytes | Raw
+
+
 class Seen(Struct, gc=False):
-    """An object as the loop hands it over. `raw`: its bytes; None if they are not kept, as it is known already."""
+    """The engine is given an object that was read, or was given before."""
 
     at: float
     thing: Modelled
-    raw: bytes | Raw | None
     added: bool = False
     listed: bool = False
 
 
-class _KnownPod(Struct, gc=False):
-    """A pod as it was written last."""
+class _Form(NamedTuple):
+    """A template. `shape`: kept so that no other shape gets the id that is in the key."""
 
-    key: Key
-    new: NewPod
-    state: PodState
+    number: int
+    shape: Any
+    json: str
+
+
+class _Said(NamedTuple):
+    """What an object's bytes say: of a pod the number of its template, of others their JSON.
+
+    `version`: its resourceVersion, since another object may have the id of one that is gone.
+    """
+
+    version: str
+    what: int | str
+
+
+def _itself(given: Any) -> Iterable[Entry | Seen | Read]:
+    return (given,)
 
 
 class Writer:
-    """Appends to a recording. `start`, `add`, `flush` and `close` are for one thread.
+    """Appends to a recording. `start`, `hand`, `fail`, `flush` and `close` are for other threads.
 
     `error` says why it has ended, None while it goes on; `written` counts bytes.
     """
@@ -80,14 +91,16 @@ class Writer:
         directory: Path,
         limits: Limits,
         head: Head,
-        read: frozenset[str] = frozenset(),
+        annotations: frozenset[str] = frozenset(),
         *,
         ended: Callable[[str], None],
+        made: Callable[[Any], Iterable[Entry | Seen | Read]] = _itself,
         patient: bool = False,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """`head`: of the first segment; `read`: keys of annotations that plugins read; `ended` is told once, by the
-        thread, why nothing is written any more; `patient`: who adds waits for the thread when it is behind.
+        """`head`: of the first segment; `annotations`: keys of those that plugins read; `ended` is told once, maybe by
+        the thread, why nothing is written any more; `made`: returns, in the thread, what is to be written of something
+        that was handed over; `patient`: who hands over waits for the thread when it is behind.
 
         Raises OSError.
         """
@@ -99,47 +112,50 @@ class Writer:
             repair(path)
         self.error: str | None = None
         self.written = 0
-        self._directory, self._limits, self._head, self._read = directory, limits, head, read
-        self._tell, self._patient, self._wall = ended, patient, wall
+        self._directory, self._limits, self._head, self._annotations = directory, limits, head, annotations
+        self._tell, self._made, self._patient, self._wall = ended, made, patient, wall
         self._given: deque[Any] = deque()
-        """Entries, `Seen`, and an Event to set once all before it is written."""
+        """What was handed over, and an Event to set once all before it is written."""
         self._due, self._room = threading.Event(), threading.Event()
         self._closing = False
-        self._pods: dict[str, _KnownPod] = {}
-        """By UID."""
-        self._forms: dict[Key, tuple[Any, str]] = {}
-        """The shape of a template, so that no other shape gets the id that is in the key; and its JSON."""
+        self._forms: dict[Key, _Form] = {}
+        self._numbered = 0
+        self._read: dict[int, _Said] = {}
+        """The id of an object that was read, and is not put yet."""
+        self._read_before: dict[int, _Said] = {}
+        """Those that were read before this segment. Some are never put, as they are known already."""
+        self._pods: dict[str, tuple[int, Pod]] = {}
+        """By UID, with the number of the template."""
         self._objects: dict[tuple[str, str, str], tuple[str, str]] = {}
         """(kind, namespace, name) → resourceVersion and JSON."""
-        self._templates: dict[Key, int] = {}
-        """The numbers that templates have in this segment."""
-        self._entries: list[Entry] = []
+        self._entries: list[Entry] = [head]
         self._size = 0
         """Bytes of what is large in these entries."""
+        self._at = self._began = head.at
+        """When the last entry was, and the first one of the segment."""
         self._number = last + 1
         self._file = File(directory / f"{self._number:08}{SUFFIX}")
-        self._began = head.at
-        self._entries.append(head)
         self._thread = threading.Thread(target=self._run, name="recording", daemon=True)
 
-    # -- for the other thread ----------------------------------------------------------------------------------------
+    # -- for other threads -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to write; from now on the head stays as it is."""
         self._thread.start()
 
-    def add(self, one: Entry | Seen) -> None:
-        """Have something written, if it has not ended."""
-        if self.error is not None:
-            return
-        given = self._given
-        given.append(one)
-        if not len(given) % _AT_ONCE:
-            self._due.set()
-            if len(given) > _MOST_WAITING:
-                self._behind()
+    def hand(self, given: Any) -> None:
+        """Have something written, if it has not ended: an entry, or what `made` makes entries of."""
+        if self.error is None:
+            self._given.append(given)
+            if len(self._given) > _MANY:
+                self._hurry()
 
-    def _behind(self) -> None:
+    def _hurry(self) -> None:
+        waiting = len(self._given)
+        if not waiting % _MANY:
+            self._due.set()
+        if waiting <= _MOST_WAITING:
+            return
         if self._patient:
             self._room.clear()
             if len(self._given) > _MOST_WAITING:
@@ -186,7 +202,6 @@ class Writer:
             with contextlib.suppress(OSError):
                 self._file.close()
             self._given.clear()
-            self._pods, self._forms, self._objects = {}, {}, {}
 
     def _end(self, why: str) -> None:
         if self.error is None:
@@ -194,36 +209,81 @@ class Writer:
             self._tell(why)
 
     def _take(self) -> None:
-        given = self._given
+        given, made = self._given, self._made
         while given and self.error is None:
             one = given.popleft()
-            kind = type(one)
-            if kind is Seen:
-                self._put(one)
-            elif kind is threading.Event:
+            if type(one) is threading.Event:
                 self._write()
                 one.set()
-            else:
-                self._entries.append(one)
-                if kind is Gone:
-                    self._forget(one)
-                elif kind is Told and one.name == "Configured":
-                    self._head = replace(self._head, configuration=one.what[0])
-            if len(self._entries) >= _AT_ONCE or self._size >= MOST:
+                continue
+            for each in made(one):
+                if isinstance(each, Seen):
+                    self._put(each)
+                elif isinstance(each, Read):
+                    self._note(each)
+                else:
+                    self._add(each)
+            if self._size >= MOST or len(self._entries) >= _AT_ONCE:
                 self._write()
                 self._room.set()
         self._write()
         self._room.set()
 
+    def _note(self, read: Read) -> None:
+        """Note what the bytes of an object say."""
+        thing = read.thing
+        if not isinstance(thing, Pod):
+            json = reduced(read.kind, read.raw, self._annotations)
+            self._read[id(thing)] = _Said(thing.resource_version, json)
+            return
+        key = _key(thing)
+        form = self._forms.get(key)
+        if form is None:
+            json = reduced(read.kind, read.raw, self._annotations, labels=thing.too_large is not None)
+            form = self._forms[key] = _Form(self._numbered, thing.shape, json)
+            self._numbered += 1
+            self._add(Template(self._at, form.number, json), len(json))
+        self._read[id(thing)] = _Said(thing.resource_version, form.number)
+
+    def _put(self, seen: Seen) -> None:
+        thing = seen.thing
+        before, said = self._read_before.pop(id(thing), None), self._read.pop(id(thing), None)
+        said = said or before
+        read = said.what if said is not None and said.version == thing.resource_version else None
+        if isinstance(thing, Pod):
+            number = self._forms[_key(thing)].number if read is None else read
+            assert isinstance(number, int)
+            self._pods[thing.uid] = number, thing
+            self._add(_entry(seen.at, thing, number, seen.added, seen.listed))
+            return
+        kind = thing.kind if isinstance(thing, (SelectingObject, PodGroup)) else type(thing).__name__
+        key = kind, thing.namespace, thing.name
+        known = self._objects.get(key)
+        json = known[1] if read is None and known is not None else read
+        assert isinstance(json, str)
+        self._objects[key] = thing.resource_version, json
+        same = known is not None and known[1] == json
+        put = PutObject(seen.at, seen.added, seen.listed, *key, thing.resource_version, None if same else json)
+        self._add(put, 0 if same else len(json))
+
+    def _add(self, entry: Entry, size: int = 0) -> None:
+        self._entries.append(entry)
+        self._at = entry.at
+        self._size += size
+        if type(entry) is Gone:
+            if entry.kind == "Pod":
+                self._pods.pop(entry.uid, None)
+            else:
+                self._objects.pop((entry.kind, entry.namespace, entry.name), None)
+        elif type(entry) is Told and entry.name == "Configured":
+            self._head = replace(self._head, configuration=entry.what[0])
+
     def _write(self) -> None:
         """Write a frame, and begin the next segment if this one is long enough."""
-        if not self._entries:
-            return
-        at = self._entries[-1].at
-        self._frame()
-        if self._file.size >= self._limits.segment or at - self._began > self._limits.seconds:
-            self._file.close()
-            self._next(at)
+        if self._entries:
+            self._frame()
+            if self._file.size >= self._limits.segment or self._at - self._began > self._limits.seconds:
+                self._next()
 
     def _frame(self) -> None:
         before = self._file.size
@@ -231,120 +291,73 @@ class Writer:
         self.written += self._file.size - before
         self._entries, self._size = [], 0
 
-    def _next(self, at: float) -> None:
+    def _next(self) -> None:
+        """Begin the next segment with what is known."""
+        self._file.close()
         self._number += 1
         self._file = File(self._directory / f"{self._number:08}{SUFFIX}")
-        first, self._began = self._head, at
+        self._read_before, self._read = self._read, {}
+        used = {number for number, _ in self._pods.values()} | {said.what for said in self._read_before.values()}
+        self._forms = {key: form for key, form in self._forms.items() if form.number in used}
+        at, first = self._at, self._head
+        self._began = at
         self._entries.append(replace(first, at=at, began=first.began + at - first.at, fresh=False))
-        for (kind, _, _), (version, json) in self._objects.items():
-            self._add_known(NewObject(at, True, True, kind, version, json), len(json))
-        used = {known.key for known in self._pods.values()}
-        self._forms = {key: form for key, form in self._forms.items() if key in used}
-        self._templates = {}
-        for known in self._pods.values():
-            number = self._templates.get(known.key)
-            if number is None:
-                number = self._number_of(known.key, at)
-            known.new = replace(known.new, at=at, added=True, listed=True, template=number, state=known.state)
-            self._add_known(known.new, 0)
-        self._add_known(Known(at), 0)
+        for entry, size in self._known(at):
+            self._entries.append(entry)
+            self._size += size
+            if len(self._entries) >= _AT_ONCE or self._size >= MOST:
+                self._frame()
         self._frame()
         drop(self._directory, self._limits, self._file.path, self._wall())
 
-    def _add_known(self, entry: Entry, size: int) -> None:
-        self._entries.append(entry)
-        self._size += size
-        if len(self._entries) >= _AT_ONCE or self._size >= MOST:
-            self._frame()
+    def _known(self, at: float) -> Iterator[tuple[Entry, int]]:
+        """Yield what is known as entries, and the bytes of what is large in them."""
+        for form in self._forms.values():
+            yield Template(at, form.number, form.json), len(form.json)
+        for key, (version, json) in self._objects.items():
+            yield PutObject(at, True, True, *key, version, json), len(json)
+        for number, pod in self._pods.values():
+            yield _entry(at, pod, number, added=True, listed=True), 0
+        yield Known(at), 0
 
-    # -- entries -----------------------------------------------------------------------------------------------------
 
-    def _put(self, seen: Seen) -> None:
-        if isinstance(seen.thing, Pod):
-            self._put_pod(seen, seen.thing)
-            return
-        thing, raw = seen.thing, seen.raw
-        kind = thing.kind if isinstance(thing, (SelectingObject, PodGroup)) else type(thing).__name__
-        at = (kind, thing.namespace, thing.name)
-        known = self._objects.get(at)
-        if raw is not None:
-            json = reduced(kind, raw, self._read)
-        else:
-            assert known is not None, f"the bytes of a {kind} are not kept"
-            json = known[1]
-        self._objects[at] = (thing.resource_version, json)
-        if known is not None and known[1] == json:
-            self._entries.append(SameObject(seen.at, seen.added, seen.listed, *at, thing.resource_version))
-        else:
-            self._entries.append(NewObject(seen.at, seen.added, seen.listed, kind, thing.resource_version, json))
-            self._size += len(json)
+def _key(pod: Pod) -> Key:
+    return (
+        id(pod.shape),
+        pod.namespace,
+        pod.scheduler_name,
+        pod.priority,
+        pod.preempts,
+        pod.gates,
+        pod.scheduling_group,
+        pod.lasts,
+        pod.mirror,
+        pod.too_large,
+    )
 
-    def _put_pod(self, seen: Seen, pod: Pod) -> None:
-        key = (
-            id(pod.shape),
-            pod.namespace,
-            pod.scheduler_name,
-            pod.priority,
-            pod.preempts,
-            pod.gates,
-            pod.scheduling_group,
-            pod.lasts,
-            pod.mirror,
-            pod.too_large,
-        )
-        state = PodState(
-            pod.resource_version,
-            pod.node_name,
-            pod.terminating,
-            pod.preempted,
-            pod.finished,
-            pod.ready,
-            pod.phase,
-            pod.generation,
-            pod.started,
-            pod.nominated_node_name,
-            pod.condition,
-            pod.made_claims,
-        )
-        known = self._pods.get(pod.uid)
-        if known is not None and known.key == key:
-            new = known.new
-            if (new.labels is pod.labels or new.labels == pod.labels) and new.owner == pod.owner:
-                known.state = state
-                self._entries.append(SamePod(seen.at, seen.added, seen.listed, pod.uid, state))
-                return
-        number = self._templates.get(key)
-        if number is None:
-            if key not in self._forms:
-                assert seen.raw is not None, "the bytes of a pod are not kept"
-                json = reduced("Pod", seen.raw, self._read, labels=pod.too_large is not None)
-                self._forms[key] = (pod.shape, json)
-            number = self._number_of(key, seen.at)
-        new = NewPod(
-            seen.at,
-            seen.added,
-            seen.listed,
-            number,
-            pod.labels,
-            pod.owner,
-            pod.name,
-            pod.uid,
-            pod.created,
-            state,
-        )
-        self._pods[pod.uid] = _KnownPod(key, new, state)
-        self._entries.append(new)
 
-    def _number_of(self, key: Key, at: float) -> int:
-        """Write a template that is new to this segment, and return its number."""
-        number = self._templates[key] = len(self._templates)
-        json = self._forms[key][1]
-        self._entries.append(Template(at, json))
-        self._size += len(json)
-        return number
-
-    def _forget(self, gone: Gone) -> None:
-        if gone.kind == "Pod":
-            self._pods.pop(gone.uid, None)
-        else:
-            self._objects.pop((gone.kind, gone.namespace, gone.name), None)
+def _entry(at: float, pod: Pod, number: int, added: bool, listed: bool) -> PutPod:
+    return PutPod(
+        at,
+        added,
+        listed,
+        number,
+        pod.uid,
+        pod.namespace,
+        pod.name,
+        pod.created,
+        pod.labels,
+        pod.owner,
+        pod.resource_version,
+        pod.node_name,
+        pod.terminating,
+        pod.preempted,
+        pod.finished,
+        pod.ready,
+        pod.phase,
+        pod.generation,
+        pod.started,
+        pod.nominated_node_name,
+        pod.condition,
+        pod.made_claims,
+    )

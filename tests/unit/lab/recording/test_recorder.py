@@ -14,25 +14,31 @@ from podberth.lab.recording.entries import (
     Entry,
     Gone,
     Head,
-    NewObject,
-    NewPod,
     Placed,
-    PodState,
     Preempts,
-    SameObject,
-    SamePod,
+    PutObject,
+    PutPod,
     Template,
     Told,
     encoder,
 )
 from podberth.lab.recording.log import File, Limits, LogError, frames, segments
-from podberth.lab.recording.reading import Event, PutObject, PutPod, document, part, parts, thing_of
+from podberth.lab.recording.reading import Event, document, part, parts, thing_of
 from podberth.lab.recording.recorder import kept
 from podberth.lab.recording.verify import Verified, verify
 from tests.builders import node, pod
 from tests.unit.lab.recording.flights import Flight, busy
 
-STATE = PodState("1", "", False, False, False, False, "Pending", 0, None, "", None, ())
+
+def put_pod(template: int) -> PutPod:
+    """A pod of a template."""
+    state = ("1", "", False, False, False, False, "Pending", 0, None, "", None, ())
+    return PutPod(1.0, False, False, template, "u", "default", "web", "", {}, None, *state)
+
+
+def put_node(json: str | None, kind: str = "Node") -> PutObject:
+    """A node, or what says that it is one."""
+    return PutObject(1.0, False, False, kind, "", "n0", "1", json)
 
 
 def verified(directory: Path) -> list[Verified]:
@@ -161,15 +167,16 @@ async def test_a_fault_of_the_recorder_ends_the_recording_only(tmp_path: Path, m
     """One line of the log, a metric that says it, and pods are placed as before."""
     flight = Flight(tmp_path)
     busy(flight, 5)
+    flight.written()
     before = len(flight.placed)
 
     def broken(*_: Any) -> None:
         raise RuntimeError("no")
 
     with capture_logs() as lines:
-        monkeypatch.setattr(recorder, "Seen", broken)
+        monkeypatch.setattr(recorder, "Told", broken)
         busy(flight, 10, first=5)
-    flight.close()
+        flight.close()
     assert [line["event"] for line in lines] == [
         "an entry could not be recorded, this is a bug of Berth",
         "the recording has ended, and the scheduler goes on",
@@ -193,31 +200,30 @@ async def test_room_that_was_kept_is_not_verified(tmp_path: Path, waits: bool) -
     if waits:
         flight.put(pod("waits", "9"))
         uid = flight.objects["Pod", "waits"]["metadata"]["uid"]
-        flight.recorder.writer.add(Preempts(flight.now, uid, "large", []))
+        flight.recorder.writer.hand(Preempts(flight.now, uid, "large", []))
     flight.put(pod("web", "1"))
-    flight.recorder.writer.add(Told(flight.now, "Cycle", []))
+    flight.recorder.writer.hand(Told(flight.now, "Cycle", []))
     web = flight.objects["Pod", "web"]
-    flight.recorder.writer.add(Placed(flight.now, web["metadata"]["uid"], "small"))
+    flight.recorder.writer.hand(Placed(flight.now, web["metadata"]["uid"], "small"))
     flight.close()
     segments(tmp_path)[0].unlink()
     (found,) = verified(tmp_path)
     assert (found.whole, found.placed, found.unverified, found.differ) == (False, 1, int(waits), int(not waits))
 
 
-FORM = Template(1.0, '{"metadata": {"namespace": "default"}, "spec": {"containers": 5}}')
+FORM = Template(1.0, 0, '{"metadata": {"namespace": "default"}, "spec": {"containers": 5}}')
 
 
 @pytest.mark.parametrize(
     "entries",
     [
-        [SamePod(1.0, False, False, "nobody", STATE)],
-        [SameObject(1.0, False, False, "Node", "", "n0", "1")],
-        [NewPod(1.0, False, False, 7, {}, None, "web", "u", "", STATE)],
-        [FORM, NewPod(1.0, False, False, 0, {}, None, "web", "u", "", STATE)],
-        [Template(1.0, '{"spec": []}')],
-        [NewObject(1.0, False, False, "Secret", "1", '{"metadata": {"name": "s"}}')],
-        [NewObject(1.0, False, False, "Node", "1", "{}")],
-        [NewObject(1.0, False, False, "Node", "1", '{"metadata": {"name": "n0"}, "status": []}')],
+        [put_pod(7)],
+        [FORM, put_pod(0)],
+        [Template(1.0, 0, '{"spec": []}')],
+        [put_node(None)],
+        [put_node('{"metadata": {"name": "s"}}', "Secret")],
+        [put_node("{}")],
+        [put_node('{"metadata": {"name": "n0"}, "status": []}')],
         [Told(1.0, "BindFailed", [])],
         [Told(1.0, "BindFailed", ["u"])],
         [Told(1.0, "Epoch", ["late"])],

@@ -8,7 +8,7 @@ import pytest
 from podberth.lab.recording.entries import Gone, Head, Told
 from podberth.lab.recording.log import File, Limits, segments
 from podberth.lab.recording.reading import part, parts
-from podberth.lab.recording.writer import Seen, Writer
+from podberth.lab.recording.writer import Read, Seen, Writer
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from tests.builders import Object, node
@@ -21,17 +21,19 @@ def writer(directory: Path, ended: list[str], limits: Limits | None = None, *, p
     return found
 
 
-def seen(at: float, made: Object) -> Seen:
-    """A node as the loop hands it over."""
+def put(one: Writer, at: float, made: Object) -> None:
+    """A node is read, and the engine is given it."""
     raw = wire.encode(made)
-    return Seen(at, Decoder().node(raw), raw)
+    thing = Decoder().node(raw)
+    one.hand(Read("Node", thing, raw))
+    one.hand(Seen(at, thing))
 
 
 def test_each_process_appends(tmp_path: Path) -> None:
     """What was there stays, but for what a killed process has not written whole."""
     for at in (6.0, 7.0):
         one = writer(tmp_path, [])
-        one.add(Told(at, "Tick", []))
+        one.hand(Told(at, "Tick", []))
         one.close()
         path = segments(tmp_path)[-1]
         path.write_bytes(path.read_bytes() + b"torn")
@@ -48,9 +50,9 @@ def test_a_full_disk_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(File, "write", full)
     ended: list[str] = []
     one = writer(tmp_path, ended)
-    one.add(Told(6.0, "Tick", []))
+    one.hand(Told(6.0, "Tick", []))
     one.flush()
-    one.add(Told(6.0, "Tick", []))
+    one.hand(Told(6.0, "Tick", []))
     one.close()
     assert ended == ["no space left on device"]
     assert one.error == "no space left on device"
@@ -63,7 +65,7 @@ def test_a_slow_disk_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ended: list[str] = []
     one = writer(tmp_path, ended, patient=False)
     while one.error is None:
-        one.add(Told(6.0, "Tick", []))
+        one.hand(Told(6.0, "Tick", []))
     go_on.set()
     one.close()
     assert ended == ["the disk is too slow"]
@@ -72,12 +74,12 @@ def test_a_slow_disk_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_segment_begins_with_what_was_known(tmp_path: Path) -> None:
     """Not with what is gone; who reads on from the segment before sees nothing twice."""
     one = writer(tmp_path, [], Limits(age=120.0))
-    one.add(seen(6.0, node("n0")))
-    one.add(seen(7.0, node("n1")))
-    one.add(Gone(8.0, "Node", "", "n0", ""))
-    one.add(Told(16.0, "Tick", []))
+    put(one, 6.0, node("n0"))
+    put(one, 7.0, node("n1"))
+    one.hand(Gone(8.0, "Node", "", "n0", ""))
+    one.hand(Told(16.0, "Tick", []))
     one.flush()
-    one.add(seen(17.0, node("n1", "8")))
+    put(one, 17.0, node("n1", "8"))
     one.close()
     first, second = segments(tmp_path)
     assert [event.at for event in part(tmp_path).events()] == [6.0, 7.0, 8.0, 16.0, 17.0]
