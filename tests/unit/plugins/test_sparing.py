@@ -1,6 +1,6 @@
 """Victims that can stay beside a pod group: which, in which order they are tried, and what each costs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 
 import msgspec
@@ -61,14 +61,14 @@ def tried(
     return [one.pods[0][0].name for one in going], steps
 
 
-def taken(search: Steps[list[Victim]]) -> tuple[list[Victim], list[int]]:
+def taken(search: Steps[Iterator[Victim]] | Steps[list[Victim]]) -> tuple[list[Victim], list[int]]:
     """What a search returns, and the steps of each turn."""
     steps = []
     try:
         while True:
             steps.append(next(search))
     except StopIteration as end:
-        return end.value, steps
+        return list(end.value), steps
 
 
 def four() -> list[Victim]:
