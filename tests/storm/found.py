@@ -523,7 +523,7 @@ FOUND: tuple[Found, ...] = (
         "a new leader whose watch of claims had lost events, and went on",
         "it gave two devices once more that the leader before had given (beside seed 1200769)",
         scene(
-            "lost heir9",
+            "lost heir12",
             at(50.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=6, gated=True),
             at(62.0, "watch-lines", plural="resourceclaims", how="lost", chance=0.5, seconds=6.0),
             at(63.0, "ungate"),

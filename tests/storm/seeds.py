@@ -197,7 +197,7 @@ CAUGHT_BY: dict[str, int | str] = {
     "trusts-earlier-leaders": "late from the dead",
     "lets-allocations-arrive": "allocated by the dead",
     "believes-its-watch": "unlisted heir2",
-    "compares-nothing": "lost heir9",
+    "compares-nothing": "lost heir12",
     "frees-what-is-reserved": "bound by the dead",
     "never-tires": "claims answered 500",
     "takes-refusals-for-news": "victims answered 403",
