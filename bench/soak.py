@@ -267,8 +267,8 @@ def grown(before: dict[str, Any], after: dict[str, Any], growth: float = GROWTH)
 
 
 def in_use(sample: dict[str, Any]) -> dict[str, float]:
-    """MB that C code has allocated, but for open connections; nothing where the C library does not tell."""
-    if "heapUsed" not in sample:
+    """MB that C code has allocated, but for open connections; nothing where the allocator does not tell glibc."""
+    if not sample.get("heapUsed"):
         return {}
     return {"in use": (sample["heapUsed"] - CONNECTION_KIB * sample["descriptors"]) / 1024}
 

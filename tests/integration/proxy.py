@@ -22,6 +22,7 @@ from aiohttp import web
 
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import Cluster
+from tests.controlplane.wait import wait_for
 from tests.integration.berth import Berth, Harbour
 
 PASSED = ("Authorization", "Accept", "Content-Type")
@@ -84,7 +85,8 @@ class Proxy:
         return path
 
     def silence(self, path: str) -> None:
-        """Let nothing pass any more on the streams of a path that are open now; they stay open."""
+        """Let nothing pass any more on the streams of a path that are open, once there is one; they stay open."""
+        wait_for("a stream to silence", lambda: self._of(path))
 
         async def hush() -> None:
             for stream in self._of(path):

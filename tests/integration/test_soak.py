@@ -54,6 +54,14 @@ def test_growth_is_told() -> None:
     ]
 
 
+def test_of_another_allocator_only_resident_memory_is_known() -> None:
+    """jemalloc tells glibc nothing: what is in use counts as unknown, and not as less than nothing."""
+    before = {"heapUsed": 0, "memory": 105.4, "objects": 90_000, "descriptors": 34, "tasks": 72}
+    before |= {"evictor memory": 93.5, "evictor descriptors": 38}
+    assert grown(before, {**before, "descriptors": 33, "memory": 103.4}) == []
+    assert usual([before] * 10) is None
+
+
 def test_one_sample_with_many_buffers_is_no_growth() -> None:
     """Under load, the median counts beside the looks at rest; too few samples say nothing."""
     samples = [{"heapUsed": 30_000 + more, "descriptors": 10} for more in (0, 40, 9_000, 20, 10)]
