@@ -229,7 +229,7 @@ func (h *handler) delete(to http.ResponseWriter, request *http.Request, at targe
 		if failed != nil {
 			return failed
 		}
-		found, _ := h.store.selected(at.collection, wanted)
+		found, _, _ := h.store.selected(at.collection, wanted, "", 0)
 		for _, each := range found {
 			h.store.remove(at.collection, each.key)
 		}
@@ -249,19 +249,17 @@ func (h *handler) list(to http.ResponseWriter, request *http.Request, at target)
 	if failed != nil {
 		return failed
 	}
-	found, version := h.store.selected(at.collection, wanted)
 	query := request.URL.Query()
-	if from, err := base64.RawURLEncoding.DecodeString(query.Get("continue")); err == nil && len(from) > 0 {
-		for len(found) > 0 && found[0].key <= string(from) {
-			found = found[1:]
-		}
-	}
+	from, _ := base64.RawURLEncoding.DecodeString(query.Get("continue"))
+	most, _ := strconv.Atoi(query.Get("limit"))
+	found, left, version := h.store.selected(at.collection, wanted, string(from), most)
 	meta := metav1.ListMeta{ResourceVersion: text(version)}
-	if most, err := strconv.Atoi(query.Get("limit")); err == nil && most > 0 && most < len(found) {
-		left := int64(len(found) - most)
-		found = found[:most]
-		meta.RemainingItemCount = &left
+	if left > 0 {
 		meta.Continue = base64.RawURLEncoding.EncodeToString([]byte(found[most-1].key))
+		if wanted.all() {
+			remaining := int64(left)
+			meta.RemainingItemCount = &remaining
+		}
 	}
 	writeList(to, request, at.kind, found, meta)
 	return nil
@@ -283,7 +281,7 @@ func (h *handler) watch(to http.ResponseWriter, request *http.Request, at target
 	out := &outbound{ResponseWriter: to, control: http.NewResponseController(to)}
 	initial := query.Get("sendInitialEvents") == "true"
 	if initial || version == 0 {
-		there, listed := h.store.selected(at.collection, wanted)
+		there, _, listed := h.store.selected(at.collection, wanted, "", 0)
 		for _, each := range there {
 			out.write(frame(watch.Added, each, inProtobuf))
 		}

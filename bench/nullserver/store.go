@@ -33,6 +33,7 @@ type change struct {
 type collection struct {
 	kind    kind
 	objects map[string]*object
+	keys    []string // of the objects, in order; nil since one came or went
 	history []change
 	changed chan struct{} // closed at the next change
 }
@@ -66,6 +67,9 @@ func (s *store) put(in *collection, key string, make func(before *object, versio
 	}
 	s.version++
 	in.objects[key] = after
+	if before == nil {
+		in.keys = nil
+	}
 	in.record(change{s.version, before, after})
 	return after, nil
 }
@@ -79,6 +83,7 @@ func (s *store) remove(in *collection, key string) *object {
 		return nil
 	}
 	delete(in.objects, key)
+	in.keys = nil
 	s.version++
 	in.record(change{s.version, before, nil})
 	return before
@@ -90,18 +95,32 @@ func (s *store) get(in *collection, key string) *object {
 	return in.objects[key]
 }
 
-// selected gives the objects in the order of their keys, and the version of which that is true.
-func (s *store) selected(in *collection, wanted selection) ([]*object, uint64) {
-	s.RLock()
-	defer s.RUnlock()
+// selected gives the objects after a key in the order of their keys, at most so many (0: all), how many keys follow the
+// last of them, and the version of which that is true. Keys are sorted once, as a client may ask for hundreds of pages.
+func (s *store) selected(in *collection, wanted selection, after string, most int) ([]*object, int, uint64) {
+	s.Lock()
+	defer s.Unlock()
+	if in.keys == nil {
+		in.keys = make([]string, 0, len(in.objects))
+		for key := range in.objects {
+			in.keys = append(in.keys, key)
+		}
+		sort.Strings(in.keys)
+	}
 	found := []*object{}
-	for _, each := range in.objects {
-		if wanted.takes(each) {
+	begin := 0
+	if after != "" {
+		begin = sort.Search(len(in.keys), func(i int) bool { return in.keys[i] > after })
+	}
+	for place := begin; place < len(in.keys); place++ {
+		if each := in.objects[in.keys[place]]; wanted.takes(each) {
 			found = append(found, each)
 		}
+		if most > 0 && len(found) == most {
+			return found, len(in.keys) - place - 1, s.version
+		}
 	}
-	sort.Slice(found, func(i, j int) bool { return found[i].key < found[j].key })
-	return found, s.version
+	return found, 0, s.version
 }
 
 // since gives the changes after a version, from a place in the history on, and what to wait for if there are none.
@@ -132,6 +151,11 @@ func (s selection) takes(one *object) bool {
 		(s.namespace == "" || s.namespace == one.namespace) &&
 		(s.labels.Empty() || s.labels.Matches(one.labels)) &&
 		(s.fields.Empty() || s.fields.Matches(one.fields))
+}
+
+// all says whether every object of a collection is asked for.
+func (s selection) all() bool {
+	return s.namespace == "" && s.labels.Empty() && s.fields.Empty()
 }
 
 func text(version uint64) string { return strconv.FormatUint(version, 10) }
