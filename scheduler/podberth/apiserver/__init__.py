@@ -3,13 +3,13 @@
 It imports nothing else of Berth, so that a client and this server can't share a bug. What it promises is what
 `tests/contract/` proves on it and on the real kube-apiserver alike.
 
-What it leaves out, on purpose: answers in protobuf, Tables and OpenAPI (kubectl is no client of it), TLS, webhooks
-that are named by a Service, defaults of kinds that neither the demo nor a test creates, managedFields and field
-ownership (server-side apply merges), dropping of unknown fields of built-in kinds, CEL (rules of CRDs,
-matchConditions), lists of the past (resourceVersionMatch), initial events of a watch as a list (sendInitialEvents),
-conversion between CRD versions, matchPolicy beyond the same version, quotas of other things
-than pods, what the quota controller counts, service addresses, protection finalizers of volumes, expiry of events. Of
-all controllers it does only the namespace controller's last step.
+What it leaves out, on purpose: answers in protobuf, Tables, OpenAPI and the short names of kinds (kubectl is no client
+of it), TLS, webhooks that are named by a Service, defaults of kinds that neither the demo nor a test creates,
+managedFields and field ownership (server-side apply merges), dropping of unknown fields of built-in kinds, CEL (rules
+of CRDs, matchConditions), lists of the past (resourceVersionMatch), initial events of a watch as a list
+(sendInitialEvents), conversion between CRD versions, matchPolicy beyond the same version, quotas of other things than
+pods, what the quota controller counts, service addresses, protection finalizers of volumes, expiry of events. Of all
+controllers it does only the namespace controller's last step.
 """
 
 from importlib import import_module

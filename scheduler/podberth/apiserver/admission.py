@@ -26,14 +26,14 @@ from podberth.apiserver.users import Trail
 REPLY_LIMIT = 8 * 1024 * 1024
 
 
-class AdmissionRequest(NamedTuple):
-    """One write, as webhooks are asked about it."""
+class Target(NamedTuple):
+    """The resource and the object that a write is about, and the operation, as webhooks are asked about it."""
 
     operation: str
     resource: Resource
-    subresource: str
     namespace: str
     name: str
+    subresource: str
     dry_run: bool
     trail: Trail
 
@@ -42,7 +42,7 @@ class _CallError(Exception):
     """A webhook could not be asked."""
 
 
-def _matches_rule(request: AdmissionRequest, rule: JsonObject) -> bool:
+def _matches_rule(request: Target, rule: JsonObject) -> bool:
     def among(name: str, value: str) -> bool:
         values = rule.get(name) or []
         return "*" in values or value in values
@@ -97,7 +97,7 @@ class Admission:
 
     # --- matching ---------------------------------------------------------------------------------------------------
 
-    def _wants(self, hook: JsonObject, request: AdmissionRequest, obj: JsonObject, old: JsonObject | None) -> bool:
+    def _wants(self, hook: JsonObject, request: Target, obj: JsonObject, old: JsonObject | None) -> bool:
         # Upstream never calls webhooks about webhook configurations, so that a broken one can be removed.
         if request.resource.group == "admissionregistration.k8s.io":
             return False
@@ -110,7 +110,7 @@ class Admission:
             candidate is not None and selects(candidate["metadata"].get("labels") or {}) for candidate in (obj, old)
         )
 
-    def _namespace_selected(self, hook: JsonObject, request: AdmissionRequest, obj: JsonObject) -> bool:
+    def _namespace_selected(self, hook: JsonObject, request: Target, obj: JsonObject) -> bool:
         selects = label_selector(hook.get("namespaceSelector") or {})
         if request.resource.is_a("Namespace"):
             return selects(obj["metadata"].get("labels") or {})
@@ -123,7 +123,7 @@ class Admission:
 
     async def mutate(
         self,
-        request: AdmissionRequest,
+        request: Target,
         obj: JsonObject,
         old: JsonObject | None,
         redefault: Callable[[JsonObject], None],
@@ -155,16 +155,19 @@ class Admission:
         return obj
 
     async def _mutated_by(
-        self, hook: JsonObject, request: AdmissionRequest, obj: JsonObject, old: JsonObject | None, round_: int
+        self, hook: JsonObject, request: Target, obj: JsonObject, old: JsonObject | None, round_: int
     ) -> JsonObject:
-        note = f"mutation.webhook.admission.k8s.io/round_{round_}_index_{self._mutating.index(hook)}"
         response = await self._ask(hook, request, obj, old)
-        if response is None or not response.get("patch"):
-            request.trail.annotations[note] = msgspec.json.encode(
-                {"configuration": hook["configuration"], "webhook": hook["name"], "mutated": False}
-            ).decode()
+        patched = obj if response is None else self._patched(request.resource, obj, response)
+        told = {"configuration": hook["configuration"], "webhook": hook["name"], "mutated": patched != obj}
+        note = f"mutation.webhook.admission.k8s.io/round_{round_}_index_{self._mutating.index(hook)}"
+        request.trail.annotations[note] = msgspec.json.encode(told).decode()
+        return patched
+
+    def _patched(self, resource: Resource, obj: JsonObject, response: JsonObject) -> JsonObject:
+        if not response.get("patch"):
             return obj
-        whole = self._whole(request.resource, obj)
+        whole = self._whole(resource, obj)
         try:
             if response.get("patchType") != "JSONPatch":
                 raise ValueError("webhook response has patch but no patchType")
@@ -175,12 +178,9 @@ class Admission:
             raise internal(str(error)) from error
         for name in ("kind", "apiVersion"):
             patched.pop(name, None)
-        request.trail.annotations[note] = msgspec.json.encode(
-            {"configuration": hook["configuration"], "webhook": hook["name"], "mutated": patched != obj}
-        ).decode()
         return {"metadata": patched.pop("metadata"), **patched}
 
-    async def validate(self, request: AdmissionRequest, obj: JsonObject, old: JsonObject | None) -> None:
+    async def validate(self, request: Target, obj: JsonObject, old: JsonObject | None) -> None:
         """Ask all validating webhooks at once; the first refusal in order counts."""
         hooks = [hook for hook in self._validating if self._wants(hook, request, obj, old)]
         if not hooks:
@@ -193,7 +193,7 @@ class Admission:
     # --- one call ---------------------------------------------------------------------------------------------------
 
     async def _ask(
-        self, hook: JsonObject, request: AdmissionRequest, obj: JsonObject, old: JsonObject | None
+        self, hook: JsonObject, request: Target, obj: JsonObject, old: JsonObject | None
     ) -> JsonObject | None:
         """Return one webhook's response; None when it can't be had and its failurePolicy lets that pass."""
         if request.dry_run and hook.get("sideEffects") not in {"None", "NoneOnDryRun"}:
@@ -213,9 +213,7 @@ class Admission:
             raise _denied(hook["name"], response.get("status") or {})
         return response
 
-    async def _call(
-        self, hook: JsonObject, request: AdmissionRequest, obj: JsonObject, old: JsonObject | None
-    ) -> JsonObject:
+    async def _call(self, hook: JsonObject, request: Target, obj: JsonObject, old: JsonObject | None) -> JsonObject:
         review = self._review(request, obj, old)
         config = hook.get("clientConfig") or {}
         timeout = float(hook.get("timeoutSeconds") or 10)
@@ -257,7 +255,7 @@ class Admission:
     def _whole(self, resource: Resource, obj: JsonObject) -> JsonObject:
         return {"kind": resource.kind, "apiVersion": resource.api_version, **obj}
 
-    def _review(self, request: AdmissionRequest, obj: JsonObject, old: JsonObject | None) -> JsonObject:
+    def _review(self, request: Target, obj: JsonObject, old: JsonObject | None) -> JsonObject:
         resource = request.resource
         kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
         which = {"group": resource.group, "version": resource.version, "resource": resource.plural}
@@ -306,14 +304,12 @@ def _response_of(body: bytes, uid: str) -> JsonObject:
 def _denied(name: str, status: JsonObject) -> StatusError:
     """Return the refusal as the client reads it (webhookerrors.ToStatusErr)."""
     denied = f'admission webhook "{name}" denied the request'
-    message, reason = status.get("message") or "", status.get("reason") or ""
-    if message:
-        text = f"{denied}: {message}"
-    elif reason:
-        text = f"{denied}: {reason}"
-    else:
-        text = f"{denied} without explanation"
-    code = status.get("code") or 400
-    if not 400 <= code < 600:
-        code = 400
-    return StatusError(code, reason, text, status.get("details"))
+    reason = status.get("reason") or ""
+    why = status.get("message") or reason
+    code = status.get("code")
+    return StatusError(
+        code if code and 400 <= code < 600 else 400,
+        reason,
+        f"{denied}: {why}" if why else f"{denied} without explanation",
+        status.get("details"),
+    )

@@ -31,13 +31,10 @@ def resources_of(crd: JsonObject) -> list[Resource]:
                 plural=names["plural"],
                 kind=names["kind"],
                 namespaced=spec.get("scope") == "Namespaced",
-                short=tuple(names.get("shortNames") or ()),
-                categories=tuple(names.get("categories") or ()),
                 status="status" in (version.get("subresources") or {}),
                 generation=True,
                 unconditional=False,
                 custom=True,
-                singular=names.get("singular", ""),
                 list_kind=names.get("listKind", ""),
                 fields=columns,
             )
@@ -82,7 +79,6 @@ def _established(crd: JsonObject) -> JsonObject:
         ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
     ):
         conditions = set_condition(conditions, {"type": type_, "status": "True", "reason": reason, "message": message})
-        conditions[-1].pop("lastProbeTime", None)
     for condition in conditions:
         condition.pop("lastProbeTime", None)
     spec = crd["spec"]

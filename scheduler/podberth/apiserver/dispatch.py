@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from podberth.apiserver import users
-from podberth.apiserver.admission import Admission
+from podberth.apiserver.admission import Admission, Target
 from podberth.apiserver.deletion import DeleteOptions, Deletion, Evictions
 from podberth.apiserver.listing import Lists
 from podberth.apiserver.resources import Registry, RequestInfo, Resource
-from podberth.apiserver.rest import Bindings, Target, Writes, is_dry_run, read_object
+from podberth.apiserver.rest import Bindings, Writes, is_dry_run, read_object
 from podberth.apiserver.rules.plugins import Plugins
 from podberth.apiserver.rules.selectors import Selection
 from podberth.apiserver.rules.status import (
@@ -106,7 +106,7 @@ class Dispatch:
         if info.verb == "deletecollection":
             return await self._delete_collection(resource, info, query, body, trail)
         dry_run = is_dry_run(query, _OPTIONS.get(info.verb, "CreateOptions"))
-        target = Target(resource, info.namespace, info.name, info.subresource, dry_run, trail)
+        target = Target("", resource, info.namespace, info.name, info.subresource, dry_run, trail)
         if info.verb == "create":
             if info.name or (resource.namespaced and not info.namespace):
                 raise method_not_allowed()
@@ -177,9 +177,9 @@ class Dispatch:
     async def _delete(self, resource: Resource, info: RequestInfo, query: Query, body: bytes, trail: Trail) -> Answer:
         options = DeleteOptions.read(_read_options(body, "DeleteOptions"), query)
         stored = self._found(resource, info)
-        target = Target(resource, info.namespace, info.name, "", options.dry_run, trail)
-        await self._admission.mutate(target.admission("DELETE"), stored.obj, stored.obj, lambda _: None)
-        await self._admission.validate(target.admission("DELETE"), stored.obj, stored.obj)
+        target = Target("DELETE", resource, info.namespace, info.name, "", options.dry_run, trail)
+        await self._admission.mutate(target, stored.obj, stored.obj, lambda _: None)
+        await self._admission.validate(target, stored.obj, stored.obj)
         # Webhooks may have taken their time: delete what is there now.
         deleted = self._deletion.delete(resource, self._found(resource, info), options)
         if resource.returns_deleted or not deleted.gone or info.plural == "customresourcedefinitions":
@@ -201,15 +201,13 @@ class Dispatch:
         for stored in chosen:
             name = stored.obj["metadata"]["name"]
             namespace = stored.obj["metadata"].get("namespace", "")
-            target = Target(resource, namespace, name, "", options.dry_run, trail)
-            await self._admission.validate(target.admission("DELETE"), stored.obj, stored.obj)
+            target = Target("DELETE", resource, namespace, name, "", options.dry_run, trail)
+            await self._admission.validate(target, stored.obj, stored.obj)
             current = self._store.get(resource, stored.key)
             if current is not None:
                 deleted = self._deletion.delete(resource, current, options)
                 items.append(current if deleted.gone else deleted.stored)
-        head = {"kind": resource.listed_as, "apiVersion": resource.api_version, "metadata": metadata}
-        listed = b",".join([stored.item(resource) for stored in items])
-        return Answer(200, msgspec.json.encode(head)[:-1] + b',"items":[' + listed + b"]}")
+        return Answer(200, self._lists.encoded(resource, items, metadata))
 
 
 def _check_namespace(namespace: str, obj: JsonObject) -> None:

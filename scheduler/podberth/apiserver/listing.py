@@ -120,7 +120,7 @@ class Lists:
     def render(self, resource: Resource, namespace: str, query: Query) -> bytes:
         """Return the whole list, or one page of it."""
         selection = Selection(resource, namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
-        return self._encoded(resource, *self.select(resource, selection, query))
+        return self.encoded(resource, *self.select(resource, selection, query))
 
     def select(self, resource: Resource, selection: Selection, query: Query) -> tuple[list[Stored], dict[str, Any]]:
         """Return the selected objects of one page, and the list's metadata."""
@@ -171,7 +171,8 @@ class Lists:
         while len(self._snapshots) > KEPT_SNAPSHOTS:
             self._snapshots.popitem(last=False)
 
-    def _encoded(self, resource: Resource, chosen: list[Stored], metadata: dict[str, Any]) -> bytes:
+    def encoded(self, resource: Resource, chosen: list[Stored], metadata: dict[str, Any]) -> bytes:
+        """Return a list of these objects, as a list request is answered."""
         head = b'{"kind":%s,"apiVersion":%s,"metadata":%s,"items":[' % (
             msgspec.json.encode(resource.listed_as),
             msgspec.json.encode(resource.api_version),

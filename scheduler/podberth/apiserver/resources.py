@@ -27,8 +27,6 @@ class Resource:
     plural: str
     kind: str
     namespaced: bool
-    short: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
     status: bool = False
     keeps_status_on_create: bool = False
     generation: bool = False
@@ -38,7 +36,6 @@ class Resource:
     custom: bool = False
     view: str = ""
     storage: str = ""
-    singular: str = ""
     list_kind: str = ""
     dropped: tuple[str, ...] = ()
     """Fields of the spec that are not stored, as their feature gates are off."""
@@ -116,55 +113,31 @@ EVENTS_V1_FIELDS = {
 }
 
 
-_ALL: dict[str, Any] = {"categories": ("all",)}
-_WORKLOAD: dict[str, Any] = {**_ALL, "status": True, "generation": True}
+_WORKLOAD: dict[str, Any] = {"status": True, "generation": True}
 _core = partial(Resource, "", "v1")
 _storage = partial(Resource, "storage.k8s.io", "v1")
 _devices = partial(Resource, "resource.k8s.io", "v1")
-_hooks = partial(
-    Resource,
-    "admissionregistration.k8s.io",
-    "v1",
-    namespaced=False,
-    generation=True,
-    unconditional=False,
-    categories=("api-extensions",),
-)
+_hooks = partial(Resource, "admissionregistration.k8s.io", "v1", namespaced=False, generation=True, unconditional=False)
 _rbac = partial(Resource, "rbac.authorization.k8s.io", "v1", create_on_update=True)
 _RETURNED: dict[str, Any] = {"returns_deleted": True}
 BUILT_IN: tuple[Resource, ...] = (
-    _core("namespaces", "Namespace", False, short=("ns",), status=True, fields=_paths("status.phase"), **_RETURNED),
-    _core(
-        "nodes",
-        "Node",
-        False,
-        short=("no",),
-        status=True,
-        keeps_status_on_create=True,
-        fields=_paths("spec.unschedulable"),
-    ),
-    _core("pods", "Pod", True, short=("po",), fields=POD_FIELDS, **_WORKLOAD, **_RETURNED),
-    _core("services", "Service", True, short=("svc",), status=True, **_ALL, **_RETURNED),
-    _core(
-        "replicationcontrollers",
-        "ReplicationController",
-        True,
-        short=("rc",),
-        fields=_paths("status.replicas"),
-        **_WORKLOAD,
-    ),
-    _core("events", "Event", True, short=("ev",), create_on_update=True, fields=EVENT_FIELDS),
-    _core("persistentvolumes", "PersistentVolume", False, short=("pv",), status=True, **_RETURNED),
-    _core("persistentvolumeclaims", "PersistentVolumeClaim", True, short=("pvc",), status=True, **_RETURNED),
-    _core("configmaps", "ConfigMap", True, short=("cm",)),
+    _core("namespaces", "Namespace", False, status=True, fields=_paths("status.phase"), **_RETURNED),
+    _core("nodes", "Node", False, status=True, keeps_status_on_create=True, fields=_paths("spec.unschedulable")),
+    _core("pods", "Pod", True, fields=POD_FIELDS, **_WORKLOAD, **_RETURNED),
+    _core("services", "Service", True, status=True, **_RETURNED),
+    _core("replicationcontrollers", "ReplicationController", True, fields=_paths("status.replicas"), **_WORKLOAD),
+    _core("events", "Event", True, create_on_update=True, fields=EVENT_FIELDS),
+    _core("persistentvolumes", "PersistentVolume", False, status=True, **_RETURNED),
+    _core("persistentvolumeclaims", "PersistentVolumeClaim", True, status=True, **_RETURNED),
+    _core("configmaps", "ConfigMap", True),
     _core("secrets", "Secret", True, fields=_paths("type")),
-    _core("serviceaccounts", "ServiceAccount", True, short=("sa",), **_RETURNED),
-    _core("resourcequotas", "ResourceQuota", True, short=("quota",), status=True, **_RETURNED),
-    _core("limitranges", "LimitRange", True, short=("limits",), create_on_update=True),
-    _core("endpoints", "Endpoints", True, short=("ep",), create_on_update=True),
+    _core("serviceaccounts", "ServiceAccount", True, **_RETURNED),
+    _core("resourcequotas", "ResourceQuota", True, status=True, **_RETURNED),
+    _core("limitranges", "LimitRange", True, create_on_update=True),
+    _core("endpoints", "Endpoints", True, create_on_update=True),
     *(
-        Resource("apps", "v1", f"{kind.lower()}s", kind, True, short=(short,), **_WORKLOAD)
-        for kind, short in (("Deployment", "deploy"), ("ReplicaSet", "rs"), ("StatefulSet", "sts"), ("DaemonSet", "ds"))
+        Resource("apps", "v1", f"{kind.lower()}s", kind, True, **_WORKLOAD)
+        for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
     ),
     Resource(
         "policy",
@@ -172,12 +145,11 @@ BUILT_IN: tuple[Resource, ...] = (
         "poddisruptionbudgets",
         "PodDisruptionBudget",
         True,
-        short=("pdb",),
         status=True,
         generation=True,
         unconditional=False,
     ),
-    _storage("storageclasses", "StorageClass", False, short=("sc",), **_RETURNED),
+    _storage("storageclasses", "StorageClass", False, **_RETURNED),
     _storage("csinodes", "CSINode", False, unconditional=False, **_RETURNED),
     _storage("csidrivers", "CSIDriver", False, unconditional=False, **_RETURNED),
     _storage("csistoragecapacities", "CSIStorageCapacity", True, unconditional=False),
@@ -201,7 +173,6 @@ BUILT_IN: tuple[Resource, ...] = (
         "events",
         "Event",
         True,
-        short=("ev",),
         create_on_update=True,
         storage="events",
         view="events.k8s.io",
@@ -215,13 +186,11 @@ BUILT_IN: tuple[Resource, ...] = (
         "customresourcedefinitions",
         "CustomResourceDefinition",
         False,
-        short=("crd", "crds"),
-        categories=("api-extensions",),
         status=True,
         generation=True,
         unconditional=False,
     ),
-    Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, short=("pc",), generation=True),
+    Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, generation=True),
     Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, create_on_update=True),
     _rbac("roles", "Role", True),
     _rbac("rolebindings", "RoleBinding", True),
@@ -307,29 +276,10 @@ REVIEWS = (
 )
 
 
-def _entry(resource: Resource) -> JsonObject:
-    entry: JsonObject = {
-        "name": resource.plural,
-        "singularName": resource.singular or resource.kind.lower(),
-        "namespaced": resource.namespaced,
-        "kind": resource.kind,
-        "verbs": list(ALL_VERBS),
-    }
-    if resource.short:
-        entry["shortNames"] = list(resource.short)
-    if resource.categories:
-        entry["categories"] = list(resource.categories)
-    return entry
-
-
-def _subresource(resource: Resource, name: str, group_version: str, kind: str, verbs: tuple[str, ...]) -> JsonObject:
-    entry: JsonObject = {
-        "name": f"{resource.plural}/{name}",
-        "singularName": "",
-        "namespaced": resource.namespaced,
-        "kind": kind,
-        "verbs": list(verbs),
-    }
+def _entry(name: str, kind: str, verbs: tuple[str, ...], *, namespaced: bool, group_version: str = "") -> JsonObject:
+    """Return the entry of a resource, or of a subresource, which may be of another group."""
+    singular = "" if "/" in name else kind.lower()
+    entry = {"name": name, "singularName": singular, "namespaced": namespaced, "kind": kind, "verbs": list(verbs)}
     if group_version:
         entry["group"], _, entry["version"] = group_version.partition("/")
     return entry
@@ -339,21 +289,17 @@ def resource_list(registry: Registry, group: str, version: str) -> JsonObject | 
     """Return the resources of one group and version, or None when there are none."""
     entries = []
     for resource in registry.in_group(group, version):
-        entries.append(_entry(resource))
+        plural, inside = resource.plural, resource.namespaced
+        entries.append(_entry(plural, resource.kind, ALL_VERBS, namespaced=inside))
         if resource.status:
-            entries.append(_subresource(resource, "status", "", resource.kind, ("get", "patch", "update")))
-        if not resource.custom:
-            for name, group_version, kind, verbs in _SUBRESOURCES.get(resource.plural, []):
-                entries.append(_subresource(resource, name, group_version, kind, verbs))
+            entries.append(_entry(f"{plural}/status", resource.kind, ("get", "patch", "update"), namespaced=inside))
+        for name, other, kind, verbs in _SUBRESOURCES.get(plural, ()) if not resource.custom else ():
+            entries.append(_entry(f"{plural}/{name}", kind, verbs, namespaced=inside, group_version=other))
     for review_group, plural, kind in REVIEWS:
         if (review_group, "v1") == (group, version):
-            entries.append(
-                {"name": plural, "singularName": kind.lower(), "namespaced": False, "kind": kind, "verbs": ["create"]}
-            )
+            entries.append(_entry(plural, kind, ("create",), namespaced=False))
     if group == "" and version == "v1":
-        entries.append(
-            {"name": "bindings", "singularName": "binding", "namespaced": True, "kind": "Binding", "verbs": ["create"]}
-        )
+        entries.append(_entry("bindings", "Binding", ("create",), namespaced=True))
     if not entries:
         return None
     return {

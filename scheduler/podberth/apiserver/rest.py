@@ -9,12 +9,11 @@ pkg/registry/core/pod/storage/storage.go (BindingREST).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import msgspec
 
 from podberth.apiserver import storage
-from podberth.apiserver.admission import Admission, AdmissionRequest
+from podberth.apiserver.admission import Admission, Target
 from podberth.apiserver.deletion import lets_go
 from podberth.apiserver.resources import Registry, Resource
 from podberth.apiserver.rules import defaults, strategy, validation
@@ -33,6 +32,7 @@ from podberth.apiserver.rules.status import (
     internal,
     invalid,
     invalid_value,
+    misnamed,
     modified,
     not_found,
     not_supported,
@@ -42,34 +42,10 @@ from podberth.apiserver.rules.status import (
 )
 from podberth.apiserver.rules.strategy import GIVEN, set_condition
 from podberth.apiserver.storage import Store, Stored, with_revision
-from podberth.apiserver.users import Trail
 
 Query = Mapping[str, str]
 
 CONFLICT_RETRIES = 5
-
-
-class Target(NamedTuple):
-    """The resource and the object that a write is about."""
-
-    resource: Resource
-    namespace: str
-    name: str
-    subresource: str
-    dry_run: bool
-    trail: Trail
-
-    def admission(self, operation: str, name: str | None = None) -> AdmissionRequest:
-        """Return the write as admission sees it. `name`: of an object whose name the request did not say."""
-        return AdmissionRequest(
-            operation=operation,
-            resource=self.resource,
-            subresource=self.subresource,
-            namespace=self.namespace,
-            name=self.name if name is None else name,
-            dry_run=self.dry_run,
-            trail=self.trail,
-        )
 
 
 def is_dry_run(query: Query, kind: str = "CreateOptions") -> bool:
@@ -199,7 +175,7 @@ class Writes:
                 self._plugins.create_pod(obj)
             elif resource.is_a("PodGroup"):
                 self._plugins.create_pod_group(resource, obj)
-        request = target.admission("CREATE", metadata.get("name", ""))
+        request = target._replace(operation="CREATE", name=metadata.get("name", ""))
         obj = await self._admission.mutate(request, obj, None, lambda changed: self._default(resource, changed))
         metadata = obj["metadata"]
         generated = not metadata.get("name") and bool(metadata.get("generateName"))
@@ -212,7 +188,7 @@ class Writes:
         with decoding(resource.version, resource.kind):
             strategy.prepare_create(resource, obj)
             validation.create(resource, obj)
-        await self._admission.validate(target.admission("CREATE", metadata["name"]), obj, None)
+        await self._admission.validate(request._replace(name=metadata["name"]), obj, None)
         if resource.is_a("Pod"):
             self._plugins.check_pod(obj, dry_run=target.dry_run)
         key = resource.key(metadata.get("namespace", ""), metadata["name"])
@@ -353,7 +329,7 @@ class Writes:
         """Return the object to store for an update, after admission, strategy and validation."""
         resource, before = target.resource, old.obj
         strategy.carry_metadata(new, before)
-        request = target.admission("UPDATE")
+        request = target._replace(operation="UPDATE")
         if target.subresource == "status":
             with decoding(resource.version, resource.kind):
                 self._default(resource, new)
@@ -390,7 +366,7 @@ def _check_target(target: JsonObject) -> None:
     if not name:
         errors.append(required("target.name"))
     elif kind in {"", "Node"}:
-        errors.extend(invalid_value("target.name", name, text) for text in node_name_errors(name))
+        errors.extend(misnamed(node_name_errors, name, "target.name"))
     if errors:
         texts = [str(error) for error in errors]
         # Not a Status of its own upstream: an aggregate that becomes a plain 500.

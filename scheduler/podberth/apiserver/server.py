@@ -182,7 +182,7 @@ class ApiServer:
             if info.verb == "watch" and info.plural:
                 code = 200
                 return await self._watch(request, info, query)
-            code, body = await self._respond(request, info, query, trail)
+            code, body = await self._answer(request, info, query, trail)
             return self._json(code, body, trail)
         except StatusError as error:
             code = error.code
@@ -203,16 +203,12 @@ class ApiServer:
                 AuditEntry(info.verb, request.path_qs, trail.user.name, code, time.time(), trail.annotations)
             )
 
-    async def _respond(
+    async def _answer(
         self, request: web.BaseRequest, info: resources.RequestInfo, query: Mapping[str, str], trail: Trail
     ) -> tuple[int, bytes]:
-        if not info.plural:
-            return self._unresourceful(request, info)
-        body = await self._body(request)
-        answer = await self._dispatch.answer(info, query, request.content_type, body, trail)
-        return answer.code, answer.body
-
-    def _unresourceful(self, request: web.BaseRequest, info: resources.RequestInfo) -> tuple[int, bytes]:
+        if info.plural:
+            body = await self._body(request)
+            return await self._dispatch.answer(info, query, request.content_type, body, trail)
         if info.path in _HEALTH:
             return 200, b"ok"
         document = resources.document(self.registry, info.path, self._address)

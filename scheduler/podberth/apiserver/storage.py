@@ -26,7 +26,6 @@ _TO_CORE = {
 }
 _FROM_CORE = {core: name for name, core in _TO_CORE.items()}
 encode = msgspec.json.Encoder().encode
-decode = msgspec.json.Decoder().decode
 # A real server has used up some revisions by the time it serves; clients that start from 1 are too late on both.
 FIRST_REVISION = 100
 
@@ -43,11 +42,6 @@ def from_core(event: JsonObject) -> JsonObject:
         for name, value in event.items()
         if value or name not in {"reportingComponent", "reportingInstance"}
     }
-
-
-def rest_for_view(event: JsonObject) -> bytes:
-    """Return the bytes of an events.k8s.io event after kind and apiVersion."""
-    return msgspec.json.encode(from_core(event))[1:]
 
 
 def set_defaults(event: JsonObject) -> None:
@@ -79,7 +73,7 @@ class Stored:
         if not resource.view:
             return self.rest
         if resource.view not in self._views:
-            self._views[resource.view] = rest_for_view(self.obj)
+            self._views[resource.view] = encode(from_core(self.obj))[1:]
         return self._views[resource.view]
 
     def full(self, resource: Resource) -> bytes:

@@ -6,11 +6,15 @@ Upstream: k8s.io/apimachinery pkg/util/validation/validation.go, pkg/api/validat
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+
+Rule = Callable[[str], tuple[str, ...]]
+"""Returns what is wrong with a text; nothing where nothing is."""
 
 DNS_LABEL = re.compile(_LABEL)
 DNS_SUBDOMAIN = re.compile(_SUBDOMAIN)

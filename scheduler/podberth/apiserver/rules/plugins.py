@@ -19,12 +19,11 @@ from podberth.apiserver.rules.quantity import (
     MILLI,
     aggregated,
     at_pod_level,
-    canonical,
     containers,
     is_set,
     nano,
     overcommitted,
-    text_of,
+    shown,
 )
 from podberth.apiserver.rules.status import JsonObject, StatusError, decoding, forbidden, invalid
 from podberth.apiserver.storage import Store
@@ -111,25 +110,25 @@ def _of_pod(spec: JsonObject, part: str) -> JsonObject:
 def _checked(limit: JsonObject, kind: str, requests: JsonObject, limits: JsonObject) -> Iterator[str]:
     bounds = limit.get("min") or {}
     for name in sorted(bounds):
-        said, bound = f"minimum {name} usage per {kind} is {_text(bounds, name)}", nano(bounds, name)
+        said, bound = f"minimum {name} usage per {kind} is {shown(bounds[name])}", nano(bounds, name)
         if name not in requests:
             yield f"{said}.  No request is specified"
         elif nano(requests, name) < bound:
-            yield f"{said}, but request is {_text(requests, name)}"
+            yield f"{said}, but request is {shown(requests[name])}"
         elif name in limits and nano(limits, name) < bound:
-            yield f"{said}, but limit is {_text(limits, name)}"
+            yield f"{said}, but limit is {shown(limits[name])}"
     bounds = limit.get("max") or {}
     for name in sorted(bounds):
-        said, bound = f"maximum {name} usage per {kind} is {_text(bounds, name)}", nano(bounds, name)
+        said, bound = f"maximum {name} usage per {kind} is {shown(bounds[name])}", nano(bounds, name)
         if name not in limits:
             yield f"{said}.  No limit is specified"
         elif nano(limits, name) > bound:
-            yield f"{said}, but limit is {_text(limits, name)}"
+            yield f"{said}, but limit is {shown(limits[name])}"
         elif name in requests and nano(requests, name) > bound:
-            yield f"{said}, but request is {_text(requests, name)}"
+            yield f"{said}, but request is {shown(requests[name])}"
     bounds = limit.get("maxLimitRequestRatio") or {}
     for name in sorted(bounds):
-        said = f"{name} max limit to request ratio per {kind} is {_text(bounds, name)}"
+        said = f"{name} max limit to request ratio per {kind} is {shown(bounds[name])}"
         request, most = nano(requests, name) // MILLI, nano(limits, name) // MILLI
         if not request:
             yield f"{said}, but no request is specified or request is 0"
@@ -137,10 +136,6 @@ def _checked(limit: JsonObject, kind: str, requests: JsonObject, limits: JsonObj
             yield f"{said}, but no limit is specified or limit is 0"
         elif most / request * 1000 > nano(bounds, name) // MILLI:
             yield f"{said}, but provided ratio is {most / request:f}"
-
-
-def _text(amounts: JsonObject, name: str) -> str:
-    return canonical(text_of(amounts[name]))
 
 
 def _refused(obj: JsonObject, why: str) -> StatusError:
@@ -213,7 +208,7 @@ def _verdict(usage: JsonObject, number: int, quota: JsonObject) -> Verdict | Non
 
 
 def _listed(amounts: Mapping[str, str], names: Iterable[str]) -> str:
-    return ",".join(f"{name}={quantity.canonical(quantity.text_of(amounts[name]))}" for name in names)
+    return ",".join(f"{name}={shown(amounts[name])}" for name in names)
 
 
 def _matches(quota: JsonObject, pod: JsonObject) -> bool:
@@ -330,7 +325,7 @@ def created(pod: JsonObject, around: Surroundings) -> JsonObject:
         admit_pod(made, around)
         strategy.prepare_create(_POD, made)
         checked = around.limit_ranges or quantity.is_set(made["spec"])
-        if checked and (wrong := validation.amounts(made["spec"])):
+        if checked and (wrong := list(validation.amounts(made["spec"]))):
             raise invalid("", "Pod", made["metadata"].get("name", ""), wrong)
         check(made, around.limit_ranges)
     return made

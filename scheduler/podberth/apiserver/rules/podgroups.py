@@ -6,17 +6,18 @@ Which PriorityClass counts is the same for pods and for pod groups.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from podberth.apiserver.resources import Resource
 from podberth.apiserver.rules import names
 from podberth.apiserver.rules.status import (
+    Errors,
     FieldError,
     JsonObject,
     StatusError,
     duplicate,
     forbidden,
     invalid_value,
+    misnamed,
     not_supported,
     required,
 )
@@ -99,96 +100,85 @@ def _refused(metadata: JsonObject, why: str) -> StatusError:
     return forbidden(POD_GROUPS.group, POD_GROUPS.plural, metadata.get("name", ""), why)
 
 
-def rules(obj: JsonObject) -> list[FieldError]:
-    """Return the errors in a group's spec."""
+def rules(obj: JsonObject) -> Errors:
+    """Yield the errors in a group's spec."""
     spec = obj.get("spec") or {}
-    errors: list[FieldError] = []
     if (reference := spec.get("workloadRef")) is not None:
-        errors.extend(_name(reference, "workloadName", names.subdomain_errors))
-        errors.extend(_name(reference, "templateName", names.dns_label_errors))
+        yield from _name(reference, "workloadName", names.subdomain_errors)
+        yield from _name(reference, "templateName", names.dns_label_errors)
     policy = spec.get("schedulingPolicy") or {}
-    errors.extend(_one_of(policy, "spec.schedulingPolicy", _POLICIES))
+    yield from _one_of(policy, "spec.schedulingPolicy", _POLICIES)
     if (gang := policy.get("gang")) is not None:
-        count = gang.get("minCount", 0)
+        field, count = "spec.schedulingPolicy.gang.minCount", gang.get("minCount", 0)
         if not count:
-            errors.append(required("spec.schedulingPolicy.gang.minCount"))
+            yield required(field)
         elif count < 1:
-            errors.append(
-                invalid_value("spec.schedulingPolicy.gang.minCount", count, "must be greater than or equal to 1")
-            )
+            yield invalid_value(field, count, "must be greater than or equal to 1")
     if (mode := spec.get("disruptionMode")) is not None:
-        errors.extend(_one_of(mode, "spec.disruptionMode", _MODES))
+        yield from _one_of(mode, "spec.disruptionMode", _MODES)
     if (priority := spec.get("priority")) is not None and priority > HIGHEST_PRIORITY:
-        errors.append(invalid_value("spec.priority", priority, f"must be less than or equal to {HIGHEST_PRIORITY}"))
-    return errors
+        yield invalid_value("spec.priority", priority, f"must be less than or equal to {HIGHEST_PRIORITY}")
 
 
-def _name(reference: JsonObject, part: str, rule: Any) -> list[FieldError]:
+def _name(reference: JsonObject, part: str, rule: names.Rule) -> Errors:
     value, field = reference.get(part, ""), f"spec.workloadRef.{part}"
-    return [invalid_value(field, value, text) for text in rule(value)] if value else [required(field)]
+    if not value:
+        yield required(field)
+    else:
+        yield from misnamed(rule, value, field)
 
 
-def _one_of(union: JsonObject, field: str, members: tuple[str, ...]) -> list[FieldError]:
+def _one_of(union: JsonObject, field: str, members: tuple[str, ...]) -> Errors:
     there = [name for name in members if name in union]
     choice = ", ".join(f"`{name}`" for name in members)
     if not there:
-        return [invalid_value(field, "", f"must specify one of: {choice}")]
-    if len(there) > 1:
-        return [invalid_value(field, f"{{{', '.join(there)}}}", f"must specify exactly one of: {choice}")]
-    return []
+        yield invalid_value(field, "", f"must specify one of: {choice}")
+    elif len(there) > 1:
+        yield invalid_value(field, f"{{{', '.join(there)}}}", f"must specify exactly one of: {choice}")
 
 
-def changes(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    """Return the errors in an update: of the spec only a gang's minimum may change."""
+def changes(new: JsonObject, old: JsonObject) -> Errors:
+    """Yield the errors in an update: of the spec only a gang's minimum may change."""
     after, before = new.get("spec") or {}, old.get("spec") or {}
-    errors = []
     to, was = after.get("schedulingPolicy") or {}, before.get("schedulingPolicy") or {}
     if to.get("basic") != was.get("basic"):
-        errors.append(invalid_value("spec.schedulingPolicy.basic", None, "field is immutable"))
+        yield invalid_value("spec.schedulingPolicy.basic", None, "field is immutable")
     if "gang" in was and "gang" not in to:
-        errors.append(invalid_value("spec.schedulingPolicy.gang", None, "field cannot be cleared once set"))
+        yield invalid_value("spec.schedulingPolicy.gang", None, "field cannot be cleared once set")
     if "gang" in to and "gang" not in was:
-        errors.append(invalid_value("spec.schedulingPolicy.gang", None, "field cannot be set once created"))
-    errors.extend(
-        invalid_value(f"spec.{name}", None, "field is immutable")
-        for name in ("workloadRef", "disruptionMode", "priorityClassName", "priority")
-        if after.get(name) != before.get(name)
-    )
-    return errors
+        yield invalid_value("spec.schedulingPolicy.gang", None, "field cannot be set once created")
+    for name in ("workloadRef", "disruptionMode", "priorityClassName", "priority"):
+        if after.get(name) != before.get(name):
+            yield invalid_value(f"spec.{name}", None, "field is immutable")
 
 
-def status_rules(obj: JsonObject) -> list[FieldError]:
-    """Return the errors in the conditions (metav1 ValidateConditions)."""
-    errors: list[FieldError] = []
+def status_rules(obj: JsonObject) -> Errors:
+    """Yield the errors in the conditions (metav1 ValidateConditions)."""
     seen = set()
     for index, condition in enumerate((obj.get("status") or {}).get("conditions") or []):
         field = f"status.conditions[{index}]"
         kind = condition.get("type", "")
         if kind in seen:
-            errors.append(duplicate(field, kind))
+            yield duplicate(field, kind)
         seen.add(kind)
         if not kind:
-            errors.append(required(f"{field}.type"))
+            yield required(f"{field}.type")
         if condition.get("status") not in {"True", "False", "Unknown"}:
-            known = ["False", "True", "Unknown"]
-            errors.append(not_supported(f"{field}.status", condition.get("status", ""), known))
-        if not condition.get("lastTransitionTime"):
-            errors.append(required(f"{field}.lastTransitionTime"))
-        if not condition.get("reason"):
-            errors.append(required(f"{field}.reason"))
+            yield not_supported(f"{field}.status", condition.get("status", ""), ["False", "True", "Unknown"])
+        for name in ("lastTransitionTime", "reason"):
+            if not condition.get(name):
+                yield required(f"{field}.{name}")
         if len(condition.get("message", "").encode()) > MESSAGE_LIMIT:
-            errors.append(
-                FieldError("TooLong", f"{field}.message", None, f"may not be more than {MESSAGE_LIMIT} bytes")
-            )
-    return errors
+            yield FieldError("TooLong", f"{field}.message", None, f"may not be more than {MESSAGE_LIMIT} bytes")
 
 
-def member_rules(spec: JsonObject) -> list[FieldError]:
-    """Return the errors in a pod's schedulingGroup."""
+def member_rules(spec: JsonObject) -> Errors:
+    """Yield the errors in a pod's schedulingGroup."""
     group = spec.get("schedulingGroup")
     if group is None:
-        return []
+        return
     field, name = "spec.schedulingGroup.podGroupName", group.get("podGroupName")
     if name is None:
-        return [invalid_value(field, None, "must specify one of: `podGroupName`")]
-    return [invalid_value(field, name, text) for text in names.subdomain_errors(name)]
+        yield invalid_value(field, None, "must specify one of: `podGroupName`")
+    else:
+        yield from misnamed(names.subdomain_errors, name, field)

@@ -88,6 +88,11 @@ def text_of(value: Any) -> str:
     raise ValueError(GRAMMAR)
 
 
+def shown(value: Any) -> str:
+    """Return a quantity as it stands in JSON in its canonical text."""
+    return canonical(text_of(value))
+
+
 @lru_cache(maxsize=8192)
 def _in_a_list(text: str) -> str:
     """Resource lists know nothing finer than a thousandth (SetDefaults_ResourceList)."""

@@ -6,7 +6,7 @@ Upstream: k8s.io/apimachinery pkg/api/errors/errors.go and pkg/util/validation/f
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -231,6 +231,9 @@ class FieldError:
         return {"reason": _TYPES[self.type][0], "message": self.text(), "field": self.field}
 
 
+Errors = Iterator[FieldError]
+
+
 def required(field: str, detail: str = "") -> FieldError:
     """Return the error of a field that has to be there."""
     return FieldError("Required", field, None, detail)
@@ -239,6 +242,12 @@ def required(field: str, detail: str = "") -> FieldError:
 def invalid_value(field: str, value: Any, detail: str) -> FieldError:
     """Return the error of a field whose value breaks a rule."""
     return FieldError("Invalid", field, value, detail)
+
+
+def misnamed(rule: Callable[[str], Iterable[str]], value: str, field: str) -> Errors:
+    """Yield the errors of a field whose value breaks one of the rules in `names`."""
+    for text in rule(value):
+        yield invalid_value(field, value, text)
 
 
 def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldError:

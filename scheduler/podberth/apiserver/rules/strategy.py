@@ -227,16 +227,7 @@ def set_condition(conditions: list[JsonObject], condition: JsonObject) -> list[J
     """Return the conditions with one put in by type; the transition time moves only with the status
     (UpdatePodCondition).
     """
-    result = []
-    found = False
-    for existing in conditions:
-        if existing.get("type") != condition["type"]:
-            result.append(existing)
-            continue
-        found = True
-        same = existing.get("status") == condition["status"] and existing.get("lastTransitionTime")
-        moment = existing["lastTransitionTime"] if same else timestamp()
-        result.append({**condition, "lastProbeTime": None, "lastTransitionTime": moment})
-    if not found:
-        result.append({**condition, "lastProbeTime": None, "lastTransitionTime": timestamp()})
-    return result
+    before = next((one for one in conditions if one.get("type") == condition["type"]), None)
+    since = before.get("lastTransitionTime") if before and before.get("status") == condition["status"] else None
+    put = {**condition, "lastProbeTime": None, "lastTransitionTime": since or timestamp()}
+    return [*conditions, put] if before is None else [put if one is before else one for one in conditions]

@@ -5,7 +5,7 @@ Rules say what types do not: label syntax, amounts that are not negative, what b
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from podberth.apiserver.rules import names, validation
@@ -172,7 +172,7 @@ def _with_images(spec: Object) -> dict[str, Any]:
     }
 
 
-def _said(errors: Sequence[FieldError], prefix: str = "") -> Iterator[str]:
+def _said(errors: Iterable[FieldError], prefix: str = "") -> Iterator[str]:
     for error in errors:
         field = f"{prefix}{error.field}"
         if error.type == "Required":
