@@ -27,7 +27,6 @@ from podberth.policy.spec import Field, Policies, Policy, Rule, Write, cut, warn
 
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 OPERATIONS: tuple[Operation, ...] = ("CREATE", "UPDATE", "DELETE", "CONNECT")
-ALLOWED, DENIED = 200, 403
 MOST_WARNINGS = 30
 MOST_REASONS = 32
 AUDIT_LENGTH = 1024
@@ -46,7 +45,6 @@ class Verdict(Struct, frozen=True):
 
     object: JsonObject | None
     allowed: bool = True
-    code: int = ALLOWED
     message: str = ""
     patch: list[JsonObject] = []
     """The change as RFC 6902 operations."""
@@ -61,6 +59,11 @@ class Verdict(Struct, frozen=True):
     exempt: str | None = None
     """Why no policy applied, when none did."""
 
+    @property
+    def code(self) -> int:
+        """The HTTP status of the answer."""
+        return 200 if self.allowed else 403
+
 
 def evaluate(
     policies: Policies,
@@ -71,8 +74,6 @@ def evaluate(
 ) -> Verdict:
     """Return the answer to one admission request. Nothing given is changed; `object` shares what it can with what was
     given.
-
-    A dry run is answered like any other.
     """
     exempt = exemption(operation, obj, old, options)
     if exempt is not None or obj is None:
@@ -208,8 +209,6 @@ class _Request:
         conflicting = {write.rule.policy for writes in merged.conflicts for write in writes}
         return Verdict(
             object=patch.object,
-            allowed=True,
-            code=ALLOWED,
             patch=patch.operations,
             warnings=warnings(self.said, self._would()),
             audit=self._audit({"applied": _joined(sorted(effective))}),
@@ -222,7 +221,6 @@ class _Request:
         return Verdict(
             object=self.object,
             allowed=False,
-            code=DENIED,
             message=message,
             warnings=warnings(self.said, self._would()),
             audit=self._audit({"rejected-by": _joined(rule.place for rule in self.rejecting)}),

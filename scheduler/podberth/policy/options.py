@@ -44,9 +44,8 @@ class Options(Struct, frozen=True, rename="camel"):
     own_namespace: str = ""
     sub_resource: str = ""
     user_info: UserInfo | None = None
-    dry_run: bool = False
     pass_: Pass = field(default="mutate", name="pass")
-    owner_selectors: tuple[LabelSelector, ...] = ()
+    owner_selectors: tuple[LabelSelector, ...] = field(default=(), name="ownerSelector")
     allowed_prefixes: tuple[str, ...] = ()
     live_schedulers: frozenset[str] | None = None
     reserved_prefixes: tuple[str, ...] = ()
@@ -64,14 +63,7 @@ class Options(Struct, frozen=True, rename="camel"):
 NO_OPTIONS = Options()
 
 
-class _Selectors(Struct, rename="camel"):
-    """Options that are selectors; the rest is read as `Options`."""
-
-    owner_selector: dict[str, Any] | list[dict[str, Any]] | None = None
-    owner_selectors: list[dict[str, Any]] | None = None
-
-
-KNOWN = frozenset((*Options.__struct_encode_fields__, *_Selectors.__struct_encode_fields__))
+KNOWN = frozenset(Options.__struct_encode_fields__)
 
 
 def unknown(document: Mapping[str, Any]) -> str | None:
@@ -90,18 +82,13 @@ def parse(document: Mapping[str, Any] | None) -> Options:
 
     Raises OptionsError.
     """
+    given = {key: value for key, value in (document or {}).items() if value is not None}
+    asked = given.pop("ownerSelector", [])
     try:
-        asked = msgspec.convert(document or {}, _Selectors)
-        others = {
-            key: value
-            for key, value in (document or {}).items()
-            if value is not None and key not in _Selectors.__struct_encode_fields__
-        }
-        found = msgspec.convert(others, Options)
+        found = msgspec.convert(given, Options)
     except msgspec.ValidationError as error:
         raise OptionsError(misfit(error, "options")) from None
-    single = asked.owner_selector or []
-    selectors = (single if isinstance(single, list) else [single]) + (asked.owner_selectors or [])
+    selectors = asked if isinstance(asked, list) else [asked]
     return structs.replace(
         found,
         owner_selectors=tuple(selector(item, "options.ownerSelector") for item in selectors),
@@ -109,13 +96,13 @@ def parse(document: Mapping[str, Any] | None) -> Options:
     )
 
 
-def selector(document: Mapping[str, Any], path: str) -> LabelSelector:
+def selector(document: Any, path: str) -> LabelSelector:
     """Return the LabelSelector in a value, or that of a plain map of labels, as Services have.
 
     Raises OptionsError.
     """
-    if not document.keys() <= {"matchLabels", "matchExpressions"}:
-        document = {"matchLabels": dict(document)}
+    if isinstance(document, dict) and not document.keys() <= {"matchLabels", "matchExpressions"}:
+        document = {"matchLabels": document}
     try:
         return parse_label_selector(msgspec.convert(document, wire.LabelSelector), path)
     except (SelectorError, msgspec.ValidationError) as error:

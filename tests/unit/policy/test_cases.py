@@ -41,7 +41,7 @@ def test_little_is_needed() -> None:
     assert answer({"object": config_map()})["patch"] == []
     case: Object = {"policies": None, "operation": None, "oldObject": None, "options": None, "object": config_map()}
     assert answer(case)["allowed"]
-    given = {"userInfo": {"username": "a", "uid": "b", "extra": {}}, "dryRun": None, "surprise": 1}
+    given = {"userInfo": {"username": "a", "uid": "b", "extra": {}}, "stamp": None, "surprise": 1}
     assert answer({"object": pod(), "operation": "create", "options": given})["allowed"]
     assert answer({"operation": "DELETE", "object": None})["object"] is None
 
@@ -62,7 +62,8 @@ def test_little_is_needed() -> None:
             'operation: Unsupported value: "PATCH": want CREATE, UPDATE, DELETE, CONNECT',
         ),
         ({"object": {}, "policies": {}}, "policies: want a list, got a mapping"),
-        ({"object": {}, "options": {"dryRun": "yes"}}, "options.dryRun: expected true or false, got text"),
+        ({"object": {}, "options": {"stamp": "yes"}}, "options.stamp: expected true or false, got text"),
+        ({"object": {}, "options": {"ownerSelector": "x"}}, "options.ownerSelector: expected a mapping, got text"),
         ({"object": {}, "options": {"pass": "x"}}, 'options.pass: "x": not one of the values that it may have'),
         (
             {"object": {}, "options": {"ownerSelector": {"matchExpressions": [{"key": "a", "operator": "Gt"}]}}},
@@ -84,10 +85,8 @@ def test_known_options() -> None:
         "ownNamespace",
         "subResource",
         "userInfo",
-        "dryRun",
         "pass",
         "ownerSelector",
-        "ownerSelectors",
         "allowedPrefixes",
         "liveSchedulers",
         "reservedPrefixes",

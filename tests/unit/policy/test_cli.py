@@ -91,10 +91,10 @@ def test_cases(shell: Shell) -> None:
     assert code == 2
     assert [(one["id"], "got" in one) for one in answers] == [("line 1", False), ("b", False), (2, True)]
     assert err.splitlines()[1] == f"berth: {mixed}: line 2: object: Required value"
-    more = shell.file("more.jsonl", json.dumps({**cases[0], "options": {"dryrun": True}}))
+    more = shell.file("more.jsonl", json.dumps({**cases[0], "options": {"Stamp": True}}))
     code, out, err = shell.run("eval", "--cases", more)
     assert (code, json.loads(out)["got"]["code"]) == (0, 403)
-    assert err == f"berth: {more}: line 1: options.dryrun: Unknown field: did you mean dryRun?; left out\n"
+    assert err == f"berth: {more}: line 1: options.Stamp: Unknown field: did you mean stamp?; left out\n"
 
 
 def test_lint(shell: Shell) -> None:
@@ -367,8 +367,8 @@ def test_wrong_input(shell: Shell) -> None:
         (
             "test",
             "t7",
-        ): "t7/test.yaml: cases[0].options.x: Unknown field: want allowedPrefixes, dryRun, "
-        "liveSchedulers, namespace, ownNamespace, ownerSelector, ownerSelectors, pass, reserveKnown, reservedPrefixes, "
+        ): "t7/test.yaml: cases[0].options.x: Unknown field: want allowedPrefixes, "
+        "liveSchedulers, namespace, ownNamespace, ownerSelector, pass, reserveKnown, reservedPrefixes, "
         "stamp, subResource, userInfo",
     }
     for words, line in wrong.items():

@@ -384,11 +384,6 @@ def test_namespaces() -> None:
     assert not verdict(foreign, own, obj=config_map(), namespace="team-b").allowed
 
 
-def test_dry_run() -> None:
-    """A dry run gets the same answer."""
-    assert verdict(EVERYONE, obj=pod(), dryRun=True) == verdict(EVERYONE, obj=pod())
-
-
 class TestValidatingPass:
     """The final object: rejects once more, and the stamp."""
 

@@ -109,7 +109,6 @@ class Reviewer:
             namespace=request.namespace,
             sub_resource=request.sub_resource,
             user_info=request.user,
-            dry_run=request.dry_run,
             pass_=pass_,
             live_schedulers=self.live_schedulers,
         )

@@ -12,7 +12,7 @@ from podberth.policy import bounds, keys
 from podberth.policy.analyse import Finding, Kind, Report, analyse
 from podberth.policy.keys import RESERVED, Reserved
 from podberth.policy.parse import PolicyError, parse
-from podberth.policy.spec import Policies, Policy
+from podberth.policy.spec import Policies, Policy, cut
 
 MESSAGE_LENGTH = 2000
 MOST_FINDINGS = 5
@@ -122,36 +122,17 @@ def revision_of(stored: Iterable[Stored]) -> Revision:
     return frozenset((one.uid, one.generation) for one in stored)
 
 
-class Metadata(msgspec.Struct, rename="camel"):
-    """The identity of an object."""
-
-    name: str
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    generation: int = 0
-
-
 class Unread(msgspec.Struct):
     """A policy whose spec is not decoded."""
 
-    metadata: Metadata
+    metadata: JsonObject
     status: Any = None
 
 
 def unread(document: Unread, why: str) -> Stored:
     """A policy object that nobody looks into."""
-    metadata, status = document.metadata, document.status
-    return Stored(
-        name=metadata.name,
-        namespace=metadata.namespace,
-        uid=metadata.uid,
-        resource_version=metadata.resource_version,
-        generation=metadata.generation,
-        rules=0,
-        status=status if isinstance(status, dict) else {},
-        unread=why,
-    )
+    known = read({"metadata": document.metadata, "status": document.status})
+    return structs.replace(known, policy=None, problems=(), unread=why)
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -288,9 +269,9 @@ def _scheduler_available(one: Stored, live: frozenset[str] | None) -> Condition:
     if missing:
         names = ", ".join(f'"{name}"' for name in missing)
         message = f"no live scheduler serves {names}: pods that are sent there stay pending"
-        return Condition("SchedulerAvailable", "False", "NoLiveLease", cut(message))
+        return Condition("SchedulerAvailable", "False", "NoLiveLease", cut(message, MESSAGE_LENGTH))
     names = ", ".join(f'"{name}"' for name in sorted(named))
-    return Condition("SchedulerAvailable", "True", "Live", cut(f"a live scheduler serves {names}"))
+    return Condition("SchedulerAvailable", "True", "Live", cut(f"a live scheduler serves {names}", MESSAGE_LENGTH))
 
 
 def owners_intact(lost: Sequence[str]) -> Condition:
@@ -298,7 +279,7 @@ def owners_intact(lost: Sequence[str]) -> Condition:
     if not lost:
         return Condition("OwnersIntact", "True", "NoneLosesObjects", "every owner finds what it makes")
     told = f"owners would not find what they make any more, and make more without end: {_lines(lost)}"
-    return Condition("OwnersIntact", "False", "OwnerSelector", cut(told))
+    return Condition("OwnersIntact", "False", "OwnerSelector", cut(told, MESSAGE_LENGTH))
 
 
 def _line(finding: Finding) -> str:
@@ -316,8 +297,3 @@ def _lines(lines: Sequence[str], number: int = 0) -> str:
     left = max(number, len(lines)) - MOST_FINDINGS
     more = f"; and {left} more" if left > 0 else ""
     return cut("; ".join(lines[:MOST_FINDINGS]), MESSAGE_LENGTH - len(more)) + more
-
-
-def cut(text: str, length: int = MESSAGE_LENGTH) -> str:
-    """A text that fits."""
-    return text if len(text) <= length else f"{text[: length - 3]}..."

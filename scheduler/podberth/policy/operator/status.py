@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from podberth.kube import writes
 from podberth.kube.resources import EVENTS, METADATA_POLICIES
-from podberth.kube.writes import NOTE_BYTES, event_name, micro_time, shorten
+from podberth.kube.writes import Regarding, object_patch
 from podberth.policy.operator.judge import Condition, Stored
 
 CONTROLLER = "podberth.dev/operator"
@@ -109,33 +110,31 @@ def change(
 
 def patch(stored: Stored, status: JsonObject) -> tuple[str, bytes]:
     """PATCH (merge) of the status, of this very object in this very version."""
-    metadata = {"uid": stored.uid, "resourceVersion": stored.resource_version}
-    path = METADATA_POLICIES.path(stored.namespace, stored.name, "status")
-    return path, msgspec.json.encode({"metadata": metadata, "status": status})
+    return object_patch(
+        METADATA_POLICIES,
+        stored.namespace,
+        stored.name,
+        uid=stored.uid,
+        resource_version=stored.resource_version,
+        change={"status": status},
+        subresource="status",
+    )
 
 
 def event(stored: Stored, condition: Condition, instance: str, moment: float) -> tuple[str, bytes]:
     """POST: an Event about a policy."""
-    body = {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"namespace": stored.namespace, "name": event_name(stored.name)},
-        "eventTime": micro_time(moment),
-        "type": "Warning",
-        "reason": condition.reason,
-        "action": "Reconcile",
-        "note": shorten(condition.message, NOTE_BYTES),
-        "reportingController": CONTROLLER,
-        "reportingInstance": shorten(instance, 128),
-        "regarding": {
-            "apiVersion": METADATA_POLICIES.api_version,
-            "kind": METADATA_POLICIES.kind,
-            "namespace": stored.namespace,
-            "name": stored.name,
-            "uid": stored.uid,
-        },
-    }
-    return EVENTS.path(stored.namespace), msgspec.json.encode(body)
+    kind = METADATA_POLICIES
+    made = writes.event(
+        Regarding(kind.api_version, kind.kind, stored.namespace, stored.name, stored.uid),
+        kind="Warning",
+        reason=condition.reason,
+        action="Reconcile",
+        note=condition.message,
+        controller=CONTROLLER,
+        instance=instance,
+        moment=moment,
+    )
+    return EVENTS.path(stored.namespace), made.json()
 
 
 def _block(found: Enforcement, stored: Stored, now: str) -> JsonObject:

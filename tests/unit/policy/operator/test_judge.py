@@ -197,7 +197,7 @@ def test_the_budget_is_kept_and_its_end_is_told() -> None:
 
 def test_unread() -> None:
     """A policy that nobody looked into says so in every condition, and claims nothing."""
-    document = judge.Unread(judge.Metadata("p", "team", "u", "1", 3), None)
+    document = judge.Unread({"name": "p", "namespace": "team", "uid": "u", "generation": 3}, None)
     found = judge.conditions(judge.unread(document, "too large"), judge.NOTHING_TOLD, frozenset())
     assert {(c.status, c.reason, c.message) for c in found} == {("Unknown", "NotLookedAt", "too large")}
 
