@@ -38,19 +38,19 @@ def demo(
     from podberth.service import log
     from podberth.testing.demo.play import LateError
     from podberth.testing.demo.recording import Recording, page_data
-    from podberth.testing.demo.run import Options, embedded
+    from podberth.testing.demo.run import embedded
     from podberth.testing.demo.terminal import Terminal
 
     log.configure("error")
     console = Console(highlight=False, emoji=False)
-    options = Options(pace=PACE if console.is_terminal and not fast else 0.0, seed=seed)
+    pace = PACE if console.is_terminal and not fast else 0.0
     terminal = Terminal(console)
 
     async def play() -> Recording:
         story = asyncio.current_task()
         assert story is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, story.cancel)
-        return await embedded(terminal, options)
+        return await embedded(terminal, pace=pace, seed=seed)
 
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -1,13 +1,13 @@
 """The story itself, act by act. Each says what it wants of the cluster; what comes of it is the scheduler's doing."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
 from podberth.explain.changes import Uncordon
-from podberth.explain.explanation import RejectedNode, Remedy
 from podberth.explain.report.group import headline, stop
+from podberth.explain.report.wording import some
 from podberth.kube.errors import ApiError
 from podberth.kube.resources import METADATA_POLICIES, POD_GROUPS, PODS
 from podberth.model.node import Node
@@ -33,7 +33,6 @@ from podberth.testing.demo.cast import (
 from podberth.testing.demo.play import PATIENCE, Play
 from podberth.testing.demo.policed import Policed
 from podberth.testing.demo.recording import Explained
-from podberth.testing.demo.witness import SeenDecision
 
 TITLE = "A gang: all or nothing"
 GROUP, SIZE, FIT = "epoch", 8, 6
@@ -41,7 +40,6 @@ _STEP = 50
 """Milli-cores between two amounts that the workers may ask for."""
 _LEAST, _MOST = 200, 4000
 OWNER = "owner"
-SHOWN_NODES = 14
 SHOWN_REMEDIES = 5
 
 
@@ -212,96 +210,29 @@ def _modest(name: str, **labels: str) -> Object:
     return found
 
 
-async def free_by_uncordoning(play: Play, report: Object) -> None:
-    """Open the node that `explain` says would do."""
-    name = report["metadata"]["name"]
-    verdict, change = await _explained(play, report)
-    if change is None:
-        raise RuntimeError(f"pod {name} was to wait, until a node is opened")
-    await play.uncordon(change.node)
-    await play.show_outcome(name, after=verdict)
-
-
-async def _explained(play: Play, pod: Object) -> tuple[SeenDecision, Uncordon | None]:
-    """Create the pod, tell why it waits and what would free it; the first node that only has to be opened."""
-    name = pod["metadata"]["name"]
-    [verdict] = await play.place(pod)
-    if verdict.node is not None:
-        return verdict, None
-    explanation = play.explain(name)
-    nodes: list[tuple[str, str]] = [(rejected.node, _in_the_way(play, rejected)) for rejected in explanation.rejected]
-    remedies: list[tuple[str, str]] = [
-        (play.shorten(remedy.text), _goes(play, remedy)) for remedy in explanation.remedies
-    ]
-    offered: list[tuple[int, Uncordon]] = [
-        (i, remedy.changes[0])
-        for i, remedy in enumerate(explanation.remedies)
-        if len(remedy.changes) == 1 and isinstance(remedy.changes[0], Uncordon)
-    ]
-    taken, change = offered[0] if offered else (None, None)
-    await play.show(
-        "pending",
-        f"Why {name} waits, and what would free it",
-        [*_node_lines(nodes), *_remedy_lines(remedies)],
-        pod=name,
-        explanation=Explained(nodes, remedies, taken),
-        beats=5.0,
-    )
-    return verdict, change
-
-
-def _in_the_way(play: Play, rejected: RejectedNode) -> str:
-    return play.shorten("; ".join(finding.detail for finding in (*rejected.findings, *rejected.also)))
-
-
-def _goes(play: Play, remedy: Remedy) -> str:
-    return ", ".join(node for node in remedy.nodes[:3]) + (", …" if len(remedy.nodes) > 3 else "")
-
-
-def _node_lines(nodes: list[tuple[str, str]]) -> Iterable[str]:
-    """Return what stands in the way on each node, the closest to fitting first."""
-    shown = nodes[:SHOWN_NODES]
-    wide = max((len(node) for node, _ in shown), default=0)
-    yield from (f"{node:<{wide}}  {text}" for node, text in shown)
-    if len(nodes) > len(shown):
-        yield f"… and {len(nodes) - len(shown)} more nodes"
-
-
-def _remedy_lines(remedies: list[tuple[str, str]]) -> Iterable[str]:
-    if not remedies:
-        yield "No change that was tried would free it."
-        return
-    yield "Any of these would free it; each was tried with all filters before it is offered:"
-    yield from (f"  {text} (then it fits on {goes})" for text, goes in remedies[:SHOWN_REMEDIES])
-
-
 async def opening(play: Play) -> None:
     """Show the nodes and what is on them."""
     mirror = play.mirror
     nodes = sorted(mirror.nodes.values(), key=lambda node: node.name)
     for node in nodes:
         play.node_card(node)
-    foreign = [pod for pod in mirror.pods.values() if pod.node_name in mirror.nodes]
-    puts: dict[str, str | None] = {}
-    for found in sorted(foreign, key=lambda pod: pod.key):
-        play.card(found)
-        puts[play.label(found)] = found.node_name
-    zones = sorted({node.labels.get(ZONE, "") for node in nodes} - {""})
-    where = f" in zones {', '.join(zones)}" if len(zones) > 1 else ""
+    foreign = sorted(mirror.pods.values(), key=lambda pod: pod.name)
+    puts = {play.card(found).name: found.node_name for found in foreign}
+    zones = ", ".join(sorted({node.labels[ZONE] for node in nodes}))
     await play.act(
         "A cluster that is already in use",
-        f"{len(nodes)} nodes{where}. {len(foreign)} pods run here already, placed by another scheduler. "
+        f"{len(nodes)} nodes in zones {zones}. {len(foreign)} pods run here already, placed by another scheduler. "
         "Berth counts the room they take and leaves them alone.",
     )
     total = sum(node.allocatable.get("cpu", 0) for node in nodes)
     used = sum(mirror.used(node.name) for node in nodes)
-    lines = [f"{witness.cores(used)} of {witness.cores(total)} cores are asked for."]
-    tainted = [node.name for node in nodes if node.taints]
-    cordoned = [node.name for node in nodes if node.unschedulable]
-    if tainted:
-        lines.append(f"{_listed(tainted)} {_be(tainted)} tainted: only for pods that tolerate it.")
-    if cordoned:
-        lines.append(f"{_listed(cordoned)} {_be(cordoned)} cordoned: closed for maintenance.")
+    tainted = " and ".join(node.name for node in nodes if node.taints)
+    [cordoned] = [node.name for node in nodes if node.unschedulable]
+    lines = [
+        f"{witness.cores(used)} of {witness.cores(total)} cores are asked for.",
+        f"{tainted} are tainted: only for pods that tolerate it.",
+        f"{cordoned} is cordoned: closed for maintenance.",
+    ]
     title = f"Berth watches for pods that name “{SCHEDULER}” as their scheduler"
     await play.show("scene", title, lines, puts=puts, beats=2.0)
 
@@ -387,7 +318,31 @@ async def misfit(play: Play) -> None:
         "One pod that does not fit",
         "A report asks for 6 cores and a node with an SSD. From kube-scheduler you would get only the next line.",
     )
-    await free_by_uncordoning(play, _pod("report-0", REPORT_CPU, 12288, nodeSelector={DISK: "ssd"}))
+    name = "report-0"
+    [verdict] = await play.place(_pod(name, REPORT_CPU, 12288, nodeSelector={DISK: "ssd"}))
+    answer = play.explain(name)
+    nodes = [
+        (each.node, play.shorten("; ".join(finding.detail for finding in (*each.findings, *each.also))))
+        for each in answer.rejected
+    ]
+    remedies = [(play.shorten(each.text), some(each.nodes, 3)) for each in answer.remedies]
+    [(taken, closed)] = [
+        (i, change.node)
+        for i, each in enumerate(answer.remedies)
+        for change in each.changes
+        if isinstance(change, Uncordon) and len(each.changes) == 1
+    ]
+    wide = max(len(node) for node, _ in nodes)
+    lines = [
+        *(f"{node:<{wide}}  {text}" for node, text in nodes),
+        "Any of these would free it; each was tried with all filters before it is offered:",
+        *(f"  {text} (then it fits on {where})" for text, where in remedies[:SHOWN_REMEDIES]),
+    ]
+    told = Explained(nodes, remedies, taken)
+    title = f"Why {name} waits, and what would free it"
+    await play.show("pending", title, lines, pod=name, explanation=told, beats=5.0)
+    await play.uncordon(closed)
+    await play.show_outcome(name, after=verdict)
 
 
 ACTS: tuple[Callable[[Play], Awaitable[None]], ...] = (
@@ -410,13 +365,3 @@ def _pod(name: str, cpu: int, memory: int, *, packed: bool = False, **spec: Any)
 def _gated(play: Play, key: str) -> bool:
     found = play.mirror.pods.get(key)
     return found is not None and found.condition is not None and found.condition[1] == "SchedulingGated"
-
-
-def _be(names: list[str]) -> str:
-    return "is" if len(names) == 1 else "are"
-
-
-def _listed(names: list[str]) -> str:
-    if len(names) > 6:
-        return f"{', '.join(names[:5])} and {len(names) - 5} more"
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -38,7 +38,6 @@ class Mirror:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         self.seen: dict[str, float] = {}
-        self.version = 0
         self._now = now
         self._changed = asyncio.Condition()
         self._telling: set[asyncio.Task[None]] = set()
@@ -86,7 +85,6 @@ class Mirror:
 
     def stir(self) -> None:
         """Have all claims looked at again: something they read has changed."""
-        self.version += 1
         task = asyncio.create_task(self._tell())
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
@@ -262,21 +260,16 @@ class Play:
         """Return the picture's view of a pod, kept in the recording."""
         requests = pod.shape.requests
         mine = pod.scheduler_name in PROFILES
-        name = self.label(pod)
         card = PodCard(
-            name,
+            pod.name,
             pod.labels.get("app", "") if mine else "others",
             requests.get("cpu", 0),
             requests.get("memory", 0),
             len(pod.shape.claims),
             mine,
         )
-        self.recording.pods[name] = card
+        self.recording.pods[pod.name] = card
         return card
-
-    def label(self, pod: Pod) -> str:
-        """Return a pod's name, with its namespace when that is not the story's."""
-        return pod.name if pod.namespace == NAMESPACE else pod.key
 
     def node_card(self, node: Node) -> NodeCard:
         """Return the picture's view of a node, kept in the recording."""

@@ -6,9 +6,7 @@ from typing import Any
 from podberth.testing.demo import witness
 from podberth.testing.demo.witness import SeenDecision
 
-MOST_NODES = 36
 MOST_CANDIDATES = 8
-MOST_REFUSALS = 40
 
 
 @dataclass(slots=True)
@@ -90,12 +88,9 @@ class Recording:
 
 
 def page_data(recording: Recording) -> dict[str, Any]:
-    """Return the recording as plain data for `podberth.explain.report.pages`, cut to what a person can look at."""
+    """Return the recording as plain data for `podberth.explain.report.pages`."""
     data = asdict(recording)
-    busy = {node for step in recording.steps for node in step.puts.values() if step.kind != "scene"}
-    kept = sorted(recording.nodes, key=lambda name: name not in busy)[:MOST_NODES]
-    data["nodes"] = [node for name, node in data["nodes"].items() if name in kept]
-    data["left_out"] = len(recording.nodes) - len(kept)
+    data["nodes"] = list(data["nodes"].values())
     for raw, step in zip(data["steps"], recording.steps, strict=True):
         raw["verdict"] = None if step.verdict is None else _verdict(step.verdict)
     return data
@@ -103,7 +98,6 @@ def page_data(recording: Recording) -> dict[str, Any]:
 
 def _verdict(seen: SeenDecision) -> dict[str, Any]:
     answer = seen.answer
-    refusals = [(each.node, finding) for each in answer.rejected for finding in each.findings]
     points = {one.plugin: {node.scores[one.plugin].weighted for node in answer.feasible} for one in answer.scorers}
     return {
         "node": seen.node,
@@ -123,9 +117,9 @@ def _verdict(seen: SeenDecision) -> dict[str, Any]:
             }
             for each in seen.candidates[:MOST_CANDIDATES]
         ],
-        "refused": len(answer.rejected),
         "refusals": [
-            {"node": node, "plugin": one.plugin, "reason": one.reason, "detail": one.detail}
-            for node, one in refusals[:MOST_REFUSALS]
+            {"node": each.node, "plugin": one.plugin, "reason": one.reason, "detail": one.detail}
+            for each in answer.rejected
+            for one in each.findings
         ],
     }

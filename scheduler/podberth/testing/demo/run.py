@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -40,20 +39,17 @@ def summarise(play: Play, seconds: float) -> list[tuple[str, str, str]]:
     mine = [pod for pod in mirror.pods.values() if pod.scheduler_name in PROFILES]
     bound = [pod for pod in mine if pod.node_name]
     others = sum(bool(pod.node_name) for pod in mirror.pods.values()) - len(bound)
-    rows = [(f"{len(bound)} of {len(mine)}", "pods bound", f"{others} of others left alone")]
-    if verdicts:
-        middle = median(verdict.seconds for verdict in verdicts)
-        rows.append((str(len(verdicts)), "decisions", f"over all {verdicts[-1].answer.nodes.total} nodes each"))
-        rows.append((witness.took(middle), "a decision", "median, filters and scores"))
-        rows.append((f"{1 / middle:,.0f}", "decisions a second", "at that pace, on one core"))
-    waits = _waits(play)
-    if waits:
-        rows.append((witness.took(median(waits)), "from created to bound", "median, over HTTP"))
-    regret = sum(verdict.regret for verdict in verdicts)
-    rows.append((str(regret), "points of regret", "chosen against best, summed"))
-    rows.append((str(len(overbooked(play))), "nodes overbooked", "as the API server has it"))
-    rows.append((f"{seconds:.1f} s", "the whole story", "pauses for the eye included"))
-    return rows
+    middle = median(verdict.seconds for verdict in verdicts)
+    return [
+        (f"{len(bound)} of {len(mine)}", "pods bound", f"{others} of others left alone"),
+        (str(len(verdicts)), "decisions", f"over all {len(mirror.nodes)} nodes each"),
+        (witness.took(middle), "a decision", "median, filters and scores"),
+        (f"{1 / middle:,.0f}", "decisions a second", "at that pace, on one core"),
+        (witness.took(median(_waits(play))), "from created to bound", "median, over HTTP"),
+        (str(sum(verdict.regret for verdict in verdicts)), "points of regret", "chosen against best, summed"),
+        (str(len(overbooked(play))), "nodes overbooked", "as the API server has it"),
+        (f"{seconds:.1f} s", "the whole story", "pauses for the eye included"),
+    ]
 
 
 def overbooked(play: Play) -> list[str]:
@@ -82,23 +78,20 @@ def _waits(play: Play) -> list[float]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The way to tell it. `pace`: seconds for the eye a step; `seed` decides between equally good nodes."""
+async def embedded(audience: Audience, *, pace: float = 0.0, seed: int = 0) -> Recording:
+    """Tell the story on an API server in this process.
 
-    pace: float = 0.0
-    seed: int = 0
-
-
-async def embedded(audience: Audience, options: Options) -> Recording:
-    """Tell the story on an API server in this process."""
+    `pace`: seconds for the eye a step; `seed` decides between equally good nodes.
+    """
     async with ApiServer(port=0, gates=[podgroups.GATE]) as server:
         connection = Connection(host=server.url, source="embedded API server")
         async with Client(connection, qps=-1) as client:
-            return await _tell(client, audience, options, f"the embedded API server at {server.url}")
+            play = await _told(client, audience, pace, seed)
+    play.recording.server = f"the embedded API server at {server.url}"
+    return play.recording
 
 
-async def _tell(client: Client, audience: Audience, options: Options, where: str) -> Recording:
+async def _told(client: Client, audience: Audience, pace: float, seed: int) -> Play:
     started = time.monotonic()
     await client.create(NAMESPACES.path(), _json(namespace(NAMESPACE)))
     for node in cast.nodes():
@@ -110,7 +103,7 @@ async def _tell(client: Client, audience: Audience, options: Options, where: str
     frameworks = build(config, registry())
     async with Mirror(client, time.monotonic) as mirror, Client(client.connection, qps=-1) as own_client:
         witness = Witness(mirror.stir)
-        scheduler = Scheduler(own_client, witness.watch(frameworks), config, seed=options.seed, observe=witness.observe)
+        scheduler = Scheduler(own_client, witness.watch(frameworks), config, seed=seed, observe=witness.observe)
         running = asyncio.create_task(scheduler.run(drain_seconds=2.0))
         try:
 
@@ -123,14 +116,13 @@ async def _tell(client: Client, audience: Audience, options: Options, where: str
                 assert gang is not None
                 return explain_group(gang, frameworks[SCHEDULER], cluster)
 
-            play = Play(client, mirror, witness, audience, ask, ask_about_group, pace=options.pace)
-            play.recording.server = where
+            play = Play(client, mirror, witness, audience, ask, ask_about_group, pace=pace)
             await _beside(running, _acts(play, scheduler))
             play.recording.summary = summarise(play, time.monotonic() - started)
         finally:
             scheduler.stop()
             await running
-    return play.recording
+    return play
 
 
 async def _acts(play: Play, scheduler: Scheduler) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from podberth.explain.objects.documents import ObjectError, parse
+from podberth.framework.config import parse_duration
 from podberth.model.mistakes import as_json, misfit
 from podberth.testing.workloads.go_template import INDEX, Expression, GoTemplateError, render
 from podberth.testing.workloads.objects import KINDS, PRIORITY_CLASSES, merged
@@ -59,8 +60,6 @@ _POD: Document = {
 _THROUGHPUT = "SchedulingThroughput"
 _MOST_IN_STEADY_STATE = 1_000
 """Pods a second at most while a steady state lasts."""
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+|0")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PLACE = re.compile(r"(\$\((?:[^()]|\([^()]*\))*\))")
 
 
@@ -687,10 +686,10 @@ class _Reading:
     def _seconds(self, at: str, given: str, param: str) -> float:
         if param:
             given = self._param(f"{at}Param", param, str, "a duration")
-        if not _DURATION.fullmatch(given):
+        found = parse_duration(given)
+        if found is None or found < 0:
             raise WorkloadError(f"{at}: {as_json(given)}: expected a duration such as 10s")
-        parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", given)
-        return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+        return found
 
     def _plugin_config(self) -> tuple[PluginConfig, ...]:
         at, path = f"{self._at}.schedulerConfigPath", self._case.scheduler_config_path

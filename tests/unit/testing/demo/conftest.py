@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from podberth.testing.demo.recording import Act, Recording, Step
-from podberth.testing.demo.run import Options, embedded
+from podberth.testing.demo.run import embedded
 from podberth.testing.demo.terminal import Terminal
 
 
@@ -36,7 +36,7 @@ def told() -> Told:
         found.heard.append(told)
         terminal(told)
 
-    found.recording = asyncio.run(embedded(hear, Options()))
+    found.recording = asyncio.run(embedded(hear))
     terminal.summary(found.recording)
     found.lines = said.getvalue().splitlines()
     return found

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from podberth.explain.report.pages import breakable, demo_page
-from podberth.testing.demo.recording import MOST_NODES, NodeCard, page_data
+from podberth.testing.demo.recording import page_data
 from tests.unit.testing.demo.conftest import Told
 
 EVIL = "</script><img src=x onerror=alert(1)>&\"'"
@@ -92,16 +92,3 @@ def test_controls_have_names(data: dict[str, Any]) -> None:
     ]
     assert len(silent) == 4
     assert all(attributes.get("aria-label") for attributes in silent)
-
-
-def test_a_big_cluster_keeps_the_nodes_that_matter(told: Told) -> None:
-    """Of a thousand nodes those with the story's pods stay, the page stays small, and says so."""
-    recording = deepcopy(told.recording)
-    for i in range(1000):
-        recording.nodes[f"more-{i}"] = NodeCard(f"more-{i}", "z", 4000, 0, 0, [], False, {})
-    recording.nodes["c3"] = recording.nodes.pop("c3")
-    found = page_data(recording)
-    assert len(found["nodes"]) == MOST_NODES
-    assert found["left_out"] == len(recording.nodes) - MOST_NODES
-    assert "c3" in [node["name"] for node in found["nodes"]]
-    assert len(demo_page(found)) < 250_000

@@ -91,7 +91,6 @@
     }
     const boxes = [...zones].sort(([a], [b]) => (a < b ? -1 : 1)).map(([zone, nodes]) =>
       make("section", { class: "zone" }, make("h3", {}, zone ? `zone ${zone}` : "nodes"), ...nodes));
-    if (data.left_out) boxes.push(make("p", { class: "key" }, `… and ${data.left_out} more nodes`));
     byId("zones").replaceChildren(...boxes);
     const waiting = [...state.where].filter(([, on]) => on === "").map(([name]) => chip(name));
     byId("waiting").replaceChildren(...(waiting.length ? [make("span", { class: "lab" }, "Waiting for a node"), ...waiting] : []));
@@ -152,8 +151,7 @@
     for (const refusal of verdict.refusals) byNode.set(refusal.node, [...(byNode.get(refusal.node) ?? []), refusal]);
     const rows = [...byNode].map(([node, found]) => make("tr", {}, make("th", { scope: "row" }, node),
       make("td", { title: found.map((r) => `${r.plugin}: ${r.reason}`).join("; ") }, found.map((r) => r.detail).join("; "))));
-    const more = verdict.refused > byNode.size ? [make("p", { class: "quiet" }, `… and ${verdict.refused - byNode.size} more`)] : [];
-    return [make("h3", {}, "Nodes that could not, and why"), table([["node", ""], ["reason", ""]], rows), ...more];
+    return [make("h3", {}, "Nodes that could not, and why"), table([["node", ""], ["reason", ""]], rows)];
   };
 
   const explained = (found) => [
