@@ -569,6 +569,12 @@ FOUND: tuple[Found, ...] = (
         ),
     ),
     Found(
+        "room that another scheduler takes each time",
+        "each Binding of another scheduler, which takes room, had a gang tried before its backoff was over, and nothing"
+        " bounded how often (seed 1905655)",
+        scenes_gangs.FOUGHT_FOR,
+    ),
+    Found(
         "room that another scheduler took a moment before",
         "no fault: its Binding was stored two milliseconds before ours was sent, and the judge counted its pod"
         " (seed 1725333)",

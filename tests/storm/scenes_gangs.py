@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from podberth.model.pod_group import COSCHEDULING, NATIVE
+from tests.storm.actors import RIVAL
 from tests.storm.casting import DEVICES, GANGS
 from tests.storm.happenings import Happening, at
 from tests.storm.plan import Plan
@@ -27,6 +28,14 @@ def _taken_out(seed: str, **how: float) -> Plan:
 
 
 TAKEN_OUT, TAKEN_OUT_LATE = _taken_out("entry gone", late=45.0), _taken_out("entry gone late", after=45.0)
+FOUGHT_FOR = scene(
+    "fought for",
+    at(1.0, "want", namespace="green", name="w0", cpu=500, scheduler=RIVAL, replicas=14),
+    _gang(60.0, 6, 1000, priority="high"),
+    rival_every=0.3,
+    cast=(GANGS,),
+)
+"""A gang removes pods of another scheduler, which gives their room to their successors each time."""
 SCENES: dict[str, Plan] = {
     "gang too large": scene(
         "gang too large",

@@ -17,6 +17,8 @@ from .test_gangs import group, member
 
 BACKOFF = 8.0
 """Seconds, after four attempts in vain."""
+SHORTEST = 1.0
+"""The shortest backoff: tries that are early are so far apart."""
 SOON = 0.5
 
 
@@ -34,9 +36,9 @@ def on_n0(name: str, cpu: str = "1") -> Object:
     return pod(name, cpu, nodeName="n0")
 
 
-def passes_by(gangs: Harness) -> None:
+def passes_by(gangs: Harness, cpu: str = "0") -> None:
     """A pod comes and goes that has no part in the gang's waiting, but who knows."""
-    gangs.put(on_n0("passer", "0"))
+    gangs.put(on_n0("passer", cpu))
     gangs.gone("Pod", "passer")
 
 
@@ -81,6 +83,32 @@ def test_once_for_each_change(waiting: Harness) -> None:
     assert next_tick(waiting) > 200, "only the time is left that brings everybody back"
 
 
+@pytest.mark.parametrize("back_off", [False, True], ids=["unschedulable", "backing off"])
+def test_not_after_what_takes_room(waiting: Harness, back_off: bool) -> None:
+    """Another scheduler binds pods where the gang finds no room: none of them can help it."""
+    if back_off:
+        passes_room(waiting)
+    tried = entry(waiting).attempts
+    for i in range(8):
+        waiting.put(on_n0(f"taken-{i}"))
+        waiting.tick(SOON / 8)
+        waiting.cycles()
+    assert entry(waiting).attempts == tried
+    assert next_tick(waiting) >= BACKOFF - SOON
+    waiting.gone("Pod", "taken-0")
+    assert next_tick(waiting) <= SHORTEST
+
+
+def test_not_more_often_than_the_shortest_backoff(waiting: Harness) -> None:
+    """Pods leave and others take their room, many times a second: for ten seconds all is new, and nothing fits."""
+    tried, seconds = entry(waiting).attempts, 10.0
+    for _ in range(int(seconds / SOON) * 4):
+        passes_by(waiting, "1")
+        waiting.tick(SOON / 4)
+        waiting.cycles()
+    assert 8 <= entry(waiting).attempts - tried <= seconds + 1
+
+
 def passes_room(waiting: Harness) -> None:
     """A pod of ours takes the room of the last victim, and gives it back: the gang backs off."""
     waiting.gone("Pod", "big")
@@ -105,8 +133,8 @@ def test_a_change_while_it_backs_off_for_what_we_gave_back(waiting: Harness) -> 
     passes_room(waiting)
     assert next_tick(waiting) > BACKOFF
     passes_by(waiting)
-    assert next_tick(waiting) < SOON
-    waiting.tick(SOON)
+    assert next_tick(waiting) <= SHORTEST
+    waiting.tick(SHORTEST)
     assert bound(waiting.cycles()) == {"train-0", "train-1"}
     assert not waiting.engine.queue.groups.unchanged
 

@@ -22,7 +22,6 @@ from podberth.engine.preemption import Nominator
 from podberth.engine.queue.groups import Ended
 from podberth.engine.queue.places import ATTEMPT_FAILED, Cause
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
-from podberth.framework.events import ANY
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
 
@@ -164,8 +163,8 @@ class Endings:
     def _close(self, attempt: GroupAttempt, back: list[Member]) -> None:
         assert attempt.ended is not None
         queued = [member.queued for member in back if member.queued.pod.uid not in self._queue]
-        if attempt.missed and queued:
-            attempt.entry.early |= self._queue.events.since(queued[0].left_at, ANY)[1]
+        if queued:
+            self._queue.note_what_helps(attempt.entry, queued, missed=attempt.missed)
         self._queue.groups.tried(attempt.entry, queued, attempt.ended, attempt.now, _FAILED, missed=attempt.missed)
 
     def _say(self, attempt: GroupAttempt, status: str, reason: str, message: str) -> None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from podberth.engine.instructions import SCHEDULER_ERROR
 from podberth.engine.queue.places import EARLY, FLUSH_AFTER, Cause, Places
 from podberth.engine.queue.queued import Place, QueuedGroup, QueuedPod
+from podberth.framework.events import ClusterEvent
 from podberth.framework.status import PluginError
 from podberth.model.limits import TOO_LARGE
 from podberth.model.pod import Pod
@@ -58,8 +59,10 @@ class QueuedGroups:
         self._arrivals = 0
         self.under_way = False
         """True while a group is being tried: no other one is begun."""
-        self.unchanged: dict[GroupKey, QueuedGroup] = {}
-        """Groups that found no room and back off, since nothing but what attempts give back has changed meanwhile."""
+        self.unchanged: dict[ClusterEvent, dict[GroupKey, QueuedGroup]] = {}
+        """What may help → groups that found no room and back off, as no such event has happened meanwhile. What
+        attempts give back does not count.
+        """
         self._put_off: list[QueuedGroup] = []
         """Groups that came up while another one was being tried."""
 
@@ -421,7 +424,7 @@ class QueuedGroups:
         A group that had nodes and gave them back is not remembered: it would take them again at once, over and over.
         """
         if entry.place is Place.BACKOFF and not entry.early:
-            self.unchanged[entry.key] = entry
+            self.unchanged.setdefault(entry.helped_by, {})[entry.key] = entry
 
     def _asked(self, entry: QueuedGroup, now: float, cause: Cause) -> None:
         if entry.failing:
@@ -440,19 +443,24 @@ class QueuedGroups:
         else:
             self._activate(entry, now, cause)
 
-    def something_changed(self) -> None:
-        """Let the groups be tried early for which nothing had changed until now."""
-        for entry in self.unchanged.values():
-            if not (entry.errors or entry.failed):
+    def something_changed(self, event: ClusterEvent) -> None:
+        """Let the groups be tried early that this event may help, and for which none had happened until now."""
+        for kinds in [kinds for kinds in self.unchanged if kinds & event]:
+            for entry in self.unchanged.pop(kinds).values():
                 entry.early = True
-                self._places.early_groups.push(entry.returned_at, entry)
-        self.unchanged.clear()
+                self._let_early(entry)
+
+    def _let_early(self, entry: QueuedGroup) -> None:
+        """Let a group in backoff be tried early, unless it failed by an error."""
+        if not (entry.errors or entry.failed):
+            self._places.early_groups.push(max(entry.returned_at, entry.early_again), entry)
 
     def take_early(self, now: float) -> None:
         """Activate the group that has waited longest in backoff, as nothing else is to be done.
 
         kube-scheduler takes any group that did not fail by an error (SchedulerPopFromBackoffQ). Here something must
-        have changed since it was tried, and its namespace must have paid for that.
+        have happened that may help it, and its namespace must have paid for what it has cost. However much happens,
+        tries that are early are apart by the shortest backoff.
         """
         entry = self._places.early_groups.pop_due(now)
         if not isinstance(entry, QueuedGroup):
@@ -461,6 +469,7 @@ class QueuedGroups:
         if debt:
             self._places.early_groups.push(now + max(debt, _SHORTEST_DEBT), entry)
         else:
+            entry.early_again = now + self._places.initial_backoff
             self._activate(entry, now, EARLY)
 
     def _fail(self, entry: QueuedGroup, now: float, cause: Cause) -> None:
@@ -527,8 +536,8 @@ class QueuedGroups:
                 places.active.push(entry.order, entry)
             case Place.BACKOFF:
                 places.strict_backoff.push(entry.order, entry)
-                if entry.early and not (entry.errors or entry.failed):
-                    places.early_groups.push(entry.returned_at, entry)
+                if entry.early:
+                    self._let_early(entry)
             case Place.UNSCHEDULABLE:
                 places.unschedulable.put(entry)
                 places.flush.push(entry.order, entry)
@@ -538,7 +547,9 @@ class QueuedGroups:
     def _leave_place(self, entry: QueuedGroup) -> None:
         """Remove a group from where it stands; its heap entries become stale."""
         entry.ticket = 0
-        self.unchanged.pop(entry.key, None)
+        alike = self.unchanged.get(entry.helped_by, {})
+        if alike.pop(entry.key, None) is not None and not alike:
+            del self.unchanged[entry.helped_by]
         if entry.equals is not None:
             self._places.unschedulable.take(entry)
 

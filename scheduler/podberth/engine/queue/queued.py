@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from podberth.framework.decision import Trace
+from podberth.framework.events import ANY, ClusterEvent
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey
 
@@ -118,10 +119,14 @@ class QueuedGroup(Struct, eq=False):
     """
     returned_at: float = 0.0
     """The time at which its last attempt failed: the backoff begins then."""
+    helped_by: ClusterEvent = ANY
+    """The kinds of event that may reverse the rejection of one of its pods in its last attempt."""
     early: bool = False
-    """True if something changed since its last attempt, other than by what our own attempts give back. Then it need not
-    wait for the end of its backoff when nothing else is to be done.
+    """True if one of these happened since its last attempt, other than by what our own attempts give back. Then it need
+    not wait for the end of its backoff when nothing else is to be done.
     """
+    early_again: float = 0.0
+    """The time before which it is not tried early: the shortest backoff after it was."""
 
     @property
     def new(self) -> bool:

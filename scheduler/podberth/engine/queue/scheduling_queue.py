@@ -6,7 +6,7 @@ the event loop can do other things in between.
 
 import heapq
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ from podberth.engine.queue.places import ATTEMPT_FAILED, Cause, Places
 from podberth.engine.queue.queued import Place, Queued, QueuedGroup, QueuedPod
 from podberth.engine.queue.unschedulable import EqualPods, Hint, Room, Woken, always, room_on
 from podberth.engine.stimuli import EventObject
-from podberth.framework.events import ClusterEvent
+from podberth.framework.events import ANY, ClusterEvent
 from podberth.framework.interface import OtherObject, Plugin
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
@@ -88,6 +88,7 @@ class _Set(Struct):
     equals: EqualPods | None
     """The set that is woken; None: these very pods."""
     cause: Cause
+    event: ClusterEvent
     real: bool
 
     def has(self, queued: Queued) -> bool:
@@ -218,15 +219,30 @@ class SchedulingQueue:
 
         The pod was not in the queue meanwhile: it was being tried, or waited for a Permit plugin or for extenders.
         """
-        framework = self.frameworks.get(queued.pod.scheduler_name)
-        if queued.left_at == self.events.number or framework is None:
+        if queued.left_at == self.events.number:
             return False
-        wakes = ClusterEvent.NOTHING
-        for name in plugins:
-            wakes |= framework.events(name)
-        missed, really = self.events.since(queued.left_at, wakes)
+        missed, really = self.events.since(queued.left_at, self._named_by(queued.pod.scheduler_name, plugins))
         queued.early |= really
         return missed
+
+    def _named_by(self, profile: str, plugins: Iterable[str]) -> ClusterEvent:
+        """Return the kinds of event that may reverse the verdict of one of these plugins."""
+        kinds, framework = ClusterEvent.NOTHING, self.frameworks.get(profile)
+        if framework is not None:
+            for name in plugins:
+                kinds |= framework.events(name)
+        return kinds
+
+    def note_what_helps(self, entry: QueuedGroup, back: list[QueuedPod], *, missed: bool) -> None:
+        """Note which events may help a group whose attempt ends, and whether one has happened since the attempt began.
+
+        `back`: its pods that have no node. If no plugin rejected any of them, any event may help. `missed`: there were
+        events.
+        """
+        plugins = {name for queued in back for name in queued.plugins}
+        entry.helped_by = self._named_by(back[0].pod.scheduler_name, plugins) if plugins else ANY
+        if missed:
+            entry.early |= self.events.since(back[0].left_at, entry.helped_by)[1]
 
     def remove(self, uid: str) -> QueuedPod | None:
         """Remove a pod that is gone or placed."""
@@ -277,7 +293,7 @@ class SchedulingQueue:
         """
         self.events.add(event, real=real)
         if real and self.groups.unchanged:
-            self.groups.something_changed()
+            self.groups.something_changed(event)
         if not (self.unschedulable.by_namespace or self._waking):
             return
         room = room_on(self.places.cluster, row)
@@ -449,8 +465,6 @@ class SchedulingQueue:
         """End backoffs that are over and flush pods that waited long. If there are many, the others follow later."""
         if self.unschedulable.taken and not self.places.counts[Place.ACTIVE]:
             self.unschedulable.idle()
-        if len(self.places.early_groups) and self._idle:
-            self.groups.take_early(now)
         self.do_pending_work(now)
         left = AT_ONCE
         for heap in (self.places.backing_off, self.places.strict_backoff):
@@ -461,6 +475,8 @@ class SchedulingQueue:
             (queued.first if isinstance(queued, QueuedGroup) else queued).flushed = True
             self._wake(queued, now, _FLUSHED)
             left -= 1
+        if len(self.places.early_groups) and self._idle:
+            self.groups.take_early(now)
 
     def next_tick(self) -> float | None:
         """Return the engine time at which `tick` has something to do."""
@@ -523,7 +539,7 @@ class SchedulingQueue:
         pods = [queued.group or queued for uid in uids if (queued := self._pods.get(uid)) is not None]
         if pods:
             priority = max(queued.pod.priority for queued in pods)
-            self._begin_waking(priority, _Set(iter(pods), None, _ACTIVATED, real=True))
+            self._begin_waking(priority, _Set(iter(pods), None, _ACTIVATED, ANY, real=True))
             self._wake_more(now)
 
     def _wake_all(self, found: list[Woken], now: float) -> None:
@@ -533,7 +549,8 @@ class SchedulingQueue:
             if last is None or woken.event is not last.event or woken.about is not last.about:
                 last, cause = woken, Cause.of(woken.event, woken.about)  # many sets are woken by one event
             equals = woken.equals
-            self._begin_waking(equals.pod.priority, _Set(iter(list(equals.pods.values())), equals, cause, woken.real))
+            pods = iter(list(equals.pods.values()))
+            self._begin_waking(equals.pod.priority, _Set(pods, equals, cause, woken.event, woken.real))
         self._wake_more(now)
 
     def _begin_waking(self, priority: int, pods: _Set) -> None:
@@ -549,7 +566,9 @@ class SchedulingQueue:
                 if not woken.has(queued):
                     continue  # it has gone, or was woken, meanwhile
                 if not self.waits_on(queued):
-                    (queued.group or queued).early |= woken.real
+                    waits = queued.group or queued
+                    helps = isinstance(waits, QueuedPod) or bool(woken.event & waits.helped_by)
+                    waits.early |= woken.real and helps
                     self._wake(queued, now, woken.cause)
                 left -= 1
                 if not left:
