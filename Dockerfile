@@ -13,7 +13,7 @@ RUN python3 -m venv /opt/build \
     && /opt/build/bin/pip install --quiet --no-cache-dir --disable-pip-version-check --require-hashes -r image/build.lock
 # Wheels only: nothing is compiled, so nothing that compiles is needed.
 RUN /opt/build/bin/uv venv --quiet --python python3 /opt/berth \
-    && /opt/build/bin/uv pip install --quiet --python /opt/berth --no-build --require-hashes -r image/run.lock
+    && /opt/build/bin/uv pip install --quiet --python /opt/berth --no-build --compile-bytecode --require-hashes -r image/run.lock
 COPY pyproject.toml README.md LICENSE CHANGELOG.md ./
 COPY scheduler scheduler
 RUN /opt/build/bin/python -m hatchling build -t wheel -d /opt/build/wheel \
@@ -31,8 +31,10 @@ LABEL org.opencontainers.image.title="berth" \
 # With glibc's allocator a process keeps what it has freed. jemalloc gives it back, for no CPU (docs/evidence/soak.md).
 RUN apt-get update && apt-get install --yes --quiet --no-install-recommends 'libjemalloc2=5.*' && rm -rf /var/lib/apt/lists/*
 ENV LD_PRELOAD=libjemalloc.so.2
-# The base's own installer goes; what runs is in /opt/berth.
-RUN python3 -m pip uninstall --quiet --yes --root-user-action=ignore pip && rm -rf /usr/local/lib/python3*/ensurepip
+# The base's own installer goes; what runs is in /opt/berth. The base has no byte code of Python's own modules, and each
+# start would compile 120 of them anew.
+RUN python3 -m pip uninstall --quiet --yes --root-user-action=ignore pip && rm -rf /usr/local/lib/python3*/ensurepip \
+    && python3 -m compileall -q --invalidation-mode unchecked-hash /usr/local/lib/python3*
 COPY --from=build /opt/berth /opt/berth
 # One thread: the arrays are small, and NumPy's library would start one for each core of the node.
 ENV PATH=/opt/berth/bin:$PATH PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1 HOME=/tmp

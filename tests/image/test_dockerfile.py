@@ -99,7 +99,10 @@ def cooked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.real
 def test_build_stage(cooked: Path) -> None:
-    """What it leaves starts, from its own files alone, and has exactly the packages of run.lock and Berth."""
+    """What it leaves starts, from its own files alone, and has exactly the packages of run.lock and Berth.
+
+    All that a service imports of it has its byte code: the image writes none, and would compile it at each start.
+    """
     bare = {"PATH": f"{cooked}/bin:/usr/bin:/bin"}
     done = subprocess.run(["berth", "version"], env=bare, cwd=cooked, capture_output=True, text=True, check=True)
     assert done.stdout == f"berth {podberth.__version__}\n"
@@ -115,6 +118,14 @@ def test_build_stage(cooked: Path) -> None:
     # The lock is for every platform: some of it is for others.
     assert names - {name for name, _ in wanted} == {"podberth"}
     assert {"numpy", "aiohttp", "kopf", "uvloop", "msgspec"} <= names
+    code = (
+        "import os, sys, podberth.app.run, podberth.cli.run, podberth.service.certificate, uvloop\n"
+        "found = [m.__cached__ for m in [*sys.modules.values()] if getattr(m, '__cached__', None)]\n"
+        "print(*(one for one in found if one.startswith(sys.prefix) and not os.path.exists(one)))"
+    )
+    asked = ["python", "-BIc", code]
+    done = subprocess.run(asked, env=bare, cwd=cooked, capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
 
 
 @pytest.mark.real
@@ -155,7 +166,7 @@ def test_locks_agree() -> None:
 
 
 def test_runtime_stage() -> None:
-    """It takes the environment and an allocator, removes pip, runs nothing else, and is nobody with a number."""
+    """It takes the environment and an allocator, removes pip, compiles what stays, and is nobody with a number."""
     _, runtime = stages()
     assert [rest for word, rest in runtime if word == "COPY"] == ["--from=build /opt/berth /opt/berth"]
     assert ("USER", "65532:65532") in runtime
@@ -165,6 +176,8 @@ def test_runtime_stage() -> None:
     # By its soname alone it is found on every architecture.
     assert ("ENV", "LD_PRELOAD=libjemalloc.so.2") in runtime
     assert "pip uninstall" in removal
+    compiled = removal.partition("compileall")[2].split()
+    assert compiled == ["-q", "--invalidation-mode", "unchecked-hash", "/usr/local/lib/python3*"]
 
 
 def test_context() -> None:
