@@ -126,8 +126,7 @@ def _capacity(
         context=context,
         timeout=timeout,
     )
-    there, usual, held = all_given.world, all_given.usual, all_given.files[file]
-    framework = all_given.frameworks[scheduler] if scheduler else next(iter(all_given.frameworks.values()))
+    there, framework, usual, held = all_given.world, all_given.framework, all_given.usual, all_given.files[file]
     with about(named(file)):
         if _about_gangs(held, asked):
             gangs = _capacity_of_gangs(held, asked, there, framework, namespace, usual)

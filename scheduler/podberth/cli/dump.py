@@ -60,17 +60,15 @@ def dump(
         masks = Masks(items)
         items = [masks.masked(each) for each in items]
         if table is not None:
-            _write_table(table, masks.table())
+            with private(table) as written:
+                written.write(msgspec.json.format(msgspec.json.encode(masks.table()), indent=1) + b"\n")
     if kinds:
         items.insert(0, {"apiVersion": API_VERSION, "kind": DUMP, "kinds": list(kinds)})
     raw = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
     if file == "-":
         as_json(raw)
         return
-    try:
-        Path(file).write_bytes(gzip.compress(raw, 6) if file.endswith(".gz") else raw)
-    except OSError as error:
-        raise InputError(f"{file}: {(error.strerror or type(error).__name__).lower()}") from None
+    Path(file).write_bytes(gzip.compress(raw, 6) if file.endswith(".gz") else raw)
     complain([f"{file}: {len(items):,} objects"])
 
 
@@ -84,14 +82,6 @@ def _smallest(objects: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[dict[st
         if made is not None:
             yield made
     faults.tell()
-
-
-def _write_table(path: str, table: dict[str, str]) -> None:
-    try:
-        with private(path) as file:
-            file.write(msgspec.json.format(msgspec.json.encode(table), indent=1) + b"\n")
-    except OSError as error:
-        raise InputError(f"{path}: {(error.strerror or type(error).__name__).lower()}") from None
 
 
 def _objects(

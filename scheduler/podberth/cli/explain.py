@@ -142,7 +142,7 @@ def explain(
         timeout=timeout,
         classes=file is not None,
     )
-    settings, frameworks, there, where, usual, files, path = all_given
+    settings, frameworks, framework, there, where, usual, files, path = all_given
     held = files[file] if file is not None else []
     notes = unasked(settings)
     if settings.percentage_of_nodes_to_score or any(p.percentage_of_nodes_to_score for p in settings.profiles):
@@ -162,7 +162,7 @@ def explain(
             assert group is not None
             gang = find_group(group, namespace, there, where, usual)
         first = next(iter((*gang.waiting, *gang.running)), None)
-        framework, instead = next(iter(frameworks.values())), list[str]()
+        instead: list[str] = []
         if first is not None:
             ran = running(there.placed.values())
             framework, instead = _view(frameworks, scheduler, first, ran, notes)

@@ -27,10 +27,13 @@ _PROBLEMS = 8
 
 
 class Given(NamedTuple):
-    """`where`: how to call the cluster in messages; `usual`: the namespace of what names none; `files`: by name."""
+    """`framework`: of the profile that is named, else of the first. `where`: how to call the cluster in messages;
+    `usual`: the namespace of what names none; `files`: by name.
+    """
 
     settings: SchedulerConfiguration
     frameworks: dict[str, Framework]
+    framework: Framework
     world: World
     where: str
     usual: str
@@ -77,7 +80,8 @@ def given(
         there, where, usual = listed(path, context, decoder, classes=classes, timeout=timeout)
     complain(unfetched(frameworks))
     complain([*there.problems[:_PROBLEMS], *_of_no_namespace(held, there, where, usual)])
-    return Given(settings, frameworks, there, where, usual, held, path)
+    framework = frameworks[scheduler] if scheduler else next(iter(frameworks.values()))
+    return Given(settings, frameworks, framework, there, where, usual, held, path)
 
 
 def _of_no_namespace(files: Mapping[str, Sequence[Document]], world: World, where: str, usual: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ Besides what typer knows, names of the kubeconfig and of the cluster complete a 
 import asyncio
 import io
 import json
+import math
 import os
 import shlex
 from contextlib import redirect_stdout
@@ -133,7 +134,6 @@ async def _asked(given: dict[str, Any], kind: "Resource", incomplete: str) -> li
 
 NO_LIMIT = 86_400.0
 _SHOWN, _LONGEST_NAMESPACE = 80, 63
-_UNITS = {"s": 1, "m": 60, "h": 3600}
 
 ClusterFiles = Annotated[
     list[str] | None,
@@ -170,10 +170,18 @@ def of_labels(help: str) -> Any:
 
 def seconds(text: str) -> float:
     """`--request-timeout` as kubectl takes it: 5, 5s, 2m, 1h; 0 is no limit. Raises InputError."""
-    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
-    if not number.isdecimal():
+    found = time_of(text)
+    if found is None:
         raise InputError(f"--request-timeout: {json.dumps(text)}: expected seconds, or a time such as 30s or 2m")
-    return int(number) * _UNITS[unit] or NO_LIMIT
+    return found or NO_LIMIT
+
+
+def time_of(text: str) -> float | None:
+    """Return the seconds of a time: 90, 90s, 15m, 1h30m; None: it is none."""
+    from podberth.framework.config import parse_duration
+
+    found = float(text) if text.isascii() and text.isdecimal() else parse_duration(text)
+    return found if found is not None and 0 <= found < math.inf else None
 
 
 def namespace(text: str | None) -> str | None:

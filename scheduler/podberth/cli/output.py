@@ -14,6 +14,8 @@ from podberth.cli.errors import InputError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from podberth.explain.report.parts import Report
+
 
 class Output(StrEnum):
     """Forms of an answer: for people, or for machines."""
@@ -42,11 +44,14 @@ class DataOutput(StrEnum):
 def private(path: str) -> BinaryIO:
     """Return a new file that only its owner may read, so that nobody has it open who could read an older one.
 
-    Raises InputError for what is no file: a device would be gone for all. Raises OSError.
+    Raises InputError, also for what is no file: a device would be gone for all.
     """
-    target = replaceable(path)
-    target.unlink(missing_ok=True)
-    return os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    try:
+        target = replaceable(path)
+        target.unlink(missing_ok=True)
+        return os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    except OSError as error:
+        raise InputError(f"{path}: {(error.strerror or type(error).__name__).lower()}") from None
 
 
 def replaceable(path: str) -> Path:
@@ -121,30 +126,29 @@ def as_report(answer: Any, output: Output | PageOutput, *, fitted: bool = False,
     """
     from podberth.explain.report import report_of
 
-    def table() -> "RenderableType":
-        from podberth.explain.report.terminal import Drawn, console_for
+    def report(paged: bool) -> "Report":
+        from podberth.explain.report.terminal import console_for
 
-        width = {"width": console_for(sys.stdout).width} if fitted else {}
-        return Drawn(report_of(answer, **how, **width))
+        width = {"width": console_for(sys.stdout).width} if fitted and not paged else {}
+        return report_of(answer, **how, **width)
 
-    def page() -> str:
-        from podberth.explain.report.pages import page
-
-        return page(report_of(answer, **how))
-
-    as_asked(answer, output, page, table)
+    as_asked(answer, output, report)
 
 
-def as_asked(
-    answer: Any, output: Output | PageOutput, page: "Callable[[], str]", table: "Callable[[], RenderableType]"
-) -> None:
-    """Print an answer in the form that was asked for; only what draws that form is called, and imported."""
+def as_asked(answer: Any, output: Output | PageOutput, report: "Callable[[bool], Report]") -> None:
+    """Print an answer in the form that was asked for. `report`: its report, for a page or else for a terminal; it is
+    only made, and what draws it imported, where it is to be drawn.
+    """
     if output in (Output.JSON, Output.YAML):
         as_data(answer, output)
     elif output == PageOutput.HTML:
-        sys.stdout.write(page())
+        from podberth.explain.report.pages import page
+
+        sys.stdout.write(page(report(True)))
     else:
-        as_table(table())
+        from podberth.explain.report.terminal import Drawn
+
+        as_table(Drawn(report(False)))
 
 
 def as_table(table: "RenderableType") -> None:

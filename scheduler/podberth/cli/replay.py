@@ -19,8 +19,6 @@ from podberth.explain.report.wording import count, printable
 from podberth.model.kinds import KINDS
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from podberth.lab.recording.contents import Contents
     from podberth.lab.recording.entries import Head
     from podberth.lab.recording.reading import State
@@ -137,18 +135,7 @@ def _diff(directory: str, other: str, at: str | None, scheduler: str | None, out
     begin = 0.0 if part.until is None else part.until - part.head.at
     whole = reading.Part(part.paths, part.head)
     found = difference.difference(whole, settings, name=named(other), profile=scheduler, begin=begin)
-
-    def page() -> str:
-        from podberth.explain.report import pages
-
-        return pages.page(difference.report(found))
-
-    def table() -> "RenderableType":
-        from podberth.explain.report.terminal import Drawn
-
-        return Drawn(difference.report(found))
-
-    as_asked(found, output, page, table)
+    as_asked(found, output, lambda paged: difference.report(found))
     return 0 if found.empty else FOUND
 
 

@@ -1,7 +1,6 @@
 """`berth shadow`: how Berth would have decided what another scheduler decides."""
 
 import asyncio
-import re
 import signal
 import sys
 import time
@@ -12,17 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 from msgspec import Raw
-from msgspec.structs import replace
 
 from podberth.cli import live, recordings
 from podberth.cli.errors import FOUND, InputError, complain
 from podberth.cli.inputs import profiles, unasked, unfetched
-from podberth.cli.options import ConfigFile, Context, Kubeconfig, RequestTimeout, SchedulerName, seconds
+from podberth.cli.options import ConfigFile, Context, Kubeconfig, RequestTimeout, SchedulerName, seconds, time_of
 from podberth.cli.output import Output, as_json, yaml_of
 from podberth.explain.judging.schema import shown
 from podberth.explain.shadow.answer import Compared, Summary
-from podberth.explain.shadow.shadow import Change, Shadow
-from podberth.framework.profiles import annotated
+from podberth.explain.shadow.shadow import Change, Shadow, decoder_for
 from podberth.framework.runtime import Framework
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
@@ -44,7 +41,6 @@ _LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 _NO_SUCH_KIND = 404
 _TICK_SECONDS = 0.5
 DEFAULT = "default-scheduler"
-_DURATION = re.compile(r"(?=\d)(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s?)?", re.ASCII)
 
 
 class _Item(Partial):
@@ -220,7 +216,9 @@ def shadow(
     """
     if pods is not None and pods < 1:
         raise InputError(f"--pods: {pods}: expected 1 or more")
-    limit = None if duration is None else _seconds(duration)
+    limit = None if duration is None else time_of(duration)
+    if duration is not None and not limit:
+        raise InputError(f"--for: {shown(duration)}: expected a time such as 90s, 15m or 1h30m")
     if recorded is not None and (record is not None or duration is not None or kubeconfig or context):
         raise InputError("--from reads a recording: --record, --for, --kubeconfig and --context don't go with it")
     if recorded is not None:
@@ -257,14 +255,8 @@ def _profile(config: str | None, scheduler: str | None, of: str) -> tuple[Framew
     settings, frameworks = profiles(config, scheduler)
     framework = frameworks.get(scheduler or of) or next(iter(frameworks.values()))
     complain([*unasked(settings), *unfetched(frameworks)])
-    # Pods name the other scheduler, and are to be read as this profile reads its own.
-    read = annotated(frameworks)
-    modes, name = read.affinity, framework.profile.name
-    return (
-        framework,
-        Decoder(replace(read, affinity={**modes, of: modes[name]}) if name in modes else read, limits=settings.limits),
-        (settings.client_connection.kubeconfig or None),
-    )
+    decoder = decoder_for(framework, frameworks, of, settings.limits)
+    return framework, decoder, settings.client_connection.kubeconfig or None
 
 
 def _play(shadow: Shadow, changes: Iterable[Change], pods: int | None, output: Output) -> int:
@@ -356,12 +348,3 @@ def _print(answers: Iterable[Compared | Summary], output: Output) -> None:
                 told = [line(each)] if isinstance(each, Compared) else summary(each)
                 sys.stdout.writelines(f"{visible(text)}\n" for text in told)
         sys.stdout.flush()
-
-
-def _seconds(text: str) -> float:
-    """`--for`: 90s, 15m, 1h30m. Raises InputError."""
-    found = _DURATION.fullmatch(text)
-    hours, minutes, rest = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
-    if not hours * 3600 + minutes * 60 + rest:
-        raise InputError(f"--for: {shown(text)}: expected a time such as 90s, 15m or 1h30m")
-    return float(hours * 3600 + minutes * 60 + rest)

@@ -209,8 +209,7 @@ def simulate(
         context=context,
         timeout=timeout,
     )
-    there = all_given.world
-    framework = all_given.frameworks[scheduler] if scheduler else next(iter(all_given.frameworks.values()))
+    there, framework = all_given.world, all_given.framework
     if removable:
         return _print_removable(there, framework, chosen, all_given.where, output)
     faults = Faults()
@@ -251,9 +250,7 @@ def _meant(name: str, there: World) -> str:
 
 
 def _trace(path: Path, config: str | None, load: float, fill: float, seeds: int, output: PageOutput) -> int:
-    from podberth.explain.report.pages import page  # these take as long to import as a small simulation
-    from podberth.explain.report.terminal import Drawn
-    from podberth.framework.profiles import build
+    from podberth.framework.profiles import build  # these take as long to import as a small simulation
     from podberth.lab import pictures
     from podberth.lab.gpus import plugins
     from podberth.lab.study import profiles_for, study
@@ -282,5 +279,5 @@ def _trace(path: Path, config: str | None, load: float, fill: float, seeds: int,
         pictures.require()
     with progress("reading the trace") as tell:
         answer = study(world, settings, load, fill, seeds, tell)
-    as_asked(answer, output, lambda: page(report(answer, page=True)), lambda: Drawn(report(answer)))
+    as_asked(answer, output, lambda paged: report(answer, page=paged))
     return 0

@@ -88,8 +88,6 @@ def tune(
     same command goes on. --results gets winner.yaml, a file for each other trial that none beats, and evidence.html.
     """
     _need("lab", "dask") if dask else _need("lab")
-    from podberth.explain.report.pages import page
-    from podberth.explain.report.terminal import Drawn
     from podberth.explain.report.wording import count
     from podberth.lab import read_world
     from podberth.lab.tune import goals as words
@@ -133,7 +131,7 @@ def tune(
         raise
     _write(answer, results)
     winner = yaml_of(answer.configurations[answer.winner])
-    as_asked(answer, output, lambda: page(report(answer, winner)), lambda: Drawn(report(answer)))
+    as_asked(answer, output, lambda paged: report(answer, winner) if paged else report(answer))
     return 0
 
 
@@ -158,26 +156,17 @@ def _cores() -> int:
 @contextmanager
 def _time_left() -> Iterator[Callable[[str, int, int], None]]:
     """Show how far a search is, and how long the rest will take; on a terminal only."""
+    from podberth.explain.report.wording import duration
+
     with progress("starting workers") as show:
         begun: dict[str, tuple[float, int]] = {}
 
         def tell(what: str, done: int, of: int) -> None:
             since, first = begun.setdefault(what, (monotonic(), done))
             left = (monotonic() - since) * (of - done) / (done - first) if done > first else None
-            show(f"{done:,} of {of:,} {what}" + (f", {_duration(left)} left" if left is not None else ""))
+            show(f"{done:,} of {of:,} {what}" + (f", {duration(left)} left" if left is not None else ""))
 
         yield tell
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return (
-        f"{minutes // 60} h {minutes % 60} min"
-        if minutes >= 60
-        else f"{minutes} min {rest} s"
-        if minutes
-        else f"{rest} s"
-    )
 
 
 def _write(answer: "Tuned", results: Path) -> None:

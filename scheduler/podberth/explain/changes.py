@@ -18,7 +18,7 @@ from podberth.model.terms import Terms
 HOSTNAME = "kubernetes.io/hostname"
 
 
-def _last_word(key: str) -> str:
+def last_word(key: str) -> str:
     """Return a label's key without its prefix, as texts name it: `zone`."""
     return key.rpartition("/")[2]
 
@@ -151,7 +151,7 @@ class DropPodTerm(SmallChange, frozen=True):
 
     def __str__(self) -> str:
         where = "apart from" if self.anti else "near"
-        return f"prefer, not require, to be {where} {self.pods} per {_last_word(self.topology_key)}"
+        return f"prefer, not require, to be {where} {self.pods} per {last_word(self.topology_key)}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
         """Drop it: as a preference it does not decide whether the pod fits."""
@@ -168,7 +168,7 @@ class SoftenSpread(SmallChange, frozen=True):
     topology_key: str
 
     def __str__(self) -> str:
-        return f"let the spread over {_last_word(self.topology_key)} be ScheduleAnyway"
+        return f"let the spread over {last_word(self.topology_key)} be ScheduleAnyway"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
         shape.spread = tuple(replace(c, hard=False) if c.topology_key == self.topology_key else c for c in shape.spread)
@@ -182,7 +182,7 @@ class RaiseMaxSkew(SmallChange, frozen=True):
     max_skew: int
 
     def __str__(self) -> str:
-        return f"let the spread over {_last_word(self.topology_key)} have maxSkew {self.max_skew}"
+        return f"let the spread over {last_word(self.topology_key)} have maxSkew {self.max_skew}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
         shape.spread = tuple(
@@ -201,7 +201,7 @@ class HonorPolicy(SmallChange, frozen=True):
     def __str__(self) -> str:
         why = "its taints" if self.policy == "nodeTaintsPolicy" else "its node affinity"
         return (
-            f"let the spread over {_last_word(self.topology_key)} have {self.policy} Honor, so that nodes count only "
+            f"let the spread over {last_word(self.topology_key)} have {self.policy} Honor, so that nodes count only "
             f"where the pod may go by {why}"
         )
 
@@ -388,7 +388,7 @@ class AddNode(SmallChange, frozen=True):
     but: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        labels = " and ".join(f"{_last_word(key)}={value}" for key, value in self.but.items())
+        labels = " and ".join(f"{last_word(key)}={value}" for key, value in self.but.items())
         return f"add a node like {self.like}{f', but with {labels}' if labels else ''}"
 
     def clone(self, node: Node) -> Node:

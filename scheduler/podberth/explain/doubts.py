@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from podberth.cache.cluster import Cluster
+from podberth.explain.changes import last_word
 from podberth.explain.explanation import GATED, UNSCHEDULABLE, Explanation
 from podberth.explain.objects import resource_claims
 from podberth.explain.objects.world import World
@@ -61,11 +62,11 @@ def _of_pods(pod: Pod, cluster: Cluster) -> Iterator[str]:
 def counts_nobody(pod: Pod, cluster: Cluster) -> Iterator[str]:
     """Yield a note for each anti-affinity or spread term that selects no pod, and nearly selects some."""
     apart = [
-        (f"the anti-affinity per {_last(term.topology_key)} keeps it apart from no pod", term.selector.requirements)
+        (f"the anti-affinity per {last_word(term.topology_key)} keeps it apart from no pod", term.selector.requirements)
         for term in islice(pod.shape.anti_affinity_terms, _REQUIREMENTS)
     ]
     spread = [
-        (f"the spread over {_last(constraint.topology_key)} counts no pod", constraint.selector.requirements)
+        (f"the spread over {last_word(constraint.topology_key)} counts no pod", constraint.selector.requirements)
         for constraint in pod.shape.spread[:_REQUIREMENTS]
         if constraint.hard
     ]
@@ -98,10 +99,6 @@ def _of_no_pod(
                 near = similar(value, list(known)[:VALUES])
                 if near:
                     yield what, f"{requirement.key}={value}", near[0]
-
-
-def _last(key: str) -> str:
-    return key.rpartition("/")[2]
 
 
 def _classes(pod: Pod, cluster: Cluster) -> Iterator[str]:

@@ -3,6 +3,7 @@
 Pure: from a pod, a framework and a cluster to an `Explanation`, which `explain.report` draws and `cli` prints.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,11 +17,11 @@ from podberth.explain.commands import commands
 from podberth.explain.doubts import counts_nobody, misspelt
 from podberth.explain.explanation import Explanation
 from podberth.explain.promises import Past, state_of
-from podberth.explain.rejections import Asking, Stuck, cause, goes_after, stuck_at
+from podberth.explain.rejections import Asking, Stuck, cause, goes_after, rejections, stuck_at
 from podberth.explain.remedies import SideEffects, remedies
 from podberth.explain.trial import Trial
 from podberth.explain.written import Written
-from podberth.framework.decision import Decision, fit_error, narrowed_text
+from podberth.framework.decision import Decision, fit_error
 from podberth.framework.explaining import Detail, Inquiry
 from podberth.framework.runtime import Framework
 from podberth.framework.status import UNRESOLVABLE, UNSCHEDULABLE, PluginError, Reason
@@ -215,7 +216,7 @@ class _Answer:
     ) -> Explanation:
         """Return the answer. `parts`: those of its fields that do not follow from the decision."""
         feasible = _feasible(decision, cluster)
-        self.notes += _found_further(feasible, self._framework, decision, cluster)
+        self._add_devices(feasible, decision, cluster)
         return Explanation(
             outcome=outcome,
             pod=self._facts,
@@ -225,11 +226,33 @@ class _Answer:
             unheld=self._unheld,
             choice=_choice(feasible),
             scorers=[shown.Scorer(plugin=s.plugin, weight=s.weight) for s in decision.scores],
-            feasible=list(_with_devices(feasible, self._framework, decision, cluster)),
+            feasible=feasible,
             summary=_summary(decision),
             notes=self.notes,
             **parts,
         )
+
+    def _add_devices(self, feasible: list[shown.FeasibleNode], decision: Decision, cluster: Cluster) -> None:
+        """Add to the first nodes the devices that the pod's claims would get there, and a note where kube-scheduler
+        would not have found them.
+        """
+        plugin = self._framework.plugin("DynamicResources")
+        if not isinstance(plugin, DynamicResources):
+            return
+        further = []
+        for i, each in enumerate(feasible[:_WITH_DEVICES]):
+            row = cluster.nodes.row_of(each.node)
+            assert row is not None
+            given = plugin.given(decision.pod, cluster, row) or {}
+            devices = {claim: [str(device.id) for device in of_it] for claim, of_it in given.items()}
+            feasible[i] = structs.replace(each, devices=devices)
+            if plugin.looked_further(decision.pod, cluster, row):
+                further.append(each.node)
+        if further:
+            where = f"node{'s' if len(further) > 1 else ''} {', '.join(further)}"
+            self.notes.append(
+                f"kube-scheduler's search finds no devices on {where}: looking further (furtherSearchSteps) did"
+            )
 
     def failed(
         self, message: str, verdict: tuple[str, Reason] | None, cluster: Cluster, outcome: str = shown.FAILED
@@ -286,35 +309,6 @@ def _feasible(decision: Decision, cluster: Cluster) -> list[shown.FeasibleNode]:
     return found
 
 
-def _with_devices(
-    feasible: Sequence[shown.FeasibleNode], framework: Framework, decision: Decision, cluster: Cluster
-) -> Iterator[shown.FeasibleNode]:
-    """Yield the nodes, the first ones with the devices that the pod's claims would get there."""
-    plugin = framework.plugin("DynamicResources")
-    for i, each in enumerate(feasible):
-        row = cluster.nodes.row_of(each.node)
-        if i < _WITH_DEVICES and row is not None and isinstance(plugin, DynamicResources):
-            given = plugin.given(decision.pod, cluster, row) or {}
-            told = {claim: [str(device.id) for device in devices] for claim, devices in given.items()}
-            yield structs.replace(each, devices=told) if told else each
-        else:
-            yield each
-
-
-def _found_further(
-    feasible: Sequence[shown.FeasibleNode], framework: Framework, decision: Decision, cluster: Cluster
-) -> Iterator[str]:
-    """Yield a note about the first nodes whose devices kube-scheduler would not have found."""
-    plugin = framework.plugin("DynamicResources")
-    if not isinstance(plugin, DynamicResources) or decision.verdict is not None:
-        return
-    rows = [(each.node, cluster.nodes.row_of(each.node)) for each in feasible[:_WITH_DEVICES]]
-    names = [name for name, row in rows if row is not None and plugin.looked_further(decision.pod, cluster, row)]
-    if names:
-        where = f"node{'s' if len(names) > 1 else ''} {', '.join(names)}"
-        yield f"kube-scheduler's search finds no devices on {where}: looking further (furtherSearchSteps) did"
-
-
 def _choice(feasible: list[shown.FeasibleNode]) -> shown.Choice | None:
     """Return the reason for which the first of these nodes wins."""
     if not feasible:
@@ -352,15 +346,11 @@ def _choice(feasible: list[shown.FeasibleNode]) -> shown.Choice | None:
 
 def _summary(decision: Decision) -> list[shown.ReasonCount]:
     """Return the number of nodes by plugin and reason, the most frequent first."""
-    counts: dict[tuple[str, str], int] = {}
-    if decision.left_out is not None and decision.left_out.any() and decision.verdict is None:
-        counts[(decision.narrowed_by[0], narrowed_text(decision))] = int(np.count_nonzero(decision.left_out))
-    for rejected in decision.rejected:
-        for reason, where in rejected.reasons:
-            key = (rejected.plugin, reason.text)
-            counts[key] = counts.get(key, 0) + int(np.count_nonzero(where))
+    counts: Counter[tuple[str, str]] = Counter()
+    for plugin, reason, where in rejections(decision) if decision.verdict is None else ():
+        counts[plugin, reason.text] += int(np.count_nonzero(where))
     return [
-        shown.ReasonCount(plugin=plugin, reason=reason, nodes=nodes)
-        for (plugin, reason), nodes in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        shown.ReasonCount(plugin=plugin, reason=text, nodes=nodes)
+        for (plugin, text), nodes in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         if nodes
     ]

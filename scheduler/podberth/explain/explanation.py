@@ -5,12 +5,11 @@ Amounts in `numbers` are the scheduler's integers: milli-cores for cpu, bytes fo
 
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from podberth.explain.changes import Change
 
 API_VERSION = "podberth.dev/v1alpha1"
-KIND = "Explanation"
 
 FITS, UNSCHEDULABLE, GATED, FAILED, UNCLAIMED = "fits", "unschedulable", "gated", "failed", "unclaimed"
 TERMINATING = "terminating"
@@ -18,6 +17,12 @@ TERMINATING = "terminating"
 
 class Shown(Struct, rename="camel", kw_only=True, frozen=True):
     """camelCase; every field is always there."""
+
+
+class Answer(Shown, frozen=True):
+    """A whole answer: like an object of the API, it says what it is."""
+
+    api_version: str = API_VERSION
 
 
 class PodFacts(Shown, frozen=True):
@@ -185,7 +190,7 @@ class PromiseState(Shown, kw_only=True, frozen=True):
     not_before: str | None = None
 
 
-class Explanation(Shown, kw_only=True, frozen=True):
+class Explanation(Answer, kw_only=True, frozen=True):
     """One decision. `outcome` is one of fits, unschedulable, gated, failed (a plugin could not answer), unclaimed,
     terminating.
 
@@ -198,8 +203,7 @@ class Explanation(Shown, kw_only=True, frozen=True):
     line.
     """
 
-    api_version: str = field(default=API_VERSION)
-    kind: str = field(default=KIND)
+    kind: str = "Explanation"
     outcome: str
     pod: PodFacts
     profile: str

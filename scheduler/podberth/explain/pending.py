@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from podberth.explain.changes import Change, OnPod
 from podberth.explain.doubts import seen_by, undecided, unheld
 from podberth.explain.explain import explain
-from podberth.explain.explanation import API_VERSION, FITS, UNCLAIMED, UNSCHEDULABLE, Explanation, Remedy
+from podberth.explain.explanation import FITS, UNCLAIMED, UNSCHEDULABLE, Answer, Explanation, Remedy, Shown
 from podberth.explain.gangs.answer import GOOD, GroupExplanation, GroupRemedy
 from podberth.explain.gangs.explain import WORK, explain_group
 from podberth.explain.gangs.gang import gang_of
@@ -21,7 +21,6 @@ from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey
 
-KIND = "PendingPods"
 MOST = 100
 """The largest number of kinds of pods that are explained; the rest is only counted."""
 _REASONS = 3
@@ -31,7 +30,7 @@ _NOT_OURS = "waits for a scheduler that nobody seems to run"
 _READY = "fits: its scheduler has not placed it yet"
 
 
-class Cause(Struct, rename="camel", frozen=True):
+class Cause(Shown, frozen=True):
     """Why pods wait: kube-scheduler's message, shortened to its most frequent reasons; who they are, by owner."""
 
     cause: str
@@ -42,13 +41,13 @@ class Cause(Struct, rename="camel", frozen=True):
     """One of the pods."""
     remedies: list[Remedy]
     """The changes that would free each of them; they were tried for the example."""
-    group_remedies: list[GroupRemedy] = []
+    group_remedies: list[GroupRemedy] = field(default_factory=list)
     """The changes that would start the pod group of the example."""
     detail: str = ""
     """More about the cause, with the names of what the example asks for; empty where nothing more is known."""
 
 
-class SharedChange(Struct, rename="camel", frozen=True):
+class SharedChange(Shown, frozen=True):
     """A change of the cluster, and the number of pods for which it opens a node; not all of them may fit together."""
 
     text: str
@@ -56,11 +55,10 @@ class SharedChange(Struct, rename="camel", frozen=True):
     pods: int
 
 
-class Pending(Struct, rename="camel", kw_only=True, frozen=True):
+class Pending(Answer, kw_only=True, frozen=True):
     """The answer about all waiting pods."""
 
-    api_version: str = field(default=API_VERSION)
-    kind: str = field(default=KIND)
+    kind: str = "PendingPods"
     pods: int
     causes: list[Cause]
     changes: list[SharedChange]

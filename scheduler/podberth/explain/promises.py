@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from math import inf
 
-from msgspec import field
-
 from podberth.cache.cluster import Cluster
 from podberth.engine.placement_conflicts import Conflict, PlacementConflicts, has_requirements
 from podberth.evictor.conflicted import rank, related
@@ -13,7 +11,7 @@ from podberth.evictor.followed import breach, left_alone, source
 from podberth.evictor.gates import Breaker, Owners, Settings
 from podberth.evictor.messages import Restored
 from podberth.evictor.target import Claims, find_target
-from podberth.explain.explanation import API_VERSION, PromiseState, Shown
+from podberth.explain.explanation import Answer, PromiseState, Shown
 from podberth.explain.objects.disruptions import Disruptions
 from podberth.framework.decision import Decision
 from podberth.framework.runtime import Framework
@@ -116,14 +114,13 @@ class Past:
         return until.strftime("%Y-%m-%dT%H:%M:%SZ"), spared.why
 
 
-class Plan(Shown, kw_only=True, frozen=True):
+class Plan(Answer, kw_only=True, frozen=True):
     """The evictions that an evictor would do, were all grace times over and all tokens there.
 
     `breaker_open`: more nodes break promises than may at once, so nothing would be evicted until they are put right.
     """
 
-    api_version: str = field(default=API_VERSION)
-    kind: str = field(default="EvictionPlan")
+    kind: str = "EvictionPlan"
     nodes: int
     pods: int
     broken_nodes: int

@@ -11,7 +11,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from podberth.explain.changes import Change
-from podberth.explain.explanation import API_VERSION, Limit, Shown
+from podberth.explain.explanation import Answer, Limit, Shown
 from podberth.framework.explaining import SmallChange
 from podberth.model.pod_group import COSCHEDULING, NATIVE, PodGroup
 
@@ -76,8 +76,6 @@ def _patch(group: PodGroup, spec: object) -> str:
     where = f"-n {quote(group.namespace)}"
     return f"kubectl patch podgroups.{api} {quote(group.name)} {where} --type=merge -p {quote(patch)}"
 
-
-KIND = "PodGroupExplanation"
 
 STARTS, RUNS, UNSCHEDULABLE, HELD, FAILED, UNCLAIMED = (
     "starts",
@@ -145,7 +143,7 @@ class GroupRemedy(Shown, frozen=True):
     commands: list[str]
 
 
-class GroupExplanation(Shown, kw_only=True, frozen=True):
+class GroupExplanation(Answer, kw_only=True, frozen=True):
     """Why a pod group starts, or does not.
 
     `outcome` is one of starts, runs (enough of its pods have nodes, and none waits), unschedulable, held (pods or the
@@ -153,8 +151,7 @@ class GroupExplanation(Shown, kw_only=True, frozen=True):
     (nobody seems to run its scheduler). `domain`: where the largest part fits, of which `placed` lists some pods.
     """
 
-    api_version: str = field(default=API_VERSION)
-    kind: str = field(default=KIND)
+    kind: str = "PodGroupExplanation"
     outcome: str
     group: GroupFacts
     profile: str

@@ -6,16 +6,15 @@ They are placed one after the other by an engine, until one does not start. Nobo
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
 from podberth.explain.changes import AddNode
-from podberth.explain.explanation import Limit
+from podberth.explain.explanation import Answer, Limit, Shown
 from podberth.explain.gangs.gang import Gang, domains
 from podberth.explain.rejections import against
 from podberth.explain.simulate.arrivals import Batch
-from podberth.explain.simulate.capacity import API_VERSION, OneMore, makes
+from podberth.explain.simulate.capacity import OneMore, makes
 from podberth.explain.simulate.simulation import Simulation, UndecidedError
 from podberth.explain.trial import applied
 from podberth.framework.runtime import Framework
@@ -23,13 +22,12 @@ from podberth.model.pod import Pod
 from podberth.model.pod_group import PodGroup
 from podberth.model.quantity import show
 
-KIND = "GangCapacity"
 MOST = 20_000
 """Pods that are placed one after the other at most."""
 _LIMITS = 20
 
 
-class DomainGangs(Struct, rename="camel", frozen=True):
+class DomainGangs(Shown, frozen=True):
     """The number of gangs that fit on the nodes of a domain, and of their pods. `domain` is empty for all nodes."""
 
     domain: str
@@ -37,15 +35,14 @@ class DomainGangs(Struct, rename="camel", frozen=True):
     pods: int
 
 
-class GangCapacity(Struct, rename="camel", kw_only=True, frozen=True):
+class GangCapacity(Answer, kw_only=True, frozen=True):
     """The answer. `pods`: of one gang; `needed`: how many of them start together.
 
     `exhausted`: false when the search ended at a bound, so that more may fit. `requests`, `claims`: what each pod asks
     for; if not all are `equal`, what all pods of a gang ask for together.
     """
 
-    api_version: str = field(default=API_VERSION)
-    kind: str = field(default=KIND)
+    kind: str = "GangCapacity"
     profile: str
     group: str
     pods: int

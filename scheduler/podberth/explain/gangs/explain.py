@@ -283,7 +283,7 @@ def attempted(gang: Gang, framework: Framework, cluster: Cluster) -> str:
     pods = [replace(pod, scheduler_name=name) for pod in waiting]
     simulation.put_all(pods)
     simulation.settle()
-    placed = sum(pod.uid in simulation.bound or pod.uid in simulation.preparing for pod in pods)
+    placed = sum(simulation.where(pod.uid) is not None for pod in pods)
     if placed < gang.lacking:
         return "berth run would not start it by preempting pods of lower priority, either (tried)" if lower else ""
     if victims := preempted(simulation):

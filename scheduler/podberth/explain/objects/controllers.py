@@ -149,21 +149,20 @@ def _pod(found: Object) -> Iterator[Workload]:
 
 def _pod_template(found: Object) -> Iterator[Workload]:
     """Yield one pod of a PodTemplate, which no controller makes."""
-    yield from _each(found, ("template",), 1)
+    yield _each(found, ("template",), 1)
 
 
 def _replicas(found: Object) -> Iterator[Workload]:
     """Yield what a ReplicaSet or ReplicationController makes: the labels are the template's (replica_set.go)."""
-    for each in _each(found, ("spec", "template"), _count(found, "spec.replicas")):
-        yield each._replace(controller=_itself(found))
+    yield _each(found, ("spec", "template"), _count(found))._replace(controller=_itself(found))
 
 
 def _deployment(found: Object) -> Iterator[Workload]:
     """Yield what a Deployment makes, with a stand-in for the controller's hash (deployment/sync.go)."""
-    for each in _replicas(found):
-        note = "it is paused, so no pods are made of a new revision" if _spec(found).get("paused") is True else ""
-        own = {"pod-template-hash": _hash(each.pod)}
-        yield each._replace(labels=own, note=note, controller=_replica_set(found, own))
+    [each] = _replicas(found)
+    note = "it is paused, so no pods are made of a new revision" if _spec(found).get("paused") is True else ""
+    own = {"pod-template-hash": _hash(each.pod)}
+    yield each._replace(labels=own, note=note, controller=_replica_set(found, own))
 
 
 def _stateful_set(found: Object) -> Iterator[Workload]:
@@ -174,22 +173,22 @@ def _stateful_set(found: Object) -> Iterator[Workload]:
         raise ObjectError("spec.volumeClaimTemplates: expected a list of mappings")
     ordinals = spec.get("ordinals")
     start = (_number(ordinals, "start", "spec.ordinals.start", 0) or 0) if isinstance(ordinals, dict) else 0
-    for each in _replicas(found):
-        labels = {"controller-revision-hash": f"{each.name}-{_hash(each.pod)}"}
+    [each] = _replicas(found)
+    labels = {"controller-revision-hash": f"{each.name}-{_hash(each.pod)}"}
 
-        def numbered(number: int, name: str) -> Labels:
-            return {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(number)}
+    def numbered(number: int, name: str) -> Labels:
+        return {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(number)}
 
-        in_turn = spec.get("podManagementPolicy") != "Parallel"
-        yield each._replace(labels=labels, numbered=numbered, start=start, claims=claims, in_turn=in_turn)
+    in_turn = spec.get("podManagementPolicy") != "Parallel"
+    yield each._replace(labels=labels, numbered=numbered, start=start, claims=claims, in_turn=in_turn)
 
 
 def _daemon_set(found: Object) -> Iterator[Workload]:
     """Yield what a DaemonSet makes (daemon_controller.go: CreatePodTemplate); nodes and tolerations: `arrivals`."""
-    for each in _each(found, ("spec", "template"), None):
-        generation = (found.get("metadata") or {}).get("generation") or 1
-        labels = {"controller-revision-hash": _hash(each.pod), "pod-template-generation": str(generation)}
-        yield each._replace(labels=labels, controller=_itself(found))
+    each = _each(found, ("spec", "template"), None)
+    generation = (found.get("metadata") or {}).get("generation") or 1
+    labels = {"controller-revision-hash": _hash(each.pod), "pod-template-generation": str(generation)}
+    yield each._replace(labels=labels, controller=_itself(found))
 
 
 def _job(found: Object) -> Iterator[Workload]:
@@ -198,8 +197,8 @@ def _job(found: Object) -> Iterator[Workload]:
     note = _managed_elsewhere(spec)
     ended = mapping(found.get("status"), "status").get("succeeded")
     wanted = _job_size(spec, "spec", ended if isinstance(ended, int) else 0)
-    for each in _each(found, ("spec", "template"), 0 if note else wanted):
-        yield each._replace(note=note, controller=_itself(found), **_job_labels(found, each.name, spec))
+    each = _each(found, ("spec", "template"), 0 if note else wanted)
+    yield each._replace(note=note, controller=_itself(found), **_job_labels(found, each.name, spec))
 
 
 def _cron_job(found: Object) -> Iterator[Workload]:
@@ -208,9 +207,9 @@ def _cron_job(found: Object) -> Iterator[Workload]:
     job = mapping(mapping(_spec(found).get("jobTemplate"), "spec.jobTemplate").get("spec"), "spec.jobTemplate.spec")
     note = _managed_elsewhere(job)
     wanted = 0 if note or _spec(found).get("suspend") is True else _job_size(job, "spec.jobTemplate.spec")
-    for each in _each(found, path, wanted):
-        owner = Owner("batch/v1", "Job", each.name)
-        yield each._replace(note=note, controller=owner, **_job_labels(found, each.name, job))
+    each = _each(found, path, wanted)
+    owner = Owner("batch/v1", "Job", each.name)
+    yield each._replace(note=note, controller=owner, **_job_labels(found, each.name, job))
 
 
 _JOB_CONTROLLER = "kubernetes.io/job-controller"
@@ -250,7 +249,7 @@ def _leader_worker_set(found: Object) -> Iterator[Workload]:
     prefix = "leaderworkerset.sigs.k8s.io/"
     spec, name = _spec(found), _name(found)
     inner = mapping(spec.get("leaderWorkerTemplate"), "spec.leaderWorkerTemplate")
-    groups = _count(found, "spec.replicas")
+    groups = _count(found)
     size = max(1, _number(inner, "size", "spec.leaderWorkerTemplate.size", 1) or 1)
     space = (found.get("metadata") or {}).get("namespace") or "default"
     labels = {f"{prefix}name": name}
@@ -272,15 +271,13 @@ def _leader_worker_set(found: Object) -> Iterator[Workload]:
     def is_worker(given: Mapping[str, str]) -> bool:
         return given.get(f"{prefix}name") == name and given.get(f"{prefix}worker-index") != "0"
 
-    workers = _each(found, ("spec", "leaderWorkerTemplate", "workerTemplate"), groups * (size - 1))
-    for each in workers:
-        has_leader = isinstance(inner.get("leaderTemplate"), dict)
-        path = ("spec", "leaderWorkerTemplate", "leaderTemplate") if has_leader else None
-        leaders = _each(found, path, groups) if path else iter([each._replace(wanted=groups)])
-        for first in leaders:
-            yield first._replace(labels=labels, numbered=leader, own=_has({**labels, f"{prefix}worker-index": "0"}))
-        if size > 1:
-            yield each._replace(name=f"{name}-worker", labels=labels, numbered=worker, own=is_worker)
+    each = _each(found, ("spec", "leaderWorkerTemplate", "workerTemplate"), groups * (size - 1))
+    first = each._replace(wanted=groups)
+    if isinstance(inner.get("leaderTemplate"), dict):
+        first = _each(found, ("spec", "leaderWorkerTemplate", "leaderTemplate"), groups)
+    yield first._replace(labels=labels, numbered=leader, own=_has({**labels, f"{prefix}worker-index": "0"}))
+    if size > 1:
+        yield each._replace(name=f"{name}-worker", labels=labels, numbered=worker, own=is_worker)
 
 
 def _job_set(found: Object) -> Iterator[Workload]:
@@ -301,8 +298,8 @@ def _job_set(found: Object) -> Iterator[Workload]:
             return made | ({_INDEX: str(number % size)} if indexed else {})
 
         wanted = 0 if spec.get("suspend") is True else times * size
-        for each in _inside(found, of_one, at, ("template", "spec", "template"), wanted):
-            yield each._replace(name=f"{name}-{role}", labels=labels, numbered=numbered, own=_has(labels))
+        each = _inside(found, of_one, at, ("template", "spec", "template"), wanted)
+        yield each._replace(name=f"{name}-{role}", labels=labels, numbered=numbered, own=_has(labels))
 
 
 def _ray_cluster(found: Object) -> Iterator[Workload]:
@@ -317,8 +314,8 @@ def _ray_job(found: Object) -> Iterator[Workload]:
     for each in _ray(found, mapping(spec.get("rayClusterSpec"), "spec.rayClusterSpec"), "spec.rayClusterSpec"):
         yield each._replace(wanted=0 if stopped else each.wanted)
     if isinstance(spec.get("submitterPodTemplate"), dict):
-        for each in _each(found, ("spec", "submitterPodTemplate"), 0 if stopped else 1):
-            yield each._replace(name=f"{each.name}-submitter")
+        each = _each(found, ("spec", "submitterPodTemplate"), 0 if stopped else 1)
+        yield each._replace(name=f"{each.name}-submitter")
 
 
 def _ray_service(found: Object) -> Iterator[Workload]:
@@ -344,8 +341,7 @@ def _ray(found: Object, spec: Object, path: str) -> Iterator[Workload]:
         return each._replace(name=called, labels=labels, own=_has(own), wanted=0 if stopped else each.wanted)
 
     head = mapping(spec.get("headGroupSpec"), f"{path}.headGroupSpec")
-    for each in _inside(found, head, f"{path}.headGroupSpec", ("template",), 1):
-        yield labelled(each, "head", "headgroup")
+    yield labelled(_inside(found, head, f"{path}.headGroupSpec", ("template",), 1), "head", "headgroup")
     for at, group in _listed(spec, "workerGroupSpecs", f"{path}.workerGroupSpecs"):
         least = _number(group, "minReplicas", f"{at}.minReplicas", 0) or 0
         most = _number(group, "maxReplicas", f"{at}.maxReplicas", None)
@@ -353,8 +349,8 @@ def _ray(found: Object, spec: Object, path: str) -> Iterator[Workload]:
         times = least if times is None else max(least, times if most is None else min(times, most))
         hosts = _number(group, "numOfHosts", f"{at}.numOfHosts", 1) or 1
         wanted = 0 if group.get("suspend") is True else times * hosts
-        for each in _inside(found, group, at, ("template",), wanted):
-            yield labelled(each, "worker", str(group.get("groupName", "")))
+        each = _inside(found, group, at, ("template",), wanted)
+        yield labelled(each, "worker", str(group.get("groupName", "")))
 
 
 def _kubeflow(field: str) -> Callable[[Object], Iterator[Workload]]:
@@ -370,13 +366,12 @@ def _kubeflow(field: str) -> Callable[[Object], Iterator[Workload]]:
             wanted = 0 if stopped else _number(inner, "replicas", f"{at}.replicas", 1)
             kind_of = "job-role" if field == "mpiReplicaSpecs" else "replica-type"
             labels = {f"{prefix}job-name": name, f"{prefix}{kind_of}": role.lower()}
-            for each in _inside(found, inner, at, ("template",), wanted):
-                yield each._replace(
-                    name=f"{name}-{role.lower()}",
-                    labels=labels,
-                    numbered=lambda number, _: {f"{prefix}replica-index": str(number)},
-                    own=_has(labels),
-                )
+            yield _inside(found, inner, at, ("template",), wanted)._replace(
+                name=f"{name}-{role.lower()}",
+                labels=labels,
+                numbered=lambda number, _: {f"{prefix}replica-index": str(number)},
+                own=_has(labels),
+            )
 
     return make
 
@@ -389,44 +384,44 @@ def _volcano_job(found: Object) -> Iterator[Workload]:
         labels = {"volcano.sh/job-name": name, "volcano.sh/task-spec": role}
         labels["volcano.sh/queue-name"] = str(_spec(found).get("queue") or "default")
         own = {key: labels[key] for key in ("volcano.sh/job-name", "volcano.sh/task-spec")}
-        for each in _inside(found, task, at, ("template",), _number(task, "replicas", f"{at}.replicas", 1)):
-            yield each._replace(
-                name=f"{name}-{role}",
-                labels=labels,
-                numbered=lambda number, _: {"volcano.sh/task-index": str(number)},
-                own=_has(own),
-            )
+        wanted = _number(task, "replicas", f"{at}.replicas", 1)
+        yield _inside(found, task, at, ("template",), wanted)._replace(
+            name=f"{name}-{role}",
+            labels=labels,
+            numbered=lambda number, _: {"volcano.sh/task-index": str(number)},
+            own=_has(own),
+        )
 
 
 def _rollout(found: Object) -> Iterator[Workload]:
     """Yield what a Rollout makes: as a Deployment, with a label of its own (argo-rollouts rollout/sync.go)."""
-    for each in _each(found, ("spec", "template"), _count(found, "spec.replicas")):
-        own = {"rollouts-pod-template-hash": _hash(each.pod)}
-        yield each._replace(labels=own, controller=_replica_set(found, own))
+    each = _each(found, ("spec", "template"), _count(found))
+    own = {"rollouts-pod-template-hash": _hash(each.pod)}
+    yield each._replace(labels=own, controller=_replica_set(found, own))
 
 
 def _knative(found: Object) -> Iterator[Workload]:
     """Yield what a Knative service makes: the larger of its initial and min scale (revision/resources/deploy.go)."""
     name = _name(found)
-    for each in _each(found, ("spec", "template"), 1):
-        given = mapping(each.pod.get("metadata"), "spec.template.metadata").get("annotations")
-        scales = [_scale(given, "initial-scale", 1), _scale(given, "min-scale", 0)]
-        labels = {
-            "serving.knative.dev/service": name,
-            "serving.knative.dev/configuration": name,
-            "serving.knative.dev/revision": f"{name}-00001",
-        }
-        spec = each.pod.get("spec")
-        if isinstance(spec, dict) and isinstance(spec.get("containers"), list):
-            named = [
-                {"name": "user-container" if not i else f"user-container-{i}", **container}
-                if isinstance(container, dict)
-                else container
-                for i, container in enumerate(spec["containers"])
-            ]
-            each = each._replace(pod={**each.pod, "spec": {**spec, "containers": named}})
-        own = {"serving.knative.dev/service": name}
-        yield each._replace(wanted=max(scales), labels=labels, own=_has(own))
+    each = _each(found, ("spec", "template"), 1)
+    given = mapping(each.pod.get("metadata"), "spec.template.metadata").get("annotations")
+    scales = [_scale(given, "initial-scale", 1), _scale(given, "min-scale", 0)]
+    labels = {
+        "serving.knative.dev/service": name,
+        "serving.knative.dev/configuration": name,
+        "serving.knative.dev/revision": f"{name}-00001",
+    }
+    spec = each.pod.get("spec")
+    if isinstance(spec, dict) and isinstance(spec.get("containers"), list):
+        named = [
+            {"name": "user-container" if not i else f"user-container-{i}", **container}
+            if isinstance(container, dict)
+            else container
+            for i, container in enumerate(spec["containers"])
+        ]
+        each = each._replace(pod={**each.pod, "spec": {**spec, "containers": named}})
+    own = {"serving.knative.dev/service": name}
+    yield each._replace(wanted=max(scales), labels=labels, own=_has(own))
 
 
 def _scale(annotations: Any, name: str, usual: int) -> int:
@@ -481,19 +476,20 @@ def path_of(kind: str) -> str:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _each(found: Object, steps: Sequence[str], wanted: int | None) -> Iterator[Workload]:
-    """Yield the pods of the template at a path. Raises ObjectError where there is none."""
-    yield from _inside(found, found, "", steps, wanted)
+def _each(found: Object, steps: Sequence[str], wanted: int | None) -> Workload:
+    """Return the pods of the template at a path. Raises ObjectError where there is none."""
+    return _inside(found, found, "", steps, wanted)
 
 
-def _inside(found: Object, inner: Object, at: str, steps: Sequence[str], wanted: int | None) -> Iterator[Workload]:
+def _inside(found: Object, inner: Object, at: str, steps: Sequence[str], wanted: int | None) -> Workload:
+    """Return the pods of the template at a path of a part of an object, which is `at` a path itself."""
     pod: Any = inner
     for step in steps:
         pod = pod.get(step) if isinstance(pod, dict) else None
     path = ".".join((*([at] if at else []), *steps))
     if not isinstance(pod, dict):
         raise ObjectError(f"{path}: expected a mapping")
-    yield Workload(path, pod, _name(found), wanted)
+    return Workload(path, pod, _name(found), wanted)
 
 
 def _listed(spec: Object, field: str, path: str) -> Iterator[tuple[str, Object]]:
@@ -526,8 +522,8 @@ def _replica_set(found: Object, own: Labels) -> Owner:
     return Owner("apps/v1", "ReplicaSet", f"{_name(found)}-{revision}", {**selector, "matchLabels": labels})
 
 
-def _count(found: Object, path: str) -> int:
-    return _number(_spec(found), "replicas", path, 1) or 0
+def _count(found: Object) -> int:
+    return _number(_spec(found), "replicas", "spec.replicas", 1) or 0
 
 
 def _number(beside: Object, field: str, path: str, usual: int | None) -> int | None:

@@ -3,7 +3,6 @@
 A text that does not parse ends where it is broken; what is wrong with the objects of one that does is told of each.
 """
 
-import codecs
 import json
 import re
 from collections.abc import Iterator
@@ -180,19 +179,6 @@ class _Envelope(msgspec.Struct):
     version: Any = msgspec.field(name="apiVersion", default="")
 
 
-_ENCODINGS = {
-    codecs.BOM_UTF8: "utf-8-sig",
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
-"""The marks that some editors and shells put before a text."""
-_UNMARKED = (
-    (re.compile(rb"[^\0]\0[^\0]\0"), "utf-16-le"),
-    (re.compile(rb"\0[^\0]\0[^\0]"), "utf-16-be"),
-)
-"""The beginnings of texts that have no such mark."""
 _LOG = b"==== START logs for container "
 _LOGS = re.compile(
     rb"^==== START (logs for container [^\n]*) ====\r?\n.*?^==== END \1 ====\r?$", re.MULTILINE | re.DOTALL
@@ -291,13 +277,12 @@ def parse(text: bytes) -> Any:
 
 def _decoded(text: bytes) -> bytes:
     """Return the text in UTF-8, whatever its first bytes say it is in, without the logs between objects."""
-    begins = [encoding for mark, encoding in _ENCODINGS.items() if text.startswith(mark)]
-    begins += [encoding for first, encoding in _UNMARKED if first.match(text)]
-    if begins:
+    encoding = json.detect_encoding(text)
+    if encoding != "utf-8":
         try:
-            text = text.decode(begins[0]).encode()
+            text = text.decode(encoding).encode()
         except UnicodeError:
-            raise ObjectError(f"expected text: it begins as {begins[0]} and is not") from None
+            raise ObjectError(f"expected text: it begins as {encoding} and is not") from None
     return _LOGS.sub(lambda found: b"\n" * found[0].count(b"\n"), text) if _LOG in text else text
 
 

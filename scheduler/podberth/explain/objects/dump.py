@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from podberth.explain.objects.controllers import mapping
 from podberth.explain.objects.documents import ObjectError
 from podberth.explain.objects.world import MADE_WITH
 from podberth.model.annotated import DECIDING
@@ -43,18 +44,18 @@ def smallest(found: Mapping[str, Any]) -> Object | None:
     if kind not in KEPT:
         return None
     made: Object = {key: value for key, value in found.items() if key not in ("metadata", "data", "stringData")}
-    made["metadata"] = _metadata(_mapping(found, "metadata"))
+    made["metadata"] = _metadata(mapping(found.get("metadata"), "metadata"))
     match kind:
         case "Pod":
-            made["spec"] = _pod_spec(_mapping(found, "spec"))
+            made["spec"] = _pod_spec(mapping(found.get("spec"), "spec"))
         case "Node":
-            status = _mapping(found, "status")
+            status = mapping(found.get("status"), "status")
             made["status"] = {key: status[key] for key in _NODE_STATUS if key in status}
         case "ResourceQuota":
             for part in ("spec", "status"):
-                made[part] = _without_storage(_mapping(found, part))
+                made[part] = _without_storage(mapping(found.get(part), part))
         case "ReplicaSet" | "StatefulSet" | "ReplicationController":
-            spec = _mapping(found, "spec")
+            spec = mapping(found.get("spec"), "spec")
             made = {**made, "spec": {key: spec[key] for key in ("selector", "replicas") if key in spec}}
     return made
 
@@ -71,7 +72,7 @@ def _without_storage(part: Mapping[str, Any]) -> Object:
 
 def _metadata(found: Mapping[str, Any]) -> Object:
     made = {key: found[key] for key in _METADATA if key in found}
-    annotations = _mapping(found, "annotations", "metadata.")
+    annotations = mapping(found.get("annotations"), "metadata.annotations")
     kept = {key: value for key, value in annotations.items() if key.startswith(DECIDING)}
     return made | ({"annotations": kept} if kept else {})
 
@@ -86,13 +87,6 @@ def _pod_spec(spec: Mapping[str, Any]) -> Object:
         volumes = _mappings(spec, "volumes")
         made["volumes"] = [each for each in volumes if not any(name in each for name in _DROPPED_VOLUMES)]
     return made
-
-
-def _mapping(found: Mapping[str, Any], field: str, path: str = "") -> Mapping[str, Any]:
-    value = found.get(field) or {}
-    if not isinstance(value, Mapping):
-        raise ObjectError(f"{path}{field}: expected a mapping")
-    return value
 
 
 def _mappings(spec: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:

@@ -146,13 +146,8 @@ def left_by(pod: Pod, devices: Devices, *, comes_again: bool = False) -> Iterato
 
     `comes_again`: another pod of the same name and UID takes its place, and finds its claims without devices.
     """
-    made = dict(pod.made_claims)
-    for one in pod.shape.claims:
-        name = one.claim if one.template is None else made.get(one.name)
-        claim = devices.claim((pod.namespace, name)) if name else None
-        if claim is None:
-            continue
-        if one.template is not None and claim.controller == pod.uid:
+    for claim in claims_of(pod, devices):
+        if claim.controller == pod.uid:
             yield (freed(claim), True) if comes_again else (claim, False)
         elif pod.uid in claim.reserved_for:
             yield _without(claim, pod.uid), True

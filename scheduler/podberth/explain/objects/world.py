@@ -122,12 +122,9 @@ class World:
         for document in documents:
             kind, raw, place = document
             if kind in KINDS and kind != "Pod":
-                thing = self.decode_raw(kind, _as_read(kind, raw), place)
-                if isinstance(thing, PodGroup):
-                    key = thing.key._replace(namespace=thing.namespace or namespace)
-                    thing = replace(thing, key=key, uid=thing.uid or f"new/{thing.kind}/{key}")
-                if not thing.namespace and kind in _NAMESPACED:
-                    thing = self.decode_raw(kind, _in_default_namespace(raw), place)
+                thing = self.as_shown(kind, raw, place, namespace if kind in POD_GROUP_KINDS else "default")
+                if isinstance(thing, PodGroup) and not thing.uid:
+                    thing = replace(thing, uid=f"new/{thing.kind}/{thing.key}")
                 if isinstance(thing, Node):
                     self.problems += [f"Node {thing.name}: {problem}" for problem in thing.problems]
                 self._refuse_twin(kind, thing, place, applied=isinstance(thing, SelectingObject))
@@ -214,7 +211,7 @@ class World:
             raise ObjectError(f"{_named(kind, thing.namespace, '?', place)}: metadata.name: Required value")
         return thing
 
-    def as_shown(self, kind: str, raw: bytes | msgspec.Raw, place: str = "") -> Modelled:
+    def as_shown(self, kind: str, raw: bytes | msgspec.Raw, place: str = "", namespace: str = "default") -> Modelled:
         """Decode an object of one of `KINDS` as the API server would show it: with defaults, and in a namespace.
 
         Raises ObjectError naming the object and the field.
@@ -222,7 +219,7 @@ class World:
         shown = _as_read(kind, raw)
         thing = self.decode_raw(kind, shown, place)
         if not thing.namespace and kind in _NAMESPACED:
-            thing = self.decode_raw(kind, _in_default_namespace(shown), place)
+            thing = self.decode_raw(kind, _in_namespace(namespace, shown), place)
         return thing
 
     def add(self, thing: Modelled) -> None:
@@ -392,10 +389,10 @@ def _is_default(raw: bytes | msgspec.Raw) -> bool:
     return any(annotations.get(f"storageclass.{group}kubernetes.io/is-default-class") == "true" for group in _BETA)
 
 
-def _in_default_namespace(raw: bytes | msgspec.Raw) -> bytes:
+def _in_namespace(namespace: str, raw: bytes | msgspec.Raw) -> bytes:
     """Return the object as the API server would have it that was written without a namespace."""
     document = msgspec.json.decode(raw)
-    document["metadata"]["namespace"] = "default"
+    document["metadata"]["namespace"] = namespace
     return wire.encode(document)
 
 

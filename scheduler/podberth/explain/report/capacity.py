@@ -1,7 +1,6 @@
 """Says how many more pods, or gangs, fit."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from podberth.explain.explanation import Limit
 from podberth.explain.gangs.capacity import GangCapacity
@@ -34,13 +33,12 @@ def capacity(answer: Capacity, *, everything: bool = False) -> Report:
         lambda each: (each.resource, each.free, f"{100 * each.share:.1f} %", f"{each.most} on {each.node}"),
     )
     limits, one_more = _limits("What keeps the next one out", answer.limits), _one_more("Adds", answer.one_more)
-    tables: list[Rows[Any]] = [taking, limits, stranded, one_more]
     return Report(
         by="Berth capacity",
         headline=headline(answer),
         verdict=GOOD if answer.fits else BAD,
         lines=[line(asks(answer), "dim"), *(line(note, "yellow") for note in answer.notes)],
-        parts=[table for table in tables if table.things],
+        parts=[taking, limits, stranded, one_more],
         foot=_FOOT,
     )
 
@@ -87,13 +85,12 @@ def gang_capacity(answer: GangCapacity, *, everything: bool = False) -> Report:
         most=None if everything else _MANY,
     )
     limits, one_more = _limits("What keeps the next pod out", answer.limits), _one_more("Adds gangs", answer.one_more)
-    tables: list[Rows[Any]] = [domains, limits, one_more]
     return Report(
         by="Berth capacity",
         headline=gangs_headline(answer),
         verdict=GOOD if answer.gangs else BAD,
         lines=[line(gang_asks(answer), "dim"), *(line(note, "yellow") for note in answer.notes)],
-        parts=[table for table in tables if table.things],
+        parts=[domains, limits, one_more],
         foot=_FOOT,
     )
 

@@ -26,13 +26,12 @@ def pending(answer: Pending, *, everything: bool = False) -> Report:
         lambda change: (f"{change.pods:,}", change.text),
         headed=True,
     )
-    causes = _causes(answer, everything=everything)
     return Report(
         by="Berth explain",
         headline=_pending_headline(answer),
         verdict=BAD if answer.pods else GOOD,
         lines=[line(note, "yellow") for note in answer.notes],
-        parts=[*(table for table in (causes, changes) if table.things), *_about_others(answer)],
+        parts=[_causes(answer, everything=everything), changes, *_about_others(answer)],
         on_page=[*_in_full(answer)],
     )
 
@@ -135,7 +134,7 @@ def removable(found: Removals) -> Report:
         headline=_removable_headline(found),
         verdict=GOOD if found.removable else BAD,
         lines=[*(line(note, "yellow") for note in (*found.notes, *untried)), *together],
-        parts=[*([could_go] if found.removable else []), *([stay] if found.kept else [])],
+        parts=[could_go, stay],
     )
 
 
@@ -193,7 +192,7 @@ def evictions(plan: Plan) -> Report:
         headline=broken if plan.evictions else kept,
         verdict=BAD if plan.evictions else GOOD,
         lines=[line(breaker, "bold yellow")] if plan.evictions and plan.breaker_open else [],
-        parts=[*([table] if plan.evictions else []), Words("", unreadable)],
+        parts=[table, Words("", unreadable)],
         signed=True,
     )
 

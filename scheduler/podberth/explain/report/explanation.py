@@ -161,8 +161,7 @@ class _Drawing:
         parts: list[Part] = []
         if answer.feasible:
             parts.append(self._scores())
-        if answer.rejected:
-            parts += self._rejections()
+        parts += self._rejections()
         if self._ending:
             parts.append(Words("", [line(f"node names end in {self._ending}", "dim")]))
         if answer.remedies:

@@ -76,8 +76,7 @@ def report(answer: GroupExplanation, *, everything: bool = False) -> Report:
     stopped = [line(said, "red")] if (said := stop(answer)) else []
     parts: list[Part] = []
     on_page: list[Part] = []
-    if answer.domains:
-        (on_page if good and not everything else parts).append(_domains(answer, everything=everything))
+    (on_page if good and not everything else parts).append(_domains(answer, everything=everything))
     if answer.remedies:
         offers = [Offer(one.text, then(answer, one.fits), commands=one.commands) for one in answer.remedies]
         parts.append(Offers("What would start it (each was tried)", offers, most=None if everything else 1))

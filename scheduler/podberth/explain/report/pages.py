@@ -64,7 +64,7 @@ def page(report: Report) -> str:
     return render(
         "report.html",
         report=report,
-        parts=[*report.parts, *report.on_page],
+        parts=[part for part in (*report.parts, *report.on_page) if not isinstance(part, Rows) or part.things],
         cells=_cells,
         in_two=in_two,
         marked=_marked,

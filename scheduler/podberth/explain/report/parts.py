@@ -44,7 +44,8 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Rows(Generic[Thing]):
-    """A table with a row for each thing: `cells` makes it. `most`: rows on a terminal; `how`: what shows all of them.
+    """A table with a row for each thing: `cells` makes it. Without things it is not drawn. `most`: rows on a terminal;
+    `how`: what shows all of them.
 
     `headed`: the heading stands above it on a terminal, too; else its first column says what it is. `beyond`: things
     that are not listed. `below`: lines about it.

@@ -16,7 +16,7 @@ def report(found: Outcome, *, only_mine: bool = True) -> Report:
 
     `only_mine`: without the pods that waited before.
     """
-    tables: list[Rows[Any]] = [
+    parts: list[Rows[Any]] = [
         _texts("Drained pod", ["From", "To"], [*_moves(found)]),
         _workloads(found),
         _groups(found),
@@ -47,8 +47,8 @@ def report(found: Outcome, *, only_mine: bool = True) -> Report:
         headline=_summary(found),
         verdict=GOOD if found.good else BAD,
         lines=[line(note, "yellow") for note in notes],
-        parts=[table for table in tables if table.things],
-        on_page=[where] if placed else [],
+        parts=parts,
+        on_page=[where],
         foot="Nothing was written: the scheduler's own engine ran on the cluster as it was.",
     )
 

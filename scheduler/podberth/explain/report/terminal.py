@@ -75,7 +75,7 @@ class Drawn:
         for part in report.parts:
             match part:
                 case Rows():
-                    yield from _rows(part)
+                    yield from _rows(part) if part.things else ()
                 case Offers():
                     yield from _offers(part)
                 case Words(heading, lines):

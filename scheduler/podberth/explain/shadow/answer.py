@@ -3,7 +3,7 @@ all."""
 
 from msgspec import Struct, field
 
-from podberth.explain.explanation import API_VERSION, Shown
+from podberth.explain.explanation import Answer, Shown
 
 SAME, TIE, BETTER, REFUSED, NOWHERE, SKIPPED = "same", "tie", "better", "refused", "nowhere", "skipped"
 AGREED = (SAME, TIE)
@@ -24,7 +24,7 @@ class PluginPoints(Shown, frozen=True):
     ours: int
 
 
-class Compared(Shown, kw_only=True, frozen=True):
+class Compared(Answer, kw_only=True, frozen=True):
     """One pod that the other scheduler has bound to `node`, and what this profile would have done.
 
     `verdict`: same; tie (`best` takes as many points, and would be taken by the seed); better (`best` has `lead` points
@@ -35,8 +35,7 @@ class Compared(Shown, kw_only=True, frozen=True):
     while the pod waited, each of them before or after it was decided.
     """
 
-    kind: str = field(default="ShadowedPod")
-    api_version: str = field(default=API_VERSION)
+    kind: str = "ShadowedPod"
     pod: str
     node: str
     at: float
@@ -62,7 +61,7 @@ class Waiting(Shown, frozen=True):
     fit: dict[str, str]
 
 
-class Summary(Shown, kw_only=True, frozen=True):
+class Summary(Answer, kw_only=True, frozen=True):
     """The summary of all pods. `points`: by how much Berth's nodes are better in all, `most` at one pod.
 
     `plugins`: by plugin, the points by which its scores make Berth's nodes better (or worse, negative); `refusals`:
@@ -70,8 +69,7 @@ class Summary(Shown, kw_only=True, frozen=True):
     in an older or a newer state.
     """
 
-    kind: str = field(default="ShadowSummary")
-    api_version: str = field(default=API_VERSION)
+    kind: str = "ShadowSummary"
     of: str
     profile: str
     seconds: float

@@ -7,7 +7,7 @@ tried in older states, without the last placements, and in newer ones, with the 
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -22,9 +22,11 @@ from podberth.explain.shadow import answer as said
 from podberth.explain.shadow.answer import Compared, PluginPoints, Summary, Tally, Waiting
 from podberth.framework.decision import Decision, fit_error
 from podberth.framework.explaining import Inquiry
+from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError, Reason
 from podberth.model.kinds import KINDS, Decoder, Modelled
+from podberth.model.limits import Limits
 from podberth.model.pod import Pod
 from podberth.plugins.dynamic_resources.claims import ClaimError, keys_of
 
@@ -70,6 +72,13 @@ class _Open:
         self.number = number
         """The number of placements when its Binding was seen."""
         self.tried = 0
+
+
+def decoder_for(framework: Framework, frameworks: Mapping[str, Framework], of: str, limits: Limits) -> Decoder:
+    """Return what reads the pods of the scheduler `of` as one of these profiles reads its own."""
+    read = annotated(frameworks)
+    modes, own = read.affinity, framework.profile.name
+    return Decoder(replace(read, affinity={**modes, of: modes[own]}) if own in modes else read, limits=limits)
 
 
 class Shadow:

@@ -23,6 +23,7 @@ from podberth.explain.objects.admission import RefusedError, lets
 from podberth.explain.objects.controllers import Owner, Workload, of_daemon
 from podberth.explain.objects.documents import ObjectError, located
 from podberth.explain.objects.world import World
+from podberth.explain.report.wording import count
 from podberth.framework.runtime import Framework
 from podberth.model.devices import ResourceClaim
 from podberth.model.kinds import Modelled
@@ -518,7 +519,7 @@ def still_to_come(batch: Batch, world: World) -> tuple[list[Workload], list[str]
     if workload.kind in _HASHES and there:
         same = _as_it_makes_them(there, batch, world)
         if len(same) < len(there):
-            others = _pods(len(there) - len(same))
+            others = count(len(there) - len(same), "pod")
             notes.append(
                 f"{batch.owner}: {others} of another revision counted beside the new ones; "
                 "a new one without a node may only have to wait until an old one has ended"
@@ -530,7 +531,7 @@ def still_to_come(batch: Batch, world: World) -> tuple[list[Workload], list[str]
     if not there:
         return [workload._replace(wanted=0) if workload.paused else workload], notes
     if len(there) > wanted:
-        surplus = _pods(len(there) - wanted)
+        surplus = count(len(there) - wanted, "pod")
         notes.append(
             f"{batch.owner}: it has {len(there):,} pods and wants {wanted:,}; {surplus} too many, counted still"
         )
@@ -625,10 +626,6 @@ def _asked(pod: Pod, of_daemon: bool) -> tuple[object, ...]:
         shape.preferred_pod_terms,
         shape.spread,
     )
-
-
-def _pods(number: int) -> str:
-    return "1 pod" if number == 1 else f"{number:,} pods"
 
 
 def _number(pod: Pod, label: str) -> int:

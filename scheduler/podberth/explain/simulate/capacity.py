@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import field
 from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Ints
 from podberth.explain.changes import AddNode
-from podberth.explain.explanation import Limit
+from podberth.explain.explanation import Answer, Limit, Shown
 from podberth.explain.rejections import against, kept_rows, put_there
 from podberth.explain.remedies import templates_of
 from podberth.explain.simulate.arrivals import Batch
@@ -25,11 +25,10 @@ from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.quantity import show
 
-API_VERSION, KIND = "podberth.dev/v1alpha1", "Capacity"
 _KINDS = 12
 
 
-class NodeRoom(Struct, rename="camel", frozen=True):
+class NodeRoom(Shown, frozen=True):
     """The number of pods that fit on a node, and the reasons for which the next one does not."""
 
     node: str
@@ -37,7 +36,7 @@ class NodeRoom(Struct, rename="camel", frozen=True):
     limits: list[str]
 
 
-class Stranded(Struct, rename="camel", frozen=True):
+class Stranded(Shown, frozen=True):
     """The amount of a resource that is free and of no use for such pods once no more fit; `most`: on one node,
     `node`."""
 
@@ -48,7 +47,7 @@ class Stranded(Struct, rename="camel", frozen=True):
     node: str
 
 
-class OneMore(Struct, rename="camel", frozen=True):
+class OneMore(Shown, frozen=True):
     """The number of pods that one more node of a make adds; `nodes`: how many of the make there are."""
 
     like: str
@@ -56,14 +55,13 @@ class OneMore(Struct, rename="camel", frozen=True):
     adds: int
 
 
-class Capacity(Struct, rename="camel", kw_only=True, frozen=True):
+class Capacity(Answer, kw_only=True, frozen=True):
     """The answer. `exhausted`: false when the search ended at a bound, so that more may fit.
 
     `claims`: what each pod claims from ResourceClaimTemplates, in words.
     """
 
-    api_version: str = field(default=API_VERSION)
-    kind: str = field(default=KIND)
+    kind: str = "Capacity"
     profile: str
     pod: str
     requests: dict[str, str]
@@ -75,7 +73,7 @@ class Capacity(Struct, rename="camel", kw_only=True, frozen=True):
     stranded: list[Stranded]
     one_more: list[OneMore]
     notes: list[str]
-    claims: dict[str, str] = {}
+    claims: dict[str, str] = field(default_factory=dict)
 
 
 def capacity(cluster: Cluster, framework: Framework, batch: Batch) -> Capacity:
@@ -164,11 +162,10 @@ class Filling:
         """Yield what a node more takes of those that fit nowhere; the pods leave again."""
         for node, number in makes(self._cluster):
             with applied(self._cluster, [AddNode(node.name)]):
-                known = set(self._simulation.bound) | set(self._simulation.preparing)
+                known = self._simulation.bound | self._simulation.preparing
                 adds = len(self._place())
-                for uid in [*self._simulation.bound, *self._simulation.preparing]:
+                for uid, (pod, _) in (self._simulation.bound | self._simulation.preparing).items():
                     if uid not in known:
-                        pod = (self._simulation.bound.get(uid) or self._simulation.preparing[uid])[0]
                         self._simulation.gone("Pod", pod.namespace, pod.name, uid)
                 yield OneMore(node.name, number, adds)
 
@@ -186,7 +183,7 @@ class Filling:
             batch.made += 1
             simulation.put(pod)
             simulation.work()
-            where = simulation.bound.get(pod.uid) or simulation.preparing.get(pod.uid)
+            where = simulation.where(pod.uid)
             if where is None:
                 if pod.uid in simulation.undecided:
                     raise UndecidedError(simulation.undecided[pod.uid])

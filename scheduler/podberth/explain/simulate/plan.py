@@ -169,7 +169,7 @@ def _create_batch(simulation: Simulation, framework: Framework, batch: Batch) ->
         victims = len(simulation.preempted)
         simulation.put(pod)
         simulation.work()
-        if pod.uid in simulation.bound or pod.uid in simulation.preparing:
+        if simulation.where(pod.uid) is not None:
             if batch.equal and pod.uid in simulation.bound:
                 batch.made += simulation.repeat(pod, batch.equals(min(batch.count, batch.most)))
             continue
@@ -186,7 +186,7 @@ def _go_on(simulation: Simulation, framework: Framework, batch: Batch) -> bool:
     """Create the rest of a workload if the pod that stood for it got a node after all; return whether it did."""
     if batch.waits_as is None or batch.waits_as in simulation.failed or batch.made == batch.count:
         return False
-    if batch.waits_as not in simulation.bound and batch.waits_as not in simulation.preparing:
+    if simulation.where(batch.waits_as) is None:
         return False
     _create_batch(simulation, framework, batch)
     return True
@@ -198,7 +198,7 @@ def _placed(simulation: Simulation, pods: Iterable[Pod], was: dict[str, str] | N
 
 
 def _place(simulation: Simulation, pod: Pod, was: dict[str, str]) -> Placed | None:
-    known = simulation.bound.get(pod.uid) or simulation.preparing.get(pod.uid)
+    known = simulation.where(pod.uid)
     if known is None:
         return None
     devices = given(pod, simulation.cluster.devices) if pod.shape.claims or pod.shape.containers else {}
@@ -254,13 +254,12 @@ def _rest(simulation: Simulation, batches: Iterable[Batch]) -> Iterator[Waiting]
 
 def _without_node(simulation: Simulation, batch: Batch) -> Iterator[Pod]:
     for number, uid in enumerate(batch.uids()):
-        if uid not in simulation.bound and uid not in simulation.preparing:
+        if simulation.where(uid) is None:
             yield batch.pod(number)
 
 
 def _told(simulation: Simulation, batch: Batch) -> WorkloadOutcome:
-    found = (simulation.bound.get(uid) or simulation.preparing.get(uid) for uid in batch.uids())
-    nodes = Counter(where[1] for where in found if where is not None)
+    nodes = Counter(where[1] for uid in batch.uids() if (where := simulation.where(uid)) is not None)
     placed = nodes.total()
     return WorkloadOutcome(batch.owner, batch.count, placed, batch.count - placed, dict(nodes))
 

@@ -7,12 +7,10 @@ other as long as all pods land, which is a set that can go together, and not alw
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 
-from msgspec import field
-
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
 from podberth.engine.schedule_one import Choice
-from podberth.explain.explanation import API_VERSION, Shown
+from podberth.explain.explanation import Answer, Shown
 from podberth.explain.objects.disruptions import UNGUARDED, Disruptions
 from podberth.explain.objects.resource_claims import without
 from podberth.explain.simulate.drain import again, goes_anyway
@@ -46,11 +44,10 @@ class Kept(Shown, frozen=True):
     stops: dict[str, str]
 
 
-class Removals(Shown, kw_only=True, frozen=True):
+class Removals(Answer, kw_only=True, frozen=True):
     """`together`: nodes that can go one after the other, in this order; `not_tried`: nodes left out to save time."""
 
-    kind: str = field(default="Removals")
-    api_version: str = field(default=API_VERSION)
+    kind: str = "Removals"
     profile: str
     removable: list[Movable]
     together: list[str]

@@ -83,6 +83,10 @@ class Simulation:
         """Return the columns."""
         return self.engine.cluster
 
+    def where(self, uid: str) -> tuple[Pod, str] | None:
+        """Return a pod that was bound, or holds a node until its volumes are made, and the node; None: neither."""
+        return self.bound.get(uid) or self.preparing.get(uid)
+
     def framework(self, pod: Pod) -> Framework:
         """Return the framework that schedules a pod."""
         return self._frameworks[pod.scheduler_name]
@@ -200,22 +204,27 @@ class Simulation:
 
     def wait_until(self, time: float) -> None:
         """Let virtual time pass, and schedule: on the way, backoffs end."""
-        while (due := self.engine.next_tick()) is not None and due <= time:
-            self.now = max(self.now, due)
-            self._tell(Tick())
-            self.work()
+        while self._tick(time):
+            pass
         self.now = time
 
     def settle(self) -> None:
         """Schedule, and let virtual time pass (backoffs end, victims make room) until no more pods are bound."""
         since, bound = self.now, len(self.bound)
         self.work()
-        while (due := self.engine.next_tick()) is not None and due <= since + _PATIENCE:
-            self.now = max(self.now, due)
-            self._tell(Tick())
-            self.work()
+        while self._tick(since + _PATIENCE):
             if len(self.bound) != bound:
                 since, bound = self.now, len(self.bound)
+
+    def _tick(self, until: float) -> bool:
+        """Go on to the time at which something is due next, and schedule; return whether that is not after `until`."""
+        due = self.engine.next_tick()
+        if due is None or due > until:
+            return False
+        self.now = max(self.now, due)
+        self._tell(Tick())
+        self.work()
+        return True
 
     def _tell(self, stimulus: Stimulus) -> None:
         waiting = [stimulus]

@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-from msgspec import field
-
-from podberth.explain.explanation import API_VERSION, Shown
+from podberth.explain.explanation import Answer, Shown
 from podberth.lab.recording.entries import Failed, Gone, Placed, Preempts, PutPod
 from podberth.lab.recording.reading import Part, State, parts, stamp
 
@@ -32,11 +30,10 @@ class Figures(Shown, kw_only=True, frozen=True):
     bytes_per_pod: float | None
 
 
-class Contents(Shown, kw_only=True, frozen=True):
+class Contents(Answer, kw_only=True, frozen=True):
     """What is in a recording."""
 
-    kind: str = field(default="Recording")
-    api_version: str = field(default=API_VERSION)
+    kind: str = "Recording"
     directory: str
     masked: bool
     processes: list[Figures]

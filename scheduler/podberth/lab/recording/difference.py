@@ -6,23 +6,21 @@ measure, and needs no run: each recorded placement is scored by the other config
 as `berth shadow` does.
 """
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct
 
-from podberth.explain.explanation import API_VERSION, Shown
+from podberth.explain.explanation import Answer
 from podberth.explain.report import shadow_text
 from podberth.explain.report.parts import GOOD, HELD, Column, Report, Rows, Words, line
 from podberth.explain.report.wording import count
 from podberth.explain.shadow.answer import Summary
-from podberth.explain.shadow.shadow import Shadow
+from podberth.explain.shadow.shadow import Shadow, decoder_for
 from podberth.framework.config import ConfigError, SchedulerConfiguration
-from podberth.framework.profiles import annotated, build
+from podberth.framework.profiles import build
 from podberth.lab.play import run
 from podberth.lab.recording.reading import Part
 from podberth.lab.recording.verify import configured
 from podberth.lab.recording.world import Recorded, changes
 from podberth.lab.result import Result
-from podberth.model.kinds import Decoder
 from podberth.plugins.registry import registry
 
 _MOST = 1_000
@@ -44,15 +42,14 @@ class Moved(Struct, frozen=True, rename="camel"):
     other_waited: float | None
 
 
-class Difference(Shown, kw_only=True, frozen=True):
+class Difference(Answer, kw_only=True, frozen=True):
     """What differs. `ours`, `others`: figures of both runs, as `podberth.lab.Result.summary` has them.
 
     `as_recorded`: pods of the first run that are on the node where they were in the recording. `again`: the recorded
     configuration was run; another scheduler than Berth can't be, so both runs are one.
     """
 
-    kind: str = field(default="RecordingDifference")
-    api_version: str = field(default=API_VERSION)
+    kind: str = "RecordingDifference"
     of: str
     other: str
     again: bool
@@ -127,11 +124,7 @@ def regret(part: Part, other: SchedulerConfiguration, profile: str | None = None
     framework = frameworks.get(profile or part.name) or next(iter(frameworks.values()), None)
     if framework is None:
         raise ConfigError("profiles: expected one at least")
-    read = annotated(frameworks)
-    modes, own = read.affinity, framework.profile.name
-    decoder = Decoder(
-        replace(read, affinity={**modes, part.name: modes[own]}) if own in modes else read, limits=other.limits
-    )
+    decoder = decoder_for(framework, frameworks, part.name, other.limits)
     shadow = Shadow(framework, part.name, decoder=decoder, began=part.head.began, exact=not part.head.of)
     for change in changes(part.events(), part.head):
         shadow.see(change)
@@ -193,7 +186,7 @@ def report(found: Difference) -> Report:
         headline=f"{found.of} and {found.other}: {_lead(found)}",
         verdict=GOOD if found.empty else HELD,
         lines=[line(note, "yellow") for note in found.notes],
-        parts=[figures, regret, *([pods] if found.differ else [])],
+        parts=[figures, regret, pods],
         foot="Both runs are on virtual time, each in the state that its own decisions made. Nothing was written.",
     )
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -336,28 +337,8 @@ def _key(pod: Pod) -> Key:
     )
 
 
+_of_pod = attrgetter(*(name for name in PutPod.__struct_fields__ if name in Pod.__struct_fields__))
+
+
 def _entry(at: float, pod: Pod, number: int, added: bool, listed: bool) -> PutPod:
-    return PutPod(
-        at,
-        added,
-        listed,
-        number,
-        pod.uid,
-        pod.namespace,
-        pod.name,
-        pod.created,
-        pod.labels,
-        pod.owner,
-        pod.resource_version,
-        pod.node_name,
-        pod.terminating,
-        pod.preempted,
-        pod.finished,
-        pod.ready,
-        pod.phase,
-        pod.generation,
-        pod.started,
-        pod.nominated_node_name,
-        pod.condition,
-        pod.made_claims,
-    )
+    return PutPod(at, added, listed, number, *_of_pod(pod))
