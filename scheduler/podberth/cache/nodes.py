@@ -140,7 +140,7 @@ class Images:
 
 OfAll = Callable[["Nodes"], Numbers]
 """Numbers of all rows at once; the last axis is the rows."""
-OfRow = Callable[["Nodes", int], float | Sequence[float]]
+OfRow = Callable[["Nodes", int], float | Sequence[float] | Sequence[Sequence[float]]]
 """The same numbers, of one row."""
 
 
@@ -185,6 +185,10 @@ class Nodes:
         self.log = RowLog()
         self.object_log = RowLog()
         """The rows of `log` whose node object changed; on the others, only pods changed."""
+        self._lacked: list[bool] = []
+        """Whether any row has none of a resource, by the resource's index."""
+        self._lacked_in: tuple[int, int] | None = None
+        """The state of the nodes for which that is right."""
         self.largest = 0
         """The largest amount of any resource that any node ever had."""
         self.label_changes = 0
@@ -346,6 +350,13 @@ class Nodes:
             self._derived.keep(question, found)
         found.renew((self.rows,), self.log, (self,))
         return found.values
+
+    def lacked(self, index: int) -> bool:
+        """Return whether any row has none of a resource."""
+        state = self.object_log.version, self.rows
+        if self._lacked_in != state:
+            self._lacked, self._lacked_in = (self.allocatable[:, : self.rows] == 0).any(axis=1).tolist(), state
+        return self._lacked[index]
 
     def put(self, row: int, node: Node | None) -> None:
         """Write the node object of a row and all that derives from it; None when the node is gone."""

@@ -124,6 +124,10 @@ class SomeNodes(Nodes):
         """Return numbers that follow from each row alone, of these rows."""
         return self._nodes.derived(question, of_all, of_row)[..., self._of]
 
+    def lacked(self, index: int) -> bool:
+        """Return whether any of these rows has none of a resource."""
+        return not self.allocatable[index].all()
+
     def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
         """Return for each of these rows the number of pairs of such a port and a pod with it (`Nodes.port_users`)."""
         return self._nodes.port_users(ports)[self._of]

@@ -6,7 +6,7 @@ plain numbers alike; where the two differ, it asks `ROWS` or `ONE`.
 
 import math
 import operator
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
@@ -113,8 +113,8 @@ class Arithmetic(NamedTuple):
     """The floor of a division.
 
     Doubles are divided as such, which takes NumPy a fraction of the time. With capacities below 2**46 it can't be
-    wrong: what is divided is at most 100 × capacity and below 2**53 unless it is negative, and a true quotient under
-    100 that is no integer is farther from the next one (1 / 2**46) than it is rounded (2**-47).
+    wrong: what is divided is from 0 to 100 × capacity, so below 2**53, and a true quotient under 100 that is no integer
+    is farther from the next one (1 / 2**46) than it is rounded (2**-47).
     """
     fraction: Callable[[Any, Any], Any]
     """One by the other, as doubles; not written over anything."""
@@ -136,16 +136,15 @@ def _quotient(dividend: Numbers, divisor: Any) -> Numbers:
 
 
 def _share(part: Any, whole: Any) -> Any:
-    found = np.true_divide(part, whole)
-    return np.minimum(found, 1.0, out=found)
+    return np.minimum(part, whole) / whole  # compared with an array, which is quicker than with a number
 
 
 def _share_of_one(part: Any, whole: Any) -> float:
-    return min(float(part) / float(whole), 1.0)
+    return float(min(part, whole)) / float(whole)
 
 
 def _whole(numbers: Any) -> Ints:
-    return np.asarray(numbers).astype(np.int64)
+    return np.asarray(numbers).astype(np.int64, copy=False)
 
 
 ROWS = Arithmetic(
@@ -163,26 +162,25 @@ Formula = Callable[[Sequence[Amount], Arithmetic], Any]
 """The score of rows, or of one row, by resources that all of these rows have."""
 
 
-def counting(resources: Sequence[ResourceWeight], pod: Pod, nodes: Nodes, *, nonzero: bool) -> Iterator[ResourceWeight]:
+Counted = list[tuple[ResourceWeight, int, int]]
+"""(resource, its index among those of nodes, what a pod asks for)."""
+
+
+def counting(resources: Sequence[ResourceWeight], asks: Mapping[str, int], nodes: Nodes) -> Counted:
     """The resources that count for a pod: those that a node has, and of the scalar ones those that it asks for."""
-    asks = pod.shape.scoring if nonzero else pod.shape.requests
-    for resource in resources:
-        index = nodes.resources.get(resource.name)
-        if index is not None and (asks.get(resource.name, 0) or index in NATIVE):
-            yield resource
+    found = [(one, nodes.resources.get(one.name), asks.get(one.name, 0)) for one in resources]
+    return [(one, index, asked) for one, index, asked in found if index is not None and (index in NATIVE or asked)]
 
 
-def score_rows(
-    resources: Sequence[ResourceWeight], pod: Pod, nodes: Nodes, feasible: Any, formula: Formula, *, nonzero: bool
-) -> Ints:
+def score_rows(counted: Counted, used: int, nodes: Nodes, feasible: Any, formula: Formula) -> Ints:
     """int64[len(feasible)]: a formula over the resources that count, for each row over those that it has.
 
-    `nonzero`: cpu and memory as scoring assumes them for containers that ask for none.
+    `used`: USED or ASSUMING.
     """
-    found = _on_rows(resources, pod, nodes, nonzero=nonzero)
+    found = _on_rows(counted, used, nodes)
     if len(feasible) != nodes.rows:
         found = [(weight, at(has, feasible), at(used, feasible), asked) for weight, has, used, asked in found]
-    lacking = [i for i, (_, capacity, _, _) in enumerate(found) if len(capacity) and not capacity[capacity.argmin()]]
+    lacking = [i for i, (_, index, _) in enumerate(counted) if nodes.lacked(index) and not found[i][1].min(initial=1)]
     if not lacking:
         whole: Ints = ROWS.whole(formula(found, ROWS))
         return whole if whole.ndim else np.full(len(feasible), whole)
@@ -234,48 +232,42 @@ def _each(score_one: Callable[[Pod, Nodes, int], int], pod: Pod, nodes: Nodes, f
     return np.array([score_one(pod, nodes, row) for row in feasible.tolist()], dtype=np.int64)
 
 
-def _on_rows(resources: Sequence[ResourceWeight], pod: Pod, nodes: Nodes, *, nonzero: bool) -> list[Amount]:
+HAS, USED, ASSUMING = range(3)
+"""What is held of a resource: the capacity, what is used, and that with the cpu and memory that scoring assumes for
+containers that ask for none.
+"""
+
+
+def _on_rows(counted: Counted, used: int, nodes: Nodes) -> list[Amount]:
     """Return what all rows have and have given of each resource that counts.
 
     As doubles where all capacities are small enough. What is used may be beyond what a double holds, but then it is
     far beyond any such capacity too.
     """
-    asks = pod.shape.scoring if nonzero else pod.shape.requests
-    counted = list(counting(resources, pod, nodes, nonzero=nonzero))
-    places = tuple([nodes.resources[resource.name] for resource in counted])
-    if nodes.largest < _DOUBLES_HOLD:
-        found = _as_doubles(nodes, places, nonzero=nonzero)
-    else:
-        found = [part[: nodes.rows] for index in places for part in _capacity_and_use(nodes, index, nonzero=nonzero)]
-    return [
-        (resource.weight, found[2 * i], found[2 * i + 1], asks.get(resource.name, 0))
-        for i, resource in enumerate(counted)
-    ]
+    places = tuple([index for _, index, _ in counted])
+    held = _as_doubles(nodes, places) if nodes.largest < _DOUBLES_HOLD else _held(nodes, places, np.int64)
+    return [(one.weight, held[HAS, i], held[used, i], asked) for i, (one, _, asked) in enumerate(counted)]
 
 
-def _as_doubles(nodes: Nodes, places: tuple[int, ...], *, nonzero: bool) -> Any:
-    """float64[2 × resources, rows]: capacity and use of each, kept from pod to pod."""
+def _as_doubles(nodes: Nodes, places: tuple[int, ...]) -> Numbers:
+    """float64[3, resources, rows]: what is held, kept from pod to pod."""
 
-    def of_all(nodes: Nodes) -> Numbers:
-        rows = nodes.rows
-        held = np.empty((2 * len(places), rows))
-        for i, index in enumerate(places):
-            held[2 * i], held[2 * i + 1] = (part[:rows] for part in _capacity_and_use(nodes, index, nonzero=nonzero))
-        return held
+    def of_row(nodes: Nodes, row: int) -> list[list[int]]:
+        has, used = ([held.item(index, row) for index in places] for held in (nodes.allocatable, nodes.requested))
+        assuming = [nodes.nonzero.item(index, row) if index in ASSUMED else used[i] for i, index in enumerate(places)]
+        return [has, used, assuming]
 
-    def of_row(nodes: Nodes, row: int) -> list[float]:
-        held: list[float] = []
-        for index in places:
-            used = nodes.nonzero if nonzero and index in ASSUMED else nodes.requested
-            held += (nodes.allocatable.item(index, row), used.item(index, row))
-        return held
-
-    return nodes.derived(("as doubles", places, nonzero), of_all, of_row)
+    return nodes.derived(("as doubles", places), lambda nodes: _held(nodes, places, np.float64), of_row)
 
 
-def _capacity_and_use(nodes: Nodes, index: int, *, nonzero: bool) -> tuple[Ints, Ints]:
-    used: Ints = nodes.nonzero[index] if nonzero and index in ASSUMED else nodes.requested[index]
-    return nodes.allocatable[index], used
+def _held(nodes: Nodes, places: tuple[int, ...], kind: type[np.int64 | np.float64]) -> Numbers:
+    """kind[3, resources, rows]: what is held."""
+    held: Numbers = np.empty((3, len(places), nodes.rows), dtype=kind)
+    for i, index in enumerate(places):
+        held[HAS, i] = nodes.allocatable[index, : nodes.rows]
+        held[USED, i] = nodes.requested[index, : nodes.rows]
+        held[ASSUMING, i] = nodes.nonzero[index, : nodes.rows] if index in ASSUMED else held[USED, i]
+    return held
 
 
 def strategy(config: ScoringStrategy) -> Formula:
@@ -294,10 +286,9 @@ def least_allocated(found: Sequence[Amount], a: Arithmetic) -> Any:
     total: Any = None
     weights = 0
     for weight, capacity, used, asked in found:
-        left = capacity - used
-        left -= asked
+        left = capacity - a.least(used + asked, capacity)
         left *= MAX_SCORE
-        score = a.most(a.quotient(left, capacity), 0)
+        score = a.quotient(left, capacity)
         if weight != 1:
             score *= weight
         if total is None:
@@ -541,7 +532,9 @@ class NodeResourcesFit(Plugin):
         """Score by the configured strategy over the configured resources, cpu and memory with non-zero defaults."""
         if self._by_devices.counts_for(pod, cluster):
             return _each(self.score_one, pod, cluster.nodes, feasible)
-        return score_rows(self._resources, pod, cluster.nodes, feasible, self._strategy, nonzero=True)
+        nodes = cluster.nodes
+        counted = counting(self._resources, pod.shape.scoring, nodes)
+        return score_rows(counted, ASSUMING, nodes, feasible, self._strategy)
 
     def score_one(self, pod: Pod, nodes: Nodes, row: int) -> int:
         by_devices = self._by_devices if self._by_devices.counts_again(pod, nodes) else None
@@ -650,16 +643,17 @@ class NodeResourcesBalancedAllocation(Plugin):
         nodes, resources = cluster.nodes, self._resources
         if self._by_devices.counts_for(pod, cluster):
             return _each(self.score_one, pod, nodes, feasible)
-        after = score_rows(resources, pod, nodes, feasible, with_pod, nonzero=False)
+        counted = counting(resources, pod.shape.requests, nodes)
+        after = score_rows(counted, USED, nodes, feasible, with_pod)
 
         def of_all(nodes: Nodes) -> Ints:
-            return score_rows(resources, pod, nodes, np.arange(nodes.rows), without_pod, nonzero=False)
+            return score_rows(counted, USED, nodes, np.arange(nodes.rows), without_pod)
 
         def of_row(nodes: Nodes, row: int) -> int:
             return score_row(resources, pod, nodes, row, without_pod, nonzero=False)
 
-        counted = tuple([nodes.resources[one.name] for one in counting(resources, pod, nodes, nonzero=False)])
-        before = at(nodes.derived((self.name, counted), of_all, of_row), feasible)
+        places = tuple([index for _, index, _ in counted])
+        before = at(nodes.derived((self.name, places), of_all, of_row), feasible)
         scores: Ints = _change(before, after)
         return scores
 

@@ -61,6 +61,7 @@ ASKED = (
     "topology",
     "image",
     "derived",
+    "lacked",
     "taints",
     "rows",
 )
@@ -102,6 +103,17 @@ def test_every_public_name_is_looked_at_here() -> None:
     assert public == {*COLUMNS, *OF_ALL, *LISTS, *ASKED, *PORTS_ASKED, *CHANGES} | INSIDE
 
 
+def test_whether_a_resource_is_lacked_follows_the_nodes() -> None:
+    cluster = made([{"others": {"example.com/gpu": "2"}}], [])
+    nodes = cluster.nodes
+    gpu = nodes.resources["example.com/gpu"]
+    assert not nodes.lacked(gpu)
+    cluster.put_node(_decoder.node(wire.encode(node("other"))))
+    assert nodes.lacked(gpu)
+    cluster.put_node(_decoder.node(wire.encode(node("other", others={"example.com/gpu": "1"}))))
+    assert not nodes.lacked(gpu)
+
+
 @settings(deadline=None)
 @given(st.lists(NODE, min_size=1, max_size=5), st.lists(st.tuples(st.integers(0, 5), POD), max_size=6), st.data())
 def test_some_rows(nodes: list[dict[str, Any]], pods: list[tuple[int, dict[str, Any]]], data: st.DataObject) -> None:
@@ -119,6 +131,9 @@ def test_some_rows(nodes: list[dict[str, Any]], pods: list[tuple[int, dict[str, 
         assert getattr(view, name) == getattr(whole, name)
     for name in LISTS:
         assert getattr(view, name) == [getattr(whole, name)[row] for row in rows]
+    for index in whole.resources.values():
+        assert view.lacked(index) == (0 in whole.allocatable[index, rows])
+        assert whole.lacked(index) == (0 in whole.allocatable[index, : whole.rows])
     for name in ("row_of", "live_row"):
         for known in (*whole.names, "unknown"):
             row = getattr(whole, name)(known)
