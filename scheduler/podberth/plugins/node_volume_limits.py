@@ -1,6 +1,7 @@
 """Upstream: plugins/nodevolumelimits (csi.go). What is attached where is counted in `podberth.cache.volumes`."""
 
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 
@@ -51,11 +52,12 @@ class NodeVolumeLimits(Plugin):
             limited = limits >= 0
             if not limited.any():
                 continue
-            more = np.full(cluster.nodes.rows, len(its_volumes), dtype=np.int64)
+            more: Any = len(its_volumes)  # of each row, or of all where none of them is attached yet
             for volume in its_volumes:
-                rows = attached.holders(volume)
-                if rows:
-                    more[list(rows)] -= 1
+                if rows := attached.holders(volume):
+                    here = np.zeros(cluster.nodes.rows, dtype=np.int64)
+                    here[list(rows)] = 1
+                    more = more - here
             exceeded |= limited & (more > 0) & (attached.counts(driver) + more > limits)
         for _, rejected in found:
             exceeded &= ~rejected
@@ -94,12 +96,14 @@ class NodeVolumeLimits(Plugin):
 
     def _not_installed(self, cluster: Cluster, wanted: "_Wanted", known: Bools) -> list[tuple[Reason, Bools]]:
         """Nodes without a driver that must be installed, each for the first such driver by name."""
+        drivers = cluster.storage.drivers
+        its = wanted.with_csi_node.keys() | wanted.without
+        required = sorted(one for one in its if one in drivers and drivers[one].must_be_installed)
+        if not required:
+            return []
         found = []
         left = np.ones(cluster.nodes.rows, dtype=np.bool_)
-        for driver in sorted(wanted.with_csi_node.keys() | wanted.without):
-            opted_in = cluster.storage.drivers.get(driver)
-            if opted_in is None or not opted_in.must_be_installed:
-                continue
+        for driver in required:
             lacks = cluster.storage.attached.limits(driver) == NOT_INSTALLED
             needs = known if driver not in wanted.without else np.ones_like(known)
             rows = left & lacks & needs
