@@ -14,7 +14,7 @@ import typer
 from podberth.cli.errors import FOUND, InputError
 from podberth.cli.inputs import STDIN, content, named
 from podberth.cli.options import Context, Kubeconfig
-from podberth.cli.output import Output, as_data, as_table
+from podberth.cli.output import Output, as_cells, as_data
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.kubeconfig import connect
@@ -146,16 +146,14 @@ def _print(results: list[Result], output: Output) -> None:
     if output is not Output.TABLE:
         as_data(results, output)
         return
-    from podberth.explain.report.terminal import number, plain_table
-
     wants = any(each.threshold is not None for each in results)
     wanted = ["wanted"] if wants else []
     titles = ("Pods", "Bound", "Pods/s", *wanted, "First s", "Bound after ms p50", "p99")
-    table = plain_table("Workload", *map(number, titles))
+    rows = []
     for each in results:
         found = each.figures
         threshold = [(each.threshold, 0)] if wants else []
         numbers = ((found.rate, 0), *threshold, (found.first_seconds, 2), (found.wait_p50, 0), (found.wait_p99, 0))
         cells = ("" if value is None else f"{value:,.{digits}f}" for value, digits in numbers)
-        table.add_row(each.workload, f"{found.pods:,}", f"{found.bound:,}", *cells)
-    as_table(table)
+        rows.append((each.workload, f"{found.pods:,}", f"{found.bound:,}", *cells))
+    as_cells(["Workload"], titles, rows)

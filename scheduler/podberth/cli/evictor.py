@@ -1,13 +1,10 @@
 """`berth evictor`: evict pods whose node is no longer what they asked for."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from podberth.cli import services
 from podberth.cli.output import Output, as_report
 from podberth.cli.services import Option
-
-if TYPE_CHECKING:
-    pass
 
 _OPTIONS = {"changed_share": "max-changed", "changed_window": "window"}
 _PROBLEMS = 8
@@ -72,8 +69,8 @@ def evictor(
     tls_cert_file: services.CertFile = None,
     tls_private_key_file: services.KeyFile = None,
     client_ca_file: services.ClientCAFile = None,
-    kubeconfig: Annotated[str | None, Option(help="The kubeconfig file.")] = None,
-    context: Annotated[str | None, Option(help="The context of the kubeconfig.")] = None,
+    kubeconfig: services.Kubeconfig = None,
+    context: services.Context = None,
     request_timeout: Annotated[
         str | None,
         Option("--request-timeout", help="How long to wait for an answer of the API server: 5s, 2m.", metavar="TIME"),

@@ -19,8 +19,7 @@ from podberth.explain.objects.world import World
 from podberth.explain.report.wording import some
 from podberth.explain.simulate.arrivals import Batch, quota_notes
 from podberth.explain.spelling import meant, near_names
-from podberth.explain.written import Written, of_cluster
-from podberth.model.kinds import Modelled
+from podberth.explain.written import Written, creates, of_cluster
 from podberth.model.pod import Pod
 from podberth.model.pod_group import COSCHEDULING, NATIVE, POD_GROUP_KINDS, GroupKey, PodGroup
 
@@ -210,15 +209,8 @@ def _written(file: str, workload: Workload, world: World, namespace: str | None,
     def whole(pod: Mapping[str, Any]) -> dict[str, Any]:
         return manifest.completed(workload.made(pod, 0), namespace, usual, world.admission, [])
 
-    def create(pod: Mapping[str, Any]) -> Modelled:
-        made = whole(pod)
-        if wrong := world.admission.wrong(made) - before:
-            raise ObjectError(f"the API server refuses it: {min(wrong)}")
-        return world.decode(made)
-
     now = whole(workload.pod)
-    before = world.admission.wrong(now)
-
+    create = creates(world, whole, now)
     steps = path_of(workload.kind).split(".") if workload.kind != "Pod" else []
     return Written(workload.pod, create, create, now, file, "".join(f"/{step}" for step in (*steps, "spec")))
 
@@ -293,16 +285,15 @@ def add_groups(held: Sequence[Document], namespace: str | None, world: World, us
     world.add_what_pods_are_made_with(held)
     for document in held:
         if document.kind in POD_GROUP_KINDS:
-            group = world.decode_raw(document.kind, document.raw, document.place)
+            group = world.as_shown(document.kind, document.raw, document.place, namespace or usual)
             assert isinstance(group, PodGroup)
-            if namespace and group.namespace and group.namespace != namespace:
+            if namespace and group.namespace != namespace:
                 raise ObjectError(
                     f"{document.kind} {group.name}: metadata.namespace: {group.namespace}: expected {namespace}, "
                     "as --namespace says"
                 )
-            key = group.key._replace(namespace=group.namespace or namespace or usual)
-            world.add(replace(group, key=key))
-            keys.append(key)
+            world.add(group)
+            keys.append(group.key)
     return keys
 
 

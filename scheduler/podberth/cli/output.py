@@ -3,7 +3,7 @@
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -148,10 +148,21 @@ def as_asked(answer: Any, output: Output | PageOutput, report: "Callable[[bool],
     else:
         from podberth.explain.report.terminal import Drawn
 
-        as_table(Drawn(report(False)))
+        _print(Drawn(report(False)))
 
 
-def as_table(table: "RenderableType") -> None:
+def as_cells(texts: Sequence[str], numbers: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """Print a table that is in no report, columns of texts before those of numbers; nothing if it has no rows."""
+    from rich.console import Group
+
+    from podberth.explain.report.parts import Column, Rows
+    from podberth.explain.report.terminal import rows
+
+    columns = [*map(Column, texts), *(Column(title, number=True) for title in numbers)]
+    _print(Group(*rows(Rows("", columns, cells, lambda row: row))))
+
+
+def _print(table: "RenderableType") -> None:
     """Print what rich draws, as wide as the terminal, and without blanks at the ends of lines."""
     from podberth.explain.report.terminal import Visible, console_for
 

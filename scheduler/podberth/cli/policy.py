@@ -11,7 +11,7 @@ import typer
 from podberth.cli import options, services
 from podberth.cli.errors import FOUND, WRONG, Faults, InputError, complain
 from podberth.cli.inputs import lines, named
-from podberth.cli.output import DataOutput, Output, as_data, as_json, as_table, yaml_of
+from podberth.cli.output import DataOutput, Output, as_cells, as_data, as_json, yaml_of
 from podberth.cli.policy_inputs import (
     accepted,
     all_objects,
@@ -23,7 +23,6 @@ from podberth.cli.policy_inputs import (
     test_files,
 )
 from podberth.cli.services import typed
-from podberth.explain.report import terminal
 from podberth.explain.report.wording import count, printable
 from podberth.model.mistakes import misfit
 from podberth.model.selectors import Requirement
@@ -89,10 +88,8 @@ def _print_findings(found: Sequence[Finding], policies: int) -> None:
     if not found:
         print(f"{_policies(policies)}, nothing found")
         return
-    table = terminal.plain_table("FINDING", "RULES", "WHAT")
-    for finding in found:
-        table.add_row(finding.kind, printable(_named(finding.rules or finding.policies)), _finding_told(finding))
-    as_table(table)
+    cells = [(each.kind, _named(each.rules or each.policies), _finding_told(each)) for each in found]
+    as_cells(("FINDING", "RULES", "WHAT"), (), cells)
     print(f"{_policies(policies)}, {count(len(found), 'finding')}")
 
 
@@ -103,19 +100,19 @@ def _print_impact(found: Impact) -> None:
         f"{total.objects} objects: {total.rejected} would be rejected, {total.relabelled} relabelled, "
         f"{total.exempt} exempt"
     )
-    kinds = terminal.plain_table("KIND", *map(terminal.number, ("OBJECTS", "REJECTED", "RELABELLED", "EXEMPT")))
-    for name, kind in sorted(found.kinds.items()):
-        kinds.add_row(printable(name), *map(str, (kind.objects, kind.rejected, kind.relabelled, kind.exempt)))
-    policies = terminal.plain_table("POLICY", terminal.number("REJECTS"), terminal.number("RELABELS"))
-    for name, effects in sorted(found.policies.items()):
-        policies.add_row(printable(name), str(effects.rejected), str(effects.relabelled))
-    moves = terminal.plain_table("SCHEDULER NOW", "THEN", terminal.number("PODS"))
-    for now, targets in sorted(found.schedulers.items()):
-        for then, pods in sorted(targets.items()):
-            moves.add_row(printable(now), "stays" if then == now else printable(then), str(pods))
-    for table in (kinds, policies, moves):
-        if table.row_count:
-            as_table(table)
+    kinds = [
+        (name, str(kind.objects), str(kind.rejected), str(kind.relabelled), str(kind.exempt))
+        for name, kind in sorted(found.kinds.items())
+    ]
+    policies = [(name, str(each.rejected), str(each.relabelled)) for name, each in sorted(found.policies.items())]
+    moves = [
+        (now, "stays" if then == now else then, str(pods))
+        for now, targets in sorted(found.schedulers.items())
+        for then, pods in sorted(targets.items())
+    ]
+    as_cells(["KIND"], ("OBJECTS", "REJECTED", "RELABELLED", "EXEMPT"), kinds)
+    as_cells(["POLICY"], ("REJECTS", "RELABELS"), policies)
+    as_cells(("SCHEDULER NOW", "THEN"), ["PODS"], moves)
     for rejection in found.rejections:
         name = f"{rejection.kind} {rejection.namespace}/{rejection.name}"
         print(printable(f"rejected: {name}: {rejection.message}"))

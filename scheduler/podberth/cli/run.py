@@ -25,7 +25,7 @@ def run(
     kubeconfig: Annotated[
         str | None, Option(help="The kubeconfig file; overrides clientConnection.kubeconfig.")
     ] = None,
-    context: Annotated[str | None, Option(help="The context of the kubeconfig.")] = None,
+    context: services.Context = None,
     seed: Annotated[int, Option(help="The number that decides which of several equally good nodes is taken.")] = 0,
     secure_port: services.SecurePort = 10259,
     bind_address: services.BindAddress = "",

@@ -19,6 +19,7 @@ from podberth.explain.explanation import Explanation
 from podberth.explain.promises import Past, state_of
 from podberth.explain.rejections import Asking, Stuck, cause, goes_after, rejections, stuck_at
 from podberth.explain.remedies import SideEffects, remedies
+from podberth.explain.report.wording import most_first
 from podberth.explain.trial import Trial
 from podberth.explain.written import Written
 from podberth.framework.decision import Decision, fit_error
@@ -351,6 +352,6 @@ def _summary(decision: Decision) -> list[shown.ReasonCount]:
         counts[plugin, reason.text] += int(np.count_nonzero(where))
     return [
         shown.ReasonCount(plugin=plugin, reason=text, nodes=nodes)
-        for (plugin, text), nodes in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        for (plugin, text), nodes in most_first(counts).items()
         if nodes
     ]

@@ -3,11 +3,14 @@
 Amounts in `numbers` are the scheduler's integers: milli-cores for cpu, bytes for memory, counts for the rest.
 """
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from podberth.explain.changes import Change
+from podberth.explain.report.wording import most_first
 
 API_VERSION = "podberth.dev/v1alpha1"
 
@@ -114,6 +117,11 @@ class Limit(Shown, frozen=True):
 
     reason: str
     nodes: int
+
+
+def limits(reasons: Iterable[str], most: int | None = None) -> list[Limit]:
+    """Return each reason with how often it is there, the most frequent ones first. `most`: None is all of them."""
+    return [Limit(reason, number) for reason, number in most_first(Counter(reasons)).items()][:most]
 
 
 class EarlyRejection(Shown, frozen=True):

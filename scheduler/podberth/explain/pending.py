@@ -16,6 +16,7 @@ from podberth.explain.gangs.answer import GOOD, GroupExplanation, GroupRemedy
 from podberth.explain.gangs.explain import WORK, explain_group
 from podberth.explain.gangs.gang import gang_of
 from podberth.explain.objects.world import World
+from podberth.explain.report.wording import most_first
 from podberth.explain.written import of_cluster
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
@@ -188,10 +189,9 @@ def _put(several: list[_Alike], group: list[Pod], answer: Explanation) -> None:
 
 def _told(cause: str, outcome: str, alike: _Alike) -> Cause:
     owners = Counter(owner_of(pod) for group, _ in alike.found for pod in group)
-    ordered = dict(sorted(owners.items(), key=lambda item: (-item[1], item[0])))
     first, answer = alike.found[0]
     detail = "" if answer.verdict is None or answer.verdict.detail == cause else answer.verdict.detail
-    return Cause(cause, outcome, owners.total(), ordered, first[0].key, alike.remedies, detail=detail)
+    return Cause(cause, outcome, owners.total(), most_first(owners), first[0].key, alike.remedies, detail=detail)
 
 
 def _changes(found: Sequence[tuple[Sequence[Pod], Explanation]]) -> list[SharedChange]:

@@ -21,6 +21,7 @@ from podberth.cache.nodes import HOSTNAME
 from podberth.explain.changes import Change, Fix, Uncordon
 from podberth.explain.plugins import explainer_of
 from podberth.explain.plugins.volumes import where_volumes_are
+from podberth.explain.report.wording import most_first
 from podberth.framework.decision import Decision, narrowed_text
 from podberth.framework.declaration import Foreign, checked
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain
@@ -380,6 +381,6 @@ def _where_the_volumes_are(asking: Asking, stuck: Sequence[Stuck]) -> Iterator[s
 def _reasons(stuck: Sequence[Stuck]) -> str:
     """Return the most frequent reasons."""
     counts = Counter(obstacle.reason.text for each in stuck for obstacle in each.obstacles if obstacle.first)
-    common = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    common = [*most_first(counts).items()]
     said = ", ".join(text if len(stuck) == 1 else f"{number:,} {text}" for text, number in common[:_REASONS])
     return f"{said} and more" if len(common) > _REASONS else said

@@ -347,27 +347,39 @@ def of_cluster(pod: Pod, world: World) -> Written | None:
     if found is None:
         return None
     found = {**found, "metadata": {**found["metadata"], "namespace": pod.namespace}}
-    admission = world.admission
     spec = found.get("spec") or {}
     own = {**found, "spec": json_patch(deepcopy(dict(spec)), unmerged(spec, pod.labels))}
+
+    def stored(made: Object) -> dict[str, Any]:
+        return world.admission.created(made, [])
+
     try:
-        before = admission.wrong(admission.created(own, []))
+        create = creates(world, stored, stored(own))
     except ObjectError:  # it is there though: what admits it is not known here
         return Written(found, world.decode, world.decode, found, owner=_owner(pod, world))
 
-    def create(made: Object) -> Modelled:
-        whole = admission.created(made, [])
-        new = admission.wrong(whole) - before
-        if new:
-            raise ObjectError(f"the API server refuses it: {min(new)}")
-        return world.decode(whole)
-
     def full(made: Object) -> str:
         there = chain(world.placed.values(), world.waiting.values())
-        refusal = lets(admission.created(made, []), 1, admission.quotas(pod.namespace, there))
+        refusal = lets(stored(made), 1, world.admission.quotas(pod.namespace, there))
         return "" if refusal is None else refusal.why
 
     return Written(found, world.decode, create, found, owner=_owner(pod, world), full=full)
+
+
+def creates(world: World, stored: Callable[[Object], Object], now: Object) -> Callable[[Object], Modelled]:
+    """Return what creates a pod as the API server does: it is refused if it is wrong in more than the pod `now` is.
+
+    `stored` returns a pod as it would be stored.
+    """
+    before = world.admission.wrong(now)
+
+    def create(pod: Object) -> Modelled:
+        made = stored(pod)
+        if wrong := world.admission.wrong(made) - before:
+            raise ObjectError(f"the API server refuses it: {min(wrong)}")
+        return world.decode(made)
+
+    return create
 
 
 def controller_of(pod: Pod) -> tuple[str, str] | None:

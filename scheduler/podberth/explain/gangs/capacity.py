@@ -5,12 +5,13 @@ They are placed one after the other by an engine, until one does not start. Nobo
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
 from podberth.explain.changes import AddNode
-from podberth.explain.explanation import Answer, Limit, Shown
+from podberth.explain.explanation import Answer, Limit, Shown, limits
 from podberth.explain.gangs.gang import Gang, domains
 from podberth.explain.rejections import against
 from podberth.explain.simulate.arrivals import Batch
@@ -80,8 +81,27 @@ def gang_capacity(
     first = replace(batches[0].pod(0), preempts=False)
     reasons = against(framework.find(first, cluster))
     message, exhausted = filling.message, filling.exhausted
-    more = list(filling.one_more(most)) if exhausted else []
-    return _answer(framework, group, batches, fit, reasons, message, more, exhausted=exhausted)
+    one_more = list(filling.one_more(most)) if exhausted else []
+    size = sum(batch.count for batch in batches)
+    notes = [note for batch in batches for note in batch.notes]
+    if size < group.needed:
+        notes.append(f"the group asks for {group.needed:,} pods, and there are {size:,}")
+    return GangCapacity(
+        profile=framework.profile.name,
+        group=str(group.key),
+        pods=size,
+        needed=group.needed,
+        equal=len(batches) == 1,
+        requests={name: show(name, amount) for name, amount in _asked(batches).items() if amount},
+        claims={name: said for batch in batches for name, said in batch.claims.items()},
+        gangs=len(placed),
+        exhausted=exhausted,
+        domains=sorted(fit, key=lambda each: (-each.gangs, each.domain)),
+        limits=limits(chain.from_iterable(reasons.values()), _LIMITS),
+        message=message,
+        one_more=one_more,
+        notes=notes,
+    )
 
 
 class _Filling:
@@ -144,41 +164,10 @@ def _put(simulation: Simulation, group: PodGroup, batches: Sequence[Batch], numb
             yield pod
 
 
-def _answer(
-    framework: Framework,
-    group: PodGroup,
-    batches: Sequence[Batch],
-    fit: Sequence[DomainGangs],
-    reasons: dict[int, list[str]],
-    message: str,
-    more: list[OneMore],
-    *,
-    exhausted: bool,
-) -> GangCapacity:
-    equal = len(batches) == 1
+def _asked(batches: Sequence[Batch]) -> Counter[str]:
+    """Return the requests of each pod; where workloads differ, those of all pods of a gang together."""
     asked: Counter[str] = Counter()
     for batch in batches:
         for name, amount in batch.pod(0).shape.requests.items():
-            asked[name] += amount * (1 if equal else batch.count)
-    limits = Counter(reason for each in reasons.values() for reason in each)
-    ordered = sorted(limits.items(), key=lambda item: (-item[1], item[0]))[:_LIMITS]
-    size = sum(batch.count for batch in batches)
-    notes = [note for batch in batches for note in batch.notes]
-    if size < group.needed:
-        notes.append(f"the group asks for {group.needed:,} pods, and there are {size:,}")
-    return GangCapacity(
-        profile=framework.profile.name,
-        group=str(group.key),
-        pods=size,
-        needed=group.needed,
-        equal=equal,
-        requests={name: show(name, amount) for name, amount in asked.items() if amount},
-        claims={name: said for batch in batches for name, said in batch.claims.items()},
-        gangs=sum(each.gangs for each in fit),
-        exhausted=exhausted,
-        domains=sorted(fit, key=lambda each: (-each.gangs, each.domain)),
-        limits=[Limit(reason, number) for reason, number in ordered],
-        message=message,
-        one_more=more,
-        notes=notes,
-    )
+            asked[name] += amount * (1 if len(batches) == 1 else batch.count)
+    return asked

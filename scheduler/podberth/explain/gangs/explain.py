@@ -3,7 +3,6 @@
 Pure, as `podberth.explain.explain`: from a gang, a framework and a cluster to a `GroupExplanation`.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -14,7 +13,7 @@ from podberth.cache.cluster import Cluster
 from podberth.engine.pod_groups.attempt import GROUP_UNSCHEDULABLE, unsatisfied
 from podberth.engine.pod_groups.validation import disagreement
 from podberth.explain.doubts import misspelt
-from podberth.explain.explanation import Limit
+from podberth.explain.explanation import limits
 from podberth.explain.gangs import answer as shown
 from podberth.explain.gangs.answer import GroupExplanation
 from podberth.explain.gangs.fitting import Fitting, Part
@@ -219,10 +218,8 @@ class _Answer:
             counted = [self._fitting.limits(gang.waiting, one) for one in where]
         made = []
         for one, (fits, against) in zip(where, counted, strict=True):
-            reasons = Counter(reason for row in one.rows.tolist() for reason in against.get(row, ()))
-            common = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:_REASONS]
+            told = limits((reason for row in one.rows.tolist() for reason in against.get(row, ())), _REASONS)
             short = None if fits is None else max(gang.lacking - fits, 0)
-            told = [Limit(reason, number) for reason, number in common]
             made.append(shown.DomainRoom(one.name, len(one.rows), fits, short, told))
         made.sort(key=lambda each: (-1 if each.fits is None else -each.fits, each.domain))
         return made[:_DOMAINS]

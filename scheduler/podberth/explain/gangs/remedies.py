@@ -3,6 +3,7 @@
 Each change is tried by placing the whole gang in a dry run before it is offered.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
@@ -182,16 +183,10 @@ class Remedies:
             size = tuple(sorted(node.allocatable.items()))
             if (size in found and not in_domains) or self._fits((*first, AddNodes(node.name, most))) is None:
                 continue
-            low, high = 0, most
-            while high - low > 1:
-                middle = (low + high) // 2
-                if self._fits((*first, AddNodes(node.name, middle))) is not None:
-                    high = middle
-                else:
-                    low = middle
-            most = high
-            if size not in found or high < found[size].count:
-                found[size] = AddNodes(node.name, high)
+            fewer = [AddNodes(node.name, number) for number in range(1, most)]
+            most = 1 + bisect_left(fewer, True, key=lambda change: self._fits((*first, change)) is not None)
+            if size not in found or most < found[size].count:
+                found[size] = AddNodes(node.name, most)
         for each in sorted(found.values(), key=lambda one: one.count)[:_KINDS_OF_NODES]:
             yield (each,)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from podberth.explain.report.parts import BAD, GOOD, IN_JSON, Cell, Column, Report, Rows, line
-from podberth.explain.report.wording import count, percent, some
+from podberth.explain.report.wording import count, most_first, percent, some
 from podberth.explain.simulate.outcome import GroupOutcome, Outcome, Placed, Quality, WorkloadOutcome
 
 _MANY = 20
@@ -69,7 +69,7 @@ def _moves(found: Outcome) -> Iterator[tuple[str, str, str]]:
 
 def _workloads(found: Outcome) -> Rows[WorkloadOutcome]:
     def cells(each: WorkloadOutcome) -> tuple[str, ...]:
-        where = sorted(each.nodes.items(), key=lambda item: (-item[1], item[0]))
+        where = most_first(each.nodes).items()
         nodes = some([f"{node} ({number:,})" if number > 1 else node for node, number in where], _FEW)
         return each.workload, f"{each.wanted:,}", f"{each.placed:,}", f"{each.waiting:,}", nodes
 

@@ -42,20 +42,9 @@ class Visible:
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
 
-def plain_table(*columns: Column | str, header: bool = True) -> Table:
-    """Return a table without a frame; what is just a title is a column of text."""
-    found = (text(column) if isinstance(column, str) else column for column in columns)
-    return Table(*found, box=SIMPLE_HEAD, show_header=header, header_style="dim", pad_edge=False, show_edge=False)
-
-
-def text(title: str, *, share: int | None = None) -> Column:
-    """Return a column of text; those that have a share divide what is left of the width."""
-    return Column(title, overflow="fold", ratio=share)
-
-
-def number(title: str) -> Column:
-    """Return a column of numbers."""
-    return Column(title, overflow="fold", justify="right")
+def _table(*columns: Column, header: bool = True) -> Table:
+    """Return a table without a frame."""
+    return Table(*columns, box=SIMPLE_HEAD, show_header=header, header_style="dim", pad_edge=False, show_edge=False)
 
 
 # --- reports ----------------------------------------------------------------------------------------------------------
@@ -75,7 +64,7 @@ class Drawn:
         for part in report.parts:
             match part:
                 case Rows():
-                    yield from _rows(part) if part.things else ()
+                    yield from rows(part)
                 case Offers():
                     yield from _offers(part)
                 case Words(heading, lines):
@@ -83,8 +72,11 @@ class Drawn:
                     yield from map(_indented, lines)
 
 
-def _rows(part: Rows[Any]) -> Iterator[RenderableType]:
-    table = plain_table(*map(_column, part.columns))
+def rows(part: Rows[Any]) -> Iterator[RenderableType]:
+    """Yield a table, with what is above and below it; nothing of one without rows."""
+    if not part.things:
+        return
+    table = _table(*map(_column, part.columns))
     for thing in part.things[: part.most]:
         table.add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in part.cells(thing)))
     if part.headed:
@@ -110,7 +102,7 @@ def _column(one: parts.Column) -> Column:
 
 
 def _offers(part: Offers) -> Iterator[RenderableType]:
-    table = plain_table(text("", share=3), text("", share=2), header=False)
+    table = _table(Column(overflow="fold", ratio=3), Column(overflow="fold", ratio=2), header=False)
     for offer in part.offers:
         table.add_row(_offer(offer), Text(printable(offer.then)))
     yield from _section(part.heading, table)

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 """Control characters but for tabs and line ends, and what turns the direction of a text or shows nothing."""
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+Key = TypeVar("Key", str, tuple[str, str])
 
 
 def printable(text: str) -> str:
@@ -26,6 +28,11 @@ def visible(page: str) -> str:
 def count(number: int, what: str) -> str:
     """Return `1 node`, `4,980 nodes`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def most_first(counts: Mapping[Key, int]) -> dict[Key, int]:
+    """Return the counts in order: the largest first, equal ones by their keys."""
+    return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
 
 
 def duration(seconds: float) -> str:

@@ -18,6 +18,7 @@ from podberth.engine.schedule_one import Choice
 from podberth.explain.objects.documents import ObjectError
 from podberth.explain.objects.world import World
 from podberth.explain.rejections import Asking, first_against, given_away, place_of
+from podberth.explain.report.wording import most_first
 from podberth.explain.shadow import answer as said
 from podberth.explain.shadow.answer import Compared, PluginPoints, Summary, Tally, Waiting
 from podberth.framework.decision import Decision, fit_error
@@ -170,7 +171,7 @@ class Shadow:
             points=tally.points,
             most=tally.most,
             plugins=dict(sorted(tally.plugins.items(), key=lambda each: (-abs(each[1]), each[0]))),
-            refusals=dict(sorted(tally.refusals.items(), key=lambda each: (-each[1], each[0]))),
+            refusals=most_first(tally.refusals),
             skipped=dict(sorted(tally.skipped.items())),
             waiting=self._waiting(),
             unreadable=self.unreadable,

@@ -3,7 +3,6 @@
 They are placed one after the other by an engine, until one fits nowhere. Nobody is preempted for them.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Ints
 from podberth.explain.changes import AddNode
-from podberth.explain.explanation import Answer, Limit, Shown
+from podberth.explain.explanation import Answer, Limit, Shown, limits
 from podberth.explain.rejections import against, kept_rows, put_there
 from podberth.explain.remedies import templates_of
 from podberth.explain.simulate.arrivals import Batch
@@ -96,7 +95,6 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch) -> Capacity:
     rows = [row for row, _ in cluster.nodes.live()]
     nodes = [NodeRoom(names[row] or "", int(counts[row]), reasons.get(row, [])) for row in rows]
     nodes.sort(key=lambda each: (-each.pods, each.node))
-    limits = Counter(reason for each in nodes for reason in each.limits)
     return Capacity(
         profile=framework.profile.name,
         pod=batch.owner.partition(" ")[2],
@@ -105,7 +103,7 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch) -> Capacity:
         fits=int(counts.sum()),
         exhausted=exhausted,
         nodes=nodes,
-        limits=[Limit(reason, number) for reason, number in sorted(limits.items(), key=lambda i: (-i[1], i[0]))],
+        limits=limits(reason for each in nodes for reason in each.limits),
         message=message,
         stranded=list(_stranded(cluster, pod, before, counts)),
         one_more=one_more,
