@@ -18,7 +18,7 @@ from podberth.framework.profiles import build
 from podberth.framework.runtime import Rotation
 from podberth.framework.verify import differences
 from podberth.model import wire
-from podberth.plugins.default_preemption.victims import Ranking
+from podberth.plugins.default_preemption.victims import Priorities
 from tests.builders import namespace
 from tests.registered import registry
 
@@ -212,14 +212,14 @@ def test_nobody_looks_through_nodes_for_pods_of_lower_priority_where_there_are_n
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once the pods of a node are ranked, the lowest priority on it is known; rows that change are ranked again."""
-    looked = []
-    below = Ranking.below
+    looked: list[int] = []
+    below = Priorities.below
 
-    def counted(self: Ranking, row: int, priority: int, cluster: Any) -> Any:
-        looked.append(row)
-        return below(self, row, priority, cluster)
+    def counted(self: Priorities, rows: Any, priority: int, cluster: Any) -> Any:
+        looked.extend(rows.tolist())
+        return below(self, rows, priority, cluster)
 
-    monkeypatch.setattr(Ranking, "below", counted)
+    monkeypatch.setattr(Priorities, "below", counted)
     nodes, web = 30, {"app": "web"}
     harness.put(*(node(f"n{i}") for i in range(nodes)))
     harness.put(*(pod(f"there{i}", nodeName=f"n{i}", labels=web, affinity=APART) for i in range(nodes)))

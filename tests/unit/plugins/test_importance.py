@@ -1,12 +1,16 @@
 """The pods of each node by importance, the most important first."""
 
+from itertools import islice
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
 from podberth.plugins.default_preemption.sparing import Victim
-from podberth.plugins.default_preemption.victims import Ranking, importance
+from podberth.plugins.default_preemption.victims import Priorities, importance
 from tests.unit.plugins.preempting import NODES, a_node, a_pod, rows
 
 placed = st.lists(st.tuples(rows, st.integers(0, 2), st.integers(0, 3)), max_size=20)
@@ -20,19 +24,40 @@ def test_those_of_lower_priority(
     cluster = Cluster()
     for i in range(NODES):
         cluster.put_node(a_node(i, 4))
-    ranking = Ranking()
+    priorities = Priorities()
     for number, part in enumerate((first, more)):
         for i, (row, of, started) in enumerate(part):
             cluster.assume(a_pod(f"p{number}-{i}", of, 1, started=started), row)
-        ranking.follow(cluster)
+        priorities.follow(cluster)
+        every = np.arange(NODES)
+        inhabited, numbers, placements = priorities.below(every, priority, cluster)
+        pods = iter([placement.pod for placement in placements])
+        found = {row: list(islice(pods, number)) for row, number in zip(inhabited, numbers, strict=True)}
         for row in range(NODES):
-            found = [placement.pod for placement in ranking.below(row, priority, cluster)]
             lower = [one for one in cluster.pods_on(row) if one.priority < priority]
-            assert sorted(found, key=importance) == found
-            assert {one.uid for one in found} == {one.uid for one in lower}
-        every = cluster.nodes.alive.nonzero()[0]
-        nobody = [not ranking.below(row, priority, cluster) for row in range(NODES)]
-        assert ranking.none_below(every, priority, cluster).tolist() == nobody
+            assert found.get(row, []) == sorted(lower, key=importance)
+        assert priorities.none_below(every, priority, cluster).tolist() == [row not in found for row in range(NODES)]
+
+
+@pytest.mark.parametrize(
+    "starts",
+    [
+        ["2026-01-01T00:00:09Z", None, "2025-12-31T23:59:59Z", "2026-01-01T00:00:10Z"],
+        ["2026-01-01T00:00:09.5Z", "2026-01-01T00:00:09Z", None, "of old"],
+        ["2026-01-01T00:00:0:Z", "2026-01-01T00:00:09Z", "2026-01-01 00:00:08Z"],
+        ["2026-01-01T00:00:0\u0669Z", "2026-01-01T00:00:09Z"],
+    ],
+    ids=["as the API server writes them", "of other lengths", "of other forms", "of other letters"],
+)
+def test_starts_sort_as_texts(starts: list[str | None]) -> None:
+    """Whatever they are; who has not started starts last."""
+    cluster, priorities = Cluster(), Priorities()
+    cluster.put_node(a_node(0, 4))
+    for i, start in enumerate(starts):
+        cluster.assume(replace(a_pod(f"p{i}", 0, 0), started=start), 0)
+    priorities.follow(cluster)
+    found = [placement.pod for placement in priorities.below(np.array([0]), 1, cluster)[2]]
+    assert found == sorted(cluster.pods_on(0), key=importance)
 
 
 def victim(priority: int, *, rank: int = 0, pods: int = 1, started: int = 5) -> Victim:

@@ -7,6 +7,7 @@ from types import FrameType
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from podberth.cache.cluster import Cluster
@@ -14,7 +15,7 @@ from podberth.cache.validate import validate
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
 from podberth.model.pod_group import PodGroup
-from podberth.plugins.default_preemption.victims import Ranking, rank_of
+from podberth.plugins.default_preemption.victims import Priorities, rank_of
 from tests.builders import node, pod
 from tests.unit.plugins.preempting import a_budget, a_framework, answer, decoder
 
@@ -120,9 +121,16 @@ def test_a_row_costs_the_same_however_large_its_group_is(asks: bool) -> None:
     assert a_pod_more < ROWS
 
 
+def _order(cluster: Cluster) -> list[str]:
+    """The names of the pods on the first node, the most important first."""
+    priorities = Priorities()
+    priorities.follow(cluster)
+    return [one.pod.name for one in priorities.below(np.array([0]), 1, cluster)[2]]
+
+
 def test_who_is_the_most_important_goes_by_pods_on_other_rows() -> None:
     """Of two groups of one priority, the one with more pods: what changes elsewhere changes the order here."""
-    cluster, ranking = Cluster(), Ranking()
+    cluster = Cluster()
     for name in ("a", "b"):
         cluster.pod_groups.put(_group(name))
     for i in range(2):
@@ -131,23 +139,17 @@ def test_who_is_the_most_important_goes_by_pods_on_other_rows() -> None:
     def member(name: str, group: str, on: str) -> Pod:
         return _pod(name, 1, 0, on, schedulingGroup={"podGroupName": group})
 
-    def order() -> list[str]:
-        ranking.follow(cluster)
-        return [one.pod.name for one in ranking.below(0, 1, cluster)]
-
     for placed in (member("b0", "b", "n0"), member("a0", "a", "n0"), member("a1", "a", "n1")):
         cluster.put_pod(placed)
-    assert order() == ["a0", "b0"]
+    assert _order(cluster) == ["a0", "b0"]
     for i in (1, 2):
         cluster.put_pod(member(f"b{i}", "b", "n1"))
-    assert order() == ["b0", "a0"]
-    ranked = ranking.below(0, 1, cluster)
-    assert [one.pod.name for one in ranked] == order()
+    assert _order(cluster) == ["b0", "a0"]
 
 
 def test_a_group_becomes_more_important_by_pods_on_other_rows() -> None:
     """Than a pod of a group whose pods go one by one."""
-    cluster, ranking = Cluster(), Ranking()
+    cluster = Cluster()
     cluster.pod_groups.put(_group("whole"))
     for i in range(2):
         cluster.put_node(decoder.node(msgspec.json.encode(node(f"n{i}", cpu="4", pods="9"))))
@@ -155,20 +157,18 @@ def test_a_group_becomes_more_important_by_pods_on_other_rows() -> None:
         placed = _pod(name, 1, 0, "n0", schedulingGroup={"podGroupName": group})
         cluster.put_pod(msgspec.structs.replace(placed, started=f"2026-01-01T00:00:0{second}Z"))
     for order in (["other", "w0"], ["w0", "other"]):
-        ranking.follow(cluster)
-        assert [one.pod.name for one in ranking.below(0, 1, cluster)] == order
+        assert _order(cluster) == order
         cluster.put_pod(_pod("w1", 1, 0, "n1", schedulingGroup={"podGroupName": "whole"}))
 
 
 def test_pods_of_groups_come_before_others() -> None:
     """Whoever runs longer."""
-    cluster, ranking = Cluster(), Ranking()
+    cluster = Cluster()
     cluster.put_node(decoder.node(msgspec.json.encode(node("n0", cpu="4", pods="9"))))
     for second, name, spec in ((9, "of-group", {"schedulingGroup": {"podGroupName": "g"}}), (1, "pod", {})):
         placed = _pod(name, 1, 0, "n0", **spec)
         cluster.put_pod(msgspec.structs.replace(placed, started=f"2026-01-01T00:00:0{second}Z"))
-    ranking.follow(cluster)
-    assert [one.pod.name for one in ranking.below(0, 1, cluster)] == ["of-group", "pod"]
+    assert _order(cluster) == ["of-group", "pod"]
 
 
 @pytest.mark.parametrize("mode", ["all", "single"])
@@ -187,7 +187,7 @@ def test_a_priority_of_a_group_that_changes(mode: str) -> None:
 @pytest.mark.parametrize(("first", "last"), [("single", "whole"), ("whole", "single")])
 def test_a_group_of_one_pod_is_as_important_as_a_pod_of_a_group(first: str, last: str) -> None:
     """Both are one pod: who runs longer comes first."""
-    cluster, ranking = Cluster(), Ranking()
+    cluster = Cluster()
     apart = msgspec.structs.replace(_group("single"), disruption_mode="single")
     for group in (_group("whole"), apart):
         cluster.pod_groups.put(group)
@@ -195,8 +195,7 @@ def test_a_group_of_one_pod_is_as_important_as_a_pod_of_a_group(first: str, last
     for second, name in ((2, last), (1, first)):
         placed = _pod(name, 1, 0, "n0", schedulingGroup={"podGroupName": name})
         cluster.put_pod(msgspec.structs.replace(placed, started=f"2026-01-01T00:00:0{second}Z"))
-    ranking.follow(cluster)
-    assert [one.pod.name for one in ranking.below(0, 1, cluster)] == [first, last]
+    assert _order(cluster) == [first, last]
 
 
 @pytest.mark.parametrize(("spec", "rank"), [({}, 0), ({"schedulingGroup": {"podGroupName": "a"}}, 1)])

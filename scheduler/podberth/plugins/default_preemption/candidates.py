@@ -163,10 +163,12 @@ class DryRunResults(KeptResult[set[int]]):
         self.states: NDArray[np.int8] = np.zeros(size, dtype=np.int8)
         self._costs: NDArray[np.int64] = np.zeros((4, size), dtype=np.int64)
         """Violations of budgets, highest priority, sum of priorities, number of victims."""
-        self._starts: list[str] = [""] * size
+        self._starts: NDArray[np.object_] = np.full(size, "", dtype=np.object_)
         """When the first of the most important victims started."""
         self._victims: dict[int, tuple[list[Placement], ...]] = {}
-        """By row, in parts: those of a group that goes as a whole are one list on all its rows."""
+        """By row: lists with its victims, which rows share. Those of a group that goes as a whole are one list."""
+        self._spans: NDArray[np.int64] = np.zeros((2, size), dtype=np.int64)
+        """The row's victims are those from here to there in its lists."""
         self._explained: Bools = np.zeros(size, dtype=np.bool_)
         self._reasons: dict[tuple[str, str], Bools] = {}
         """(plugin, text) → rows that it rejects even when they are emptied."""
@@ -217,7 +219,8 @@ class DryRunResults(KeptResult[set[int]]):
         self.states = np.concatenate((self.states, np.zeros(more, dtype=np.int8)))
         self._explained = _longer(self._explained, more)
         self._costs = np.concatenate((self._costs, np.zeros((4, more), dtype=np.int64)), axis=1)
-        self._starts += [""] * more
+        self._spans = np.concatenate((self._spans, np.zeros((2, more), dtype=np.int64)), axis=1)
+        self._starts = np.concatenate((self._starts, np.full(more, "", dtype=np.object_)))
         self._reasons = {reason: _longer(where, more) for reason, where in self._reasons.items()}
 
     def again(self, rows: Iterable[int]) -> None:
@@ -250,8 +253,9 @@ class DryRunResults(KeptResult[set[int]]):
         self.states[row] = HELPS
         parts = self._victims[row] = tuple([some.placements for some in victims])
         highest = max(some.highest for some in victims)
-        total = sum(some.total for some in victims)
-        self._costs[:, row] = violations, parts[0][0].pod.priority, total, sum(map(len, parts))
+        total, number = sum(some.total for some in victims), sum(map(len, parts))
+        self._costs[:, row] = violations, parts[0][0].pod.priority, total, number
+        self._spans[:, row] = 0, number
         self._starts[row] = min(some.start for some in victims if some.highest == highest)
 
     def helps_on_rows(self, rows: Rows, victims: list[Placement], first: Rows, violations: NDArray[np.int64]) -> None:
@@ -264,10 +268,9 @@ class DryRunResults(KeptResult[set[int]]):
         numbers = np.diff(first, append=len(victims))
         totals = np.add.reduceat(priorities + PRIORITY_OFFSET, first)
         self._costs[:, rows] = violations, priorities[first], totals, numbers
-        begins, all_victims, starts = first.tolist(), self._victims, self._starts
-        for row, begin, end in zip(rows.tolist(), begins, [*begins[1:], len(victims)], strict=True):
-            all_victims[row] = (victims[begin:end],)
-            starts[row] = victims[begin].pod.started or "~"
+        self._spans[:, rows] = first, first + numbers
+        self._victims.update(dict.fromkeys(rows.tolist(), (victims,)))
+        self._starts[rows] = [started(victims[begin].pod) for begin in first.tolist()]
 
     def explain(self, rows: Sequence[int] | Rows, rejected: Iterable[Rejected]) -> None:
         """Note why the pod does not fit these rows even when they are emptied."""
@@ -294,22 +297,20 @@ class DryRunResults(KeptResult[set[int]]):
 
     def victims(self, row: int) -> tuple[Pod, ...]:
         """Return the victims on a row."""
-        return _pods(self._victims[row])
+        return _pods(self._victims[row], self._spans[:, row])
 
     def pick(self, rows: Rows, ranks: NDArray[np.intp]) -> int:
         """Return the row that the function `pick` would take, where preemption helps. `ranks`: places by name."""
         for costs in self._costs:
             there = costs[rows]
             rows = rows[there == there.min()]
-        starts = [self._starts[row] for row in rows.tolist()]
-        latest = max(starts)
-        if starts.count(latest) < len(starts):
-            rows = rows[[start == latest for start in starts]]
+        starts = self._starts[rows]
+        rows = rows[starts == max(starts.tolist())]
         return int(rows[ranks[rows].argmin()])
 
     def offers(self, rows: Rows, names: list[str | None]) -> "Offers":
         """Return all nodes where preemption helps, as extenders are asked about them."""
-        return Offers(rows, list(names), dict(self._victims), self._costs[0].copy())
+        return Offers(rows, list(names), dict(self._victims), self._spans.copy(), self._costs[0].copy())
 
     def counts(self, among: Bools) -> tuple[dict[str, int], frozenset[str], int]:
         """(reason → rows that it rejects even when emptied, the plugins with these reasons, how many rows in all)."""
@@ -337,11 +338,13 @@ class Offers(Mapping[str, tuple[tuple[Pod, ...], int]]):
         rows: Rows,
         names: list[str | None],
         victims: dict[int, tuple[list[Placement], ...]],
+        spans: NDArray[np.int64],
         violations: NDArray[np.int64],
     ) -> None:
         self._rows = rows
         self._names = names
         self._victims = victims
+        self._spans = spans
         self._violations = violations
 
     @cached_property
@@ -350,7 +353,7 @@ class Offers(Mapping[str, tuple[tuple[Pod, ...], int]]):
 
     def __getitem__(self, node: str) -> tuple[tuple[Pod, ...], int]:
         row = self._where[node]
-        return _pods(self._victims[row]), int(self._violations[row])
+        return _pods(self._victims[row], self._spans[:, row]), int(self._violations[row])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._where)
@@ -359,8 +362,10 @@ class Offers(Mapping[str, tuple[tuple[Pod, ...], int]]):
         return len(self._rows)
 
 
-def _pods(parts: tuple[list[Placement], ...]) -> tuple[Pod, ...]:
-    return tuple([placement.pod for some in parts for placement in some])
+def _pods(parts: tuple[list[Placement], ...], span: NDArray[np.int64]) -> tuple[Pod, ...]:
+    begin, end = span.tolist()
+    placements = parts[0] if len(parts) == 1 else [placement for some in parts for placement in some]
+    return tuple([placement.pod for placement in placements[begin:end]])
 
 
 def _with_pods_in(namespaces: Iterable[str], cluster: Cluster) -> Bools:

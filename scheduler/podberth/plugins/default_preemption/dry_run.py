@@ -7,8 +7,9 @@ that are gone (`RemovedPods`). All filters are asked only about what neither can
 preemptor's shape and one row are kept: the next of many equal preemptors tries only the rows that changed.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, compress
+from itertools import accumulate, chain, compress, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ from podberth.plugins.default_preemption.candidates import (
     Whole,
     WholeGroups,
 )
-from podberth.plugins.default_preemption.victims import Budgets, Drawn, Ranking
+from podberth.plugins.default_preemption.victims import Budgets, Drawn, Priorities
 
 AT_ONCE = 5_000
 """The number of victims that are tried together by arrays: a batch costs 0.15 ms beside its rows."""
@@ -53,7 +54,7 @@ class Known:
     """The facts about placed pods that dry runs share, whoever preempts."""
 
     def __init__(self) -> None:
-        self.ranking = Ranking()
+        self.priorities = Priorities()
         self.budgets = Budgets()
         self.whole_groups = WholeGroups()
         self.tried = 0
@@ -61,7 +62,7 @@ class Known:
 
     def follow(self, cluster: Cluster) -> None:
         """Bring them up to date."""
-        self.ranking.follow(cluster)
+        self.priorities.follow(cluster)
         self.budgets.follow(cluster)
         self.whole_groups.make_room()
 
@@ -87,32 +88,61 @@ class Batch:
 
     def __init__(self) -> None:
         self.rows: list[int] = []
-        self.lower: list[list[Placement]] = []
-        """For each of `rows`, its placements of lower priority."""
+        self.numbers: list[int] = []
+        """For each of `rows`, how many of `placements` are its own."""
+        self.placements: list[Placement] = []
+        """Of lower priority, row after row."""
         self.over: list[list[bool] | None] = []
         """For each of `rows`, which of these evictions would overdraw a budget; None: none would."""
         self.whole: list[Whole] = []
-        """The victims on the only row, if groups go as a whole there; in place of `lower`."""
+        """The victims on the only row, if groups go as a whole there; in place of `placements`."""
         self.held_against_budgets = 0
         """Steps that this took."""
         self.apart = False
         """These rows have to be tried one after the other: what leaves one of them may change the verdict on another,
         and not all filters can tell how."""
 
+    def add(
+        self, rows: list[int], numbers: list[int], placements: list[Placement], over: list[list[bool] | None]
+    ) -> None:
+        """Add some rows."""
+        self.rows += rows
+        self.numbers += numbers
+        self.placements += placements
+        self.over += over
+
+    def full(self) -> Iterator["Batch"]:
+        """Yield the first rows with `AT_ONCE` victims, again and again, and keep the rest: nothing is held against
+        budgets.
+        """
+        while len(self.placements) >= AT_ONCE:
+            ends = list(accumulate(self.numbers))
+            rows = bisect_left(ends, AT_ONCE) + 1
+            first = Batch()
+            first.add(self.rows[:rows], self.numbers[:rows], self.placements[: ends[rows - 1]], self.over[:rows])
+            del self.rows[:rows], self.numbers[:rows], self.placements[: ends[rows - 1]], self.over[:rows]
+            yield first
+
+    def lower(self) -> Iterator[list[Placement]]:
+        """Yield for each of `rows` its placements."""
+        placements = iter(self.placements)
+        return (list(islice(placements, number)) for number in self.numbers)
+
     def one_by_one(self) -> Iterator["Batch"]:
         """Yield a batch for each row, if they have to be tried one after the other."""
         if self.whole or not self.apart:
             yield self
             return
-        for row, lower, over in zip(self.rows, self.lower, self.over, strict=True):
+        for row, number, lower, over in zip(self.rows, self.numbers, self.lower(), self.over, strict=True):
             one = Batch()
-            one.rows, one.lower, one.over, one.apart = [row], [lower], [over], True
+            one.add([row], [number], lower, [over])
+            one.apart = True
             yield one
 
     def removed(self) -> RemovedPods:
         """Return its pods, all of them gone."""
-        owners = np.repeat(np.arange(len(self.rows)), [len(lower) for lower in self.lower])
-        return RemovedPods(np.array(self.rows), list(chain.from_iterable(self.lower)), owners)
+        owners = np.repeat(np.arange(len(self.rows)), self.numbers)
+        return RemovedPods(np.array(self.rows), self.placements, owners)
 
 
 class NodeDryRun:
@@ -220,7 +250,7 @@ class DryRun:
         """
         results = self._results
         todo = np.flatnonzero((results.states[: len(rows)] == TODO) & rows)
-        nobody = self._known.ranking.none_below(todo, self._pod.priority, self._cluster)
+        nobody = self._known.priorities.none_below(todo, self._pod.priority, self._cluster)
         results.note(todo[nobody], WITHOUT_VICTIMS)
         exact = self._filters.goes_by_shape(self._pod) and len(todo) > 0 and self._spare.exact
         for batch in self._batches(todo[~nobody]):
@@ -253,38 +283,40 @@ class DryRun:
         """
         yielding = np.isin(todo, list(self._ahead) if not self._lasting else [])
         for some in (todo[~yielding], todo[yielding]):
-            for batch in self._gathered(some):
+            for batch in self._gathered(some) if len(some) else ():
                 batch.apart = self._apart(batch)
                 yield batch
 
     def _gathered(self, todo: Rows) -> Iterator[Batch]:
         known, cluster, priority = self._known, self._cluster, self._pod.priority
         groups, budgets = bool(len(cluster.pod_groups)), known.budgets
-        below = known.ranking.below
-        found, victims = Batch(), 0
-        for row in todo.tolist():
-            lower = below(row, priority, cluster)
-            if not lower:
-                self._results.note([row], WITHOUT_VICTIMS)
+        found = Batch()
+        before = np.cumsum(cluster.nodes.pods[todo]) - cluster.nodes.pods[todo]
+        for some in np.split(todo, np.flatnonzero(np.diff(before // AT_ONCE)) + 1):
+            rows, numbers, placements = known.priorities.below(some, priority, cluster)
+            self._results.note(np.setdiff1d(some, rows, assume_unique=True), WITHOUT_VICTIMS)
+            if not (groups or budgets.any):
+                found.add(rows, numbers, placements, [None] * len(rows))
+                yield from found.full()
                 continue
-            whole = known.whole_groups.of_row(lower, cluster) if groups else None
-            if whole is not None:
-                alone = Batch()
-                alone.rows, alone.whole = [row], whole
-                yield alone
-                continue
-            found.rows.append(row)
-            found.lower.append(lower)
-            victims += len(lower)
-            over = None
-            if budgets.any:
-                before = budgets.steps
-                over = budgets.overdrawing([placement.pod for placement in lower], cluster)
-                found.held_against_budgets += budgets.steps - before
-            found.over.append(over)
-            if victims + found.held_against_budgets >= AT_ONCE:
-                yield found
-                found, victims = Batch(), 0
+            end = 0
+            for row, number in zip(rows, numbers, strict=True):
+                begin, end = end, end + number
+                lower, over = placements[begin:end], None
+                whole = known.whole_groups.of_row(lower, cluster) if groups else None
+                if whole is not None:
+                    alone = Batch()
+                    alone.rows, alone.whole = [row], whole
+                    yield alone
+                    continue
+                if budgets.any:
+                    steps = budgets.steps
+                    over = budgets.overdrawing([placement.pod for placement in lower], cluster)
+                    found.held_against_budgets += budgets.steps - steps
+                found.add([row], [number], lower, [over])
+                if len(found.placements) + found.held_against_budgets >= AT_ONCE:
+                    yield found
+                    found = Batch()
         if found.rows:
             yield found
 
@@ -302,7 +334,7 @@ class DryRun:
 
     def _price(self, batch: Batch, asked: int) -> int:
         """Steps that it took to try a batch, when filters were asked so many times."""
-        tried = _A_ROW * len(batch.rows) + _A_WHOLE * len(batch.whole) + _A_VICTIM * sum(map(len, batch.lower))
+        tried = _A_ROW * len(batch.rows) + _A_WHOLE * len(batch.whole) + _A_VICTIM * len(batch.placements)
         if not asked:
             return tried
         moves = len(self._moved(batch))
@@ -312,7 +344,7 @@ class DryRun:
     def _moved(self, batch: Batch) -> list[Placement]:
         """The pods that are taken away to try a batch."""
         whole = (_pods_of(victim, apart=batch.apart) for victim in batch.whole)
-        return [*chain.from_iterable(batch.lower), *chain.from_iterable(whole)]
+        return [*batch.placements, *chain.from_iterable(whole)]
 
     def _apart(self, batch: Batch) -> bool:
         """Return whether these rows have to be tried one after the other.
@@ -322,7 +354,7 @@ class DryRun:
         """
         if self._lasting:
             return False
-        victims = [placement.pod for lower in batch.lower for placement in lower]
+        victims = [placement.pod for placement in batch.placements]
         victims += [one.pod for whole in batch.whole for one in whole.everywhere]
         here = not batch.whole and self._ahead.keys().isdisjoint(batch.rows)
         return self._filters.looks_elsewhere(self._pod, self._cluster, victims, removed=here)
@@ -355,8 +387,7 @@ class DryRun:
     def _try_together(self, batch: Batch) -> None:
         """Take all victims away; where the pod then fits, give back one by one whoever need not go."""
         spare, results = self._spare, self._results
-        rows, counts = np.array(batch.rows), np.array([len(lower) for lower in batch.lower])
-        placements = list(chain.from_iterable(batch.lower))
+        rows, counts, placements = np.array(batch.rows), np.array(batch.numbers), batch.placements
         codes = np.fromiter(self._coded(placements), np.intp, len(placements))
         taken = np.array(self._takes, dtype=np.int64).T.take(codes, axis=1)
         begins = np.cumsum(counts) - counts
@@ -440,10 +471,10 @@ class DryRun:
         spare, results = self._spare, self._results
         needs = spare.needs.tolist()
         tried, gathered = [], []
-        for i, column in enumerate(self._free(batch.rows).T.tolist()):
-            lower, over = batch.lower[i], batch.over[i]
+        columns = self._free(batch.rows).T.tolist()
+        for row, lower, over, column in zip(batch.rows, batch.lower(), batch.over, columns, strict=True):
             taken = [self._takes[code] for code in self._coded(lower)]
-            one = NodeDryRun(batch.rows[i], lower, over, taken, column, needs)
+            one = NodeDryRun(row, lower, over, taken, column, needs)
             if spare.allowed[one.row] and one.fits():
                 one.violations = [0] * len(lower) if over is None else [int(flag) for flag in over]
                 tried.append(one)
@@ -462,7 +493,7 @@ class DryRun:
             return 0
         lifted: dict[str, Placement] = {}
         removed = self._removed(batch)
-        places = {} if removed is None else {one.pod.uid: i for i, one in enumerate(chain.from_iterable(batch.lower))}
+        places = {} if removed is None else {one.pod.uid: i for i, one in enumerate(batch.placements)}
 
         def move(victims: Iterable[Placement | Whole], sign: int) -> None:
             """Take victims away (-1) or give them back (1)."""

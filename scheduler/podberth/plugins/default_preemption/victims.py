@@ -3,9 +3,8 @@
 Upstream: framework/preemption (util.go: MoreImportantVictim, FilterVictimsWithPDBViolation).
 """
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from podberth.cache.cluster import Cluster, Placement
 from podberth.cache.column import Bools
-from podberth.cache.groups import GroupState, PodGroups
+from podberth.cache.groups import PodGroups
 from podberth.cache.kept_results import ChangeLog, KeptResult, SeveralLogs
 from podberth.framework.decision import Rows
 from podberth.model.namespaced import SelectingObject
@@ -21,14 +20,17 @@ from podberth.model.pod import Pod
 from podberth.model.pod_group import NATIVE
 from podberth.model.selectors import LabelSelector
 
-_NOT_STARTED = "~"
+_NOT_STARTED = "9999-99-99T99:99:99Z"
 """Sorts after every RFC 3339 time: a pod that has not started starts now (GetPodStartTime)."""
-_NOT_RANKED, _NOBODY = -(1 << 62), 1 << 62
-"""In place of a row's lowest priority. Either is beyond every priority."""
-
-
-_Versions = tuple[tuple[GroupState, int], ...]
-"""Groups, and their versions for which something is right."""
+_NOT_KNOWN, _NONE = -(1 << 62), 1 << 62
+"""In place of a row's lowest priority: not known, no pod. Either is beyond every priority."""
+_NOBODY: dict[str, Placement] = {}
+_FORM = "0000-00-00T00:00:00Z"
+_ZERO = np.frombuffer(_FORM.encode(), dtype=np.uint8)
+_HIGHEST = np.array([9 if of == "0" else 0 for of in _FORM], dtype=np.uint8)
+_WEIGHTS = np.array([10 ** _FORM.count("0", i + 1) if of == "0" else 0 for i, of in enumerate(_FORM)])
+"""The form of the times that the API server writes; of each character, what is beyond `_ZERO` at most, and what a digit
+counts there."""
 
 
 def started(pod: Pod) -> str:
@@ -58,19 +60,18 @@ def rows_of_groups(cluster: Cluster, version: int) -> set[int] | None:
     return {placement.row for placement in placements if placement is not None}
 
 
-class Ranking(KeptResult[set[int]]):
-    """Ranks the placements of each row, the most important first, when the row is asked for."""
+class Priorities(KeptResult[set[int]]):
+    """Finds the pods of lower priority on some rows, and remembers the lowest priority on each."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, tuple[list[Placement], _Versions]] = {}
         self._lowest: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """The lowest priority on each row that is ranked."""
+        """The lowest priority on each row, where it is known."""
 
     def follow(self, cluster: Cluster) -> None:
         """Forget the rows that changed."""
         nodes = cluster.nodes
         if len(self._lowest) < nodes.rows:
-            more = np.full(nodes.rows - len(self._lowest), _NOT_RANKED, dtype=np.int64)
+            more = np.full(nodes.rows - len(self._lowest), _NOT_KNOWN, dtype=np.int64)
             self._lowest = np.concatenate((self._lowest, more))
         self.renew((nodes,), SeveralLogs(nodes.log, cluster.pod_groups.log), cluster)
 
@@ -83,15 +84,12 @@ class Ranking(KeptResult[set[int]]):
 
     def apply(self, changes: set[int], asked: Any) -> None:
         """Forget these rows."""
-        for row in changes:
-            self._rows.pop(row, None)
-            self._lowest[row] = _NOT_RANKED
+        self._lowest[list(changes)] = _NOT_KNOWN
 
     def compute(self, asked: Any) -> None:
         """Forget all rows."""
         cluster: Cluster = asked
-        self._rows.clear()
-        self._lowest = np.full(cluster.nodes.rows, _NOT_RANKED, dtype=np.int64)
+        self._lowest = np.full(cluster.nodes.rows, _NOT_KNOWN, dtype=np.int64)
 
     def none_below(self, rows: Rows, priority: int, cluster: Cluster) -> Bools:
         """Return for each of these rows whether it is known that no pod on it has a priority below the given one.
@@ -103,61 +101,65 @@ class Ranking(KeptResult[set[int]]):
         known: Bools = self._lowest[rows] >= priority
         return known
 
-    def below(self, row: int, priority: int, cluster: Cluster) -> list[Placement]:
-        """Return the placements of a row with a priority below the given one; not to be changed.
+    def below(self, rows: Rows, priority: int, cluster: Cluster) -> tuple[list[int], list[int], list[Placement]]:
+        """Return those of these rows that have pods with a priority below the given one, for each how many, and their
+        placements: row after row, on each the most important first. Equal ones stay in their order.
 
         What counts for a pod of a group is its group's priority.
         """
-        groups = cluster.pod_groups if len(cluster.pod_groups) else None
-        ranked, versions = self._rows.get(row, (None, ()))
-        if ranked is None or any(state.version != version for state, version in versions):
-            ranked = cluster.placements_on(row)
-            self._rows[row] = ranked, () if groups is None or len(ranked) < 2 else _versions(ranked, groups)
-            if len(ranked) > 1:
-                ranked.sort(key=_key if groups is None else partial(_key_among, groups))
-            self._lowest[row] = _lowest_of(ranked, groups)
-        if not ranked:
-            return ranked
-        if groups is not None:
-            return ranked[bisect_right(ranked, -priority, key=partial(_lowness_among, groups)) :]
-        if ranked[0].pod.priority < priority:
-            return ranked
-        if ranked[-1].pod.priority >= priority:
-            return []
-        return ranked[bisect_right(ranked, -priority, key=_lowness) :]
+        groups, on_row = cluster.pod_groups, cluster.on_row
+        there = [on_row.get(row, _NOBODY) for row in rows.tolist()]
+        placements = list(chain.from_iterable([some.values() for some in there]))
+        pods = [placement.pod for placement in placements]
+        priorities = np.fromiter([pod.priority for pod in pods], np.int64, len(pods))
+        for i, pod in enumerate(pods if len(groups) else ()):
+            if pod.scheduling_group is not None:
+                priorities[i] = groups.priority_of(pod)
+        owners = np.repeat(np.arange(len(rows)), [len(some) for some in there])
+        lowest = np.full(len(rows), _NONE)
+        np.minimum.at(lowest, owners, priorities)
+        self._lowest[rows] = lowest
+        lower = np.flatnonzero(priorities < priority)
+        if len(lower) < len(pods):
+            placements, pods = [placements[i] for i in lower.tolist()], [pods[i] for i in lower.tolist()]
+            owners, priorities = owners[lower], priorities[lower]
+        order = _by_importance(pods, owners, priorities, groups)
+        numbers = np.bincount(owners, minlength=len(rows))
+        some = numbers > 0
+        return rows[some].tolist(), numbers[some].tolist(), [placements[i] for i in order.tolist()]
 
 
-def _versions(placements: list[Placement], groups: PodGroups) -> _Versions:
-    """Return the groups that go as a whole to which these belong: how important they are goes by all their pods."""
-    found = (None if one.pod.scheduling_group is None else groups.whole(one.pod) for one in placements)
-    return tuple([(state, state.version) for state in dict.fromkeys(found) if state is not None])
+def _by_importance(
+    pods: Sequence[Pod], owners: NDArray[np.intp], priorities: NDArray[np.int64], groups: PodGroups
+) -> NDArray[np.intp]:
+    """Return the order of pods that lie together by owner already.
+
+    It is that of `Victim.importance`, for a pod of a group the one of the victim that it belongs to.
+    """
+    of_groups = np.zeros(len(pods), dtype=np.int64)
+    starts = [pod.started or _NOT_STARTED for pod in pods]
+    for i, pod in enumerate(pods if len(groups) else ()):
+        if pod.scheduling_group is not None:
+            whole = groups.whole(pod)
+            count, start = (1, starts[i]) if whole is None else groups.size_of(whole)
+            of_groups[i], starts[i] = rank_of(pod) * count, start or _NOT_STARTED
+    order = np.arange(len(pods))
+    for values in (_as_numbers(starts), -of_groups, -priorities):  # the last decides first
+        values -= values.min(initial=_NONE)
+        order = order[(owners * (values.max(initial=0) + 1) + values)[order].argsort(kind="stable")]
+    return order
 
 
-def _key(placement: Placement) -> tuple[int, str]:
-    pod = placement.pod
-    return -pod.priority, pod.started or _NOT_STARTED
-
-
-def _key_among(groups: PodGroups, placement: Placement) -> tuple[int, int, int, str]:
-    """Return `Victim.importance` of the victim that a pod belongs to."""
-    pod = placement.pod
-    group = None if pod.scheduling_group is None else groups.whole(pod)
-    count, start = (1, started(pod)) if group is None else groups.size_of(group)
-    return -groups.priority_of(pod), -rank_of(pod), -count, start or _NOT_STARTED
-
-
-def _lowest_of(ranked: list[Placement], groups: PodGroups | None) -> int:
-    if not ranked:
-        return _NOBODY
-    return ranked[-1].pod.priority if groups is None else groups.priority_of(ranked[-1].pod)
-
-
-def _lowness(placement: Placement) -> int:
-    return -placement.pod.priority
-
-
-def _lowness_among(groups: PodGroups, placement: Placement) -> int:
-    return -groups.priority_of(placement.pod)
+def _as_numbers(starts: list[str]) -> NDArray[np.int64]:
+    """Return numbers that sort as these texts do. Those of the API server have one form, `_FORM`."""
+    text = "".join(starts)
+    if text.isascii() and len(text) == len(starts) * len(_FORM):
+        digits = np.frombuffer(text.encode(), dtype=np.uint8).reshape(len(starts), len(_FORM)) - _ZERO
+        if (digits <= _HIGHEST).all():
+            numbers: NDArray[np.int64] = digits.astype(np.int64) @ _WEIGHTS
+            return numbers
+    places = {start: place for place, start in enumerate(sorted(set(starts)))}
+    return np.array([places[start] for start in starts], dtype=np.int64)
 
 
 _KIND = "PodDisruptionBudget"
