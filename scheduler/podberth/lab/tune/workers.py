@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
@@ -85,4 +85,5 @@ def _dask(course: Course, name: str, address: str) -> Iterator[Executor]:
         except KilledWorker as error:
             raise ObjectError(f"--dask: the workers of one task were lost again and again: {error}") from None
         finally:
-            client.unregister_worker_plugin(name)  # type: ignore[no-untyped-call]
+            with suppress(OSError):  # a worker that is lost at this moment has nothing to forget
+                client.unregister_worker_plugin(name)  # type: ignore[no-untyped-call]

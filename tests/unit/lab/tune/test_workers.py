@@ -88,6 +88,18 @@ def test_dask(there: Course, expected: Any, cluster: Any) -> None:
     assert killed
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+def test_a_worker_that_is_lost_at_the_end(there: Course, cluster: Any) -> None:
+    """What was found is returned, though a worker can't be told any more to forget the course."""
+
+    def work(executor: Executor) -> int:
+        found = executor.submit(abs, -1).result()
+        os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
+        return found
+
+    assert with_workers(there, "course", 0, cluster.scheduler_address, work) == 1
+
+
 def test_no_scheduler_there(there: Course) -> None:
     """An address that nobody answers is said in one line."""
     with pytest.raises(ObjectError, match="--dask: nonsense: expected the address of a Dask scheduler"):
