@@ -15,14 +15,16 @@ from podberth.framework.interface import Placement
 
 Path = tuple[str, ...]
 ANYWHERE = "/*"
-"""Ends the name of a placement in which nodes are taken as they come. It is the last one: what is preferred keeps no
-group from starting, though pods of many kinds may not fit where they fill one domain after the other."""
+"""Ends the names of the last placements: the broadest ones once more, without their domains. Where a placement has
+domains, pods fill one domain after the other, and pods of many kinds may fit only if nodes are taken as they come. So
+what is preferred keeps no group from starting.
+"""
 
 
 def by_level(
     levels: Sequence[str], required: str | None, preferred: str, running: Sequence[int], nodes: Nodes
 ) -> list[Placement]:
-    """The placements, those of the narrowest level first, each level ordered by name.
+    """Return the placements, those of the narrowest level first, each level ordered by name, and `ANYWHERE`.
 
     `required`: no placement is broader than a domain of this level; None: the last one is the whole cluster.
     `running`: rows of the group's pods that run: each placement has all of them.

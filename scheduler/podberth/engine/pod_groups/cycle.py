@@ -40,14 +40,21 @@ _IN_A_ROW = 16
 """The number of turns that a group has in a row before pods that come after it in the queue have as many. Pods that
 come before it are tried between any two of its own. Else a crowd of small pods would keep any gang from ever starting.
 """
-
-
 AT_A_TURN = 16
 """The number of its pods that are tried in one turn while nothing else is active."""
 
 
 class GroupCycles:
-    """Tries one group at a time."""
+    """Tries one group at a time, in turns.
+
+    In a turn one of its pods is tried, or up to `AT_A_TURN` while nothing else is active. Between two turns other pods
+    are tried: those that come before the group in the queue at once, those that come after it once the group had
+    `in_a_row` turns, and then as many of them (`due`). Before the next turn, `_after_changes` looks whether the attempt
+    still holds. If not, it starts again (an assumed pod was lost) or ends (the group's object or profile is gone).
+
+    While the group's pods are tried, their nominations are set aside (`_stand_in`). They count again whenever pods of
+    others are tried (`let_others_see`).
+    """
 
     def __init__(
         self,
