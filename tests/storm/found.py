@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.storm import scenes_gangs, scenes_groups
-from tests.storm.casting import DEVICES, EVICTOR, POLICIES
+from tests.storm.casting import DEVICES, EVICTOR, GANGS, POLICIES
+from tests.storm.casting_groups import ZONES
 from tests.storm.happenings import at
 from tests.storm.plan import Plan
 from tests.storm.process import Clock
@@ -566,6 +567,18 @@ FOUND: tuple[Found, ...] = (
             at(50.0, "compact"),
             at(52.0, "requests", what="list metadatapolicies", chance=1.0, seconds=100.0, code=200, strange=True),
             cast=(POLICIES,),
+        ),
+    ),
+    Found(
+        "an error in the watches of an operator that has just begun",
+        "one of kopf's watchers forgot that it was cancelled, and kopf never ended: its replica went on leading without"
+        " it for two minutes (seed 2001428)",
+        scene(
+            "endless1",
+            at(30.0, "freeze", seconds=28.0),
+            at(77.5, "error-event", code=504, part=1.0),
+            at(175.5, "policy", namespace="green", name="m0", rule="reject", app="w0", seconds=0.0),
+            cast=(POLICIES, DEVICES, GANGS, ZONES),
         ),
     ),
     Found(

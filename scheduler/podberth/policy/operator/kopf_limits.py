@@ -21,6 +21,9 @@
   ends when they are gone: the next process waits for them. kopf needs to watch neither CRDs nor namespaces for that.
 - *When it ends, kopf cancels each task of its loop that began after it* (`run_tasks` in kopf/_core/reactor/running.py).
   So it is the last that begins in a term, and a process has one term.
+- *It may never end*: its watcher of another kind, which is cancelled together with the task that would pause it, takes
+  that for a pause (`stream` in kopf/_cogs/clients/api.py), begins again, and waits for credentials that nobody will
+  get. So the term ends `ENDING_SECONDS` after the first of kopf's tasks.
 """
 
 from __future__ import annotations
@@ -51,6 +54,8 @@ STALE_SECONDS = 150.0
 """Almost three streams: not ready."""
 DEAD_SECONDS = 600.0
 """Not answered for so long: a new process reads new certificates and may do better."""
+ENDING_SECONDS = 10.0
+"""It gives its tasks 5 s."""
 WRITERS = 8
 """Connections by which kopf writes at once: it would make one for each object."""
 AGAIN_SECONDS = 1.0

@@ -21,7 +21,7 @@ from podberth.policy.operator import handlers
 from podberth.policy.operator.audit import BURST, QPS, Audit, Audits
 from podberth.policy.operator.enforcement import KINDS, SETS, Enforcer, Kept, kept
 from podberth.policy.operator.index import Index, Missed
-from podberth.policy.operator.kopf_limits import Pulse, Session, until_served
+from podberth.policy.operator.kopf_limits import ENDING_SECONDS, Pulse, Session, until_served
 from podberth.policy.operator.listing import resource
 from podberth.policy.operator.probe import Probe
 from podberth.policy.operator.reconcile import Reconciler, entry
@@ -169,21 +169,29 @@ class Operator:
                 task.cancel()
 
     async def _watch(self) -> None:
-        """Run kopf until it is told to end. Raises LeaseLostError when it ends otherwise."""
-        watched = self.settings.watched
+        """Run kopf until it is told to end. Raises LeaseLostError when it ends otherwise, or would never end."""
+        watched, others = self.settings.watched, asyncio.all_tasks()
+        roots = await kopf.spawn_tasks(
+            registry=handlers.REGISTRY,
+            memo=self.memo(),
+            standalone=True,
+            clusterwide=not watched,
+            namespaces=list(watched),
+        )
+        running = asyncio.create_task(kopf.run_tasks(roots, ignored=others))
         try:
-            await kopf.operator(
-                registry=handlers.REGISTRY,
-                memo=self.memo(),
-                standalone=True,
-                clusterwide=not watched,
-                namespaces=list(watched),
-            )
-        except Exception as error:
+            await asyncio.wait(roots, return_when=asyncio.FIRST_COMPLETED)
+            ended, _ = await asyncio.wait([running], timeout=ENDING_SECONDS)
+        finally:
+            running.cancel()
+            await asyncio.wait([running], timeout=ENDING_SECONDS)
+            await self.session.close()
+        if not ended:
+            raise LeaseLostError(f"one of kopf's tasks has ended, and kopf itself not within {ENDING_SECONDS:.0f} s")
+        error = running.exception()
+        if error is not None:
             # An answer that it did not expect ends it: a 5xx that lasts, or an error in the midst of a watch.
             raise LeaseLostError(f"kopf has ended: {type(error).__name__}: {str(error)[:300]}") from error
-        finally:
-            await self.session.close()
 
     # -- what the handlers ask -------------------------------------------------------------------------------------
 

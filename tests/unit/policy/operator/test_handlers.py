@@ -17,7 +17,7 @@ from podberth.apiserver import ApiServer
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.lease import LeaseLostError
-from podberth.policy.operator import handlers, index
+from podberth.policy.operator import handlers, index, replica
 from podberth.policy.operator.replica import Operator
 from podberth.policy.operator.settings import Settings
 from tests.unit.policy.admission.conftest import CRD as PLAIN_CRD
@@ -231,3 +231,26 @@ async def test_a_deletion_that_nobody_told(api: Api) -> None:
         await until(lambda: operator.policies.of("team") == [kept])
         operator.policies.put(ghost)  # an older state that was under way
         assert operator.policies.of("team") == [kept]
+
+
+async def test_a_kopf_that_does_not_end(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The term ends soon after the first of kopf's tasks, though another one forgets that it was cancelled."""
+    await api.create(CRDS, CRD)
+    monkeypatch.setattr(replica, "ENDING_SECONDS", 0.1)
+    stubborn = asyncio.Event()
+
+    async def forgets() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        stubborn.set()
+        await asyncio.Event().wait()
+
+    async def roots(**_: Any) -> list[asyncio.Task[None]]:
+        return [asyncio.create_task(asyncio.sleep(0)), asyncio.create_task(forgets())]
+
+    monkeypatch.setattr(kopf, "spawn_tasks", roots)
+    with pytest.raises(BaseExceptionGroup) as ended:
+        async with served(api):
+            await asyncio.Event().wait()
+    assert stubborn.is_set()
+    assert ended.group_contains(LeaseLostError, match=r"kopf itself not within")
