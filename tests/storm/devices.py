@@ -121,7 +121,7 @@ class Devices:
     def fits(self, pod: JsonObject, node: str) -> bool:
         """Whether the node has the device that a pod's claim has, or a free one."""
         namespace, uid = pod["metadata"]["namespace"], pod["metadata"]["uid"]
-        if asks(pod) and self._may_be_bound(uid):
+        if asks(pod) and self.may_be_bound(pod):
             return False
         if asks(pod):
             others = (one for one in self._server.objects("resourceclaims") if not is_owned(one, uid))
@@ -139,11 +139,20 @@ class Devices:
                     return False
         return True
 
-    def _may_be_bound(self, uid: str) -> bool:
-        """Whether a pod has a claim of its own, and who leads may not know whether an earlier leader has bound it."""
-        now = self._world.now
+    def may_be_bound(self, pod: JsonObject) -> bool:
+        """Whether a claim of its own has devices, and who leads may not know whether an earlier leader has bound it.
+
+        Until that is known the claim keeps its devices, and the pod can go nowhere else.
+        """
+        now, meta = self._world.now, pod["metadata"]
         new = any(now - self._leads_since.get(leader, now) < KNOWN_SECONDS for leader in self._alone.leaders())
-        return new and any(is_owned(claim, uid) and given(claim) for claim in self._server.objects("resourceclaims"))
+
+        def is_its(claim: JsonObject) -> bool:
+            there = claim["metadata"]
+            named = there["name"] == meta["name"] and there["name"] in claimed(pod)
+            return is_owned(claim, meta["uid"]) or (named and there["namespace"] == meta["namespace"])
+
+        return new and any(given(claim) and is_its(claim) for claim in self._server.objects("resourceclaims"))
 
     def finish(self) -> None:
         """D2 and D3, after the controller's next turn."""

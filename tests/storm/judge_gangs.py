@@ -164,8 +164,10 @@ class GangJudge:
     def waiting(self, used: dict[str, tuple[int, int]]) -> set[str]:
         """I4: pods that wait, of gangs of which enough fit into what is free. All pods of a gang are alike."""
         found: set[str] = set()
+        devices = self._world.devices
         for unit, pods in self.units_that_wait().items():
-            if self.would_fit(unit, pods, used):
+            tied = devices is not None and any(devices.may_be_bound(pod) for pod in pods)
+            if not tied and self.would_fit(unit, pods, used):
                 found |= {f"{pod['metadata']['name']} of {unit} ({pod['metadata']['uid']})" for pod in pods}
         return found
 
