@@ -182,11 +182,14 @@ class Operator:
         try:
             await asyncio.wait(roots, return_when=asyncio.FIRST_COMPLETED)
             ended, _ = await asyncio.wait([running], timeout=ENDING_SECONDS)
-        finally:
+        except asyncio.CancelledError:
             running.cancel()
             await asyncio.wait([running], timeout=ENDING_SECONDS)
+            raise
+        finally:
             await self.session.close()
         if not ended:
+            running.cancel()
             raise LeaseLostError(f"one of kopf's tasks has ended, and kopf itself not within {ENDING_SECONDS:.0f} s")
         error = running.exception()
         if error is not None:
