@@ -177,7 +177,7 @@ def seconds(text: str) -> float:
 
 
 def time_of(text: str) -> float | None:
-    """Return the seconds of a time: 90, 90s, 15m, 1h30m; None: it is none."""
+    """Return the seconds of a time such as 90, 90s, 15m or 1h30m; None if the text is no time."""
     from podberth.framework.config import parse_duration
 
     found = float(text) if text.isascii() and text.isdecimal() else parse_duration(text)

@@ -14,7 +14,7 @@ _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 
 Rule = Callable[[str], tuple[str, ...]]
-"""Returns what is wrong with a text; nothing where nothing is."""
+"""Returns the errors in a text; an empty tuple if there are none."""
 
 DNS_LABEL = re.compile(_LABEL)
 DNS_SUBDOMAIN = re.compile(_SUBDOMAIN)

@@ -21,9 +21,9 @@
   ends when they are gone: the next process waits for them. kopf needs to watch neither CRDs nor namespaces for that.
 - *When it ends, kopf cancels each task of its loop that began after it* (`run_tasks` in kopf/_core/reactor/running.py).
   So it is the last that begins in a term, and a process has one term.
-- *It may never end*: its watcher of another kind, which is cancelled together with the task that would pause it, takes
-  that for a pause (`stream` in kopf/_cogs/clients/api.py), begins again, and waits for credentials that nobody will
-  get. So the term ends `ENDING_SECONDS` after the first of kopf's tasks.
+- *It may never end*. When one watcher fails, kopf cancels the others. A watcher that is cancelled together with its
+  pause-waiter takes that for a pause (`stream` in kopf/_cogs/clients/api.py), starts again, and waits for credentials
+  that nobody will get any more. So the term ends `ENDING_SECONDS` after the first of kopf's root tasks has ended.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ STALE_SECONDS = 150.0
 DEAD_SECONDS = 600.0
 """Not answered for so long: a new process reads new certificates and may do better."""
 ENDING_SECONDS = 10.0
-"""It gives its tasks 5 s."""
+"""The time that kopf has to end; of this it gives its own tasks 5 s."""
 WRITERS = 8
 """Connections by which kopf writes at once: it would make one for each object."""
 AGAIN_SECONDS = 1.0
