@@ -169,8 +169,8 @@ class EventHandlers:
             self._cluster.pod_groups.waits(pod)
         if tried is not None:
             tried.pod = pod
-            if pod.terminating:
-                self._groups.drop(pod.uid)
+        if pod.terminating:
+            self._groups.drop(pod.uid)
         if self._binding.happens(pod.uid, Event.TERMINATING if pod.terminating else Event.UPDATED, pod, now):
             return
         if self._extender_calls.waiting and self._extender_calls.update(pod) and not pod.terminating:

@@ -1,6 +1,7 @@
 """How the attempt of a group ends: in parts, also if pods go meanwhile or a turn breaks; and how it begins again."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -53,6 +54,55 @@ def test_pods_go_while_the_others_are_told(gangs: Harness) -> None:
     for said in steps:
         started += bound(said)
     assert len(gangs.engine.queue) + gangs.engine.cluster.assumed() == 297
+    settled(gangs)
+
+
+def terminates(gangs: Harness, name: str) -> None:
+    gangs.put(member(name, meta={"uid": name, "deletionTimestamp": "2026-01-01T00:00:00Z"}))
+
+
+@pytest.mark.parametrize(
+    ("goes", "waits"),
+    [
+        (lambda gangs, name: gangs.gone("Pod", name), 0),
+        (terminates, 0),
+        (lambda gangs, name: gangs.put(member(name, nodeName="n1")), 0),
+        (lambda gangs, _: gangs.handle(Follows(NATIVE, False)), 1),
+    ],
+    ids=["deleted", "terminating", "placed", "in no group any more"],
+)
+def test_a_pod_that_came_back_goes_while_the_others_are_sent(
+    gangs: Harness, goes: Callable[[Harness, str], None], waits: int
+) -> None:
+    """Its Binding has failed, so that it waits with its group again, of which not all pods were sent on yet."""
+    gangs.put(node("n1", "400") | {"status": MANY_PODS}, group(min_count=None), *members(300))
+    posted = bound(next(said for said in each_turn(gangs) if bound(said)))
+    assert len(posted) == 128
+    gangs.bind_failed(posted[0], 404)
+    assert posted[0] in gangs.engine.queue
+    goes(gangs, posted[0])
+    posted += [name for said in each_turn(gangs) for name in bound(said)]
+    assert sorted(posted) == sorted(f"train-{i}" for i in range(300)), "each once"
+    assert len(gangs.engine.queue) == waits
+    settled(gangs)
+
+
+def test_a_pod_that_lost_its_node_goes_while_the_others_are_sent(gangs: Harness) -> None:
+    """The others give back what they hold when they are asked to go on, and wait until there are enough again."""
+    nodes = [node(name, "400") | {"status": MANY_PODS} for name in ("n1", "n2")]
+    gangs.put(*nodes, group(min_count=200), *members(200))
+    binding = gangs.engine.binding
+    while (state := binding.state("train-0")) is not State.GROUP_GATHERING:
+        assert state in (None, State.GROUP_DECIDING)
+        gangs.cycle()
+    gangs.gone("Node", "n2")
+    back = [name for name in (f"train-{i}" for i in range(200)) if name in gangs.engine.queue]
+    assert back
+    gangs.gone("Pod", back[0])
+    assert bound(gangs.cycles()) == []
+    gangs.put(member("late"))
+    gangs.tick(10.0)
+    assert len({name for said in each_turn(gangs) for name in bound(said)}) == 200
     settled(gangs)
 
 

@@ -121,9 +121,9 @@ class GroupCycles:
             self._cluster.nominations.bring_back()
 
     def trying(self, uid: str) -> QueuedPod | None:
-        """Return a pod of the group that is being tried."""
+        """Return a pod of the group that is being tried; None: it is in no such group, or has left the attempt."""
         member = None if self.attempt is None else self.attempt.members.get(uid)
-        return None if member is None else member.queued
+        return None if member is None or self._is_elsewhere(member.queued) else member.queued
 
     def begin(self, entry: QueuedGroup, now: float) -> None:
         """Begin the attempt of a group that was popped from the queue."""
@@ -419,7 +419,8 @@ class GroupCycles:
             return None
         place = list(attempt.members).index(uid)
         member = attempt.members.pop(uid)
-        member.queued.group = None
+        if uid not in self._queue:  # where it waits with its group again, if it was sent on and has come back
+            member.queued.group = None
         if attempt.decided:
             attempt.next -= place < attempt.next
             attempt.told -= place < attempt.told

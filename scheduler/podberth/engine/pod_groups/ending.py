@@ -130,9 +130,11 @@ class Endings:
         while attempt.next < len(attempt.pods):
             member = attempt.pods[attempt.next]
             attempt.next += 1
+            uid = member.queued.pod.uid
+            member.fits &= self._binding.state(uid) is State.GROUP_DECIDING
             if member.fits:
                 member.queued.group = None
-                member.fits = self._binding.happens(member.queued.pod.uid, Event.GROUP_ON, None, attempt.now)
+                self._binding.happens(uid, Event.GROUP_ON, None, attempt.now)
             if attempt.next % _AT_ONCE == 0:
                 yield
         while attempt.told < len(attempt.pods):
