@@ -24,7 +24,7 @@ async def client(api: Api, request: pytest.FixtureRequest) -> AsyncIterator[Clie
     else:
         cluster = request.getfixturevalue("control_plane")
         credential = Credential(f"Bearer {cluster.admin['token']}")
-        tls = Tls(ca_file=str(cluster.ca) if cluster.ca else None)
+        tls = Tls(ca=str(cluster.ca) if cluster.ca else None)
         connection = Connection(api.url, Credentials(lambda: credential), tls)
     async with Client(connection, qps=-1, protobuf=True) as made:
         yield made

@@ -8,9 +8,7 @@ all are asked for scores at once. If an extender fails that is not `ignorable`, 
 import asyncio
 import base64
 import ssl
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -25,6 +23,7 @@ from podberth.framework.binding import AssumedPod, BindResult
 from podberth.framework.config import ConfigError, Extender, TLSConfig, parse_duration
 from podberth.framework.extenders import NodesAnswer, NodesQuestion, Question, Scores, VictimsAnswer, VictimsQuestion
 from podberth.framework.status import PluginError
+from podberth.kube.connection import as_file, no_password
 from podberth.kube.errors import described
 from podberth.model.mistakes import misfit
 from podberth.model.pod import Pod
@@ -361,19 +360,10 @@ def _tls_context(extender: Extender, index: int) -> ssl.SSLContext | None:
 
 
 def _load_pair(context: ssl.SSLContext, given: TLSConfig) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        certificate, key = given.cert_file, given.key_file
-        if given.cert_data:
-            certificate = _written(Path(directory) / "cert.pem", given.cert_data)
-        if given.key_data:
-            key = _written(Path(directory) / "key.pem", given.key_data)
-        context.load_cert_chain(certificate, key or None)
-
-
-def _written(path: Path, data: str) -> str:
-    path.touch(0o600)
-    path.write_bytes(_pem(data))
-    return str(path)
+    certificate = _pem(given.cert_data) if given.cert_data else given.cert_file
+    key = _pem(given.key_data) if given.key_data else given.key_file
+    with as_file(certificate) as cert_file, as_file(key or certificate) as key_file:
+        context.load_cert_chain(cert_file, key_file, password=no_password)
 
 
 def _pem(data: str) -> bytes:

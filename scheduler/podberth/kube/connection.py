@@ -1,16 +1,19 @@
 """A connection says where the API server is and how to prove who we are: `kubeconfig` finds it, `client` uses it.
 
-The certificates are files that others rotate (cert-manager, the kubelet's projected volumes), so the TLS context
-follows them, and a new context means new connections. The Authorization header comes from a function: one that reads
-the kubeconfig, a token file or an exec plugin's output.
+The certificates are files that others rotate (cert-manager, the kubelet's projected volumes), or come from a kubeconfig
+or an exec plugin. The TLS context follows them, and a new context means new connections. The Authorization header comes
+from a function: one that reads the kubeconfig, a token file or an exec plugin's output.
 """
 
 from __future__ import annotations
 
+import os
 import ssl
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -21,7 +24,9 @@ from podberth.kube.errors import ConfigError, Unreachable, described
 
 CHECK_SECONDS = 1.0
 RETRY_SECONDS = 10.0  # after a failed renewal, while the old header may still do
-Signature: TypeAlias = tuple[tuple[str, int, int, int], ...]
+Pem: TypeAlias = str | bytes
+"""The name of a file in PEM form, or what would be in it."""
+Signature: TypeAlias = tuple[object, ...]
 
 
 class Credential(Struct, frozen=True):
@@ -67,7 +72,7 @@ def anonymous() -> Credentials:
 
 
 class Tls:
-    """A client-side TLS context made from files, and made again when they change.
+    """A client-side TLS context made from CA, client certificate and key, and made again when one of them changes.
 
     While a file is missing, half written or does not fit its key, the last context that worked stays in use.
     """
@@ -75,15 +80,15 @@ class Tls:
     def __init__(
         self,
         *,
-        ca_file: str | None = None,
-        cert_file: str | None = None,
-        key_file: str | None = None,
+        ca: Pem | None = None,
+        certificate: Pem | None = None,
+        key: Pem | None = None,
         verify: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._ca_file = ca_file
-        self._cert_file = cert_file
-        self._key_file = key_file
+        self._ca = ca
+        self._certificate = certificate
+        self._key = key
         self._verify = verify
         self._clock = clock
         self._context: ssl.SSLContext | None = None
@@ -109,55 +114,67 @@ class Tls:
         """Look at the files at the next use: a connection just failed."""
         self._checked_at = float("-inf")
 
-    def present(self, cert_file: str | None, key_file: str | None) -> None:
+    def present(self, certificate: Pem | None, key: Pem | None) -> None:
         """Use another client certificate (an exec plugin or the kubeconfig gave a new one)."""
-        if (cert_file, key_file) != (self._cert_file, self._key_file):
-            self._cert_file = cert_file
-            self._key_file = key_file
+        if (certificate, key) != (self._certificate, self._key):
+            self._certificate = certificate
+            self._key = key
             self.recheck()
 
-    def elsewhere(self, *, ca_file: str | None, verify: bool) -> Tls:
+    def elsewhere(self, *, ca: Pem | None, verify: bool) -> Tls:
         """Return the TLS of another server: the same client certificate, and other CAs."""
-        return Tls(
-            ca_file=ca_file, cert_file=self._cert_file, key_file=self._key_file, verify=verify, clock=self._clock
-        )
+        return Tls(ca=ca, certificate=self._certificate, key=self._key, verify=verify, clock=self._clock)
 
     def _sign(self) -> Signature | None:
-        """Return a value that changes whenever one of the files does; None while one of them is missing."""
-        found = []
-        for name in (self._ca_file, self._cert_file, self._key_file):
-            if name is not None:
+        """Return a value that changes whenever one of the three does; None while a file is missing."""
+        found: list[object] = []
+        for pem in (self._ca, self._certificate, self._key):
+            if isinstance(pem, str):
                 try:
-                    stat = Path(name).stat()
+                    stat = Path(pem).stat()
                 except OSError:
                     return None
-                found.append((name, stat.st_mtime_ns, stat.st_size, stat.st_ino))
+                found.append((pem, stat.st_mtime_ns, stat.st_size, stat.st_ino))
+            else:
+                found.append(pem)
         return tuple(found)
 
     def _build(self) -> ssl.SSLContext:
-        try:
-            context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=self._ca_file)
-        except FileNotFoundError as error:
-            raise ConfigError(f"{self._ca_file}: no such file; expected the cluster's CA certificates") from error
-        except OSError as error:  # ssl.SSLError is one
-            raise ConfigError(f"{self._ca_file}: expected CA certificates in PEM form ({described(error)})") from error
+        context = self._trusting()
         # Python 3.13 turned on RFC 5280 strictness, which many clusters' CAs (no key usage) do not meet; Go has none
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if not self._verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        if self._cert_file is not None:
+        if self._certificate is not None:
+            pair = self._certificate, self._key or self._certificate
             try:
-                context.load_cert_chain(self._cert_file, self._key_file, password=_no_password)
-            except FileNotFoundError as error:
-                missing = [name for name in (self._cert_file, self._key_file) if name and not Path(name).exists()]
-                raise ConfigError(f"{' and '.join(missing)}: no such file; expected a client certificate") from error
+                with as_file(pair[0]) as certificate, as_file(pair[1]) as key:
+                    context.load_cert_chain(certificate, key, password=no_password)
             except (OSError, ValueError) as error:
-                raise ConfigError(
-                    f"{self._cert_file}: expected a client certificate in PEM form that fits the key {self._key_file} "
-                    f"({described(error)})"
-                ) from error
+                missing = [pem for pem in pair if isinstance(pem, str) and not Path(pem).exists()]
+                if missing:
+                    wanted = f"{' and '.join(missing)}: no such file; expected a client certificate"
+                else:
+                    wanted = (
+                        f"{_shown(pair[0])}: expected a client certificate in PEM form that fits the key in "
+                        f"{_shown(pair[1])} ({described(error)})"
+                    )
+                raise ConfigError(wanted) from error
         return context
+
+    def _trusting(self) -> ssl.SSLContext:
+        if self._ca is None:
+            return ssl.create_default_context()
+        try:
+            with as_file(self._ca) as name:
+                return ssl.create_default_context(cafile=name)
+        except FileNotFoundError as error:
+            raise ConfigError(f"{_shown(self._ca)}: no such file; expected the cluster's CA certificates") from error
+        except OSError as error:  # ssl.SSLError is one
+            raise ConfigError(
+                f"{_shown(self._ca)}: expected CA certificates in PEM form ({described(error)})"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -191,6 +208,33 @@ class Connection:
             self.tls.recheck()
 
 
-def _no_password() -> str:
+@contextmanager
+def as_file(pem: Pem) -> Iterator[str]:
+    """Yield the name of a file; what is no file yet is one while the block runs, which we alone can read.
+
+    On Linux that is in memory, so that nothing is left even after a SIGKILL.
+    """
+    if isinstance(pem, str):
+        yield pem
+        return
+    if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
+        file = os.memfd_create("berth-pem")  # closed on exec, like every file of Python
+        name = f"/proc/self/fd/{file}"
+    else:
+        file, name = tempfile.mkstemp(prefix="berth-", suffix=".pem")  # mode 0600
+    try:
+        os.write(file, pem)
+        yield name
+    finally:
+        os.close(file)
+        if not name.startswith("/proc/"):
+            Path(name).unlink()
+
+
+def _shown(pem: Pem) -> str:
+    return pem if isinstance(pem, str) else "inline data"
+
+
+def no_password() -> str:
     """Refuse an encrypted key, for which OpenSSL would ask the terminal."""
     raise ValueError("the key is encrypted")

@@ -69,10 +69,16 @@ def run_exec(plugin: Mapping[str, Any], cluster: Mapping[str, Any], base: Path, 
         raise ConfigError(f"{where}: {one_line(str(error).removeprefix('exec: '))}") from error
     except OSError as error:
         hint = plugin.get("installHint")
-        raise ConfigError(f"{where}: {error.strerror}{f' ({one_line(hint)})' if hint else ''}") from error
+        why = error.strerror or "it could not be run"
+        raise ConfigError(f"{where}: {why}{f' ({one_line(hint)})' if hint else ''}") from error
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        # The package's own: it takes any answer for an ExecCredential, and at a terminal it has no stderr to quote.
+        raise ConfigError(f"{where}: it failed, or printed no ExecCredential") from error
     if not isinstance(status, dict):
         raise ConfigError(f"{where}: expected a status with a token or a certificate")
-    certificate, key, token = (status.get(w) for w in ("clientCertificateData", "clientKeyData", "token"))
+    certificate, key, token = issued = [status.get(w) for w in ("clientCertificateData", "clientKeyData", "token")]
+    if not all(isinstance(one, str | None) for one in issued):
+        raise ConfigError(f"{where}: expected token, clientCertificateData and clientKeyData as text")
     if bool(certificate) != bool(key):
         raise ConfigError(f"{where}: expected clientCertificateData and clientKeyData together")
     if not token and not certificate:

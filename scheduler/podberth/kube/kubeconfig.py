@@ -9,25 +9,23 @@ token files, exec plugins, and the kubeconfig itself after a 401.
 
 from __future__ import annotations
 
-import atexit
 import base64
 import binascii
 import ipaddress
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
 
 import yaml
 from msgspec import Struct, structs
 
 from podberth import __version__
-from podberth.kube.connection import Connection, Credential, Credentials, Tls
+from podberth.kube.connection import Connection, Credential, Credentials, Pem, Tls
 from podberth.kube.errors import ConfigError, described, one_line
 
 TOKEN_FILE_SECONDS = 10.0  # client-go re-reads about once a minute; a read costs less than one request
@@ -41,7 +39,9 @@ _DEEPEST = 100
 GONE_PROVIDERS = "client-go no longer knows it; expected an exec plugin instead"
 _MOST_MERGED = 10_000
 """Entries that its mappings may take over from others, in all."""
-_OWN_FILES = "/proc/self/fd"
+Kind = TypeVar("Kind", list[Any], dict[Any, Any])
+_IN_HEADER_NAMES = "!#$&'*+-.^_`|~"
+"""What the name of a header may have in it besides letters and digits, and is not % (legalHeaderKeyBytes)."""
 
 
 def connect(
@@ -108,7 +108,7 @@ def in_cluster(
     host = f"https://{f'[{name}]' if ':' in name else name}:{environ[SERVICE_PORT]}"
     credentials = Credentials(partial(_token_file, Path(token_file)))
     credentials.renew()
-    tls = Tls(ca_file=ca_file)
+    tls = Tls(ca=ca_file)
     tls.context()
     own_namespace = Path(token_file).with_name("namespace")
     return Connection(
@@ -143,10 +143,10 @@ def serving_port(
         credentials = Credentials(partial(_token_file, Path(token_file)))
         credentials.renew()
         found = Connection(server, credentials)
-        tls = Tls(ca_file=ca_file, verify=verify)
+        tls = Tls(ca=ca_file, verify=verify)
     else:
         found = connect(kubeconfig, context)
-        tls = (found.tls or Tls()).elsewhere(ca_file=ca_file, verify=verify)
+        tls = (found.tls or Tls()).elsewhere(ca=ca_file, verify=verify)
     tls.context()
     # Neither the cluster's proxy nor an impersonation is meant for this server.
     return replace(
@@ -160,7 +160,7 @@ def from_kubeconfig(paths: list[str], context: str | None = None) -> Connection:
     found = _settings(chosen)
     tls: Tls | None = None
     if found.host.startswith("https://"):
-        tls = Tls(ca_file=found.ca_file, cert_file=found.cert_file, key_file=found.key_file, verify=found.verify)
+        tls = Tls(ca=found.ca, certificate=found.certificate, key=found.key, verify=found.verify)
     credentials = Credentials(_source(paths, context, chosen, tls))
     credentials.renew()
     if tls is not None:
@@ -203,7 +203,7 @@ def _source(paths: list[str], context: str | None, chosen: Selected, tls: Tls | 
     def reread() -> Credential:
         found = _settings(select(paths, context))
         if tls is not None:
-            tls.present(found.cert_file, found.key_file)
+            tls.present(found.certificate, found.key)
         return Credential(found.header)
 
     return reread
@@ -215,10 +215,23 @@ def _issued(chosen: Selected, tls: Tls | None) -> Credential:
 
     plugin = chosen.user["exec"]
     where = f"{chosen.where}: exec plugin {written(plugin.get('command'))}"
-    found = run_exec(plugin, chosen.cluster, chosen.user_base, where)
+    cluster = _with_its_ca(chosen) if plugin.get("provideClusterInfo") else {}
+    found = run_exec(plugin, cluster, chosen.user_base, where)
     if found.certificate and found.key and tls is not None:
-        tls.present(as_file(found.certificate.encode()), as_file(found.key.encode()))
+        tls.present(found.certificate.encode(), found.key.encode())
     return Credential(f"Bearer {found.token}" if found.token else None, found.good_for)
+
+
+def _with_its_ca(chosen: Selected) -> dict[str, Any]:
+    """Return the cluster as client-go tells a plugin of it: with the CA itself, not the name of its file."""
+    cluster = {word: value for word, value in chosen.cluster.items() if word != "certificate-authority"}
+    ca = _pem(chosen.cluster, "certificate-authority", chosen.cluster_base)
+    if isinstance(ca, str):
+        try:
+            cluster["certificate-authority-data"] = base64.b64encode(Path(ca).read_bytes()).decode()
+        except OSError as error:
+            raise ConfigError(f"{ca}: expected the cluster's CA certificates ({described(error)})") from error
+    return cluster
 
 
 def _token_file(path: Path) -> Credential:
@@ -354,14 +367,18 @@ class Selected:
     where: str
 
     def impersonation(self) -> tuple[tuple[str, str], ...]:
-        """Return the headers of as, as-uid, as-groups and as-user-extra, unknown to the `kubernetes` package."""
+        """Return the headers of as, as-uid, as-groups and as-user-extra, unknown to the `kubernetes` package.
+
+        Keys of as-user-extra are part of a header's name: what is not legal there is escaped (headerKeyEscape).
+        """
         user = self.user
         found = [("Impersonate-User", user["as"])] if user.get("as") else []
         if user.get("as-uid"):
             found.append(("Impersonate-Uid", user["as-uid"]))
         found += [("Impersonate-Group", group) for group in user.get("as-groups") or ()]
         for word, values in (user.get("as-user-extra") or {}).items():
-            found += [(f"Impersonate-Extra-{word}", value) for value in values]
+            name = f"Impersonate-Extra-{quote(word, safe=_IN_HEADER_NAMES)}"
+            found += [(name, value) for value in values or ()]
         if found and not user.get("as"):
             raise ConfigError(f"{self.where}: users[{self.user_name}]: as-uid, as-groups and as-user-extra need `as`")
         return tuple(found)
@@ -494,6 +511,12 @@ def _check_port(entry: dict[str, Any], word: str, where: str) -> None:
 
 def _check_user(user: dict[str, Any], path: Path, where: str) -> None:
     _check_words(user, ("token", "tokenFile", "username", "password", "as", "as-uid"), where)
+    _check_texts(user, "as-groups", where)
+    extra = _of_kind(dict, user, "as-user-extra", where)
+    for word in extra:
+        if not isinstance(word, str):
+            raise ConfigError(f"{where}.as-user-extra: expected text as a key, found {_kind_of(word)}")
+        _check_texts(extra, word, f"{where}.as-user-extra")
     certificate = _check_file(user, "client-certificate", path, where)
     key = _check_file(user, "client-key", path, where)
     if certificate != key:
@@ -503,13 +526,39 @@ def _check_user(user: dict[str, Any], path: Path, where: str) -> None:
         name = provider.get("name") if isinstance(provider, dict) else provider
         if name not in ("gcp", "oidc"):
             raise ConfigError(f"{where}.auth-provider: {written(name)}: {GONE_PROVIDERS}")
-    plugin = user.get("exec")
-    if plugin is not None:
-        if not isinstance(plugin, dict):
-            raise ConfigError(f"{where}.exec: expected a mapping, found {_kind_of(plugin)}")
-        for word in ("command", "apiVersion"):
-            if not isinstance(plugin.get(word), str) or not plugin[word]:
-                raise ConfigError(f"{where}.exec.{word}: expected text, found {written(plugin.get(word))}")
+    if user.get("exec") is not None:
+        _check_plugin(_of_kind(dict, user, "exec", where), f"{where}.exec")
+
+
+def _check_plugin(plugin: dict[str, Any], where: str) -> None:
+    for word in ("command", "apiVersion"):
+        if not isinstance(plugin.get(word), str) or not plugin[word]:
+            raise ConfigError(f"{where}.{word}: expected text, found {written(plugin.get(word))}")
+    _check_words(plugin, ("installHint",), where)
+    _check_texts(plugin, "args", where)
+    for index, variable in enumerate(_of_kind(list, plugin, "env", where)):
+        at = f"{where}.env[{index}]"
+        if not isinstance(variable, dict):
+            raise ConfigError(f"{at}: expected a mapping with name and value, found {_kind_of(variable)}")
+        for word in ("name", "value"):
+            if not isinstance(variable.get(word), str):
+                raise ConfigError(f"{at}.{word}: expected text, found {_kind_of(variable.get(word))}")
+
+
+def _of_kind(kind: type[Kind], entry: dict[str, Any], word: str, where: str) -> Kind:
+    """Return the list or mapping that an entry has there; an empty one if it has none."""
+    value = entry.get(word)
+    if value is None:
+        return kind()
+    if not isinstance(value, kind):
+        raise ConfigError(f"{where}.{word}: expected {_kind_of(kind())}, found {_kind_of(value)}")
+    return value
+
+
+def _check_texts(entry: dict[str, Any], word: str, where: str) -> None:
+    for index, value in enumerate(_of_kind(list, entry, word, where)):
+        if not isinstance(value, str):
+            raise ConfigError(f"{where}.{word}[{index}]: expected text, found {_kind_of(value)}")
 
 
 def _check_words(entry: dict[str, Any], words: tuple[str, ...], where: str) -> None:
@@ -540,12 +589,12 @@ def _check_file(entry: dict[str, Any], word: str, path: Path, where: str) -> boo
 
 
 class ServerSettings(Struct, frozen=True):
-    """An API server, and how to authenticate there. Files are absolute; `header` is Authorization's value."""
+    """An API server, and how to authenticate there. Names of files are absolute; `header` is Authorization's value."""
 
     host: str
-    ca_file: str | None
-    cert_file: str | None
-    key_file: str | None
+    ca: Pem | None
+    certificate: Pem | None
+    key: Pem | None
     verify: bool
     header: str | None
 
@@ -560,82 +609,15 @@ def settings(chosen: Selected) -> ServerSettings:
         header = "Basic " + base64.b64encode(f"{user['username']}:{user['password']}".encode()).decode()
     return ServerSettings(
         host=cluster["server"].rstrip("/"),
-        ca_file=_file(cluster, "certificate-authority", chosen.cluster_base),
-        cert_file=_file(user, "client-certificate", chosen.user_base),
-        key_file=_file(user, "client-key", chosen.user_base),
+        ca=_pem(cluster, "certificate-authority", chosen.cluster_base),
+        certificate=_pem(user, "client-certificate", chosen.user_base),
+        key=_pem(user, "client-key", chosen.user_base),
         verify=not cluster.get("insecure-skip-tls-verify", False),
         header=header,
     )
 
 
-# -- keys and certificates as files ----------------------------------------------------------------------------------
-
-
-class PrivateFiles:
-    """Files for what OpenSSL wants to read from a file: `most` of them, those that were not asked for longest go.
-
-    On Linux they are in memory, and go with the process however that ends. Elsewhere they are temporary files, which go
-    when the process ends by itself; after a SIGKILL they stay.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._names: dict[bytes, str] = {}
-        """File names by contents; what was asked for last is at the end."""
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def name_of(self, contents: bytes) -> str:
-        name = self._names.pop(contents, None)
-        if name is None or not Path(name).exists():
-            while len(self._names) >= self._most:
-                _remove(self._names.pop(next(iter(self._names))))
-            name = _in_memory(contents) or _on_disk(contents)
-        self._names[contents] = name
-        return name
-
-    def close(self) -> None:
-        """Remove them all."""
-        while self._names:
-            _remove(self._names.popitem()[1])
-
-
-as_file = PrivateFiles(64).name_of
-"""The name of a private file with these contents."""
-
-
-def _in_memory(contents: bytes) -> str | None:
-    if not hasattr(os, "memfd_create"):
-        return None
-    file = os.memfd_create("berth-pem")  # closed on exec, like every file of Python
-    name = f"{_OWN_FILES}/{file}"
-    try:
-        with open(file, "wb", closefd=False) as stream:
-            stream.write(contents)
-        if Path(name).read_bytes() == contents:
-            return name
-    except OSError:
-        pass  # no /proc here, or no room in memory: a temporary file may do
-    os.close(file)
-    return None
-
-
-def _on_disk(contents: bytes) -> str:
-    with tempfile.NamedTemporaryFile(prefix="berth-", suffix=".pem", delete=False) as file:
-        file.write(contents)
-    atexit.register(Path(file.name).unlink, missing_ok=True)
-    return file.name
-
-
-def _remove(name: str) -> None:
-    if name.startswith(f"{_OWN_FILES}/"):
-        os.close(int(name.rpartition("/")[2]))
-    else:
-        Path(name).unlink(missing_ok=True)
-
-
-def _file(entry: dict[str, Any], word: str, base: Path) -> str | None:
+def _pem(entry: dict[str, Any], word: str, base: Path) -> Pem | None:
     if data := entry.get(f"{word}-data"):
-        return as_file(base64.b64decode(data))
+        return base64.b64decode(data)
     return str(base / entry[word]) if entry.get(word) else None

@@ -8,16 +8,15 @@ where the root file system is read-only.
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
 import socket
 import ssl
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from podberth.kube.connection import as_file, no_password
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -117,9 +116,9 @@ def _read(name: str) -> bytes:
 
 def load_pair(pair: tuple[bytes, bytes], *contexts: ssl.SSLContext) -> None:
     """Have these contexts serve a certificate with its key, both PEM. Raises OSError, ValueError."""
-    with _as_file(pair[0]) as cert_file, _as_file(pair[1]) as key_file:
+    with as_file(pair[0]) as cert_file, as_file(pair[1]) as key_file:
         for context in contexts:
-            context.load_cert_chain(cert_file, key_file, password=_no_password)
+            context.load_cert_chain(cert_file, key_file, password=no_password)
 
 
 def reason(error: Exception) -> str:
@@ -170,23 +169,6 @@ def _general_name(text: str) -> x509.GeneralName:
         return x509.DNSName(text)
 
 
-@contextmanager
-def _as_file(content: bytes) -> Iterator[str]:
-    """Yield a name under which these bytes can be read while the block runs, by us alone."""
-    if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
-        descriptor = os.memfd_create("berth-tls", os.MFD_CLOEXEC)
-        name = f"/proc/self/fd/{descriptor}"
-    else:
-        descriptor, name = tempfile.mkstemp(prefix="berth-tls-")  # mode 0600
-    try:
-        os.write(descriptor, content)
-        yield name
-    finally:
-        os.close(descriptor)
-        if not name.startswith("/proc/"):
-            Path(name).unlink()
-
-
 def serving_context() -> ssl.SSLContext:
     """Return a context for a server, which has no certificate yet."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -195,8 +177,3 @@ def serving_context() -> ssl.SSLContext:
     # Python 3.13 turned on RFC 5280 strictness, which many clusters' CAs and their clients do not meet; Go has none
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
-
-
-def _no_password() -> str:
-    """Refuse an encrypted key, for which OpenSSL would ask the terminal."""
-    raise ValueError("the key is encrypted")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from podberth.app.extenders import ExtenderBinder, Extenders
 from podberth.app.watch import Originals
@@ -243,6 +244,23 @@ async def test_certificates_that_are_none(tls: Object, says: str) -> None:
     with pytest.raises(ConfigError) as refused:
         Extenders(configured({"urlPrefix": "https://e", "tlsConfig": tls}), ORIGINALS, lambda _: None)
     assert str(refused.value).startswith(says)
+
+
+async def test_a_key_with_a_password(tmp_path: Path) -> None:
+    """Nobody is asked for it: the terminal of a scheduler has no reader."""
+    certificate, key = Authority(tmp_path, "ca").issue("extender")
+    plain = serialization.load_pem_private_key(key.read_bytes(), None)
+    locked = tmp_path / "locked.key"
+    locked.write_bytes(
+        plain.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    tls = {"certFile": str(certificate), "keyFile": str(locked)}
+    with pytest.raises(ConfigError, match="the key is encrypted"):
+        Extenders(configured({"urlPrefix": "https://e", "tlsConfig": tls}), ORIGINALS, lambda _: None)
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ class Authority:
         self.key = where / f"{name}.key"
         self._openssl("req", "-x509", *self._new(self.key), "-out", self.cert, "-days", "2", "-subj", f"/CN={name}")
 
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """A certificate for server (127.0.0.1 and api.test) and client use, with its key."""
+    def issue(self, name: str, names: str = "IP:127.0.0.1,DNS:api.test") -> tuple[Path, Path]:
+        """A certificate for client use, and for that of a server of these names, with its key."""
         cert, key, request = (self.where / f"{name}.{end}" for end in ("crt", "key", "csr"))
         extensions = self.where / f"{name}.ext"
-        extensions.write_text("subjectAltName=IP:127.0.0.1,DNS:api.test\n")
+        extensions.write_text(f"subjectAltName={names}\n")
         self._openssl("req", *self._new(key), "-out", request, "-subj", f"/CN={name}")
         sign = ("-CA", self.cert, "-CAkey", self.key, "-CAcreateserial", "-days", "2", "-extfile", extensions)
         self._openssl("x509", "-req", "-in", request, "-out", cert, *sign)

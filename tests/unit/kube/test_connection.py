@@ -143,7 +143,7 @@ async def test_rotated_ca_and_certificates_are_followed(tmp_path: Path, authorit
     both.write_bytes(authority.cert.read_bytes() + new.cert.read_bytes())
     runner, context, port = await serve_tls(*authority.issue("server"), client_ca=both)
     now = 0.0
-    tls = Tls(ca_file=str(ca), cert_file=str(cert), key_file=str(key), clock=lambda: now)
+    tls = Tls(ca=str(ca), certificate=str(cert), key=str(key), clock=lambda: now)
     async with Client(Connection(f"https://127.0.0.1:{port}", tls=tls), qps=-1) as client:
         assert await who(client) == "first"
         context.load_cert_chain(*new.issue("server2"))

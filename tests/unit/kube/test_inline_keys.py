@@ -9,12 +9,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from podberth.kube.kubeconfig import PrivateFiles
+from podberth.kube.connection import as_file
 from tests.unit.kube.kubeconfigs import Authority, kubeconfig
 
 CONNECTS = """
@@ -65,32 +64,13 @@ def test_nothing_stays_after_a_kill(tmp_path: Path, provider: bool) -> None:
     assert sorted(temporary.rglob("*")) == []
 
 
-@pytest.fixture
-def files() -> Iterator[PrivateFiles]:
-    """Room for four files."""
-    made = PrivateFiles(4)
-    yield made
-    made.close()
-    assert len(made) == 0
-
-
-def test_the_same_contents_are_one_file_and_old_ones_go(files: PrivateFiles) -> None:
-    """Certificates that a plugin renews for ever take no more files than there is room for."""
-    kept = files.name_of(b"kept")
-    names = []
-    for i in range(20):
-        names.append(files.name_of(b"%d" % i))
-        assert files.name_of(b"kept") == kept
-    assert len(files) == 4
-    assert Path(kept).read_bytes() == b"kept"
-    assert Path(names[-1]).read_bytes() == b"19"
-
-
-def test_without_files_in_memory(files: PrivateFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A private temporary file does where the system has none in memory."""
+def test_without_files_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A private temporary file does where the system has none in memory, for as long as it is read."""
     monkeypatch.delattr(os, "memfd_create", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    name = Path(files.name_of(b"secret"))
-    assert name.parent == tmp_path
-    assert name.stat().st_mode & 0o077 == 0
-    assert name.read_bytes() == b"secret"
+    with as_file(b"secret") as name:
+        path = Path(name)
+        assert path.parent == tmp_path
+        assert path.stat().st_mode & 0o077 == 0
+        assert path.read_bytes() == b"secret"
+    assert not path.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import os
 import ssl
 import stat
 import sys
@@ -15,7 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
+from podberth.kube import credential_plugins
 from podberth.kube.connection import Connection
+from podberth.kube.credential_plugins import Issued
 from podberth.kube.errors import ConfigError
 from podberth.kube.kubeconfig import connect, in_cluster
 from tests.unit.kube.kubeconfigs import Authority, kubeconfig
@@ -48,6 +51,20 @@ def test_basic_auth_and_impersonation(tmp_path: Path) -> None:
         ("Impersonate-Group", "b"),
         ("Impersonate-Extra-x", "1"),
     )
+
+
+def test_keys_of_extra_are_escaped(tmp_path: Path) -> None:
+    """They stand in a header's name, where client-go escapes what is not legal there, and the % itself."""
+    extra = {"example.com/team": ["a", "b"], "50%": ["c"], "a_b~c": ["d"], "ü": ["e"], "none": None}
+    found = connect(kubeconfig(tmp_path, user={"as": "jane", "as-user-extra": extra}))
+    assert sorted(found.headers) == [
+        ("Impersonate-Extra-%C3%BC", "e"),
+        ("Impersonate-Extra-50%25", "c"),
+        ("Impersonate-Extra-a_b~c", "d"),
+        ("Impersonate-Extra-example.com%2Fteam", "a"),
+        ("Impersonate-Extra-example.com%2Fteam", "b"),
+        ("Impersonate-User", "jane"),
+    ]
 
 
 def test_the_named_context_counts_and_so_does_the_first_file(tmp_path: Path) -> None:
@@ -187,6 +204,42 @@ status = {{"clientCertificateData": cert, "clientKeyData": key}}
     assert shown_to_a_server(found.tls.context(), authority, issued) == issued[0].read_text()
 
 
+@pytest.mark.parametrize("word", ["certificate-authority", "certificate-authority-data"])
+def test_an_exec_plugin_is_told_the_ca(tmp_path: Path, authority: Authority, word: str) -> None:
+    """Whether the kubeconfig holds the CA or names its file, the plugin gets the CA and no name."""
+    body = f"""
+cluster = json.loads(os.environ["KUBERNETES_EXEC_INFO"])["spec"]["cluster"]
+status = {{"token": cluster["certificate-authority-data"] + str("certificate-authority" in cluster)}}
+{PRINT}"""
+    data = base64.b64encode(authority.cert.read_bytes()).decode()
+    cluster = {"server": "https://10.0.0.1", word: data if word.endswith("data") else str(authority.cert)}
+    found = connect(kubeconfig(tmp_path, cluster=cluster, user={"exec": plugin(tmp_path, body)}))
+    assert authorization(found) == f"Bearer {data}False"
+
+
+def test_certificates_of_a_plugin_rotate_for_ever(
+    tmp_path: Path, authority: Authority, issued: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many it has issued, the CA of the kubeconfig stays what it was, and the last certificate is shown."""
+    last = authority.issue("last")
+    rounds = [issued] * 100 + [last]
+    made = [
+        Issued(None, f"# {n}\n{cert.read_text()}", f"# {n}\n{key.read_text()}", None)
+        for n, (cert, key) in enumerate(rounds)
+    ]
+    monkeypatch.setattr(credential_plugins, "run_exec", lambda *_: made.pop(0))
+    cluster = {
+        "server": "https://10.0.0.1",
+        "certificate-authority-data": base64.b64encode(authority.cert.read_bytes()).decode(),
+    }
+    found = connect(kubeconfig(tmp_path, cluster=cluster, user={"exec": plugin(tmp_path, PRINT)}))
+    assert found.tls is not None
+    while made:
+        found.tls.context()
+        found.credentials.renew()
+    assert shown_to_a_server(found.tls.context(), authority, issued) == last[0].read_text()
+
+
 def shown_to_a_server(context: ssl.SSLContext, authority: Authority, pair: tuple[Path, Path]) -> str:
     """The certificate (PEM) that a client shows; the server asks for one, and has this pair itself."""
     asking = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.cert))
@@ -217,6 +270,9 @@ def shown_to_a_server(context: ssl.SSLContext, authority: Authority, pair: tuple
             "expected expirationTimestamp as RFC 3339",
         ),
         (f"status = 'x'\n{PRINT}", "expected a status"),
+        (f"status = {{'token': 5}}\n{PRINT}", "expected token, clientCertificateData and clientKeyData as text"),
+        ("print(5)", "it failed, or printed no ExecCredential"),
+        ("os.write(1, bytes([255]))", "it failed, or printed no ExecCredential"),
     ],
 )
 def test_a_broken_plugin_is_one_line(tmp_path: Path, body: str, want: str) -> None:
@@ -224,6 +280,19 @@ def test_a_broken_plugin_is_one_line(tmp_path: Path, body: str, want: str) -> No
     line = refusal(lambda: connect(kubeconfig(tmp_path, user={"exec": plugin(tmp_path, body)})))
     assert want in line
     assert 'exec plugin "./plugin.py"' in line
+
+
+def test_a_plugin_that_fails_at_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it says goes to the terminal, and its failure is one line as well."""
+    path = kubeconfig(tmp_path, user={"exec": plugin(tmp_path, "sys.exit('no luck')")})
+    leader, follower = os.openpty()
+    with os.fdopen(leader, "rb") as screen, os.fdopen(follower, "w") as terminal:
+        with monkeypatch.context() as patch:
+            for name in ("stdin", "stdout", "stderr"):
+                patch.setattr(sys, name, terminal)
+            line = refusal(lambda: connect(path))
+        assert screen.readline() == b"no luck\r\n"
+    assert 'exec plugin "./plugin.py": it failed' in line
 
 
 def refusal(attempt: Callable[[], object]) -> str:
@@ -237,6 +306,12 @@ def refusal(attempt: Callable[[], object]) -> str:
 
 
 HTTPS = {"server": "https://10.0.0.1"}
+NO_PEM = b"-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n"
+
+
+def executing(**more: Any) -> dict[str, Any]:
+    """A user with an exec plugin."""
+    return {"user": {"exec": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1", **more}}}
 
 
 @pytest.mark.parametrize(
@@ -258,6 +333,10 @@ HTTPS = {"server": "https://10.0.0.1"}
         ({"cluster": {**HTTPS, "certificate-authority-data": "aGVsbG8="}}, "expected base64 of PEM"),
         ({"cluster": {**HTTPS, "certificate-authority": "bad.crt"}}, "bad.crt: expected CA certificates in PEM form"),
         (
+            {"cluster": {**HTTPS, "certificate-authority-data": base64.b64encode(NO_PEM).decode()}},
+            "(context one): inline data: expected CA certificates in PEM form",
+        ),
+        (
             {"cluster": {**HTTPS, "certificate-authority": "bad.crt", "insecure-skip-tls-verify": True}},
             "expected certificate-authority or insecure-skip-tls-verify, found both",
         ),
@@ -271,6 +350,12 @@ HTTPS = {"server": "https://10.0.0.1"}
         ),
         ({"user": {"auth-provider": {"name": "azure"}}}, 'auth-provider: "azure": client-go no longer knows it'),
         ({"user": {"exec": {"command": "x"}}}, "users[u].exec.apiVersion: expected text, found nothing"),
+        (executing(args="get"), "users[u].exec.args: expected a list, found text"),
+        (executing(args=["get", 1]), "users[u].exec.args[1]: expected text, found a number"),
+        (executing(env={"A": "b"}), "users[u].exec.env: expected a list, found a mapping"),
+        (executing(env=["A"]), "users[u].exec.env[0]: expected a mapping with name and value, found text"),
+        (executing(env=[{"name": "A", "value": 1}]), "users[u].exec.env[0].value: expected text, found a number"),
+        (executing(installHint=[]), "users[u].exec.installHint: expected text, found a list"),
         (
             {
                 "user": {
@@ -284,11 +369,16 @@ HTTPS = {"server": "https://10.0.0.1"}
             'exec plugin "./absent": No such file or directory (buy)',
         ),
         ({"user": {"as-groups": ["a"]}}, "need `as`"),
+        ({"user": {"as": "jane", "as-groups": "admins"}}, "users[u].as-groups: expected a list, found text"),
+        ({"user": {"as": "jane", "as-groups": ["a", 1]}}, "users[u].as-groups[1]: expected text, found a number"),
+        ({"user": {"as": "jane", "as-user-extra": ["a"]}}, "as-user-extra: expected a mapping, found a list"),
+        ({"user": {"as": "jane", "as-user-extra": {"x": "a"}}}, "as-user-extra.x: expected a list, found text"),
+        ({"user": {"as": "jane", "as-user-extra": {1: ["a"]}}}, "expected text as a key, found a number"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, fields: dict[str, Any], want: str) -> None:
     """Each mistake names the file and what was expected."""
-    (tmp_path / "bad.crt").write_text("-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n")
+    (tmp_path / "bad.crt").write_bytes(NO_PEM)
     path = kubeconfig(tmp_path, **fields)
     line = refusal(lambda: connect(path))
     assert want in line

@@ -103,7 +103,7 @@ async def test_tls_goes_through_a_tunnel(
         listening(answers, certificate) as server,
         listening(proxy.serve, certificate if scheme == "https" else None) as by,
     ):
-        url, tls = f"{scheme}://ann:p%40ss@{by}", Tls(ca_file=str(authority.file))
+        url, tls = f"{scheme}://ann:p%40ss@{by}", Tls(ca=str(authority.file))
         async with Client(Connection(f"https://{server}", tls=tls, proxy=url), qps=-1) as client:
             assert await client.get("/list") == b"{}"
             async with client.stream("/watch", idle=LONG) as stream:
