@@ -174,6 +174,7 @@ class Session:
             headers=[("User-Agent", f"{connection.user_agent} operator"), *connection.headers],
             proxy=connection.proxy,
             trace_configs=[trace],
+            middlewares=[self._named],
         )
         self._sessions.append(session)
         return kopf.AiohttpSession(server=connection.host, aiohttp_session=session)
@@ -182,6 +183,11 @@ class Session:
         """Close what kopf has not closed, because it was cancelled."""
         for session in self._sessions:
             await session.close()
+
+    async def _named(self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        """Ask for the certificate of the name that the connection gives, if that is not the one in the URL."""
+        request.server_hostname = self._connection.server_name
+        return await send(request)
 
     async def _starts(
         self, _session: aiohttp.ClientSession, _context: SimpleNamespace, request: aiohttp.TraceRequestStartParams

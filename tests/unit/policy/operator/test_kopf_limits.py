@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
+import aiohttp
 import kopf
 import msgspec
 import pytest
 
 from podberth.kube.client import Client
+from podberth.kube.connection import Connection, Tls
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.policy.operator import kopf_limits
 from podberth.policy.operator.kopf_limits import (
@@ -16,8 +19,11 @@ from podberth.policy.operator.kopf_limits import (
     STALE_SECONDS,
     Essence,
     Pulse,
+    Session,
     until_served,
 )
+from tests.unit.kube.kubeconfigs import Authority
+from tests.unit.kube.test_connection import serve_tls
 from tests.unit.policy.operator.conftest import Clock
 
 
@@ -153,3 +159,20 @@ def test_what_is_kept_of_a_spec() -> None:
 def test_malformed_statuses_are_none(status: Any) -> None:
     """What an older CRD let in is no reason for a handler to fail for ever."""
     assert Essence(name="kopf").fetch(body=body_of(status=status)) is None
+
+
+async def test_kopf_is_given_the_servers_name(tmp_path: Path) -> None:
+    """Where tls-server-name says so, the certificate is for another host than the URL's, in kopf's requests, too."""
+    authority = Authority(tmp_path, "ca")
+    runner, _, port = await serve_tls(*authority.issue("server", "DNS:kubernetes"))
+
+    async def asks(server_name: str | None) -> int:
+        connection = Connection(f"https://127.0.0.1:{port}", tls=Tls(ca=str(authority.cert)), server_name=server_name)
+        given = (await Session(connection, Pulse([]), 1).open()).aiohttp_session
+        async with given, given.get(f"{connection.host}/version") as answer:
+            return answer.status
+
+    assert await asks("kubernetes") == 200
+    with pytest.raises(aiohttp.ClientConnectorCertificateError):
+        await asks(None)
+    await runner.cleanup()
