@@ -209,10 +209,10 @@ def test_who_enforces(chart: Chart, default: list[Object]) -> None:
     told = ["--enforcement=auto", "--release=berth", "--owner=berth-operator", "--webhook=zz-berth-admission"]
     assert [arg for arg in args(default, "operator") if arg in told] == told
     assert {"--enforcement=auto", "--release=berth"} <= set(args(default, "admission"))
-    alone = args(chart.objects({"operator": {"enabled": False}}), "admission")
-    assert not any(arg.startswith("--enforcement") for arg in alone)  # its default is the webhook
+    alone = chart.objects({"operator": {"enabled": False}})
     webhook = chart.objects({"policy": {"enforcement": "webhook"}})
-    assert not any(arg.startswith("--enforcement") for arg in args(webhook, "admission"))
+    for objects in (alone, webhook):
+        assert {"--enforcement=webhook", "--release=berth"} <= set(args(objects, "admission"))
     assert "--enforcement=webhook" in args(webhook, "operator")
     unstamped = chart.objects({"policy": {"stamp": False}})
     for component in ("operator", "admission"):
@@ -230,7 +230,8 @@ def test_who_enforces(chart: Chart, default: list[Object]) -> None:
 
 
 def test_rights_that_hang_on_values(chart: Chart, default: list[Object]) -> None:
-    """A webhook that gives way to the API server needs a look at its binding; a heartbeat's Lease hangs on nothing.
+    """A webhook that gives way to the API server follows its binding, another one reads it now and then; a
+    heartbeat's Lease hangs on nothing.
 
     Leader election may be switched off in the ConfigMap of `manifests/`, where no value says so.
     """
@@ -244,7 +245,8 @@ def test_rights_that_hang_on_values(chart: Chart, default: list[Object]) -> None
         return [rule["verbs"] for rule in found if "mutatingadmissionpolicybindings" in rule["resources"]]
 
     assert watches(default) == [["get", "list", "watch"]]
-    assert watches(chart.objects({"policy": {"enforcement": "webhook"}})) == []
+    for values in ({"policy": {"enforcement": "webhook"}}, {"operator": {"enabled": False}}):
+        assert watches(chart.objects(values)) == [["get"]]
 
     def beats(objects: list[Object]) -> list[list[str]]:
         found = rules(objects, "Role", "berth-scheduler")

@@ -245,10 +245,11 @@ class Tally:
         self._enforced = policies.enforced()
         self.writes_labels = any(rule.action.labels for rule in self._enforced.enforcing)
         """Some policy writes labels, so owners may lose what they select by them."""
-        counts = {policy.name: Counts() for policy in policies.policies}
+        problems: list[str] = []
+        counts = {policy.name: Counts(problems=problems) for policy in policies.policies}
         self.each = weight(self._enforced)
         """The steps that it takes to judge one object."""
-        self.result = Result(Total(), counts, [])
+        self.result = Result(Total(), counts, problems)
         self._enforcing = {policy.name for policy in policies.policies if policy.mode == "enforce"}
 
     def own(self, owner: impact.Owner) -> None:

@@ -274,12 +274,15 @@ def _scheduler_available(one: Stored, live: frozenset[str] | None) -> Condition:
     return Condition("SchedulerAvailable", "True", "Live", cut(f"a live scheduler serves {names}", MESSAGE_LENGTH))
 
 
-def owners_intact(lost: Sequence[str]) -> Condition:
-    """The condition that an audit decides: whether owners still find what they make (`Counts.lost`)."""
-    if not lost:
-        return Condition("OwnersIntact", "True", "NoneLosesObjects", "every owner finds what it makes")
-    told = f"owners would not find what they make any more, and make more without end: {_lines(lost)}"
-    return Condition("OwnersIntact", "False", "OwnerSelector", cut(told, MESSAGE_LENGTH))
+def owners_intact(lost: Sequence[str], problems: Sequence[str]) -> Condition:
+    """The condition that an audit decides: whether owners still find what they make."""
+    if lost:
+        told = f"owners would not find what they make any more, and make more without end: {_lines(lost)}"
+        return Condition("OwnersIntact", "False", "OwnerSelector", cut(told, MESSAGE_LENGTH))
+    if problems:
+        told = f"the audit did not look at everything: {_lines(problems)}"
+        return Condition("OwnersIntact", "Unknown", "AuditIncomplete", cut(told, MESSAGE_LENGTH))
+    return Condition("OwnersIntact", "True", "NoneLosesObjects", "every owner finds what it makes")
 
 
 def _line(finding: Finding) -> str:

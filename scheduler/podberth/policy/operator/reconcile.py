@@ -302,7 +302,7 @@ class Reconciler:
         """
         conditions = () if told is None else judge.conditions(one, told, self._live(), self._settings.exempt)
         if counts is not None:
-            conditions = (*conditions, judge.owners_intact(counts.lost))
+            conditions = (*conditions, judge.owners_intact(counts.lost, counts.problems))
         change = status.change(one, conditions, counts, meta_time(self._machine.wall()), enforcement)
         if change is None:
             return 0

@@ -30,6 +30,8 @@ class Counts(msgspec.Struct):
     examples: list[str] = msgspec.field(default_factory=list)
     lost: list[str] = msgspec.field(default_factory=list)
     """Owners that would not find what they make any more, each with the label and the rule."""
+    problems: list[str] = msgspec.field(default_factory=list)
+    """What the audit did not look at, and why; the same for all policies of a namespace."""
 
 
 Way = Literal["Native", "Webhook", "None"]

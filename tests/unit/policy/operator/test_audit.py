@@ -168,6 +168,7 @@ async def test_owners_are_read_where_labels_are_written() -> None:
     assert result.problems == []
     result = await audited(served, "configmaps", found=policies(LABEL))
     assert "can't list replicasets apps: 403 Forbidden: no replicasets" in result.problems
+    assert result.policies["label"].problems == result.problems
 
 
 def test_every_kind_of_owner_can_be_read() -> None:

@@ -16,7 +16,7 @@ from podberth.policy.operator.enforcement import Enforced
 from podberth.policy.operator.judge import NOTHING_TOLD, Stored
 from podberth.policy.operator.reconcile import Reconciler
 from podberth.policy.operator.settings import Settings
-from podberth.policy.operator.status import NATIVE
+from podberth.policy.operator.status import NATIVE, Counts
 from tests.unit.policy.admission.conftest import until
 from tests.unit.policy.build import NAME, rule
 from tests.unit.policy.operator.conftest import Server, stored_object
@@ -56,7 +56,7 @@ def made(server: Server, enforcing: Enforcing | None = None, **more: Any) -> Rec
         more.get("complete", complete),
         enforcing or Enforcing(),  # type: ignore[arg-type]
         more.get("live", frozenset),
-        lambda *_: {},
+        lambda *_: more.get("counts", {}),
         identity="test",
     )
 
@@ -96,6 +96,19 @@ async def test_looks_write_once() -> None:
     told = sorted((one["regarding"]["name"], one["reason"]) for one in server.events)
     dead = ("left", "AcceptedWithRemarks")  # the other one always overwrites it
     assert told == [dead, ("left", "ConflictingWrites"), ("right", "ConflictingWrites")]
+
+
+async def test_nobody_says_that_owners_are_intact_who_did_not_look() -> None:
+    """What the audit could not list is said by the condition, without an Event; a loss that it found comes first."""
+    problems = ["can't list replicasets apps: 403 Forbidden"]
+    counts = {"left": Counts(problems=problems), "right": Counts(lost=["ReplicaSet team/web"], problems=problems)}
+    server = Server(*documents())
+    await made(server, counts=counts).look("team")
+    assert condition(server, "left", "OwnersIntact") == "Unknown"
+    assert message(server, "left", "OwnersIntact") == f"the audit did not look at everything: {problems[0]}"
+    assert condition(server, "right", "OwnersIntact") == "False"
+    told = [one["regarding"]["name"] for one in server.events if one["reason"] in ("AuditIncomplete", "OwnerSelector")]
+    assert told == ["right"]
 
 
 async def test_a_burst_is_one_pass() -> None:
