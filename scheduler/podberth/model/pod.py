@@ -261,7 +261,7 @@ class Interner:
             wire.present(spec.overhead),
             wire.present(spec.resources),
             _spec_key(spec),
-            _status_key(status),
+            _status_key(spec, status),
         )
         key = (
             of_terms,
@@ -368,12 +368,15 @@ def _volumes_key(volumes: list[wire.Volume]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _status_key(status: wire.PodStatus) -> tuple[Any, ...]:
+def _status_key(spec: wire.PodSpec, status: wire.PodStatus) -> tuple[Any, ...]:
+    """Return what decides of the resources that the kubelet reports: it names the containers that they are of."""
     reported = reports(status) if status.container_statuses or status.init_container_statuses else ()
     totals = (bytes(status.allocated_resources), bytes(status.resources))
-    if not reported and not any(totals):
+    infeasible = bool(status.conditions) and resize_infeasible(status)
+    if not reported and not any(totals) and not infeasible:
         return ()
-    return (reported, totals, resize_infeasible(status))
+    names = tuple([c.name for c in (*(spec.init_containers or ()), *spec.containers)]) if reported else ()
+    return (reported, totals, infeasible, names)
 
 
 def _conditions(conditions: Sequence[wire.Condition]) -> tuple[tuple[str, str, str, str] | None, bool, bool]:

@@ -11,7 +11,7 @@ from podberth.model import shape as shapes
 from podberth.model.kinds import Decoder
 from podberth.model.shape import OF_SPEC, OF_TERMS, PodShape, read_spec
 from podberth.model.wire import encode
-from tests.builders import pod
+from tests.builders import container, pod
 
 FIELDS = sorted(OF_SPEC | OF_TERMS)
 AMOUNTS = (None, "100m", "2", "nonsense")
@@ -48,6 +48,41 @@ def test_as_read_alone(made: list[tuple[Any, ...]]) -> None:
         raw = encode(
             pod(f"p{i}", cpu, memory, namespace=namespace, need=need, apart=apart, prefer=prefer, ports=ports, **more)
         )
+        assert told(decoder.pod(raw).shape) == told(Decoder().pod(raw).shape)
+
+
+def _allocated(name: str, cpu: str) -> dict[str, Any]:
+    return {"containerStatuses": [{"name": name, "allocatedResources": {"cpu": cpu}}]}
+
+
+def _pair(first: str, second: str) -> list[Any]:
+    return [container("1", name=first), container("2", name=second)]
+
+
+_INFEASIBLE = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(pod("p", "16", on="n", status=_INFEASIBLE), pod("q", "16"), id="a resize that can't be"),
+        pytest.param(
+            pod("p", containers=_pair("a", "b"), on="n", status=_allocated("a", "3")),
+            pod("q", containers=_pair("b", "a"), on="n", status=_allocated("a", "3")),
+            id="another container of the name",
+        ),
+        pytest.param(
+            pod("p", containers=_pair("a", "b"), init=[container("4", name="i")], on="n", status=_allocated("i", "9")),
+            pod("q", containers=_pair("i", "b"), init=[container("4", name="a")], on="n", status=_allocated("i", "9")),
+            id="an init container of the name",
+        ),
+    ],
+)
+def test_what_a_kubelet_reports_is_of_one_pod(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Nobody else takes over what it says of one pod's resources."""
+    decoder = Decoder()
+    for document in (before, after, before):
+        raw = encode(document)
         assert told(decoder.pod(raw).shape) == told(Decoder().pod(raw).shape)
 
 
