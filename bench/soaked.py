@@ -17,7 +17,7 @@ from bench.telling import heap, tell_when_asked
 from podberth.app.comparer import Comparer
 from podberth.app.endpoints import endpoints
 from podberth.app.lease import Rivals
-from podberth.app.reload import Reloader
+from podberth.app.reload import Reloader, Source
 from podberth.app.scheduler import Scheduler
 from podberth.cache.validate import validate
 from podberth.cli.inputs import configuration
@@ -74,7 +74,7 @@ async def schedule(config: str, kubeconfig: str) -> None:
     async with Client(connect(kubeconfig, None), qps=limits.qps, burst=limits.burst, protobuf=True) as client:
         scheduler = Scheduler(client, frameworks, settings)
         comparer = Comparer(client, scheduler)
-        reloader = Reloader(scheduler, None, settings, config, lambda: (settings, frameworks))
+        reloader = Reloader(scheduler, None, settings, Source(config, lambda: settings, lambda _: frameworks))
 
         def tell_sizes() -> None:
             log.info(SIZES, **sizes(scheduler))

@@ -13,7 +13,7 @@ from typing import Any
 
 from podberth.app.comparer import Comparer
 from podberth.app.lease import lease_annotations
-from podberth.app.reload import Loaded, Reloader
+from podberth.app.reload import Reloader, Source
 from podberth.app.scheduler import Follower, Scheduler
 from podberth.engine.instructions import Bind
 from podberth.framework.config import SchedulerConfiguration, decode
@@ -104,13 +104,16 @@ class Berth(Process):
 
         scheduler.carries[Bind] = noted
 
-    def _load(self) -> Loaded:
+    def _read(self) -> SchedulerConfiguration:
         longest = LONGEST_BACKOFFS[self._loaded]
-        config = decode(configuration(self.profile, podInitialBackoffSeconds=1, podMaxBackoffSeconds=longest))
-        return config, build(config, PLUGINS)
+        return decode(configuration(self.profile, podInitialBackoffSeconds=1, podMaxBackoffSeconds=longest))
+
+    def _build(self, config: SchedulerConfiguration) -> Mapping[str, Framework]:
+        return build(config, PLUGINS)
 
     async def work(self, machine: Machine) -> None:
-        config, frameworks = self._load()
+        config = self._read()
+        frameworks = self._build(config)
         async with self.client_of(machine, protobuf=True) as client, self.client_of(machine, protobuf=True) as aside:
             elector = self.candidate(aside, machine, lease_annotations(config))
             client.fence = elector.left
@@ -122,7 +125,7 @@ class Berth(Process):
             scheduler.blocks = _NoBlocks()  # type: ignore[assignment]
             self._note_decisions(scheduler)
             self.scheduler, self.client = scheduler, client
-            self.reloader = _Reloader(scheduler, elector, config, __file__, self._load)
+            self.reloader = _Reloader(scheduler, elector, config, Source(__file__, self._read, self._build))
             self.comparer = Comparer(client, scheduler)
             beside = [asyncio.create_task(part()) for part in (self.reloader.run, self.comparer.run)]
             try:

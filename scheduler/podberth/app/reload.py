@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from podberth.app.lease import lease_annotations
@@ -26,7 +26,15 @@ AT_START = ("leader_election", "client_connection", "extenders")
 
 log = structlog.get_logger("configuration")
 
-Loaded = tuple[SchedulerConfiguration, Mapping[str, Framework]]
+
+class Source(Struct, frozen=True):
+    """Where a configuration comes from, and how it is used. Both functions raise ReloadError."""
+
+    path: str | None
+    """Of the file; None: there is none."""
+    read: Callable[[], SchedulerConfiguration]
+    build: Callable[[SchedulerConfiguration], Mapping[str, Framework]]
+    """Returns the profiles of a configuration, by name."""
 
 
 class ReloadError(Exception):
@@ -34,22 +42,21 @@ class ReloadError(Exception):
 
 
 class Reloader:
-    """Keeps a scheduler on the last good configuration. `load` reads and builds; it raises ReloadError."""
+    """Keeps a scheduler on the last good configuration."""
 
     def __init__(
         self,
         scheduler: Scheduler,
         elector: Elector | None,
         config: SchedulerConfiguration,
-        path: str | None,
-        load: Callable[[], Loaded],
+        source: Source,
     ) -> None:
         self.config = config
         self.error = ""
         self._scheduler = scheduler
         self._elector = elector
-        self._path = None if path is None else Path(path)
-        self._load = load
+        self._path = None if source.path is None else Path(source.path)
+        self._source = source
         self._asked = asyncio.Event()
         self._seen = self._signature()
         self._reloads = Counter(RELOADS)
@@ -78,7 +85,10 @@ class Reloader:
             log.warning("nothing was reloaded, as there is no configuration file")
             return
         try:
-            config, frameworks = self._load()
+            asked = self._source.read()
+            # A plugin may read what needs a restart: NodeResourcesFit leaves to extenders what they manage.
+            config = replace(asked, **{name: getattr(self.config, name) for name in AT_START})
+            frameworks = self._source.build(config)
         except ReloadError as error:
             self.error = str(error)
             self._reloads.add(1, "error")
@@ -86,8 +96,6 @@ class Reloader:
                 "the configuration was not reloaded, the one before stays in use", errors=str(error).splitlines()[:20]
             )
             return
-        asked = config
-        config = replace(asked, **{name: getattr(self.config, name) for name in AT_START})
         later = [path for path, _, _ in _differences("", to_builtins(config), to_builtins(asked))]
         changes = list(differences(self.config, config))
         self.error = ""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from podberth.app.comparer import Comparer
 from podberth.app.endpoints import endpoints
 from podberth.app.lease import Rivals, beat, candidacy, heartbeat
-from podberth.app.reload import Loaded, Reloader
+from podberth.app.reload import Reloader, Source
 from podberth.app.scheduler import Follower, Scheduler
 from podberth.app.writer import TAKEN
 from podberth.framework.config import SchedulerConfiguration
@@ -28,18 +26,11 @@ if TYPE_CHECKING:
     from podberth.app.tracing import Tracing
 
 
-class Files(Struct, frozen=True):
-    """The configuration's file (None: there is none), and the function that reads it again."""
-
-    path: str | None
-    load: Callable[[], Loaded]
-
-
 async def schedule(
     connection: Connection,
     frameworks: Mapping[str, Framework],
     config: SchedulerConfiguration,
-    files: Files,
+    source: Source,
     *,
     seed: int = 0,
     verify: int = 0,
@@ -63,7 +54,7 @@ async def schedule(
         scheduler = Scheduler(client, frameworks, config, seed=seed, elector=elector, verify=verify, follower=follower)
         if tracing is not None:
             tracing.follow_scheduler(scheduler)
-        reloader = Reloader(scheduler, elector or sign, config, files.path, files.load)
+        reloader = Reloader(scheduler, elector or sign, config, source)
         comparer = Comparer(client, scheduler)
         rivals = Rivals(client, elector or sign, config, lambda: scheduler.writer.bindings.failures[TAKEN])
         await until_told(

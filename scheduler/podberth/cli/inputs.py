@@ -203,17 +203,22 @@ def profiles(path: str | None, wanted: str | None = None) -> "tuple[SchedulerCon
 
     Raises InputError, also if no profile is called `wanted`.
     """
-    from podberth.framework.profiles import build  # most commands that read files decide nothing
-    from podberth.plugins.registry import registry
-
     settings = configuration(path)
-    with about(named(path) if path else "configuration"):
-        frameworks = build(settings, registry())
+    frameworks = frameworks_of(settings, path)
     if wanted is not None and wanted not in frameworks:
         from podberth.explain.judging.schema import shown
 
         raise InputError(f"--scheduler: {shown(wanted)}: expected one of the profiles {', '.join(frameworks)}")
     return settings, frameworks
+
+
+def frameworks_of(settings: SchedulerConfiguration, path: str | None) -> "dict[str, Framework]":
+    """Return what each profile of a configuration decides by. `path`: of its file. Raises InputError."""
+    from podberth.framework.profiles import build  # most commands that read files decide nothing
+    from podberth.plugins.registry import registry
+
+    with about(named(path) if path else "configuration"):
+        return build(settings, registry())
 
 
 def unfetched(frameworks: Mapping[str, "Framework"]) -> list[str]:

@@ -73,10 +73,10 @@ def run(
     # What is imported stays, and looking through it would free nothing. `collect_briefly` has garbage collected again.
     gc.disable()
     # Heavy imports wait until the command is known, so that the others start at once.
-    from podberth.app.reload import Loaded, ReloadError
-    from podberth.app.run import Files, schedule
+    from podberth.app.reload import ReloadError, Source
+    from podberth.app.run import schedule
     from podberth.cli.errors import InputError, misused
-    from podberth.cli.inputs import STDIN, profiles
+    from podberth.cli.inputs import STDIN, configuration, frameworks_of
     from podberth.kube.kubeconfig import connect
     from podberth.service.run import run_service
 
@@ -85,25 +85,32 @@ def run(
     services.log_at(log_level)
     listen = services.address("berth", options)
 
-    def reload() -> Loaded:
+    def read() -> SchedulerConfiguration:
         try:
-            return profiles(config)
+            return configuration(config)
         except InputError as error:
             raise ReloadError(str(error)) from None
 
-    settings, frameworks = profiles(config)
+    def build(settings: SchedulerConfiguration) -> dict[str, Framework]:
+        try:
+            return frameworks_of(settings, config)
+        except InputError as error:
+            raise ReloadError(str(error)) from None
+
+    settings = configuration(config)
+    frameworks = frameworks_of(settings, config)
     connection = connect(kubeconfig or settings.client_connection.kubeconfig or None, context)
     traces = tracing_by_environment() if tracing else None
     recorder = None
     if record is not None:
         recorder = recording(record, record_limit, record_age, settings, frameworks, seed=seed, verify=verify)
     gc.freeze()
-    files = Files(None if config == STDIN else config, reload)
+    source = Source(None if config == STDIN else config, read, build)
     work = schedule(
         connection,
         frameworks,
         settings,
-        files,
+        source,
         seed=seed,
         verify=verify,
         listen=listen,
