@@ -164,7 +164,7 @@ class Spared:
     def why(self) -> str:
         """Return the reason in words, for Events, plans and explanations."""
         if self.turn is None:
-            return "the API has not answered yet whether another pod of its owner is evicted"
+            return "the API has not answered yet whether a pod of its owner is evicted"
         wait, number = _duration(self.turn.spared), self.turn.round
         said = f"a pod of its owner was evicted, and pods created since are left alone for {wait}"
         return f"{said} (owner backoff, round {number})"
@@ -255,7 +255,10 @@ class Owners:
         owner = owner_key(pod)
         record = self._records.get(owner)
         succeeds = record is not None and _succeeds(record, pod)
-        others = [one for uid, one in self._asking.get(owner, {}).items() if uid != pod.uid]
+        asking = self._asking.get(owner, {})
+        if pod.uid in asking:
+            return Spared(_ANSWER_SECONDS, None)  # its promise held again meanwhile, and is broken once more
+        others = asking.values()
         unsettled = any(one.begins or (placed_at is not None and one.at < placed_at) for one in others)
         if others and (succeeds or unsettled):
             return Spared(_ANSWER_SECONDS, None)

@@ -521,7 +521,7 @@ def test_an_eviction_without_an_answer_holds_the_successor(harness: Harness) -> 
     replaced_while_evicted(harness)
     assert harness.after(2 * GRACE) == []
     (note,) = harness.notes("EvictionHeld")
-    assert "has not answered yet whether another pod of its owner is evicted" in note
+    assert "has not answered yet whether a pod of its owner is evicted" in note
     harness.answer("web-0", 0, "reset")
     answered_at = harness.now
     assert harness.notes("Evicted") != []
@@ -547,6 +547,18 @@ def test_an_eviction_that_may_have_happened_counts_once_the_pod_goes(harness: Ha
     assert harness.after(GRACE) == []
     assert harness.after(gone_at + 299 - harness.now) == []
     assert harness.after(1) == ["web-1"]
+
+
+def test_a_promise_that_breaks_again_while_the_api_is_asked(harness: Harness) -> None:
+    """The pod is not asked for a second time before the first answer is there."""
+    evicted(harness, "web")
+    harness.put(disk("a", "ssd"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == []
+    harness.answer("web", 429)
+    assert harness.after(GRACE) == ["web"]
 
 
 def test_a_pod_that_goes_much_later_was_not_evicted(harness: Harness) -> None:
