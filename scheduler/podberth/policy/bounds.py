@@ -33,6 +33,11 @@ class Place(NamedTuple):
     created: str
     name: str
 
+    @property
+    def rejects(self) -> bool:
+        """Return whether the policy rejects something."""
+        return self.kind == 0
+
 
 class Bounded(NamedTuple):
     """The policies of a namespace that apply, their price, and whether a policy that rejects does not apply."""
@@ -68,7 +73,7 @@ def bound(ordered: Iterable[tuple[Place, int]], most: int = MOST) -> Bounded:
     units = 0
     for place, more in ordered:
         if units + more > most:
-            return Bounded(tuple(applied), units, place.kind == 0)
+            return Bounded(tuple(applied), units, place.rejects)
         units += more
         applied.append(place)
     return Bounded(tuple(applied), units, closed=False)

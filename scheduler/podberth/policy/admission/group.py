@@ -20,7 +20,7 @@ MOST_NAMED = 256
 class KnownPolicies(msgspec.Struct, frozen=True, dict=True):
     """The policies that apply in a namespace, and the names of those that should and can't.
 
-    `closed`: one that rejects is left out, so nothing may come in.
+    `closed`: one that rejects is left out, or not read again yet, so nothing may come in.
     """
 
     specs: tuple[Policy, ...] = ()
@@ -89,7 +89,7 @@ def parsed(raw: bytes | msgspec.Raw, allowed_prefixes: tuple[str, ...]) -> Polic
 def known(stored: Collection[Stored]) -> tuple[KnownPolicies, list[Stored]]:
     """Return what applies of the policies of a namespace, and those of them that have to be read again.
 
-    Of those that do not apply only the price is kept.
+    Of those that do not apply only the price is kept. Until one that rejects is read again, nothing may come in.
     """
     accepted = sorted((one for one in stored if not one.problem), key=lambda one: one.place)
     refused = [one.name for one in stored if one.problem]
@@ -97,12 +97,13 @@ def known(stored: Collection[Stored]) -> tuple[KnownPolicies, list[Stored]]:
     applied, left_out = accepted[: len(found.applied)], accepted[len(found.applied) :]
     for one in left_out:
         one.policy = None
+    missing = [one for one in applied if one.policy is None]
     held = KnownPolicies(
         specs=tuple(one.policy for one in applied if one.policy is not None),
         refused=tuple(nsmallest(MOST_NAMED, refused)),
         left_out=len(left_out),
-        closed=found.closed,
+        closed=found.closed or any(one.place.rejects for one in missing),
         units=found.units,
         counts=(len(applied), len(refused)),
     )
-    return held, [one for one in applied if one.policy is None]
+    return held, missing
