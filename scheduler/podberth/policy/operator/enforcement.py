@@ -127,7 +127,8 @@ def kept(document: Mapping[str, Any]) -> Kept:
 
 
 class Enforcer:
-    """`sets(namespace)` returns the set that the index has, `everywhere` the namespaces that have policies.
+    """`sets(namespace)` returns the set that the index has, `everywhere()` the namespaces that have policies, or None
+    while that is not known.
 
     `look_everywhere()` is called when another way is in force.
     """
@@ -137,7 +138,7 @@ class Enforcer:
         client: Client,
         settings: Settings,
         sets: Callable[[str], Kept | None],
-        everywhere: Callable[[], Collection[str]],
+        everywhere: Callable[[], Collection[str] | None],
         look_everywhere: Callable[[], None],
         machine: Machine = MACHINE,
     ) -> None:
@@ -366,7 +367,7 @@ class Enforcer:
         if self._missing and self._settings.enforcement != "webhook":
             self._say("policies are not enforced by the API server itself", self._missing)
         if self.native:
-            if self._known.is_set() and not self.moved and self._proved.keys() >= set(self._everywhere()):
+            if self._known.is_set() and not self.moved and self._all_proved():
                 await self._write(moved=True)
                 log.info("policies are enforced by the API server itself")
             if self.moved:
@@ -384,6 +385,11 @@ class Enforcer:
         self._known.set()
         if before != (self.native, bool(self.found), self.moved, self._away):
             self._look_everywhere()
+
+    def _all_proved(self) -> bool:
+        """Return whether the sets of all namespaces that have policies are seen to be in force."""
+        namespaces = self._everywhere()
+        return namespaces is not None and self._proved.keys() >= set(namespaces)
 
     async def _webhook_away(self) -> str:
         """Return why the webhook does not enforce; empty when it does, or is not asked to. One late answer is none."""

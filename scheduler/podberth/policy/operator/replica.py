@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Collection
 
 import kopf
 import structlog
@@ -114,7 +115,7 @@ class Operator:
             rng=machine.chance,
         )
         self.enforcer = Enforcer(
-            client, settings, self.set_of, self.policies.namespaces, lambda: self.look_everywhere(), machine
+            client, settings, self.set_of, self._namespaces, lambda: self.look_everywhere(), machine
         )
         self.audit = Audit(
             slow, map(resource, settings.audit_kinds), settings.namespace, settings.exempt, settings.reserved
@@ -205,6 +206,10 @@ class Operator:
     def set_of(self, namespace: str) -> Kept | None:
         """The set that a namespace has."""
         return next(iter(self.sets.of(namespace)), None)
+
+    def _namespaces(self) -> Collection[str] | None:
+        """Return the namespaces that have policies; None while the first list of policies is not complete."""
+        return self.policies.namespaces() if self.missed.complete.is_set() else None
 
     def look_everywhere(self) -> None:
         """Reconcile all namespaces that have policies or a set, once it is known which these are."""

@@ -181,7 +181,7 @@ class Release:
 
     def __init__(self, cluster: Cluster, index: Callable[[str], Kept | None] | None = None, **settings: Any) -> None:
         self.clock = Clock()
-        self.namespaces: list[str] = []
+        self.namespaces: list[str] | None = []
         self.looks = 0
         given = {"enforcement": "auto", "webhook": "hook", **settings}
         self.enforcer = Enforcer(
@@ -236,6 +236,18 @@ async def started(cluster: Cluster, *namespaces: str, **settings: Any) -> Releas
     release.namespaces = list(namespaces)
     await release.look()
     return release
+
+
+async def test_the_webhook_stays_while_policies_are_not_listed(cluster: Cluster) -> None:
+    """An operator that does not know yet where policies are does not take the API server for the one that enforces."""
+    release = await started(cluster)
+    release.namespaces = None
+    await release.look()
+    assert not cluster.moved
+    assert all(f"{path}/hook" in cluster.objects for path in WEBHOOKS)
+    release.namespaces = []
+    await release.look()
+    assert cluster.moved
 
 
 async def moved(cluster: Cluster, **settings: Any) -> Release:
