@@ -413,5 +413,5 @@ class MountedFiles:
         if not found:
             raise CertificateError(f"{self._ca_file}: expected CA certificates in PEM form")
         now = time.monotonic()
-        self._last_seen |= dict.fromkeys(found, now)
-        self._last_seen = {pem: seen for pem, seen in self._last_seen.items() if now - seen < self._overlap}
+        earlier = {pem: seen for pem, seen in self._last_seen.items() if now - seen < self._overlap}
+        self._last_seen = earlier | dict.fromkeys(found, now)

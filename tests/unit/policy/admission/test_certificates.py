@@ -8,13 +8,14 @@ import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from cryptography import x509
 
 from podberth.kube.client import Client
 from podberth.policy.admission import certificates
-from podberth.policy.admission.certificates import OURS, ROTATE, Material, SharedSecret, advance
+from podberth.policy.admission.certificates import OURS, ROTATE, Material, MountedFiles, SharedSecret, advance
 from podberth.service.certificate import OWN_DAYS, Certificate, CertificateError
 from tests.unit.policy.admission.conftest import NAMESPACE, Api, until
 
@@ -55,6 +56,26 @@ def test_names_are_kept_up() -> None:
     assert (wider.trusted, wider.serving) == ((wider.serving, made.serving), wider.trusted[0])
     assert names(wider) == [NAMES[0], "other.example", NAMES[1]]
     assert step(wider, NOW, settled=False) is wider
+
+
+def test_mounted_authorities_without_overlap(tmp_path: Path) -> None:
+    """The bundle is what the file holds now: it is never empty, as API servers would then trust the system's CAs."""
+    files = {name: tmp_path / name for name in ("tls.crt", "tls.key", "ca.crt")}
+
+    def mount(material: Material) -> None:
+        for path, content in zip(
+            files.values(), (material.serving, material.serving_key, material.serving), strict=True
+        ):
+            path.write_bytes(content)
+
+    first, second = step(None, NOW), step(None, NOW)
+    mount(first)
+    mounted = MountedFiles(files["tls.crt"], files["tls.key"], files["ca.crt"], Certificate(), overlap=timedelta(0))
+    assert mounted.look()
+    assert mounted.bundle == first.serving
+    mount(second)
+    assert mounted.look()
+    assert mounted.bundle == second.serving
 
 
 def test_it_is_renewed_with_overlap() -> None:
