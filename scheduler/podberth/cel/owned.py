@@ -1,7 +1,8 @@
-"""Things that are kept for several owners, bounded by their sizes: an owner displaces nobody's things but its own.
+"""Things that are kept for several owners, bounded by their sizes.
 
-When all of it takes too much, the owner that has most loses what it has not asked for longest. A thing that several
-owners ask for is kept once, counts in full for each of them, and stays for as long as one of them has it.
+When all of it takes too much, the owner that has most loses what it has not asked for longest, whoever added last. So
+an owner that keeps less than an equal share loses nothing. A thing that several owners ask for is kept once, counts in
+full for each of them, and stays for as long as one of them has it.
 """
 
 from typing import Generic, TypeVar
@@ -93,8 +94,8 @@ class Owned(Generic[Thing]):
     def _make_room(self, but: str) -> None:
         """Drop things until the rest fits, but not this one, which may be larger than the limit."""
         while self.size > self._most:
-            owner = max(self._sizes, key=self._sizes.__getitem__)
-            oldest = next((name for name in self._of[owner] if name != but), None)
-            if oldest is None:
+            others = (owner for owner, own in self._of.items() if own.keys() != {but})
+            owner = max(others, key=self._sizes.__getitem__, default=None)
+            if owner is None or self._sizes[owner] * len(self._sizes) <= self._most:
                 return
-            self._take(oldest, owner)
+            self._take(next(name for name in self._of[owner] if name != but), owner)

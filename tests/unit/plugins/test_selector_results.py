@@ -92,3 +92,11 @@ def test_an_owner_within_its_share_loses_nothing(steps: list[tuple[str, int, int
         assert kept.size <= most or len([one for one in there if one[0] == owner]) == 1
         modest -= {who for who in modest if sum(size for one, size in sizes.items() if one[0] == who) > most // 3}
         assert {one for one in sizes if one[0] in modest} <= there
+
+
+def test_owners_that_each_add_one_thing_more_than_the_last_stay_within_the_bound() -> None:
+    """What each of them has is larger than what all before have, and is the only thing that it has."""
+    kept: Owned[int] = Owned(10)
+    for size in range(4, 14):
+        kept.put(str(size), size, size, f"owner {size}")
+        assert kept.size - size <= 10
