@@ -94,9 +94,18 @@ def dropped() -> int:
 def harmless(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Hide bearer tokens, wherever an error text may have picked one up."""
     for key, value in line.items():
-        if isinstance(value, str) and "bearer" in value.lower():
-            line[key] = _BEARER.sub(r"\1…", value)
+        line[key] = _without_tokens(value)
     return line
+
+
+def _without_tokens(value: Any) -> Any:
+    if isinstance(value, str):
+        return _BEARER.sub(r"\1…", value) if "bearer" in value.lower() else value
+    if isinstance(value, list | tuple):
+        return [_without_tokens(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _without_tokens(one) for key, one in value.items()}
+    return value
 
 
 def as_json(logger: object, method: str, line: MutableMapping[str, Any]) -> str:
@@ -110,8 +119,7 @@ def as_json(logger: object, method: str, line: MutableMapping[str, Any]) -> str:
 def written_out(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Write control characters as `\\x1b`, but for the line breaks of a traceback."""
     for key, value in line.items():
-        if key != "exception":
-            line[key] = _plain(value)
+        line[key] = "\n".join(map(_plain, value.split("\n"))) if key == "exception" else _plain(value)
     return line
 
 

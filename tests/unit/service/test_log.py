@@ -99,20 +99,24 @@ def test_lines_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert (read["pod"], read["error"], read["attempt"]) == (hostile, "sent Bearer …: refused", 1)
 
 
-@pytest.mark.parametrize("said", ["bearer\tabcdefghijkl", "BEARER abcdefghijkl", ["a", "Bearer abcdefghijkl"]])
+@pytest.mark.parametrize(
+    "said",
+    ["bearer\tabcdefghijkl", "BEARER abcdefghijkl", ["a", "Bearer abcdefghijkl"], {"a": ("Bearer abcdefghijkl",)}],
+)
 def test_tokens_are_hidden_however_they_are_written(said: object) -> None:
-    """In capitals, after other spaces, and within lists."""
+    """In capitals, after other spaces, and within lists, in a file as on a terminal."""
     assert "abcdefgh" in json.dumps(said)
     assert "abcdefgh" not in log.as_json(None, "info", {"error": said})
+    assert "abcdefgh" not in str(log.harmless(None, "info", {"error": said}))
 
 
 def test_control_characters_on_a_terminal() -> None:
     """They are written out there, also in lists; the line breaks of a traceback stay."""
-    line = {"pod": "a\x1b[31mb\n", "kinds": ["c\x07"], "exception": "one\ntwo", "count": 3}
+    line = {"pod": "a\x1b[31mb\n", "kinds": ["c\x07"], "exception": "one\n\x1b]0;two\x07", "count": 3}
     assert log.written_out(None, "info", line) == {
         "pod": "a\\x1b[31mb\\x0a",
         "kinds": ["c\\x07"],
-        "exception": "one\ntwo",
+        "exception": "one\n\\x1b]0;two\\x07",
         "count": 3,
     }
 
