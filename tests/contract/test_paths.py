@@ -76,6 +76,12 @@ async def test_methods_that_a_path_does_not_have(api: Api, pods: str) -> None:
         assert message == "the server does not allow this method on the requested resource"
 
 
+async def test_one_object_is_read_though_a_watch_is_asked_for(api: Api, pods: str) -> None:
+    """Only a collection is watched by a parameter."""
+    (await api.call("POST", pods, pod("a"))).ok()
+    assert (await api.get(f"{pods}/a?watch=true")).ok()["metadata"]["name"] == "a"
+
+
 async def test_unreadable_bodies(api: Api, pods: str) -> None:
     """What is no JSON, or another kind, is a 400."""
     (await api.post(pods, "{no")).refused(400, "BadRequest")

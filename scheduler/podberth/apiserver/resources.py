@@ -385,7 +385,7 @@ def read(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
         if len(rest) > 2 and rest[2] not in NAMESPACE_SUBRESOURCES:
             rest = rest[2:]
     plural, name, *below = [*rest, "", "", ""][:4]
-    verb = _verb(method, bool(name), watching or _asks_for_watch(query))
+    verb = _verb(method, bool(name), watching or (not name and _asks_for_watch(query)))
     return RequestInfo(verb, path, group, version, plural, namespace, name, below[0])
 
 
