@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from podberth.model.limits import LIMITS, Limits
 from podberth.model.mistakes import as_json, in_words, kind_of, unknown_fields
+from podberth.model.resources import is_extended
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
@@ -411,6 +412,7 @@ def _validate_leader_election(config: LeaderElection) -> list[str]:
 def _validate_extenders(extenders: list[Extender]) -> list[str]:
     """Errors of the extenders (validateExtenders)."""
     errors = []
+    managed: set[str] = set()
     for i, extender in enumerate(extenders):
         where = f"extenders[{i}]"
         if extender.prioritize_verb and extender.weight <= 0:
@@ -419,9 +421,16 @@ def _validate_extenders(extenders: list[Extender]) -> list[str]:
             )
         if parse_duration(extender.http_timeout) is None:
             errors.append(f'{where}.httpTimeout: Invalid value: "{extender.http_timeout}": not a duration such as 5s')
+        for j, resource in enumerate(extender.managed_resources):
+            invalid = f"{where}.managedResources[{j}].name: Invalid value: {as_json(resource.name)}"
+            if not is_extended(resource.name):
+                errors.append(f"{invalid}: is an invalid extended resource name")
+            elif resource.name in managed:
+                errors.append(f"{invalid}: duplicate extender managed resource name")
+            managed.add(resource.name)
     binders = sum(bool(extender.bind_verb) for extender in extenders)
     if binders > 1:
-        found = f"found {binders} extenders implementing bind"
+        found = f'"found {binders} extenders implementing bind"'
         errors.append(f"extenders: Invalid value: {found}: only one extender can implement bind")
     return errors
 

@@ -89,7 +89,15 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (
         configuration(extenders=[{"urlPrefix": "x", "bindVerb": "b"}] * 2),
-        "extenders: Invalid value: found 2 extenders implementing bind: only one extender can implement bind",
+        'extenders: Invalid value: "found 2 extenders implementing bind": only one extender can implement bind',
+    ),
+    (
+        configuration(extenders=[{"urlPrefix": "x", "managedResources": [{"name": "a.b/c"}, {"name": "cpu"}]}]),
+        'extenders[0].managedResources[1].name: Invalid value: "cpu": is an invalid extended resource name',
+    ),
+    (
+        configuration(extenders=[{"urlPrefix": "x", "managedResources": [{"name": "a.b/c"}]}] * 2),
+        'extenders[1].managedResources[0].name: Invalid value: "a.b/c": duplicate extender managed resource name',
     ),
     (
         configuration(extenders=[{"urlPrefix": "x", "httpTimeout": "5"}]),

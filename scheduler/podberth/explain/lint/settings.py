@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from podberth.explain.judging.schema import shown
 from podberth.explain.lint.finding import Finding
 from podberth.framework.config import Extender, LeaderElection, SchedulerConfiguration
-from podberth.model.resources import is_extended
 
 _ITS_LEASE = ("kube-scheduler", "kube-system")
 
@@ -94,15 +93,6 @@ def _extender(extender: Extender, path: str) -> Iterator[Finding]:
             "An extender is asked only for what it has a verb for: this one is never called.",
             "Give the verbs that it answers, or remove it.",
         )
-    for i, resource in enumerate(extender.managed_resources):
-        if not is_extended(resource.name):
-            yield Finding(
-                "extender-never-asked",
-                f"{path}.managedResources[{i}].name",
-                f"{shown(resource.name)} is not the name of an extended resource",
-                "An extender with managedResources is called only for pods that ask for one; no pod can ask for this.",
-                "Extended resources have a domain in their name, such as example.com/foo.",
-            )
     if not extender.url_prefix.startswith(("http://", "https://")):
         yield Finding(
             "extender-address",

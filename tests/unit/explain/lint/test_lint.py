@@ -131,8 +131,6 @@ FOUND: list[tuple[str, Object, str, str]] = [
     ("field-without-effect", configuration(parallelism=32), "parallelism", "Remove"),
     ("field-without-effect", configuration(delayCacheUntilActive=True), "delayCacheUntilActive", "Remove"),
     ("extender-never-asked", extender(filterVerb=""), "extenders[0]", "verbs"),
-    ("extender-never-asked", extender(managedResources=[{"name": "gpu"}]), "extenders[0].managedResources[0].name",
-     "domain"),
     ("extender-address", extender(urlPrefix="extender:80"), "extenders[0].urlPrefix", "whole address"),
     ("extender-setting-unused", extender(urlPrefix="http://x", tlsConfig={}), "extenders[0].tlsConfig", "https"),
     ("extender-setting-unused", extender(weight=3), "extenders[0].weight", "prioritizeVerb"),
