@@ -14,6 +14,7 @@ from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, Resour
 from podberth.model.kinds import Decoder
 from podberth.model.node import Node
 from podberth.model.quantity import parse_quantity
+from podberth.plugins.dynamic_resources import results
 from podberth.plugins.dynamic_resources.allocation import allocation_of, written
 from podberth.plugins.dynamic_resources.evaluating import _view
 from podberth.plugins.dynamic_resources.pools import pools_of
@@ -568,6 +569,17 @@ def test_steps_of_finding_out_that_a_pool_is_of_no_use() -> None:
     for _ in range(2):
         assert idle.is_idle(pool, wants, steps)
         assert steps.taken == 3
+
+
+def test_pools_that_are_of_no_use_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node whose devices each name it has a new pool after each change of the node: some are forgotten then."""
+    monkeypatch.setattr(results, "_MOST_KNOWN", 2)
+    there = Case(resource_slice("all", device("a"), allNodes=True), claim("c", request("r", "nic")))
+    wants = [wanted(str(one), one.spec, there.devices.classes) for one in there.claims]
+    pools = [pools_of(there.node, there.devices)[0] for _ in range(3)]
+    idle, steps = IdlePools(Programs().selects), capped()
+    assert all(idle.is_idle(pool, wants, steps) for pool in (*pools, pools[-1], pools[0]))
+    assert steps.taken == 4
 
 
 def test_a_search_ends_at_its_cap() -> None:

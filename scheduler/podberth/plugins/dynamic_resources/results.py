@@ -30,7 +30,9 @@ from podberth.plugins.dynamic_resources.search import Chosen, Search, Selects
 OPEN, FITS, NO_SOLUTION, INVALID, FAILED, REFUSED, NO_OTHER, GIVEN_UP = range(8)
 """The outcome for a row; OPEN: not known yet. The last two: of looking further than kube-scheduler."""
 _MOST_KNOWN = 1 << 14
-"""The number of outcomes of different pools that are remembered for a request. With one more, all are forgotten."""
+"""So many outcomes of different pools are remembered for a request, and so many pools as idle or not. With one more,
+all of these are forgotten.
+"""
 _NO_OTHER = "looking further found no other way"
 _GIVEN_UP = "looking further was given up, as it took too many steps"
 NO_OTHER_TEXT = f"cannot allocate all claims: {_NO_OTHER}"
@@ -67,6 +69,8 @@ class IdlePools:
         key = (id(wanted), id(pool))
         known = self._judged.get(key)
         if known is None:
+            if len(self._judged) >= _MOST_KNOWN:
+                self._judged.clear()
             known = self._judged[key] = not self._may_be_wanted(pool, wanted, steps), pool, wanted
         return known[0]
 
