@@ -409,21 +409,20 @@ class Bindings:
             found = await self._ask(posting.bind)
             if not isinstance(found, _Unknown):
                 return found
-            if not found.silent:  # the API server says that the pod is not bound
-                age = self._clock() - posting.sent_at
-                may_be_sent = refused is None and not self._objection(posting) and posting.sent < MOST_SENT
-                # Between two streams nobody knows whether the API server's data is that of a backup.
-                if may_be_sent and self._freshness.may_decide:
-                    if age >= (SEND_AGAIN if outcome.silent else ASK_AGAIN):
-                        again = await self._send(posting)
-                        if isinstance(again, _Unknown):
-                            outcome = again
-                        elif again is None or again.why in (TAKEN, GONE):
-                            return again
-                        elif again.why == REFUSED:
-                            refused = again  # this one; the one before may still be on its way
-                elif age >= SETTLED:
-                    return refused or _Failure(LOST, 0, posting.objection or outcome.message)
+            age = self._clock() - posting.sent_at
+            may_be_sent = refused is None and not self._objection(posting) and posting.sent < MOST_SENT
+            # Between two streams nobody knows whether the API server's data is that of a backup.
+            if may_be_sent and self._freshness.may_decide:
+                if age >= (SEND_AGAIN if outcome.silent else ASK_AGAIN):
+                    again = await self._send(posting)
+                    if isinstance(again, _Unknown):
+                        outcome = again
+                    elif again is None or again.why in (TAKEN, GONE):
+                        return again
+                    elif again.why == REFUSED:
+                        refused = again  # this one; the one before may still be on its way
+            elif age >= SETTLED:  # not to be sent (again), and what was sent can't be stored any more
+                return refused or _Failure(LOST, 0, posting.objection or outcome.message)
             await self._sleep(pause)
             pause = min(2 * pause, ASK_AGAIN_MOST)
 
@@ -466,9 +465,18 @@ class Bindings:
         return posting.objection
 
     async def _ask(self, bind: Bind) -> _Failure | _Unknown | None:
-        """Return where the pod is by the API server's word; None: on our node. Unknown, and not
-        silent: it is unbound.
+        """Ask the API server where the pod is, until it says so.
+
+        Returns None for our node, _Failure for another or where the pod is gone, _Unknown for a pod that is not bound.
         """
+        pause = ASK_AGAIN
+        while isinstance(found := await self._ask_once(bind), _Unknown) and found.silent:
+            await self._sleep(pause)
+            pause = min(2 * pause, ASK_AGAIN_MOST)
+        return found
+
+    async def _ask_once(self, bind: Bind) -> _Failure | _Unknown | None:
+        """Return what `_ask` does, or _Unknown that is silent: there was no answer, or none that says where it is."""
         pod = bind.pod
         try:
             body = await self._client.get(pod_path(ref(pod)), lane=CONFIRM, tries=2, timeout=ASK_SECONDS)

@@ -245,9 +245,14 @@ async def test_a_409_that_is_our_own() -> None:
     assert await world.outcome() == Bound("default/p")
 
 
-async def test_bound_to_the_same_node_by_another_process() -> None:
-    """A former leader has chosen as we do: the room stays taken, and the other's event is the only one."""
+@pytest.mark.parametrize("reads", [[], [SILENT, ApiError(429, "", "later"), PAGE]], ids=["asked once", "again"])
+async def test_bound_to_the_same_node_by_another_process(reads: list[bytes | Exception]) -> None:
+    """A former leader has chosen as we do: the room stays taken, and the other's event is the only one.
+
+    Also where the reads that are to say so fail: a 409 alone does not say whose the pod is.
+    """
     world = World(CONFLICT)
+    world.reads = reads
     assert world.live is not None
     world.live["spec"]["nodeName"] = "n"
     world.post()
