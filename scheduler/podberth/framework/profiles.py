@@ -276,13 +276,13 @@ def _instantiate(
     config: ProfileConfig, names: set[str], registry: Mapping[str, Any], path: str, made_with: dict[str, Any]
 ) -> dict[str, Any]:
     """Plugins by name; `made_with` gets the arguments of in-tree plugins."""
-    args = {plugin.name: (i, plugin.args) for i, plugin in enumerate(config.plugin_config)}
+    args = {plugin.name: (f"[{i}]", plugin.args) for i, plugin in enumerate(config.plugin_config)}
     plugins: dict[str, Any] = {}
     errors: list[str] = []
     for name in sorted(names | set(args)):
         plugin_class = registry[name]
-        index, given = args.get(name, (0, {}))
-        where = f"{path}.pluginConfig[{index}].args"
+        entry, given = args.get(name, (f"[{name}]", {}))  # without an entry, it is named as one that is missing
+        where = f"{path}.pluginConfig{entry}.args"
         given = without_type(given)
         try:
             parsed = convert(given, plugin_class.Args, where)

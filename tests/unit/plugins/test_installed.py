@@ -180,6 +180,14 @@ def test_no_arguments_wanted(offer: Offer) -> None:
         build(decode(configuration(profile(Own={"speed": 1}))), registry())
 
 
+def test_arguments_that_are_missing(offer: Offer) -> None:
+    """The line names the plugin, and not the entry of another one."""
+    offer(f"import msgspec\n{FINE}    class Args(msgspec.Struct):\n        speed: int\n", "Own")
+    document = configuration(profile("a", {"multiPoint": {"enabled": [{"name": "Own"}]}}, NodeName={}))
+    with pytest.raises(ConfigError, match=r"^profiles\[0\]\.pluginConfig\[Own\]\.args\.speed: Required value$"):
+        build(decode(document), registry())
+
+
 @pytest.mark.parametrize("names", [("NodeName", "Own"), ("Own", "Own")], ids=["in-tree", "twice"])
 def test_a_name_that_is_taken(offer: Offer, names: tuple[str, ...]) -> None:
     """Nobody would know which of two plugins of one name runs, so none of a package does. In-tree ones do."""
