@@ -54,17 +54,26 @@ DEFAULT_MULTI_POINT = (
 )
 """kube-scheduler's default plugins in its order, then Berth's own."""
 
-_VOLUMES = ("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone")
-_FILTERS = (*_VOLUMES, "PodTopologySpread", "InterPodAffinity", "DynamicResources", "NodeDeclaredFeatures")
 _UPSTREAM_ALSO = {
-    "pre_enqueue": ("DynamicResources", "DefaultPreemption"),
-    "pre_filter": ("NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", *_FILTERS),
-    "filter": _FILTERS,
-    "post_filter": ("DynamicResources",),
-    "pre_score": tuple(ref.name for ref in DEFAULT_MULTI_POINT),
-    "score": ("VolumeBinding", "PodTopologySpread", "DynamicResources"),
-    "reserve": ("VolumeBinding", "DynamicResources"),
-    "pre_bind": ("VolumeBinding", "DynamicResources"),
+    "pre_enqueue": ("DefaultPreemption",),
+    "pre_filter": (
+        "NodeUnschedulable",
+        "TaintToleration",
+        "NodePorts",
+        "NodeResourcesFit",
+        "NodeVolumeLimits",
+        "NodeDeclaredFeatures",
+    ),
+    "pre_score": (
+        "TaintToleration",
+        "NodeAffinity",
+        "NodeResourcesFit",
+        "VolumeBinding",
+        "PodTopologySpread",
+        "InterPodAffinity",
+        "NodeResourcesBalancedAllocation",
+    ),
+    "permit": ("GangScheduling",),
 }
 """Points that a plugin has in kube-scheduler and not in Berth. A configuration may name them; they have no effect."""
 

@@ -125,7 +125,14 @@ def test_multi_point_alone_starts_from_nothing() -> None:
 
 def test_points_that_ours_fold_into_another_may_be_named() -> None:
     """A kube-scheduler's own file works: its plugins have a preFilter where ours need none."""
-    found = built({"preFilter": {"enabled": refs("NodePorts", "NodeResourcesFit")}, "preScore": {"disabled": ALL}})
+    found = built(
+        {
+            "preEnqueue": {"enabled": refs("DefaultPreemption")},
+            "preFilter": {"enabled": refs("NodePorts", "NodeResourcesFit")},
+            "preScore": {"enabled": refs("TaintToleration"), "disabled": ALL},
+            "permit": {"enabled": refs("GangScheduling")},
+        }
+    )
     assert names(found, "filter")[:6] == FILTERS
 
 
@@ -139,6 +146,10 @@ REFUSED: list[tuple[Object, str]] = [
     (
         {"score": {"enabled": refs("NodeName")}},
         'score.enabled[0].name: Invalid value: "NodeName": does not implement score',
+    ),
+    (
+        {"preScore": {"enabled": refs("ImageLocality")}},
+        'preScore.enabled[0].name: Invalid value: "ImageLocality": does not implement preScore',
     ),
     (
         {"score": {"enabled": refs("ImageLocality", "ImageLocality")}},
