@@ -42,6 +42,12 @@ class ResourceWeight(Struct, forbid_unknown_fields=True, rename="camel", frozen=
     """Its share in the score: 1 to 100, and always 1 for NodeResourcesBalancedAllocation."""
 
 
+def _defaulted(resources: list[ResourceWeight]) -> list[ResourceWeight]:
+    """The resources with defaults: cpu and memory where none are named; a weight of 0 stands for 1."""
+    found = resources or [ResourceWeight("cpu"), ResourceWeight("memory")]
+    return [ResourceWeight(resource.name, resource.weight or 1) for resource in found]
+
+
 class RequestedToCapacityRatio(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
     """The piecewise linear function of utilization."""
 
@@ -61,11 +67,6 @@ class ScoringStrategy(Struct, forbid_unknown_fields=True, rename="camel", frozen
     """The resources that count; cpu and memory, where the list is empty."""
     requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
     """The function of the type RequestedToCapacityRatio."""
-
-    def weights(self) -> list[ResourceWeight]:
-        """The resources with defaults: cpu 1 and memory 1; a weight of 0 stands for 1."""
-        found = self.resources or [ResourceWeight("cpu"), ResourceWeight("memory")]
-        return [ResourceWeight(resource.name, resource.weight or 1) for resource in found]
 
     def check(self, path: str) -> list[str]:
         """Errors (the part of ValidateNodeResourcesFitArgs that is about scoring)."""
@@ -404,9 +405,9 @@ class NodeResourcesFitArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     """The way in which what is left of a node becomes a score."""
 
     def defaulted(self) -> Self:
-        """Return a copy with the resources that stand for none."""
+        """Return a copy with the default resources and weights filled in."""
         strategy = self.scoring_strategy
-        return replace(self, scoring_strategy=replace(strategy, resources=strategy.weights()))
+        return replace(self, scoring_strategy=replace(strategy, resources=_defaulted(strategy.resources)))
 
 
 class NodeResourcesFit(Plugin):
@@ -431,7 +432,7 @@ class NodeResourcesFit(Plugin):
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._ignores_some = bool(self._ignored or self._ignored_groups)
-        self._resources: list[ResourceWeight] = args.scoring_strategy.weights()
+        self._resources = args.defaulted().scoring_strategy.resources
         self._strategy = strategy(args.scoring_strategy)
         self._by_devices = ByDevices(self._resources)
 
@@ -604,8 +605,8 @@ class NodeResourcesBalancedAllocationArgs(Struct, forbid_unknown_fields=True, re
     """The resources to balance; cpu and memory, where the list is empty."""
 
     def defaulted(self) -> Self:
-        """Return a copy with the resources that stand for none."""
-        return replace(self, resources=self.resources or [ResourceWeight("cpu"), ResourceWeight("memory")])
+        """Return a copy with the default resources and weights filled in."""
+        return replace(self, resources=_defaulted(self.resources))
 
 
 class NodeResourcesBalancedAllocation(Plugin):

@@ -118,6 +118,18 @@ def test_a_profile_of_its_own() -> None:
     }
 
 
+def test_a_weight_of_0_is_written_as_the_1_that_it_stands_for() -> None:
+    """By both plugins that take weights of resources."""
+    zero: list[Object] = [{"name": "cpu", "weight": 0}, {"name": "memory"}]
+    fit: Object = {"scoringStrategy": {"type": "LeastAllocated", "resources": zero}}
+    made = profile("a", NodeResourcesFit=fit, NodeResourcesBalancedAllocation={"resources": zero})
+    (found,) = effective(decode(configuration(made)), IN_TREE)["profiles"]
+    args = {each["name"]: each["args"] for each in found["pluginConfig"]}
+    ones = [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]
+    assert args["NodeResourcesFit"]["scoringStrategy"]["resources"] == ones
+    assert args["NodeResourcesBalancedAllocation"]["resources"] == ones
+
+
 def test_arguments_of_a_plugin_that_is_disabled_where_it_would_run() -> None:
     """It is still at multiPoint, so they are written, as kube-scheduler does; of one that is disabled there they go."""
     name = "NodeResourcesBalancedAllocation"
