@@ -72,9 +72,12 @@ def _too_many(path: str, what: str, number: int, most: int) -> tuple[str, ...]:
 
 
 def parse_images(written: bytes) -> dict[str, int]:
-    """Name → size in bytes of the images in status.images."""
-    found = _images_decoder.decode(written) if written else ()
-    return {name: _bounded(image.size_bytes) for image in found for name in image.names or ()}
+    """Name → size in bytes of the images in status.images; of a name that is there twice, the first size."""
+    sizes: dict[str, int] = {}
+    for image in _images_decoder.decode(written) if written else ():
+        for name in image.names or ():
+            sizes.setdefault(name, _bounded(image.size_bytes))
+    return sizes
 
 
 def parse_node(node: wire.Node, interner: Interner) -> Node:

@@ -41,3 +41,10 @@ def test_of_a_node_with_thousands_of_images_the_first_count() -> None:
     assert len(read.images) == MOST_IMAGES
     assert read.images["i7:2"] == 7
     assert read.problems == ("status.images: Too many: 9000 of its names count as none, want 1000",)
+
+
+def test_of_a_name_that_is_there_twice_the_first_size_counts() -> None:
+    """As in kube-scheduler's cache (addNodeImageStates)."""
+    made = node("n")
+    made["status"]["images"] = [{"names": ["i:1"], "sizeBytes": size} for size in (7, 8)]
+    assert Decoder().node(wire.encode(made)).images == {"i:1": 7}
