@@ -106,8 +106,9 @@ def ref(pod: Pod | Gone) -> PodRef:
 
 
 def share(namespaces: int) -> int:
-    """Return the number of objects of each namespace that may wait while `MOST` wait in all. So there are never twice
-    as many, and at least one of each namespace may wait.
+    """Return the number of objects of each namespace that may wait while `MOST` wait in all.
+
+    So at least one of each may wait, and up to `MOST` namespaces have at most twice `MOST` writes waiting in one queue.
     """
     return max(min(FEW, MOST // max(namespaces, 1)), 1)
 
@@ -303,10 +304,11 @@ class _Wanted(Struct):
 class Statuses:
     """Writes conditions and nominations of waiting pods: the newest of each pod only, and only as long as it waits.
 
-    Nominations, which free or keep nodes, go first; a pod that is about to be bound loses its place. While Bindings
-    (`bindings`) are under way, few conditions are written at a time, and less than half of the time: each costs the API
-    server several times what a Binding does. Each write names the version of the pod that it was decided on: after a
-    Binding it would be refused (kubernetes/kubernetes#139602). `answer` gets Unwritten for what could not be written.
+    Nominations, which free or keep nodes, go first; the waiting write of a pod that is about to be bound is dropped.
+    While Bindings (`bindings`) are under way, few conditions are written at a time, with pauses (`REST`): each costs
+    the API server several times what a Binding does. Each write names the version of the pod that it was decided on:
+    after a Binding it would be refused (kubernetes/kubernetes#139602). `answer` gets Unwritten for what could not be
+    written.
     """
 
     def __init__(

@@ -257,7 +257,10 @@ class Writer:
 
 
 class _Failure(Struct, frozen=True):
-    """The pod is not bound by us, and it is certain. `quietly`: the pod goes, which is nobody's failure."""
+    """The pod counts as not bound by us, which is certain, but after a fault of ours.
+
+    `quietly`: the pod goes, which is nobody's failure.
+    """
 
     why: str
     status: int
@@ -270,7 +273,10 @@ _BY_ANOTHER = _Failure(TAKEN, 409, "another process has bound the pod to the sam
 
 
 class _Unknown(Struct, frozen=True):
-    """It may be bound, or may still be. `silent`: there was no answer at all."""
+    """It may be bound, or may still be.
+
+    `silent`: there was no answer at all; to a question, none that says where the pod is.
+    """
 
     message: str
     silent: bool

@@ -149,7 +149,7 @@ class TermSets:
         return self._by_term.get(term)
 
     def find(self, shape: PodShape) -> TermSet | None:
-        """Return the set that pods of a shape carry; None: no pod carries it."""
+        """Return the set that pods of a shape carry, if any do; None: it is not known."""
         of = self._by_shape.get(shape)
         return self.known.get(_key(shape)) if of is None or of.gone else of
 

@@ -57,14 +57,15 @@ class OfBindingCycle(Struct, frozen=True):
 
 
 class Bound(OfBindingCycle, frozen=True):
-    """The API accepted our Binding."""
+    """The pod is bound to our node, by our Binding or by another process that chose the same node."""
 
     event = Event.BOUND
 
 
 class BindFailed(OfBindingCycle, frozen=True):
-    """The API refused our Binding, and the pod is not bound to our node. `status`: HTTP status, 0 without an answer.
+    """Our Binding came to nothing: it was refused, never left, can't be stored any more, or failed by a fault of ours.
 
+    `status`: HTTP status, 0 without an answer.
     `quietly`: the pod is gone, going, or bound by somebody else, and there is nothing to tell.
     """
 

@@ -44,7 +44,7 @@ class PluginSet(Strict, frozen=True):
     enabled: list[PluginRef] = []
     """Plugins that run, in this order."""
     disabled: list[PluginRef] = []
-    """Plugins that do not run, of multiPoint and the defaults; `*` stands for all."""
+    """Plugins of multiPoint, the defaults among them, that do not run here; `*` stands for all of them."""
 
 
 class Plugins(Strict, frozen=True):
@@ -95,7 +95,7 @@ class ProfileConfig(Strict, frozen=True):
     scheduler_name: str | None = None
     """Pods name it in `spec.schedulerName`. Required, unless there is one profile: then it is `berth`."""
     percentage_of_nodes_to_score: Percent | None = None
-    """The same for this profile, instead of the one for all."""
+    """The percentage of nodes that are scored for this profile. Absent: that of the whole file."""
     plugins: Plugins = Plugins()
     """Plugins that are enabled and disabled, by extension point."""
     plugin_config: list[PluginConfig] = []
@@ -182,7 +182,7 @@ class Extender(Strict, frozen=True):
     node_cache_capable: bool = False
     """The extender gets names instead of whole nodes."""
     managed_resources: list[ManagedResource] = []
-    """The extender is called only for pods that ask for one of these."""
+    """If any are named, the extender is called only for pods that ask for one of them."""
     ignorable: bool = False
     """When the extender fails, scheduling goes on without it."""
 
@@ -290,7 +290,7 @@ def _converted(document: Any, target: type[Target], path: str) -> tuple[Target |
 
 
 def _take_out(document: Any, path: str) -> bool:
-    """Remove a field, so that what is beside it can be read; whether that can be done."""
+    """Remove a field, so that what is beside it can be read; return whether it was removed."""
     steps = _STEP.findall(path)
     if not steps or steps[-1][1]:
         return False  # an element of a list: without it, its successors would have other places
@@ -450,7 +450,7 @@ def parse_duration(text: str) -> float | None:
 
 
 def duration_text(duration: float) -> str:
-    """Seconds as Go prints a duration: 500ms, 1m30s, 2h0m0s."""
+    """Seconds as Go prints a duration, but never in µs: 500ms, 1m30s, 2h0m0s."""
     if duration == 0:
         return "0s"
     if duration < 1:
@@ -469,7 +469,8 @@ def _trimmed(value: float) -> str:
 
 FeatureGates = dict[str, bool] | None
 """Gate → whether it is on: feature gates of kube-scheduler that a profile switches on, in the arguments of the plugin
-concerned. Only those that are off in kube-scheduler at its default flags."""
+concerned. Only gates that are off by default in kube-scheduler can be named.
+"""
 
 
 def gate_is_on(gates: FeatureGates, name: str) -> bool:

@@ -52,7 +52,7 @@ DEFAULT_MULTI_POINT = (
     PluginRef("GangScheduling"),
     PluginRef("RequiredDuringExecution"),
 )
-"""kube-scheduler's default plugins in its order, then Berth's own."""
+"""kube-scheduler's default plugins in its order, then GangScheduling, which is behind a gate there, and Berth's own."""
 
 _UPSTREAM_ALSO = {
     "pre_enqueue": ("DefaultPreemption",),
@@ -209,7 +209,7 @@ def _unusable(name: str, path: str, registry: Mapping[str, Any]) -> str:
 
 
 def _usable(config: ProfileConfig, registry: Mapping[str, Any]) -> dict[str, Any]:
-    """The plugins that a profile may run; those that only are installed are not imported."""
+    """The plugins that a profile may run or has arguments for; others that are installed are not imported."""
     refs = [ref for point in (*POINTS, "multi_point") for ref in getattr(config.plugins, point).enabled]
     names = {ref.name for ref in (*refs, *DEFAULT_MULTI_POINT)} | {plugin.name for plugin in config.plugin_config}
     return {name: registry[name] for name in names if not _unusable(name, "", registry)}
@@ -284,7 +284,7 @@ def _expand(
 def _instantiate(
     config: ProfileConfig, names: set[str], registry: Mapping[str, Any], path: str, made_with: dict[str, Any]
 ) -> dict[str, Any]:
-    """Plugins by name; `made_with` gets the arguments of in-tree plugins."""
+    """Plugins by name, those that only have arguments among them; `made_with` gets the arguments of in-tree plugins."""
     args = {plugin.name: (f"[{i}]", plugin.args) for i, plugin in enumerate(config.plugin_config)}
     plugins: dict[str, Any] = {}
     errors: list[str] = []

@@ -113,7 +113,10 @@ class CrossCheck:
         """The keys of what differed that are still to be looked at in this round."""
 
     def soon(self, now: float) -> bool:
-        """Check now, if that was not asked for too often lately; return whether it will."""
+        """Check within half a second, but not within `ASKED_GAP_SECONDS` of the last check, nor too often.
+
+        Returns whether this made the next check earlier.
+        """
         if self._stage is _Stage.WAITING and self._due is not None:
             at = max(now + self._rng() * LOOK_SECONDS, self._ended + ASKED_GAP_SECONDS)
             if at < self._due and not self._asked.take(now):
@@ -210,7 +213,10 @@ class CrossCheck:
             self._rest = iter(list(known))
 
     def failed(self, error: ApiError | Unreachable, now: float) -> None:
-        """A page did not come. The next check is made soon: what fails may be why events are lost."""
+        """A page did not come. The next check is made at its usual time.
+
+        It is made soon where there was no answer, the list was too old (410), the server said when, or somebody waits.
+        """
         if isinstance(error, ApiError) and error.retry_after is None and error.status != 410 and not self.wanted:
             self._end(now)
         else:

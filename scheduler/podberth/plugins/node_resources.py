@@ -61,8 +61,8 @@ class ScoringStrategy(Struct, forbid_unknown_fields=True, rename="camel", frozen
     type: Annotated[
         str, Meta(extra_json_schema={"enum": ["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]})
     ] = ""
-    """LeastAllocated (the default) prefers empty nodes, MostAllocated used ones; RequestedToCapacityRatio follows
-    the shape."""
+    """LeastAllocated (also where there is no scoringStrategy; in one, the type is required) prefers empty nodes,
+    MostAllocated used ones; RequestedToCapacityRatio follows the shape."""
     resources: list[ResourceWeight] = []
     """The resources that count; cpu and memory, where the list is empty."""
     requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
@@ -519,7 +519,7 @@ class NodeResourcesFit(Plugin):
         return np.stack(left)
 
     def counted(self, shape: PodShape) -> tuple[str, ...]:
-        """The names of the resources, in the order of the amounts."""
+        """The names of the resources, in the order of the amounts after the first, which is that of pods."""
         return tuple([name for name, _ in self._asked(shape)])
 
     def takes(self, pod: Pod, shape: PodShape) -> list[int]:

@@ -28,7 +28,9 @@ class DefaultPreemptionArgs(Struct, forbid_unknown_fields=True, rename="camel", 
 
 
 class DefaultPreemption(Plugin):
-    """Make room by removing pods of lower priority: as few and as unimportant as possible, budgets respected."""
+    """Make room by removing pods of lower priority: as few PodDisruptionBudgets violated as possible, then as few and
+    as unimportant pods as possible.
+    """
 
     name = "DefaultPreemption"
     only_preempts = True

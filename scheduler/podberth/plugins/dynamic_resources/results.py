@@ -28,7 +28,9 @@ from podberth.plugins.dynamic_resources.requested import AllocationError, Reques
 from podberth.plugins.dynamic_resources.search import Chosen, Search, Selects
 
 OPEN, FITS, NO_SOLUTION, INVALID, FAILED, REFUSED, NO_OTHER, GIVEN_UP = range(8)
-"""The outcome for a row; OPEN: not known yet. The last two: of looking further than kube-scheduler."""
+"""The outcome for a row. OPEN: it was never searched since all were opened. NO_OTHER, GIVEN_UP: of the search beyond
+kube-scheduler's.
+"""
 _MOST_KNOWN = 1 << 14
 """So many outcomes of different pools are remembered for a request, and so many pools as idle or not. With one more,
 all of these are forgotten.

@@ -86,7 +86,10 @@ class Found(Struct):
 
 
 def claims_of(pod: Pod, cluster: Cluster) -> Claims:
-    """Sort a pod's claims, as assumed (GetPodVolumeClaims). They all exist. Raises MatchingError."""
+    """Sort a pod's claims, as they are assumed to be (GetPodVolumeClaims). Raises MatchingError.
+
+    One that is missing is left out: PreFilter has rejected the pod then.
+    """
     storage = cluster.storage
     found = Claims()
     for used in pod.shape.volumes.claims:
@@ -181,7 +184,7 @@ def _choose(claim: PersistentVolumeClaim, rows: Bools, found: Found, cluster: Cl
     of_class = cluster.storage.volumes_of_class(claim.storage_class)
     meant = sorted((v for v in of_class if v.is_for(claim) and may_serve(v, claim)), key=_size)
     free = sorted((v for v in of_class if v.claim is None and free_for(v, claim) and may_serve(v, claim)), key=_size)
-    # Where the volume that is meant for the claim can't be reached, nothing else will do.
+    # Where the volume that is meant for the claim can't be reached, no other one that is there will do.
     volumes = meant[:1] or free
     nothing = len(volumes)
     numbers = np.array([found.numbers.setdefault(v.name, len(found.numbers)) for v in volumes] + [NONE], dtype=np.int64)
