@@ -220,11 +220,11 @@ class Events:
         self._waiting.put(event.about.namespace, str(next(self._arrivals)), event)
 
     async def drain(self, seconds: float) -> int:
-        """Wait until all events are written; return how many were not in time, or may not have been, and are
-        dropped.
+        """Wait until all events are written; return how many are dropped: those that were not sent in time, and those
+        that were cut off while they were sent.
         """
         await self._under_way.drain(seconds)
-        self._workers = 0  # one that was cancelled before it began says nothing
+        self._workers = 0  # one that was cancelled before its first step does not run its `finally`
         left = len(self._waiting)
         self._waiting = WaitingWrites()
         self.dropped += left
@@ -403,7 +403,7 @@ class Statuses:
                 uid, ordinary = wanted.pod.uid, wanted.nominated is None
                 self._busy.add(uid)
                 self._conditions += ordinary
-                self._start_worker()  # when the last Binding is done, nobody else would start those that stepped back
+                self._start_worker()  # after the last Binding, nothing else starts the workers that stopped for it
                 began = self._clock()
                 try:
                     done = await self._write(wanted)

@@ -52,6 +52,7 @@ ASK_AGAIN = 1.0
 """Seconds between questions about a Binding whose fate is unknown, doubling to `ASK_AGAIN_MOST`."""
 ASK_AGAIN_MOST = 30.0
 ASK_SECONDS = 5.0
+"""The timeout of one question."""
 SEND_AGAIN = 10.0
 """Seconds after which a Binding is sent again that was not answered at all. One that was answered, in a way that leaves
 open what happened, is sent again after the next question."""
@@ -77,7 +78,7 @@ class Writer:
         machine: Machine = MACHINE,
         freshness: Freshness | None = None,
     ) -> None:
-        """`freshness`: what is known of the cluster; all there is, if it is not given."""
+        """`freshness`: says whether the view of the cluster may be decided on; without it, it always may."""
         self.bound = 0
         self.conflicts: Counter[str] = Counter()
         """Pods whose requirements another scheduler broke, by kind of requirement."""
@@ -283,7 +284,7 @@ class _Unknown(Struct, frozen=True):
 
 
 class _Recalled(Exception):  # noqa: N818 - no error: nobody is to send it any more
-    """It must not leave."""
+    """Raised by `_leaves`: the Binding was withdrawn before it was sent."""
 
 
 class _Posting(Struct):
@@ -308,8 +309,8 @@ class Bindings:
     the pod keeps its room, and is asked for until the API server says where it is. A single read that shows the pod
     unbound proves nothing: the Binding may still be on its way. Then it is sent again. That is safe, for it names the
     same pod (by UID) and the same node: one of the two is stored, the other gets a 409. Where that does not help, the
-    Binding is given up once it is too old to be stored. Nor is it sent again when the API server's data has become that
-    of a backup: what was written for the pod before, as the allocations of its claims, is lost.
+    Binding is given up once it is too old to be stored. It is not sent again either when the API server's data has
+    become that of a backup: what was written for the pod before, as the allocations of its claims, is lost.
 
     `bound` is called for each that has succeeded, after `answer`.
     """

@@ -47,10 +47,10 @@ Key = tuple[tuple[object, ...], ...]
 
 
 class Kind(IntEnum):
-    """The wish of a placed pod's term about the pod that it selects. Each kind is added up by itself.
+    """What the term of a placed pod means for the pod that it selects. Each kind is added up by itself.
 
-    Preferences are two kinds, by their sign: pods that attract as much as they avoid count, though they add up to
-    nothing.
+    Preferences are two kinds, by their sign: where pods attract as much as they avoid, the sum of 0 counts as a score,
+    which one sum of both could not tell from no term.
     """
 
     REPELS = 0
@@ -106,8 +106,8 @@ class TermSets:
         self.sets_born: ChangeLog[TermSet] = ChangeLog(kept=_BORN)
         """Sets that came. Each comes with a pod, so `placed` has another version then, too."""
         self.numbering = 0
-        """A number that differs after numbers of terms or sets were given to new ones: earlier numbers are invalid
-        then.
+        """How often the numbers of terms and sets that are gone were set free for new ones. What is known by number is
+        valid until this changes.
         """
         self.weights: Ints = np.zeros(64, dtype=np.int64)
         self.keys: Codes = np.zeros(64, dtype=np.int32)
@@ -310,7 +310,7 @@ class ExistingTermSums(KeptResult[set[TermSet]]):
 
     @property
     def repulsions(self) -> int:
-        """Return how many terms of pods on nodes keep it away, each pod counted by itself."""
+        """Return how many terms of pods on nodes keep it away, each counted for each pod that has it."""
         return sum(int(one.by_code().sum()) for one in self.repelled.values())
 
     @property

@@ -35,7 +35,7 @@ EventObject = Modelled | Gone
 
 
 class Follows(Struct, frozen=True):
-    """The PodGroups of an API group can be read from now on, or the API server has none any more."""
+    """The PodGroups of an API group are followed from now on, or (not `followed`) the API server has none any more."""
 
     api: str
     followed: bool
@@ -145,7 +145,7 @@ class PostFilterWriteFailed(Struct, frozen=True):
 
 
 class TakingOut(Struct, frozen=True):
-    """The writes of plugins for a pod that gives back what it holds are being sent: it is taken out of its claims."""
+    """The writes that take a pod, which gives back what it holds, out of its claims are being sent."""
 
     uid: str
 

@@ -55,7 +55,7 @@ _page = msgspec.json.Decoder(_Page)
 
 
 class Lost(Struct, frozen=True):
-    """The number of objects that differ from what the server has, of which the watch does not say so."""
+    """The number of objects that differ from the server's list, though the watch has had time to catch up."""
 
     objects: int
 
@@ -80,17 +80,17 @@ class CrossCheck:
 
     def __init__(
         self,
-        machine: ListWatch[Any],
+        list_watch: ListWatch[Any],
         *,
         rng: Callable[[], float],
         every: float = EVERY_SECONDS,
     ) -> None:
-        self._machine = machine
+        self._list_watch = list_watch
         self._rng = rng
         self._every = every
         self._asked = Bucket(ASKED_RATE, ASKED_BURST)
         self._wanted_at: float | None = None
-        """Since when somebody waits for a check that begins from then on and finds no difference."""
+        """The time of `want`; a check that began since and finds nothing ends the waiting. None: nobody waits."""
         self._stage = _Stage.WAITING
         self._due: float | None = None
         self._ended = 0.0
@@ -151,7 +151,7 @@ class CrossCheck:
                 if now < self._next_at:
                     return Pause(self._next_at - now)
                 query = {"limit": str(PAGE_SIZE), **({"continue": self._next} if self._next else {})}
-                return FetchPage(urlencode({**query, **self._machine.selectors}), SECONDS)
+                return FetchPage(urlencode({**query, **self._list_watch.selectors}), SECONDS)
             case _Stage.COMPARING:
                 self._compare(now)
                 return Pause(0.0)
@@ -161,16 +161,16 @@ class CrossCheck:
     def _wait(self, now: float) -> Turn:
         if self._due is None:
             self._due = now + self._every * (0.25 + 0.75 * self._rng())  # kinds and replicas begin apart
-        machine = self._machine
-        ready = machine.synced and machine.phase in (Phase.LISTED, Phase.WATCHING)
+        list_watch = self._list_watch
+        ready = list_watch.synced and list_watch.phase in (Phase.LISTED, Phase.WATCHING)
         if now < self._due or not ready:
             # A kind that is not there has nothing to compare, perhaps for ever: it is not looked at twice a second.
             look = HASTY_LOOK_SECONDS if self.wanted else LOOK_SECONDS
-            return Pause(max(self._due - now, look if machine.synced else RETRY_SECONDS))
+            return Pause(max(self._due - now, look if list_watch.synced else RETRY_SECONDS))
         self._stage = _Stage.LISTING
         self._began = self._next_at = now
-        self._lists = machine.counts.lists
-        self._before = machine.objects.position
+        self._lists = list_watch.counts.lists
+        self._before = list_watch.objects.position
         self._next, self._back = "", False
         self._seen, self._differ, self._absent = set(), {}, {}
         return self.turn(now)
@@ -189,7 +189,7 @@ class CrossCheck:
             if older(self._version, self._before):
                 self._back = True
                 return
-        objects = self._machine.objects
+        objects = self._list_watch.objects
         known = objects.known
         for item in page.items or ():
             meta = item.metadata
@@ -225,7 +225,7 @@ class CrossCheck:
 
     def _compare(self, now: float) -> None:
         seen, version = self._seen, self._version
-        known = self._machine.objects.known
+        known = self._list_watch.objects.known
         for count, key in enumerate(self._rest, 1):
             there = known.get(key)
             if there is not None and there[0] not in seen and not older(version, there[1]):
@@ -239,11 +239,11 @@ class CrossCheck:
     # -- what came of it -----------------------------------------------------------------------------------------
 
     def _settle(self, now: float) -> Turn:
-        machine = self._machine
-        if machine.counts.lists != self._lists or machine.phase not in (Phase.LISTED, Phase.WATCHING):
+        list_watch = self._list_watch
+        if list_watch.counts.lists != self._lists or list_watch.phase not in (Phase.LISTED, Phase.WATCHING):
             self._end(now)  # it is listed anew meanwhile
             return self._wait(now)
-        objects = machine.objects
+        objects = list_watch.objects
         if self._stage is _Stage.SETTLING:
             self._still = iter([*self._differ, *self._absent])
             self._stage = _Stage.GOING_OVER
@@ -252,19 +252,19 @@ class CrossCheck:
         self._stage = _Stage.SETTLING
         lost = len(self._differ) + len(self._absent)
         if not lost:
-            machine.counts.checks += 1
-            machine.heard_at = max(machine.heard_at or 0.0, self._began)
+            list_watch.counts.checks += 1
+            list_watch.heard_at = max(list_watch.heard_at or 0.0, self._began)
             self._lost_in_row = 0
             if self._wanted_at is not None and self._began >= self._wanted_at:
                 self._wanted_at = None
             self._end(now)
             return self._wait(now)
-        heard = (machine.heard_at or 0.0) > self._began
+        heard = (list_watch.heard_at or 0.0) > self._began
         left = self._listed_at + (BEHIND_SECONDS if heard else SILENT_SECONDS) - now
         if left > 0 and older(objects.position, self._version):
             return Pause(min(left, HASTY_LOOK_SECONDS if self.wanted else LOOK_SECONDS))
-        machine.counts.checks += 1
-        machine.counts.lost += lost
+        list_watch.counts.checks += 1
+        list_watch.counts.lost += lost
         self._lost_in_row += 1
         if self.wanted:
             self._end(now, 0.0 if self._lost_in_row == 1 else RETRY_SECONDS)  # a list has not repaired it
@@ -274,7 +274,7 @@ class CrossCheck:
 
     def _go_over(self) -> bool:
         """Drop some of what does not differ any more; return whether there is more to go over."""
-        known = self._machine.objects.known
+        known = self._list_watch.objects.known
         for count, key in enumerate(self._still, 1):
             listed = self._differ.get(key)
             if listed is not None and not self._differs(key, *listed):
@@ -287,7 +287,7 @@ class CrossCheck:
         return False
 
     def _differs(self, key: Key, uid: str, version: Version) -> bool:
-        objects = self._machine.objects
+        objects = self._list_watch.objects
         known = objects.known.get(key)
         if known is not None and not older(known[1], version):
             return False
@@ -298,7 +298,7 @@ class CrossCheck:
 
     def _pace(self) -> float:
         """Return the seconds until the next check; more for very many objects, which bounds the share of a core."""
-        every = max(self._every, len(self._machine.objects.known) / OBJECTS_PER_SECOND)
+        every = max(self._every, len(self._list_watch.objects.known) / OBJECTS_PER_SECOND)
         return every * (0.75 + 0.5 * self._rng())
 
     def _end(self, now: float, seconds: float | None = None) -> None:

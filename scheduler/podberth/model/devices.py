@@ -39,7 +39,7 @@ PoolID = tuple[str, str]
 Attribute = tuple[str, Any]
 """(kind of value: string, int, bool, version, or empty for one that is not known; the value).
 
-Of what is not known, the value says whether it is a list, which can't be compared, but is no error either.
+With an empty kind, the value is True for a list, which matches nothing but is no error, and else False.
 """
 Amounts = Mapping[str, Quantity]
 
@@ -98,9 +98,9 @@ class DeviceTraits(Struct, eq=False):
     shared: bool | None
     """It may be allocated more than once (allowMultipleAllocations); None: not said."""
     edition: int = -1
-    """In which edition of numbers it has its own."""
+    """The edition of `selecting.py` in which it got its `number`; -1: it has none."""
     number: int = 0
-    """Its place among the results of expressions."""
+    """Its place in the kept results of every expression."""
 
     def attribute(self, name: str) -> Attribute | None:
         """The value of a fully qualified name; the driver's own attributes need not be (lookupAttribute)."""
@@ -133,7 +133,7 @@ class ResourceSlice(ClusterScoped, gc=False, frozen=True, eq=False):
     pool: str
     generation: int
     count: int
-    """Its generation of the pool has so many slices."""
+    """The number of slices in this generation of the pool (resourceSliceCount)."""
     place: Place
     by_device: bool
     """Each device says itself which nodes reach it (perDeviceNodeSelection)."""

@@ -43,7 +43,7 @@ class SelectingObject(Struct, gc=False):
     desired: int = 0
     """The number of them that there have to be."""
     seen: bool = True
-    """Its status is about the spec as it is now."""
+    """Its status is of the spec as it is now (observedGeneration)."""
     always_allow: bool = False
     """Pods that are not ready may always be evicted."""
     disrupted: Mapping[str, Any] = field(default_factory=dict)
@@ -84,7 +84,7 @@ def parse_selecting(kind: str, wired: wire.PodSelecting, interner: Interner) -> 
 
 
 def _parsed(kind: str, text: bytes, count: Count) -> LabelSelector:
-    """Raises SelectorError."""
+    """Return the selector, cut to the limits. Raises SelectorError."""
     most = count.limits.selector_requirements
     if kind in BY_MAP:
         # Nothing is checked of a map, and an empty one selects nothing.

@@ -16,7 +16,7 @@ from podberth.model.pod import Pod
 _MIN_THRESHOLD = 23 << 20
 _MAX_CONTAINER_THRESHOLD = 1000 << 20
 _KEPT = 16
-"""For so many lists of images the scores of all nodes are kept."""
+"""The number of lists of images for which the scores of all nodes are kept."""
 
 
 class ImageLocality(Plugin):
@@ -27,15 +27,15 @@ class ImageLocality(Plugin):
 
     def __init__(self, args: Any = None) -> None:
         self._kept: Recurring[tuple[str, ...], tuple[Images, tuple[int, int, int], Ints | int]] = Recurring(_KEPT)
-        """Images of a pod → whose scores these are: the nodes' images, and the state of both."""
+        """Images of a pod → (the `Images` of the nodes, what the scores were computed from of them, the scores)."""
 
     def idle(self, pod: Pod, cluster: Cluster) -> Collection[str]:
-        """Prefer no node while none has an image of the pod."""
+        """Skip Score while no node has an image of the pod."""
         found = any(cluster.nodes.image(name) is not None for name in pod.shape.images)
         return NO_POINTS if found else ("score",)
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int:
-        """Sum size × spread of the images a node has, clamped between 23 MiB and 1000 MiB a container, as 0..100."""
+        """Sum size × spread of the images that a node has: from 23 MiB to 1000 MiB for each image, as 0..100."""
         wanted, nodes = pod.shape.images, cluster.nodes
         state = nodes.images.version, nodes.count, nodes.rows
         kept = self._kept.recall(wanted)

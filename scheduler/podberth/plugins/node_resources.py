@@ -1,7 +1,7 @@
 """NodeResourcesFit, NodeResourcesBalancedAllocation, and how both score. Upstream: plugins/noderesources.
 
-What nodes have and have given is read for all rows at once, or for one. A formula is written once, for arrays and for
-plain numbers alike; where the two differ, it asks `ROWS` or `ONE`.
+The allocatable and requested amounts of nodes are read for all rows at once, or for one. A formula is written once, for
+arrays and for plain numbers alike; where the two differ, it asks `ROWS` or `ONE`.
 """
 
 import math
@@ -101,6 +101,7 @@ NATIVE = (CPU, MEMORY, EPHEMERAL)
 ASSUMED = (CPU, MEMORY)
 """The resources of which scoring assumes some for containers that ask for none."""
 BITS = 62
+"""So many flags fit in an int64."""
 
 
 Amount = tuple[int, Any, Any, int]
@@ -283,7 +284,7 @@ def strategy(config: ScoringStrategy) -> Formula:
 
 
 def least_allocated(found: Sequence[Amount], a: Arithmetic) -> Any:
-    """The mean share that would be left."""
+    """The weighted mean of the percentages that would be free."""
     total: Any = None
     weights = 0
     for weight, capacity, used, asked in found:
@@ -301,7 +302,7 @@ def least_allocated(found: Sequence[Amount], a: Arithmetic) -> Any:
 
 
 def most_allocated(found: Sequence[Amount], a: Arithmetic) -> Any:
-    """The mean share that would be given."""
+    """The weighted mean of the percentages that would be requested."""
     total: Any = 0
     weights = 0
     for weight, capacity, used, asked in found:
@@ -563,7 +564,9 @@ class NodeResourcesFit(Plugin):
         return int(most_allocated(found, ONE))
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
-        """A node that could hold the pod if it were empty, and could not, or had less of something it asks for."""
+        """Return whether the pod would fit on the node if it were empty, and the node is new, or takes more pods or has
+        more of something that the pod asks for (isSchedulableAfterNodeChange).
+        """
         if new.allowed_pods < 1:
             return False
         by_devices = False

@@ -106,7 +106,7 @@ class DefaultPreemption(Plugin):
 
 
 def _nobody_in_the_way(named: list[str], count: int) -> str:
-    """The pod fits so many nodes although nobody leaves them: they were refused by an extender, say.
+    """The pod fits so many nodes without any victim; an extender may have refused them.
 
     `named`: the first of them. kube-scheduler names all, in any order.
     """
@@ -117,9 +117,9 @@ def _nobody_in_the_way(named: list[str], count: int) -> str:
 
 
 def _no_candidates(nodes: int, results: DryRunResults, rows: Bools) -> tuple[str, frozenset[str]]:
-    """A FitError over what trying gave: reasons that stay on an emptied node, nobody to preempt, not helpful.
+    """Return (the FitError of the dry runs, the plugins that reject a node even without its victims).
 
-    And the plugins behind those reasons.
+    It counts the nodes that are rejected even then, those without victims, and those where preemption is not helpful.
     """
     counts, plugins, failed = results.counts(rows)
     without_victims = results.without_victims(rows)
@@ -128,5 +128,5 @@ def _no_candidates(nodes: int, results: DryRunResults, rows: Bools) -> tuple[str
     rest = nodes - failed - without_victims
     if rest:
         counts["Preemption is not helpful for scheduling"] = rest
-    text = ", ".join(sorted(f"{n} {text}" for text, n in counts.items()))
+    text = ", ".join(sorted(f"{n} {reason}" for reason, n in counts.items()))
     return f"0/{nodes} nodes are available: {text}.", plugins

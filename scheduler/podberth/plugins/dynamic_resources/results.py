@@ -1,7 +1,7 @@
 """Devices that a pod asks for, and the allocator's result for it on each node, kept until something changes.
 
-A pod asks for claims without an allocation, and for extended resources. Pods that ask for the same share results. What
-happens to pools that several nodes reach and that the request does not care for changes no result.
+A pod asks for claims without an allocation, and for extended resources. Pods that ask for the same share results. A
+change of a pool that several nodes reach changes no result of a request that can't use any of its devices ("idle").
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -102,7 +102,9 @@ class NodeAllocation(Struct, gc=False, eq=False):
 
 
 class _Outcome(Struct, gc=False, eq=False):
-    """The result of a search of some pools. It holds for all that differ in names, and in what is not read."""
+    """The result of a search of some pools. It also holds for pools that differ only in names and in attributes that
+    no expression reads.
+    """
 
     answer: NodeAllocation
     pools: Sequence[Pool]
@@ -221,7 +223,7 @@ class AllocationsByNode(KeptResult[set[int | PoolID]]):
         self.codes = np.zeros(rows, dtype=np.int64)
         self.scores = np.zeros(rows, dtype=np.int64)
         if rows < len(self._answers):
-            self._answers.clear()  # else each is replaced when its row is
+            self._answers.clear()  # else each is replaced when `follow` searches its row
         self._idle.clear()
         for known in (self._known, self._failed, self._reads, self._readings, self._groups, self._with):
             known.clear()
@@ -229,7 +231,7 @@ class AllocationsByNode(KeptResult[set[int | PoolID]]):
         self._open = dict.fromkeys(range(rows))
 
     def _leave(self, row: int) -> None:
-        """The node or its pools are different now: what is found for the others is not true of it any more."""
+        """Take a row out of its group: its node or its pools are different now."""
         group = self._answers.get(row)
         if group is None or group.rows is None or row not in group.rows:
             return

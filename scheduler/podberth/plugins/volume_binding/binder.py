@@ -32,7 +32,7 @@ NONE = -1
 
 
 class MatchingError(Exception):
-    """Something that upstream fails the attempt for, rather than a node."""
+    """An error that ends the attempt, as in upstream, rather than reject a node."""
 
 
 class Claims(Struct):
@@ -46,13 +46,14 @@ class Claims(Struct):
 
 
 class Choice(Struct):
-    """The one of some volumes that a claim would get on each row; NONE: it gets none of them."""
+    """The volume that a claim would get on each row."""
 
     claim: PersistentVolumeClaim
     volumes: list[PersistentVolume]
     chosen: Ints
+    """By row the index of the volume in `volumes`; NONE: the claim gets none of them."""
     numbers: Ints
-    """By row the number of the volume within all that were looked at for the pod, NONE without."""
+    """By row the number of that volume in `Found.numbers`, by which a later claim of the pod knows that it is taken."""
 
     def on(self, row: int) -> PersistentVolume | None:
         chosen = int(self.chosen[row])
@@ -120,27 +121,27 @@ def find(pod: Pod, cluster: Cluster) -> Found:
     found = Found(unreachable, lost, unmatched, full, claims)
     _check_bound(claims.bound, cluster, found)
     if claims.waiting:
-        undecided = _of_selected(claims.waiting, cluster.nodes)
-        found.unmatched |= ~undecided
-        to_provision = [(claim, undecided) for claim in claims.waiting if claim.selected_node is not None]
+        permitted = _selected_rows(claims.waiting, cluster.nodes)
+        found.unmatched |= ~permitted
+        to_provision = [(claim, permitted) for claim in claims.waiting if claim.selected_node is not None]
         to_match = [claim for claim in claims.waiting if claim.selected_node is None]
         for claim in sorted(to_match, key=lambda claim: claim.requested or 0):
-            choice = _choose(claim, undecided, found, cluster)
+            choice = _choose(claim, permitted, found, cluster)
             found.choices.append(choice)
-            to_provision.append((claim, undecided & (choice.chosen == NONE)))
+            to_provision.append((claim, permitted & (choice.chosen == NONE)))
         _provision(to_provision, cluster, found)
     return found
 
 
-def _of_selected(claims: Iterable[PersistentVolumeClaim], nodes: Nodes) -> Bools:
-    """bool[rows] of the node that claims were given already, or of all."""
+def _selected_rows(claims: Iterable[PersistentVolumeClaim], nodes: Nodes) -> Bools:
+    """bool[rows]: the one node that claims were given already (selected-node), no row if they differ, all without."""
     only = {nodes.live_row(claim.selected_node) for claim in claims if claim.selected_node is not None}
-    undecided: Bools = np.full(nodes.rows, not only)
+    permitted: Bools = np.full(nodes.rows, not only)
     if len(only) == 1:
         row = only.pop()
         if row is not None:
-            undecided[row] = True
-    return undecided
+            permitted[row] = True
+    return permitted
 
 
 def _check_bound(claims: Iterable[PersistentVolumeClaim], cluster: Cluster, found: Found) -> None:
@@ -425,7 +426,7 @@ def still_unbound(assumed: AssumedPod, cluster: Cluster) -> frozenset[ObjectKey]
     checks += [_check_claim(claim, assumed, cluster) for claim in taken.claims]
     wanted: set[ObjectKey] = set()
     for check in checks:
-        # Upstream looks no further than the first that has to be waited for.
+        # Lazy: as upstream, nothing is looked at after the first object that has to be waited for.
         wanted.update(check)
         if wanted:
             return frozenset((*wanted, *taken.objects(), ("Node", "", assumed.node)))
