@@ -22,9 +22,9 @@ from podberth.model.pod import NO_LABELS, Pod
 from podberth.model.shape import PodShape
 from podberth.model.terms import AffinityTerm
 
-REPELS = 0
+REPELS_WEIGHT = 0
 """The weight of required anti-affinity."""
-HARD = 1 << 20
+HARD_WEIGHT = 1 << 20
 """The weight of required affinity, which scores with the plugin's hardPodAffinityWeight."""
 
 NONE = b""
@@ -65,8 +65,8 @@ class Kind(IntEnum):
 
 def kind_of(weight: int) -> Kind:
     """Return the kind of a term with this weight."""
-    if weight in (REPELS, HARD):
-        return Kind.REPELS if weight == REPELS else Kind.HARD
+    if weight in (REPELS_WEIGHT, HARD_WEIGHT):
+        return Kind.REPELS if weight == REPELS_WEIGHT else Kind.HARD
     return Kind.ATTRACTS if weight > 0 else Kind.AVOIDS
 
 
@@ -271,8 +271,8 @@ def _key(shape: PodShape) -> Key:
 def _terms_of(shape: PodShape) -> Terms:
     """Return the terms that pods of a shape carry, with their weights."""
     return (
-        *((term, REPELS) for term in shape.anti_affinity_terms),
-        *((term, HARD) for term in shape.affinity_terms),
+        *((term, REPELS_WEIGHT) for term in shape.anti_affinity_terms),
+        *((term, HARD_WEIGHT) for term in shape.affinity_terms),
         *((preferred.term, preferred.weight) for preferred in shape.preferred_pod_terms),
     )
 
@@ -453,7 +453,7 @@ class ExistingTerms:
         found = []
         for number in numbers(sums.by).tolist():
             carried = self.sets.term(number)
-            if carried is None or carried.weight != REPELS:
+            if carried is None or carried.weight != REPELS_WEIGHT:
                 continue
             column = self._nodes.topology(carried.term.topology_key)
             rows = (row for of, _ in self.sets.in_sets.rows_of(number) for row, _ in self.sets.placed.rows_of(of))
@@ -471,11 +471,11 @@ def _of_kind(weights: Ints, kind: Kind) -> Bools:
     """Return bool[terms]: which terms are of this kind, by their weights (`kind_of`)."""
     which: Bools
     if kind is Kind.REPELS:
-        which = weights == REPELS
+        which = weights == REPELS_WEIGHT
     elif kind is Kind.HARD:
-        which = weights == HARD
+        which = weights == HARD_WEIGHT
     else:
-        which = weights < 0 if kind is Kind.AVOIDS else (weights > 0) & (weights != HARD)
+        which = weights < 0 if kind is Kind.AVOIDS else (weights > 0) & (weights != HARD_WEIGHT)
     return which
 
 

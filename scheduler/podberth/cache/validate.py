@@ -10,7 +10,7 @@ from typing import Any
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import ABSENT, Column
 from podberth.cache.devices import Devices, held
-from podberth.cache.existing_terms import HARD, NONE, REPELS, ExistingTermSums, TermSet
+from podberth.cache.existing_terms import HARD_WEIGHT, NONE, REPELS_WEIGHT, ExistingTermSums, TermSet
 from podberth.cache.groups import GroupState
 from podberth.cache.nodes import CPU, EPHEMERAL, MEMORY
 from podberth.cache.row_counts import ByTopology, RowCounts
@@ -358,8 +358,8 @@ def _on_rows(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
 
 def _carried_by(pod: Pod) -> list[tuple[AffinityTerm, int]]:
     shape = pod.shape
-    terms = [(term, REPELS) for term in shape.anti_affinity_terms]
-    terms += [(term, HARD) for term in shape.affinity_terms]
+    terms = [(term, REPELS_WEIGHT) for term in shape.anti_affinity_terms]
+    terms += [(term, HARD_WEIGHT) for term in shape.affinity_terms]
     return terms + [(preferred.term, preferred.weight) for preferred in shape.preferred_pod_terms]
 
 
@@ -406,9 +406,9 @@ def _towards(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
         existing = affinity.existing_terms(pod) or ExistingTermSums(NONE)
         where = f"terms that mean {asked.namespace}{dict(asked.labels)}"
         kinds: tuple[tuple[dict[str, ByTopology], Callable[[int], int]], ...] = (
-            (existing.repelled, lambda weight: int(weight == REPELS)),
-            (existing.hard, lambda weight: int(weight == HARD)),
-            (existing.attracted, lambda weight: 0 if weight in (REPELS, HARD) else max(weight, 0)),
+            (existing.repelled, lambda weight: int(weight == REPELS_WEIGHT)),
+            (existing.hard, lambda weight: int(weight == HARD_WEIGHT)),
+            (existing.attracted, lambda weight: 0 if weight in (REPELS_WEIGHT, HARD_WEIGHT) else max(weight, 0)),
             (existing.avoided, lambda weight: min(weight, 0)),
         )
         for sums, wanted in kinds:

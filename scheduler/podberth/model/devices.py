@@ -423,9 +423,9 @@ def _resource_claim(wired: devices_wire.ResourceClaim, interner: Interner) -> Re
     meta = wired.metadata
     owners = meta.owner_references or ()
     controller = next((owner for owner in owners if owner.controller), None)
-    notes = bytes(meta.annotations)
+    annotations = bytes(meta.annotations)
     extended = False
-    if EXTENDED_RESOURCE_CLAIM.encode() in notes:
+    if EXTENDED_RESOURCE_CLAIM.encode() in annotations:
         extended = interner.labels(meta.annotations).get(EXTENDED_RESOURCE_CLAIM) == "true"
     raw_status = wire.present(wired.status)
     status = _status.decode(raw_status) if raw_status else devices_wire.ClaimStatus()

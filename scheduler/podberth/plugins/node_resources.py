@@ -177,7 +177,7 @@ def counting(resources: Sequence[ResourceWeight], asks: Mapping[str, int], nodes
 def score_rows(counted: Counted, used: int, nodes: Nodes, feasible: Any, formula: Formula) -> Ints:
     """int64[len(feasible)]: a formula over the resources that count, for each row over those that it has.
 
-    `used`: USED or ASSUMING.
+    `used`: REQUESTED or NONZERO_REQUESTED.
     """
     found = _on_rows(counted, used, nodes)
     if len(feasible) != nodes.rows:
@@ -234,9 +234,9 @@ def _each(score_one: Callable[[Pod, Nodes, int], int], pod: Pod, nodes: Nodes, f
     return np.array([score_one(pod, nodes, row) for row in feasible.tolist()], dtype=np.int64)
 
 
-HAS, USED, ASSUMING = range(3)
-"""What is held of a resource: the capacity, what is used, and that with the cpu and memory that scoring assumes for
-containers that ask for none.
+ALLOCATABLE, REQUESTED, NONZERO_REQUESTED = range(3)
+"""What is held of a resource: what is allocatable, what is requested, and that with the cpu and memory that scoring
+assumes for containers that ask for none.
 """
 
 
@@ -248,7 +248,7 @@ def _on_rows(counted: Counted, used: int, nodes: Nodes) -> list[Amount]:
     """
     places = tuple([index for _, index, _ in counted])
     held = _as_doubles(nodes, places) if nodes.largest < _DOUBLES_HOLD else _held(nodes, places, np.int64)
-    return [(one.weight, held[HAS, i], held[used, i], asked) for i, (one, _, asked) in enumerate(counted)]
+    return [(one.weight, held[ALLOCATABLE, i], held[used, i], asked) for i, (one, _, asked) in enumerate(counted)]
 
 
 def _as_doubles(nodes: Nodes, places: tuple[int, ...]) -> Numbers:
@@ -256,8 +256,8 @@ def _as_doubles(nodes: Nodes, places: tuple[int, ...]) -> Numbers:
 
     def of_row(nodes: Nodes, row: int) -> list[list[int]]:
         has, used = ([held.item(index, row) for index in places] for held in (nodes.allocatable, nodes.requested))
-        assuming = [nodes.nonzero.item(index, row) if index in ASSUMED else used[i] for i, index in enumerate(places)]
-        return [has, used, assuming]
+        nonzero = [nodes.nonzero.item(index, row) if index in ASSUMED else used[i] for i, index in enumerate(places)]
+        return [has, used, nonzero]
 
     return nodes.derived(("as doubles", places), lambda nodes: _held(nodes, places, np.float64), of_row)
 
@@ -266,9 +266,9 @@ def _held(nodes: Nodes, places: tuple[int, ...], kind: type[np.int64 | np.float6
     """kind[3, resources, rows]: what is held."""
     held: Numbers = np.empty((3, len(places), nodes.rows), dtype=kind)
     for i, index in enumerate(places):
-        held[HAS, i] = nodes.allocatable[index, : nodes.rows]
-        held[USED, i] = nodes.requested[index, : nodes.rows]
-        held[ASSUMING, i] = nodes.nonzero[index, : nodes.rows] if index in ASSUMED else held[USED, i]
+        held[ALLOCATABLE, i] = nodes.allocatable[index, : nodes.rows]
+        held[REQUESTED, i] = nodes.requested[index, : nodes.rows]
+        held[NONZERO_REQUESTED, i] = nodes.nonzero[index, : nodes.rows] if index in ASSUMED else held[REQUESTED, i]
     return held
 
 
@@ -536,7 +536,7 @@ class NodeResourcesFit(Plugin):
             return _each(self.score_one, pod, cluster.nodes, feasible)
         nodes = cluster.nodes
         counted = counting(self._resources, pod.shape.scoring, nodes)
-        return score_rows(counted, ASSUMING, nodes, feasible, self._strategy)
+        return score_rows(counted, NONZERO_REQUESTED, nodes, feasible, self._strategy)
 
     def score_one(self, pod: Pod, nodes: Nodes, row: int) -> int:
         by_devices = self._by_devices if self._by_devices.counts_again(pod, nodes) else None
@@ -648,10 +648,10 @@ class NodeResourcesBalancedAllocation(Plugin):
         if self._by_devices.counts_for(pod, cluster):
             return _each(self.score_one, pod, nodes, feasible)
         counted = counting(resources, pod.shape.requests, nodes)
-        after = score_rows(counted, USED, nodes, feasible, with_pod)
+        after = score_rows(counted, REQUESTED, nodes, feasible, with_pod)
 
         def of_all(nodes: Nodes) -> Ints:
-            return score_rows(counted, USED, nodes, np.arange(nodes.rows), without_pod)
+            return score_rows(counted, REQUESTED, nodes, np.arange(nodes.rows), without_pod)
 
         def of_row(nodes: Nodes, row: int) -> int:
             return score_row(resources, pod, nodes, row, without_pod, nonzero=False)

@@ -216,8 +216,8 @@ class Events(RuleBasedStateMachine):
         wanted = set()
         for placement in self.cluster.placements():
             shape = placement.pod.shape
-            carried = [(t, existing_terms.REPELS) for t in shape.anti_affinity_terms]
-            carried += [(t, existing_terms.HARD) for t in shape.affinity_terms]
+            carried = [(t, existing_terms.REPELS_WEIGHT) for t in shape.anti_affinity_terms]
+            carried += [(t, existing_terms.HARD_WEIGHT) for t in shape.affinity_terms]
             carried += [(p.term, p.weight) for p in shape.preferred_pod_terms]
             wanted |= {(t, w) for t, w in carried if t.selects(waiting.namespace, labels, waiting.labels)}
         assert found == wanted
