@@ -79,14 +79,14 @@ class Place(NamedTuple):
     """The nodes that reach a slice, or one device of it. `raw`: the selector as it was written."""
 
     node: str
-    everywhere: bool
+    all_nodes: bool
     selector: NodeSelector | None
     raw: Any
 
     @property
     def said(self) -> bool:
         """Return whether it says anything."""
-        return bool(self.node) or self.everywhere or self.selector is not None
+        return bool(self.node) or self.all_nodes or self.selector is not None
 
 
 class DeviceTraits(Struct, eq=False):
@@ -135,7 +135,7 @@ class ResourceSlice(ClusterScoped, gc=False, frozen=True, eq=False):
     count: int
     """The number of slices in this generation of the pool (resourceSliceCount)."""
     place: Place
-    by_device: bool
+    per_device_nodes: bool
     """Each device says itself which nodes reach it (perDeviceNodeSelection)."""
     devices: tuple[Device, ...]
     counters: tuple[tuple[str, Mapping[str, int]], ...]
@@ -291,7 +291,7 @@ def _slice(wired: devices_wire.ResourceSlice, interner: Interner) -> ResourceSli
         generation=spec.pool.generation,
         count=spec.pool.resource_slice_count,
         place=_place(spec),
-        by_device=bool(spec.per_device_node_selection),
+        per_device_nodes=bool(spec.per_device_node_selection),
         devices=devices,
         counters=tuple([(one.name, _counters(one.counters)) for one in spec.shared_counters or ()]),
         uses_groups=uses_groups,

@@ -54,7 +54,7 @@ def selector_of(claim: str, chosen: Sequence[Chosen], node: str) -> dict[str, An
     fields: list[dict[str, Any]] = []
     labels: list[dict[str, Any]] = []
     for one in chosen:
-        place = one.entry.device.place if one.entry.slice.by_device else one.entry.slice.place
+        place = one.entry.device.place if one.entry.slice.per_device_nodes else one.entry.slice.place
         if place.node or one.entry.device.binds_to_node:
             only = {"key": "metadata.name", "operator": "In", "values": [node]}
             return {"nodeSelectorTerms": [{"matchFields": [only]}]}

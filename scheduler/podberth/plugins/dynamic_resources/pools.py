@@ -81,7 +81,7 @@ def reaches(node: Node, place: Place) -> bool:
     """Return whether a node is one of those that a place names (NodeMatches)."""
     if place.node:
         return node.name == place.node
-    return place.everywhere or (place.selector is not None and node_matches(place.selector, node))
+    return place.all_nodes or (place.selector is not None and node_matches(place.selector, node))
 
 
 def pool_of(node: Node, slices: Sequence[ResourceSlice], devices: Devices) -> Pool | None:
@@ -155,12 +155,12 @@ def pools_of(
 def _is_relevant(node: Node, one: ResourceSlice) -> bool:
     if one.place.said:
         return reaches(node, one.place)
-    return one.by_device and any(reaches(node, device.place) for device in one.devices)
+    return one.per_device_nodes and any(reaches(node, device.place) for device in one.devices)
 
 
 def _is_plain(one: ResourceSlice) -> bool:
     """Return whether nothing has to be said of its devices but what they say themselves."""
-    if one.by_device or one.counters or any(device.consumes for device in one.devices):
+    if one.per_device_nodes or one.counters or any(device.consumes for device in one.devices):
         return False
     return len({device.name for device in one.devices}) == len(one.devices)
 
@@ -173,7 +173,7 @@ def _rules_for(one: ResourceSlice, devices: Devices) -> list[DeviceTaintRule]:
 def _entries(node: Node, one: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> Iterator[PoolDevice]:
     for device in one.devices:
         ruled = [rule.taint for rule in rules if rule.device in (None, device.name)]
-        yield _entry(one, device, reached=not one.by_device or reaches(node, device.place), ruled=ruled)
+        yield _entry(one, device, reached=not one.per_device_nodes or reaches(node, device.place), ruled=ruled)
 
 
 def _entry(one: ResourceSlice, device: Device, *, reached: bool = True, ruled: Sequence[Taint] = ()) -> PoolDevice:

@@ -375,7 +375,7 @@ class PoolsByNode(KeptResult[tuple[set[DeviceChange], set[int]]]):
 
     def _made(self, node: Node, slices: Sequence[ResourceSlice], devices: Devices) -> Pool | None:
         """One object for all nodes that can use the same slices of a pool, so that they share results."""
-        if any(one.place.node or one.by_device for one in slices):
+        if any(one.place.node or one.per_device_nodes for one in slices):
             found = pool_of(node, slices, devices)
         else:
             key = slices[0].pool_id, frozenset([one.name for one in slices])
