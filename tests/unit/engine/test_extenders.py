@@ -168,7 +168,8 @@ def test_whom_it_concerns(opened: Opened) -> None:
 
 def test_scheduling_goes_on_meanwhile(opened: Opened) -> None:
     """The answer counts for the cluster as it is when it comes: room that is gone is not given twice."""
-    harness = opened(FILTER | {"managedResources": [{"name": "example.com/crane", "ignoredByScheduler": True}]}, nodes=1)
+    managed = [{"name": "example.com/crane", "ignoredByScheduler": True}]
+    harness = opened(FILTER | {"managedResources": managed}, nodes=1)
     wants = wanting({"cpu": "800m", "example.com/crane": "1"})
     harness.put(pod("slow", **wants))
     question = asked(harness.cycle())
