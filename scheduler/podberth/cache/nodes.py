@@ -19,6 +19,8 @@ Array = TypeVar("Array", Bools, Ints)
 
 CPU, MEMORY, EPHEMERAL = 0, 1, 2
 _FIRST_ROWS = 64
+_MOST = 1 << 62
+"""The largest sum in a column: filters and scores may add what one more pod asks for."""
 _TOGETHER = 32
 """The number of pods of one shape from which on arrays over all rows cost less than one row after the other."""
 COLUMNS = 256
@@ -138,6 +140,14 @@ class Images:
         return found
 
 
+def capped(amount: int) -> int:
+    """Return a sum of what pods ask for as a column holds it.
+
+    Anybody may create pods that name their node, and each of them may ask for as much as `quantity.BOUND`.
+    """
+    return max(-_MOST, min(amount, _MOST))
+
+
 OfAll = Callable[["Nodes"], Numbers]
 """Numbers of all rows at once; the last axis is the rows."""
 OfRow = Callable[["Nodes", int], float | Sequence[float] | Sequence[Sequence[float]]]
@@ -179,6 +189,8 @@ class Nodes:
         """Extended resources that device classes serve where nodes have none: filled by `Devices`."""
         self.unoffered: dict[str, dict[int, int]] = {}
         """Requests of placed pods for resources that no node offers: resource → row → amount."""
+        self._beyond: dict[tuple[bool, int, int], int] = {}
+        """(of `nonzero`, index of the resource, row) → the exact sum, where the column holds less (`capped`)."""
         self._offering: dict[str, int] = {}
         """Resource → nodes that offer it."""
         self._free_indices: list[int] = []
@@ -318,7 +330,7 @@ class Nodes:
                 self.requested = np.concatenate((self.requested, np.zeros_like(self.requested)))
             for row, amount in self.unoffered.pop(name, {}).items():
                 self.log.touch(row)
-                self.requested[index, row] = amount
+                self._count(self.requested, index, row, amount)
         return index
 
     def _withdraw(self, name: str) -> None:
@@ -334,8 +346,9 @@ class Nodes:
         self._free_indices.append(index)
         rows = np.flatnonzero(self.requested[index]).tolist()
         if rows:
-            self.unoffered[name] = {row: int(self.requested[index, row]) for row in rows}
-            self.requested[index] = 0
+            requested, beyond = self.requested, self._beyond
+            self.unoffered[name] = {row: beyond.pop((False, index, row), requested.item(index, row)) for row in rows}
+            requested[index] = 0
             for row in rows:
                 self.log.touch(row)
 
@@ -427,19 +440,39 @@ class Nodes:
 
     def suppose(self, row: int, shape: PodShape, sign: int) -> None:
         """Charge a pod in a dry run, which takes it back with the opposite sign: `log` does not show it."""
-        indices, requested = self.resources, self.requested
+        indices, requested, nonzero = self.resources, self.requested, self.nonzero
+        with_care = shape.large or self._beyond  # otherwise no sum gets too large
         for name, amount in shape.requests.items():
             index = indices.get(name)
-            if index is not None:
+            if index is None:
+                if amount:
+                    self._ask(name, row, sign * amount)
+            elif with_care:
+                self._count(requested, index, row, sign * amount)
+            else:
                 requested[index, row] = requested.item(index, row) + sign * amount
-            elif amount:
-                self._ask(name, row, sign * amount)
-        nonzero, (cpu, memory) = self.nonzero, shape.nonzero
-        nonzero[0, row] = nonzero.item(0, row) + sign * cpu
-        nonzero[1, row] = nonzero.item(1, row) + sign * memory
+        cpu, memory = shape.nonzero
+        if with_care:
+            self._count(nonzero, CPU, row, sign * cpu)
+            self._count(nonzero, MEMORY, row, sign * memory)
+        else:
+            nonzero[CPU, row] = nonzero.item(CPU, row) + sign * cpu
+            nonzero[MEMORY, row] = nonzero.item(MEMORY, row) + sign * memory
         self.pods[row] = self.pods.item(row) + sign
         if shape.host_ports:
             self.ports.charge(row, shape.host_ports, sign)
+
+    def beyond(self, row: int) -> dict[tuple[bool, int, int], int]:
+        """Return the exact sums of a row of which columns hold less, for a copy of the row on row 0."""
+        return {(of, index, 0): exact for (of, index, at), exact in self._beyond.items() if at == row}
+
+    def _count(self, sums: Ints, index: int, row: int, amount: int) -> None:
+        """Add an amount to a sum that the column may not hold: then the exact one is kept beside it."""
+        key = sums is self.nonzero, index, row
+        exact = self._beyond.pop(key, sums.item(index, row)) + amount
+        sums[index, row] = capped(exact)
+        if abs(exact) > _MOST:
+            self._beyond[key] = exact
 
     def suppose_all(self, where: Iterable[tuple[int, PodShape]], sign: int) -> None:
         """Suppose many pods; quick where many of them have one shape."""
@@ -447,13 +480,13 @@ class Nodes:
         for row, shape in where:
             by_shape.setdefault(shape, []).append(row)
         for shape, rows in by_shape.items():
-            if len(rows) < _TOGETHER or shape.host_ports:
+            if len(rows) < _TOGETHER or shape.host_ports or shape.large or self._beyond:
                 for row in rows:
                     self.suppose(row, shape, sign)
                 continue
-            self.add(shape, sign * np.bincount(rows, minlength=self._capacity))
+            self._add(shape, sign * np.bincount(rows, minlength=self._capacity))
 
-    def add(self, shape: PodShape, times: NDArray[np.intp]) -> None:
+    def _add(self, shape: PodShape, times: NDArray[np.intp]) -> None:
         """Suppose pods of one shape without host ports: `times` says how many on each row."""
         indices = self.resources
         for name, amount in shape.requests.items():

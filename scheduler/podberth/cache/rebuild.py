@@ -21,9 +21,6 @@ from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
 from podberth.model.volumes import NO_VOLUMES
 
-_MANY = 16
-"""If at least this many pods have one shape, they are added up at once."""
-
 
 def rebuilt(cluster: Cluster) -> Cluster:
     """Return a cluster with the same nodes and pods on the same rows, rebuilt from their objects.
@@ -93,8 +90,8 @@ class Rebuild:
                     alike[key] = (pod, [row])
                 else:
                     found[1].append(row)
+        nodes.suppose_all(((row, pod.shape) for pod, of_pods in alike.values() for row in of_pods), 1)
         for pod, of_pods in alike.values():
-            _charge(nodes, pod.shape, of_pods)
             for row, amount in Counter(of_pods).items():
                 affinity.add(pod, row, amount)
 
@@ -148,15 +145,6 @@ def _told(where: str, what: str, has: object, should: object) -> Iterator[str]:
 def _nameless(row: int) -> str:
     """Return the name of a row before its real name is known."""
     return f"\0{row}"
-
-
-def _charge(nodes: Nodes, shape: PodShape, rows: list[int]) -> None:
-    if len(rows) < _MANY or shape.host_ports:
-        for row in rows:
-            nodes.charge(row, shape, 1)
-        return
-    counts = np.bincount(rows, minlength=len(nodes.pods))
-    nodes.add(shape, counts)
 
 
 class WithoutPods(Rebuild):

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from podberth.cache.column import Bools, Ints
 from podberth.cache.groups import PodGroups
-from podberth.cache.nodes import Nodes
+from podberth.cache.nodes import Nodes, capped
 from podberth.model.pod import Pod, since_epoch
 from podberth.model.pod_group import GroupKey
 
@@ -137,7 +137,7 @@ class ReservedRoom(Struct, eq=False):
             if self._ends_in_time(pod, wall):
                 self.ending_pods[i] += 1
                 for name, amounts in self.ending.items():
-                    amounts[i] += pod.shape.requests.get(name, 0)
+                    amounts[i] = capped(amounts.item(i) + pod.shape.requests.get(name, 0))
         return len(there)
 
     def _ends_in_time(self, pod: Pod, wall: float) -> bool:

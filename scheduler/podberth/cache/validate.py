@@ -12,7 +12,7 @@ from podberth.cache.column import ABSENT, Column
 from podberth.cache.devices import Devices, held
 from podberth.cache.existing_terms import HARD_WEIGHT, NONE, REPELS_WEIGHT, ExistingTermSums, TermSet
 from podberth.cache.groups import GroupState
-from podberth.cache.nodes import CPU, EPHEMERAL, MEMORY
+from podberth.cache.nodes import CPU, EPHEMERAL, MEMORY, capped
 from podberth.cache.row_counts import ByTopology, RowCounts
 from podberth.cache.volumes import NOT_INSTALLED, UNLIMITED, of_translated
 from podberth.model.devices import Allocation, DeviceID
@@ -135,6 +135,7 @@ def _nodes(cluster: Cluster) -> Iterator[str]:
 
 def _charges(cluster: Cluster) -> Iterator[str]:
     nodes, placed = cluster.nodes, _placed(cluster)
+    beyond: dict[tuple[bool, int, int], int] = {}
     for row in range(nodes._capacity):
         where = f"row {row} (unused)" if row >= nodes.rows else _at(cluster, row)
         pods = placed.get(row, [])
@@ -143,13 +144,18 @@ def _charges(cluster: Cluster) -> Iterator[str]:
         for pod in pods:
             asked.update(pod.shape.requests)
         for name, index in nodes.resources.items():
-            yield from _differ(where, f"requested {name}", int(nodes.requested[index, row]), asked[name])
+            yield from _differ(where, f"requested {name}", int(nodes.requested[index, row]), capped(asked[name]))
+            if asked[name] != capped(asked[name]):
+                beyond[False, index, row] = asked[name]
         unoffered = {name: amount for name, amount in asked.items() if amount and name not in nodes.resources}
         has = {name: rows[row] for name, rows in nodes.unoffered.items() if row in rows}
         yield from _differ(where, "requested of what no node offers", has, unoffered)
         for index, name in enumerate(("cpu", "memory")):
             should = sum(pod.shape.nonzero[index] for pod in pods)
-            yield from _differ(where, f"nonzero {name}", int(nodes.nonzero[index, row]), should)
+            yield from _differ(where, f"nonzero {name}", int(nodes.nonzero[index, row]), capped(should))
+            if should != capped(should):
+                beyond[True, index, row] = should
+    yield from _differ("rows", "sums that columns can't hold", nodes._beyond, beyond)
 
 
 def _columns(cluster: Cluster) -> Iterator[str]:

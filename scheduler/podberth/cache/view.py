@@ -1,7 +1,7 @@
 """A view of a few rows of a cluster as if they were all rows: a plugin that reads it computes only these rows."""
 
 import copy
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import NoReturn
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from podberth.cache.cluster import Cluster, Placement
 from podberth.cache.column import Bools, Column, Ints, Numbers, Value
-from podberth.cache.nodes import Nodes, OfAll, OfRow, conflicts
+from podberth.cache.nodes import HostPorts, Nodes, OfAll, OfRow
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.shape import HostPort
@@ -99,9 +99,7 @@ class SomeNodes(Nodes):
         rows, sizes = zip(*here, strict=True) if here else ((), ())
         return np.array(rows, dtype=np.intp), np.array(sizes, dtype=np.int64)
 
-    ensure_row = release_row = rename = offer = put = put_labels = charge = suppose = suppose_all = add = sweep = (
-        _refuse
-    )
+    ensure_row = release_row = rename = offer = put = put_labels = charge = suppose = suppose_all = sweep = _refuse
 
     def label(self, key: str) -> Column[str]:
         return _SomeCodes(self._nodes.label(key), self._of)
@@ -151,15 +149,14 @@ class _OtherPods(SomeNodes):
 
     def __init__(self, nodes: Nodes, row: int, gone: Sequence[Pod], come: Sequence[Pod]) -> None:
         super().__init__(nodes, np.array([row], dtype=np.intp))
+        self._beyond = nodes.beyond(row)
+        self.unoffered = {}
+        self.ports = HostPorts()
+        """How many more of each host port are in use than on the whole row; fewer: less than 0."""
         for sign, moving in ((-1, gone), (1, come)):
             for pod in moving:
-                for name, amount in pod.shape.requests.items():
-                    index = nodes.resources.get(name)
-                    if index is not None:
-                        self.requested[index, 0] += sign * amount
-                self.nonzero[:, 0] += np.multiply(sign, pod.shape.nonzero)
-                self.pods[0] += sign
-        self._of_whole, self._gone, self._come = row, gone, come
+                Nodes.suppose(self, 0, pod.shape, sign)
+        self._of_whole = row
 
     def derived(self, question: Hashable, of_all: OfAll, of_row: OfRow) -> Numbers:
         """Return numbers that follow from the row as it is here."""
@@ -167,7 +164,7 @@ class _OtherPods(SomeNodes):
 
     def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
         """Return the number of pairs of such a port and a pod that holds it (`Nodes.port_users`)."""
-        users = self._nodes.port_users_on(ports, self._of_whole) - _pairs(ports, self._gone) + _pairs(ports, self._come)
+        users = self._nodes.port_users_on(ports, self._of_whole) + self.ports.users_on(ports, 0)
         return np.array([users], dtype=np.int64)
 
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
@@ -202,10 +199,6 @@ class _PodsOfOne:
         for pod in gone:
             placements.pop(pod.uid, None)
         return placements | {pod.uid: Placement(pod, row, assumed=False) for pod in come}
-
-
-def _pairs(ports: tuple[HostPort, ...], pods: Iterable[Pod]) -> int:
-    return sum(conflicts(ports, pod.shape.host_ports) for pod in pods)
 
 
 def row_with(cluster: Cluster, row: int, gone: Sequence[Pod], come: Sequence[Pod]) -> Cluster:

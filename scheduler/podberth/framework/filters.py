@@ -14,6 +14,7 @@ from msgspec import Struct
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Ints
 from podberth.cache.kept_results import Bounded, ChangeLog, KeptResult
+from podberth.cache.nodes import capped
 from podberth.cache.view import row_with, some_rows
 from podberth.framework.decision import Rejected, Rows
 from podberth.framework.declaration import declared
@@ -190,7 +191,7 @@ class NominatedPods:
             if takes is None:
                 amounts = (self._ask(plugin, plugin.takes, pod, other.shape) for plugin in plugins)
                 takes = known[other.shape] = [max(amount, 0) for some in amounts for amount in some]
-            sums = takes if sums is None else [a + b for a, b in zip(sums, takes, strict=True)]
+            sums = takes if sums is None else [capped(a + b) for a, b in zip(sums, takes, strict=True)]
         return [0] * sum(len(self._ask(plugin, plugin.needs, pod)) for plugin in plugins) if sums is None else sums
 
 

@@ -59,6 +59,8 @@ HostPort = tuple[str, str, int]
 """(host IP with 0.0.0.0 for any, protocol, port)."""
 HEAVY = 1 << 16
 """Ordinary shapes are parsed from some hundred bytes, and a tenant's may be from more than a million."""
+LARGE = 1 << 42
+"""4 TiB, or so many of something: real pods ask for less. It takes two million pods of it to fill an int64."""
 ANY_IP = "0.0.0.0"
 OF_SPEC = frozenset(
     (
@@ -66,6 +68,7 @@ OF_SPEC = frozenset(
         "features",
         "host_ports",
         "images",
+        "large",
         "nonzero",
         "requests",
         "scoring",
@@ -210,6 +213,8 @@ class PodShape:
     """Resource → amount that NodeResourcesFit assumes when it scores, with defaults for what is not asked for."""
     nonzero: tuple[int, int]
     """Milli-cpu and memory that the pod adds to its node for scoring once placed."""
+    large: bool
+    """It asks for more than `LARGE` of something: a few hundred such pods may be more than an int64 holds."""
     host_ports: tuple[HostPort, ...]
     images: tuple[str, ...]
     """Normalised image names, init containers first, repeated where the spec repeats them."""
@@ -310,6 +315,7 @@ def read_spec(shape: PodShape, pod: wire.Pod, count: Count) -> None:
     count.allows(len(shape.requests), "resources", "resources requested")
     shape.scoring = scoring_requests(resources, shape.requests)
     shape.nonzero = nonzero_requests(resources, nano)
+    shape.large = max(map(abs, (*shape.requests.values(), *shape.nonzero))) > LARGE
     shape.host_ports = _host_ports(spec)
     count.allows(len(shape.host_ports), "host_ports", "host ports")
     volumes = spec.volumes or []

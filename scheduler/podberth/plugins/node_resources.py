@@ -559,8 +559,9 @@ class NodeResourcesFit(Plugin):
                 continue
             capacity = nodes.allocatable[index, rows]
             used = (nodes.nonzero if index in ASSUMED else nodes.requested)[index, rows]
-            if whole := int(capacity.sum()):
-                found.append((resource.weight, whole, int(used[capacity != 0].sum()), asked))
+            # Added up by Python, as no int64 may hold it.
+            if whole := sum(capacity.tolist()):
+                found.append((resource.weight, whole, sum(used[capacity != 0].tolist()), asked))
         return int(most_allocated(found, ONE))
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:

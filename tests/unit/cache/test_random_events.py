@@ -13,6 +13,7 @@ from podberth.cache import affinity_counts, column, existing_terms, label_index,
 from podberth.cache.cluster import Cluster
 from podberth.cache.rebuild import rebuilt
 from podberth.cache.validate import validate
+from podberth.model import shape as shapes
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
@@ -282,9 +283,9 @@ class Events(RuleBasedStateMachine):
         self.check()
 
 
-@pytest.mark.parametrize("few", [0, 2, 64])
-def test_columns_hold_after_any_sequence_of_events(monkeypatch: Any, few: int) -> None:
-    """Bounds are small, so that eviction, dropping and reuse happen all the time."""
+@pytest.mark.parametrize(("few", "most"), [(0, 1 << 62), (2, 3 << 30), (64, 1 << 62)])
+def test_columns_hold_after_any_sequence_of_events(monkeypatch: Any, few: int, most: int) -> None:
+    """Bounds are small, so that eviction, dropping and reuse happen all the time, and sums that columns can't hold."""
     for module, name, value in (
         (affinity_counts, "_SUMS", 3),
         (affinity_counts, "_ON_ROWS", 1),
@@ -299,10 +300,13 @@ def test_columns_hold_after_any_sequence_of_events(monkeypatch: Any, few: int) -
         (label_index, "_VALUES_KEPT", 1),
         (selected_pods, "_ONE_BY_ONE", 2),
         (row_counts, "_MANY", 2),
+        (nodes, "_MOST", most),
+        (shapes, "LARGE", most >> 20),
     ):
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(column, "MEMOS", 6)
     monkeypatch.setattr(nodes, "COLUMNS", 3)
+    monkeypatch.setattr(__name__ + ".decoder", Decoder())  # the shapes are to be read anew
     run_state_machine_as_test(
         Events,
         settings=settings(

@@ -76,10 +76,9 @@ CHANGES: dict[str, Callable[[Nodes], Any]] = {
     "charge": lambda nodes: nodes.charge(0, a_pod("p").shape, 1),
     "suppose": lambda nodes: nodes.suppose(0, a_pod("p").shape, 1),
     "suppose_all": lambda nodes: nodes.suppose_all([(0, a_pod("p").shape)], 1),
-    "add": lambda nodes: nodes.add(a_pod("p").shape, np.ones(1, dtype=np.intp)),
     "sweep": lambda nodes: nodes.sweep(),
 }
-INSIDE = {"ports", "topology_changes", "columns", "annotation_columns", "images", "unoffered"}
+INSIDE = {"ports", "topology_changes", "columns", "annotation_columns", "images", "unoffered", "beyond"}
 """What only the cluster asks of the whole."""
 _decoder = Decoder()
 

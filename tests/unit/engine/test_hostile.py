@@ -307,3 +307,17 @@ def test_a_mebibyte_of_annotations() -> None:
     assert failed.message.isprintable()
     assert len(failed.message) < LONGEST_TEXT + 200
     assert not harness.engine.has_work
+
+
+@pytest.mark.parametrize("on", ["nowhere", "n1"])
+def test_pods_placed_by_hand_that_ask_for_more_together_than_an_int64(on: str) -> None:
+    """A Deployment whose template names a node: others' pods are bound beside it, and when its pods have gone."""
+    harness = cluster()
+    resources = {"requests": {"memory": "32Pi"}}
+    placed = [pod(f"p{i}", nodeName=on, containers=[{"name": "c", "resources": resources}]) for i in range(300)]
+    harness.put(*placed, pod("plain", cpu="10m"))
+    assert harness.binds().keys() == {"plain"}
+    assert validate(harness.engine.cluster) == []
+    for each in placed:
+        harness.gone("Pod", each["metadata"]["name"])
+    assert validate(harness.engine.cluster) == []

@@ -93,6 +93,15 @@ def test_the_seeds_own_field(harness: Harness) -> None:
     assert harness.after(GRACE) == ["p"]
 
 
+def test_pods_that_ask_for_more_together_than_an_int64(harness: Harness) -> None:
+    """Whoever may create pods may place them by hand; the evictor goes on."""
+    harness.put(*(keeping(f"other-{i}", "a", None, memory="32Pi") for i in range(300)), keeping("p", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == ["p"]
+
+
 def test_bare_pods_when_asked_for() -> None:
     """A pod without controller goes when its owner says that it may."""
     harness = Harness(bare_pods=True)

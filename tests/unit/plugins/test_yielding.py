@@ -112,6 +112,16 @@ def test_nominated_pods_are_not_tried_one_by_one(cpu: int, monkeypatch: pytest.M
     assert passes <= 4
 
 
+def test_nominated_pods_that_ask_for_more_together_than_an_int64() -> None:
+    """Their node takes nobody else; the others do."""
+    cluster, framework = a_town(2), a_framework()
+    for i in range(MANY):
+        cluster.nominations.put(a_pod(f"k{i}", (1 << 55) // 1_000, 1_000), "n0")
+    asks = a_pod("q", 2)
+    assert framework.decide_quickly(asks, cluster).fitting == 1
+    assert framework.find(asks, cluster).feasible.tolist() == one_by_one(framework, asks, cluster) == [1]
+
+
 def test_nominated_pods_are_added_up_once_for_all_who_need_the_same_things(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods of many different sizes ask: what each nominated pod takes is not looked up again for every size."""
     cluster, framework = a_town(MANY), a_framework()
