@@ -298,8 +298,11 @@ class Engine:
         call = self._extender_calls.take(question)
         if call is None:
             return
-        if self.groups.trying(call.queued.pod.uid) is not None:
+        pod = call.queued.pod
+        if self.groups.trying(pod.uid) is not None:
             self.groups.go_on(now, (call, answer))
+        elif pod.scheduler_name not in self.queue.frameworks:
+            self.queue.places.profile_gone(call.queued, now)
         elif isinstance(answer, str):
             self.scheduling.extenders_failed(call, answer, now)
         else:

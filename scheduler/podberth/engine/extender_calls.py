@@ -53,7 +53,7 @@ class ExtenderCalls:
         extenders: tuple[Extender, ...],
     ) -> None:
         self._cluster = cluster
-        self._frameworks = dict(frameworks)
+        self._frameworks = frameworks
         self._rotation = rotation
         self.extenders = extenders
         """All extenders that are configured."""
@@ -61,10 +61,8 @@ class ExtenderCalls:
         """The pods that wait for an answer, by UID."""
 
     def follow(self, frameworks: Mapping[str, Framework]) -> None:
-        """Decide by these profiles from now on; pods that wait for an answer may be of one that is gone."""
-        waiting = {found.queued.pod.scheduler_name for found in self.waiting.values()}
-        gone = {name: framework for name, framework in self._frameworks.items() if name in waiting}
-        self._frameworks = gone | dict(frameworks)
+        """Decide by these profiles from now on. A pod that waits may be of none of them: its answer is not applied."""
+        self._frameworks = frameworks
 
     def about(self, cluster: Cluster, profile: str, framework: Framework) -> "ExtenderCalls":
         """Return the same extenders, for questions about another cluster: one in which a plan is made."""

@@ -1,10 +1,23 @@
 """Other profiles under way: whose pods leave, and who is tried again."""
 
+from typing import Any
+
+import pytest
+
+from podberth.engine.instructions import Failed
+from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed
+from podberth.framework.binding import AssumedPod, Hold
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from tests.builders import configuration, profile
 from tests.registered import registry
 from tests.unit.engine.conftest import Harness, node, pod
+from tests.unit.engine.test_extenders import FILTER, PREEMPT, Opened, asked, verdict
+from tests.unit.engine.test_extenders import opened as asking
+from tests.unit.engine.test_points import everything, of, opened, plugin
+from tests.unit.engine.test_story import Open, state
+
+__all__ = ["asking", "opened"]
 
 WITHOUT_FIT = profile("berth", plugins={"filter": {"disabled": [{"name": "NodeResourcesFit"}]}})
 
@@ -20,7 +33,49 @@ def test_profiles_change(harness: Harness) -> None:
     harness.engine.reconfigure(frameworks, 1, 10, harness.now)
     assert sorted(queued.pod.name for queued in harness.engine.queue) == ["big", "held"]
     harness.bind_failed("failing")  # was being bound: it is not put back for a profile that nobody has
+    assert state(harness, "failing") == "its profile is not configured any more"
     harness.bound("packed")
     harness.after(60)
     assert harness.binds() == {"big": "a"}
     assert sorted(queued.pod.name for queued in harness.engine.queue) == ["held"]
+
+
+def test_a_pod_that_is_refused_after_its_profile_went(opened: Open) -> None:
+    """It has held its room until a Permit plugin refused it, and is none of the scheduler's then."""
+
+    def permit(self: Any, assumed: AssumedPod, cluster: Any) -> Hold:
+        return Hold(60.0)
+
+    harness = opened(plugin(permit=permit))
+    harness.put(node("n1"), pod("web"))
+    everything(harness)
+    harness.engine.reconfigure(build(decode(configuration(profile("other"))), registry()), 1, 10, harness.now)
+    assert len(of(harness.tick(60), Failed)) == 1
+    assert (len(harness.engine.queue), harness.engine.cluster.assumed()) == (0, 0)
+    assert state(harness) == "its profile is not configured any more"
+
+
+@pytest.mark.parametrize(
+    ("extender", "answer", "given"),
+    [
+        (FILTER, ExtendersAnswered, verdict("n1")),
+        (FILTER, ExtendersAnswered, verdict(n1="no berth")),
+        (FILTER, ExtendersFailed, "the extender is at sea"),
+        (PREEMPT, ExtendersAnswered, {"n1": (("small",), 0)}),
+    ],
+    ids=["a node", "no node", "failed", "victims"],
+)
+def test_a_pod_whose_profile_goes_while_they_think(asking: Opened, extender: Any, answer: Any, given: Any) -> None:
+    """Nobody schedules it any more: whatever they say, it is not placed, and nobody has to leave for it."""
+    harness = asking(extender, nodes=1)
+    harness.put(pod("small", cpu="900m", nodeName="n1", priority=0))
+    big = pod("big", cpu="900m" if extender is PREEMPT else "100m", priority=10)
+    harness.put(big)
+    question = asked(everything(harness))
+    harness.engine.reconfigure(build(decode(configuration(profile("other"))), registry()), 1.0, 10.0, harness.now)
+    assert harness.handle(answer(question, given)) == []
+    assert (harness.engine.in_flight, len(harness.engine.queue)) == (0, 0)
+    assert state(harness, "big") == "its profile is not configured any more"
+    harness.engine.reconfigure(build(decode(configuration()), registry()), 1.0, 10.0, harness.now)
+    harness.put(big)
+    assert asked(everything(harness)).pod.name == "big"

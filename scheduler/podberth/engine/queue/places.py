@@ -136,8 +136,8 @@ class Places:
             self.to_active(queued, queued.returned_at if queued.attempts else queued.queued_at, now, cause)
 
     def profile_gone(self, queued: QueuedPod, now: float) -> None:
-        """Let a pod go whose profile is not configured any more."""
-        del self.pods[queued.pod.uid]
+        """Let a pod go whose profile is not configured any more, whether it waits or comes back."""
+        self.pods.pop(queued.pod.uid, None)
         for hear in self.observers.left:
             hear(queued.pod.uid, "its profile is not configured any more", now)
 

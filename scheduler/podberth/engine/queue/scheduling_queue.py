@@ -184,6 +184,7 @@ class SchedulingQueue:
     def requeue(self, queued: QueuedPod, now: float) -> None:
         """Put a pod whose binding failed or whose attempt broke into backoff. It leaves if its profile is gone."""
         if queued.pod.scheduler_name not in self.frameworks:
+            self.places.profile_gone(queued, now)
             return
         queued.errors += 1
         if not self._joins_again(queued, now):
@@ -192,7 +193,13 @@ class SchedulingQueue:
     def add_unschedulable(
         self, queued: QueuedPod, plugins: frozenset[str], now: float, *, missed: bool = False
     ) -> None:
-        """Add a pod that fits no node; it waits for an event that can help. `missed`: there was one already."""
+        """Add a pod that fits no node; it waits for an event that can help. `missed`: there was one already.
+
+        It leaves if its profile is gone.
+        """
+        if queued.pod.scheduler_name not in self.frameworks:
+            self.places.profile_gone(queued, now)
+            return
         queued.plugins = plugins
         queued.rejections += 1
         queued.errors = 0
