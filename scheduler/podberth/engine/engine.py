@@ -277,6 +277,7 @@ class Engine:
         2. A group that is being tried goes on while its turn lasts (`GroupCycles.due`).
         3. The next pod of the queue is tried, or the next group is begun; while there is none, the group goes on.
         """
+        self.scheduling.at_hand = None
         if self._preemption_goes_on and self._victims.take_turn():
             self._victims.remove_more(now)
             return

@@ -103,8 +103,8 @@ class SchedulingCycle:
         self._verifier = verifier
         self.record = AttemptRecord()
         """The record of the attempt under way."""
-        self._at_hand: QueuedPod | None = None
-        """The pod of the attempt under way, in case that raises."""
+        self.at_hand: QueuedPod | None = None
+        """The pod that was tried in this turn, in case the turn raises; None: the turn is a group's, or victims'."""
         self.follow(frameworks)
 
     def follow(self, frameworks: Mapping[str, Framework]) -> None:
@@ -120,10 +120,9 @@ class SchedulingCycle:
         If it is a group, nothing was done yet: it has a cycle of its own.
         """
         # 1. Pop what is next.
-        self._at_hand = None
         queued = self._queue.pop(now)
         if isinstance(queued, QueuedPod):
-            self._at_hand = queued
+            self.at_hand = queued
             self._schedule(queued, now)
         return queued
 
@@ -320,9 +319,9 @@ class SchedulingCycle:
     def broke(self, message: str, now: float) -> bool:
         """Take back what the attempt that raised may have begun. Its instructions for other pods are kept.
 
-        Returns False if no attempt for a single pod was under way.
+        Returns False if no single pod was tried in this turn.
         """
-        queued, self._at_hand = self._at_hand, None
+        queued, self.at_hand = self.at_hand, None
         if queued is None:
             return False
         uid = queued.pod.uid

@@ -152,6 +152,25 @@ def broken(harness: Harness) -> tuple[list[Instruction], list[Instruction]]:
     return before, harness.handle(Broke("a fault"))
 
 
+@pytest.mark.usefixtures("pod_by_pod")
+def test_a_turn_that_breaks_is_not_charged_to_the_pod_before(gangs: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod had its turn between two of the gang: its Binding stands, and it is the gang that is tried again."""
+    gangs.put(node("n1", "8"), group(min_count=3), *members(3))
+    assert gangs.cycle() == []
+    gangs.put(pod("plain", priority=1))
+    assert bound(gangs.cycle()) == ["plain"]
+    breaks_at(1, monkeypatch, gangs.engine.queue.frameworks["berth"], "decide_quickly")
+    with pytest.raises(IndexError):
+        gangs.cycle()
+    said = gangs.handle(Broke("a fault"))
+    assert failures(said) == dict.fromkeys(("train-0", "train-1", "train-2"), "a fault")
+    assert gangs.engine.binding.state("plain") is State.BIND_POSTING
+    assert not gangs.engine.has_work
+    gangs.tick(2.0)
+    assert len(bound(gangs.cycles())) == 3
+    settled(gangs)
+
+
 @pytest.mark.parametrize("asked", [False, True], ids=["between two pods", "while plugins are asked"])
 def test_pods_that_are_being_bound_stay_when_a_later_turn_breaks(
     gangs: Harness, monkeypatch: pytest.MonkeyPatch, asked: bool
