@@ -25,7 +25,7 @@ from podberth.engine.orphaned_claims import OrphanedClaims
 from podberth.engine.placement_conflicts import PlacementConflicts, PlacementObserver
 from podberth.engine.pod_groups.cycle import GroupCycles
 from podberth.engine.preemption import Nominator, Victims
-from podberth.engine.queue.queued import QueuedGroup
+from podberth.engine.queue.queued import QueuedGroup, QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import Choice, SchedulingCycle
 from podberth.engine.stimuli import (
@@ -231,7 +231,7 @@ class Engine:
             case ExtendersFailed(question, message):
                 self._extenders_answered(question, message, now)
             case Unwritten(uid):
-                queued = self.queue.get(uid) or self.binding.queued(uid)
+                queued = self._scheduled(uid)
                 if queued is not None:
                     queued.written = None
             case PostFilterWriteFailed(uid, writes):
@@ -269,6 +269,14 @@ class Engine:
         """Return whether a placed pod was shown without its node since this was asked last: a backup was restored."""
         undone, self._events.undone = self._events.undone, False
         return undone
+
+    def _scheduled(self, uid: str) -> QueuedPod | None:
+        """Return a pod that is to be scheduled, wherever it is: in the queue, tried with its group, asked about, or
+        about to be bound.
+        """
+        waits = self.queue.get(uid) or self.groups.trying(uid) or self.binding.queued(uid)
+        call = None if waits is not None else self._extender_calls.waiting.get(uid)
+        return waits if call is None else call.queued
 
     def _cycle(self, now: float) -> None:
         """Decide what runs next, and run it. Nothing else decides that.

@@ -9,7 +9,7 @@ from podberth.cache.validate import validate
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import AskExtenders, Bind, Failed, Instruction, PatchCondition, Preempt
 from podberth.engine.queue.queued import Place
-from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed
+from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed, Unwritten
 from podberth.framework.config import decode
 from podberth.framework.extenders import NodesAnswer, NodesQuestion, Scores, VictimsQuestion
 from podberth.framework.profiles import build
@@ -148,6 +148,21 @@ def test_one_that_must_not_fail(opened: Opened) -> None:
     ]
     harness.after(1.5)
     assert asked(harness.cycle()).nodes == ("n1", "n2", "n3")
+
+
+def test_a_condition_that_could_not_be_written_while_they_think(opened: Opened) -> None:
+    """It is said with the next attempt that comes to the same, which is this one."""
+    harness = opened(FILTER, nodes=1)
+    harness.put(pod("web"))
+    said = []
+    for written in (True, True, False):
+        question = asked(harness.cycle())
+        if not written:
+            harness.handle(Unwritten("web"))
+        (failed,) = of(answered(harness, question, verdict(n1="no berth")), Failed)
+        said.append(not failed.repeated)
+        harness.after(301)
+    assert said == [True, False, True]
 
 
 def wanting(requests: dict[str, str]) -> dict[str, Any]:

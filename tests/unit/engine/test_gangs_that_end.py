@@ -9,7 +9,7 @@ import pytest
 from podberth.engine.binding_table import State
 from podberth.engine.instructions import Bind, Failed, Instruction
 from podberth.engine.pod_groups.gathering import AT_ONCE
-from podberth.engine.stimuli import Bound, Broke, Follows
+from podberth.engine.stimuli import Bound, Broke, Follows, Unwritten
 from podberth.model.pod_group import NATIVE
 
 from .conftest import Harness, node, pod
@@ -40,6 +40,21 @@ def test_pods_without_a_node_are_told_in_parts(gangs: Harness) -> None:
     assert said_of_group[0] == ("True", "Scheduled", "")
     assert len(gangs.engine.queue) == 397
     settled(gangs)
+
+
+def test_a_condition_that_could_not_be_written_while_the_others_are_told(gangs: Harness) -> None:
+    """It is said with the next attempt that comes to the same."""
+    gangs.put(node("n1", "3"), group(min_count=300), *members(300))
+    steps = each_turn(gangs)
+    told: list[str] = []
+    while not told:
+        told = list(failures(next(steps)))
+    assert gangs.engine.groups.attempt is not None, "others are still to be told"
+    gangs.handle(Unwritten(told[0]))
+    assert len(told) + sum(len(failures(said)) for said in steps) == 300
+    gangs.tick(400.0)
+    again = [one for said in each_turn(gangs) for one in said if isinstance(one, Failed)]
+    assert (len(again), [one.pod.name for one in again if not one.repeated]) == (300, [told[0]])
 
 
 def test_pods_go_while_the_others_are_told(gangs: Harness) -> None:
