@@ -5,15 +5,19 @@ from typing import Any
 import pytest
 
 from podberth.engine.instructions import Failed
-from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed
+from podberth.engine.queue.queued import Place
+from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed, Follows
 from podberth.framework.binding import AssumedPod, Hold
 from podberth.framework.config import decode
+from podberth.framework.interface import Plugin
 from podberth.framework.profiles import build
+from podberth.model.pod_group import NATIVE
 from tests.builders import configuration, profile
 from tests.registered import registry
 from tests.unit.engine.conftest import Harness, node, pod
 from tests.unit.engine.test_extenders import FILTER, PREEMPT, Opened, asked, verdict
 from tests.unit.engine.test_extenders import opened as asking
+from tests.unit.engine.test_gangs import group, member, members, settled
 from tests.unit.engine.test_points import everything, of, opened, plugin
 from tests.unit.engine.test_story import Open, state
 
@@ -53,6 +57,30 @@ def test_a_pod_that_is_refused_after_its_profile_went(opened: Open) -> None:
     assert len(of(harness.tick(60), Failed)) == 1
     assert (len(harness.engine.queue), harness.engine.cluster.assumed()) == (0, 0)
     assert state(harness) == "its profile is not configured any more"
+
+
+@pytest.mark.usefixtures("pod_by_pod")
+def test_another_order_while_groups_are_not_in_the_queue(harness: Harness) -> None:
+    """The group that is being tried goes on first; one that was put off finds its place in the new order."""
+
+    class ByName(Plugin):
+        name = "ByName"
+
+        def queue_sort(self, pod: Any, queued_at: float) -> Any:
+            return (pod.name,)
+
+    harness.handle(Follows(NATIVE, True))
+    harness.put(node("n1", "8"), group(min_count=3), *members(3))
+    harness.cycle()
+    harness.put(group("other", priority=1), *(member(f"other-{i}", of="other", priority=1) for i in range(2)))
+    harness.cycle()
+    assert harness.engine.queue.counts()[Place.GATED] == 2, "the other group was put off"
+    harness.put(pod("plain"))
+    by_name = {"enabled": [{"name": "ByName"}], "disabled": [{"name": "*"}]}
+    config = decode(configuration(profile(plugins={"queueSort": by_name})))
+    harness.engine.reconfigure(build(config, {**registry(), "ByName": ByName}), 1, 10, harness.now)
+    assert list(harness.binds()) == ["train-0", "train-1", "train-2", "other-0", "other-1", "plain"]
+    settled(harness)
 
 
 @pytest.mark.parametrize(

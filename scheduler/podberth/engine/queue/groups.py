@@ -253,6 +253,15 @@ class QueuedGroups:
 
     # -- changes of pods ---------------------------------------------------------------------------------------------
 
+    def reconfigure(self) -> None:
+        """Forget orders that other profiles have given. Groups that were put off find their places by `reenter`; the
+        one that is being tried was the first of all, and is that until its attempt ends.
+        """
+        self._put_off.clear()
+        for entry in self._entries.values():
+            if entry.trying:
+                entry.order = ()
+
     def update(self, queued: QueuedPod, pod: Pod, now: float, cause: Cause, *, helps: bool) -> None:
         """Replace a pod of a group by its changed version. `helps`: the group may fit now."""
         entry, asked = queued.group, queued.equals is not None
@@ -273,7 +282,7 @@ class QueuedGroups:
         """Find a group's place again after the profiles changed, once the first of its pods comes up."""
         entry = queued.group
         assert entry is not None
-        leads = queued is entry.first and not entry.new
+        leads = queued is entry.first and not entry.trying
         self._ask_about(entry, queued, now)
         if not leads or not entry.pods:
             return

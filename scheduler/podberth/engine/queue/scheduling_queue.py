@@ -520,6 +520,7 @@ class SchedulingQueue:
         """Use other profiles from now on. Pods of profiles that are gone leave; all others are tried again."""
         self.frameworks = frameworks
         self.places.reconfigure(frameworks, initial_backoff, max_backoff)
+        self.groups.reconfigure()
         self._entering = deque(self._pods)
         self._reenter(now)
 
