@@ -42,7 +42,7 @@ def provided(provider: Mapping[str, Any], server: str, where: str) -> str | None
         raise ConfigError(f"{where}: {one_line(str(error))}") from error
     except OSError as error:
         raise ConfigError(f"{where}: {one_line(error.strerror or str(error))}") from error
-    except (ValueError, LookupError, TypeError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         why = f": {one_line(str(error))}" if isinstance(error, ValueError) else ""
         raise ConfigError(f"{where}: expected a user as kubectl reads it{why}") from error
     header = found.get_api_key_with_prefix("BearerToken")

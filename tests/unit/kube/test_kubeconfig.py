@@ -349,6 +349,11 @@ def executing(**more: Any) -> dict[str, Any]:
             "bad.crt: expected a client certificate in PEM form",
         ),
         ({"user": {"auth-provider": {"name": "azure"}}}, 'auth-provider: "azure": client-go no longer knows it'),
+        (
+            {"user": {"auth-provider": {"name": "oidc", "config": {"id-token": []}}}},
+            "expected a user as kubectl reads it",
+        ),
+        ({"user": {"auth-provider": {"name": "gcp", "config": ""}}}, "expected a user as kubectl reads it"),
         ({"user": {"exec": {"command": "x"}}}, "users[u].exec.apiVersion: expected text, found nothing"),
         (executing(args="get"), "users[u].exec.args: expected a list, found text"),
         (executing(args=["get", 1]), "users[u].exec.args[1]: expected text, found a number"),
