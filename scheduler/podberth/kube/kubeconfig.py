@@ -448,6 +448,8 @@ def _document(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: expected a kubeconfig, its merge keys are nested too deep") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not YAML: {one_line(str(error))}") from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path}: not YAML: a value is not what its tag says, such as !!int") from error
     if found is None:
         return {}
     if not isinstance(found, dict) or found.get("kind", "Config") != "Config":

@@ -399,6 +399,8 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, fields: dict[str, Any
         (b"", "the file is empty"),
         (b"- 1\n", "found a list"),
         (b"just words", "found text"),
+        (b"a: !!int abc", "not YAML: a value is not what its tag says"),
+        (b"a: !!bool maybe", "not YAML: a value is not what its tag says"),
         (b"[" * 200_000, "more than 100 levels in one another"),
         (b"a: " + b"{b: " * 101 + b"c" + b"}" * 101, "more than 100 levels in one another"),
     ],
