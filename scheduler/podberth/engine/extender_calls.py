@@ -153,7 +153,7 @@ class ExtenderCalls:
             return False
         if pod.terminating:
             del self.waiting[pod.uid]
-        found.queued.pod = pod
+        found.queued.update(pod)
         return True
 
     def drop(self, uid: str) -> QueuedPod | None:

@@ -6,9 +6,11 @@ import pytest
 
 from podberth.engine.instructions import Bind, Failed, PatchCondition, RecordFailure
 from podberth.engine.queue.queued import Place
-from podberth.engine.stimuli import Unwritten
+from podberth.engine.stimuli import Follows, Unwritten
+from podberth.model.pod_group import NATIVE
 
 from .conftest import Harness, node, pod
+from .test_gangs import group, member
 
 
 def place_of(harness: Harness, uid: str) -> Place | None:
@@ -209,6 +211,28 @@ def test_a_condition_that_the_api_has_from_before_a_restart_is_not_rewritten(har
     ]
     harness.put(big)
     assert [type(i) for i in harness.cycle()] == [Failed]
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["a pod", "a pod of a group"])
+def test_a_condition_that_another_leader_has_written_over_is_written_again(harness: Harness, grouped: bool) -> None:
+    """It may have been shown to a standby, or come late; what we wrote ourselves is not repeated once it is shown."""
+    big = member("big", cpu="2") if grouped else pod("big", cpu="2")
+
+    def written() -> list[tuple[str, str]]:
+        return [(i.reason, i.message) for i in harness.cycles() if isinstance(i, PatchCondition)]
+
+    def show(reason: str, message: str) -> None:
+        condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+        harness.put({**big, "status": {"phase": "Pending", "conditions": [condition]}})
+        harness.after(301)
+
+    harness.handle(Follows(NATIVE, True))
+    harness.put(node("n1", cpu="1"), group(min_count=None), big)
+    (ours,) = written()
+    show(*ours)
+    assert written() == []
+    show("SchedulerError", "the leader of before said this last")
+    assert written() == [ours]
 
 
 def test_no_nodes_has_its_own_text(harness: Harness) -> None:

@@ -268,7 +268,7 @@ class QueuedGroups:
         assert entry is not None
         if asked:
             self._places.unschedulable.take(queued)
-        queued.pod = entry.pods[pod.uid].pod = pod
+        queued.update(pod)
         if asked:
             self._places.unschedulable.put(queued)
         if pod.uid in entry.held or pod.too_large is not None:

@@ -70,6 +70,15 @@ class QueuedPod(Struct, eq=False):
     arrival: int = 0
     """The order of arrival of a group's pods in the queue."""
 
+    def update(self, pod: Pod) -> None:
+        """Exchange the pod for its changed version. If that has another condition than we wrote, as another leader has
+        written it, ours is written again with the next attempt.
+        """
+        shown, written = pod.condition, self.written
+        if written is not None and shown != self.pod.condition and (shown is None or shown[1:3] != written[:2]):
+            self.written = ("", "", written[2])
+        self.pod = pod
+
 
 class QueuedGroup(Struct, eq=False):
     """The waiting pods of one group, all in one place. Times are engine seconds.

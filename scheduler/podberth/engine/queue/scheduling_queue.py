@@ -267,17 +267,17 @@ class SchedulingQueue:
         elif queued.place is Place.UNSCHEDULABLE:
             woken = queued.equals.waiting is None or (event and self._helps(queued, event))
             self.unschedulable.take(queued)
-            queued.pod = pod
+            queued.update(pod)
             self.unschedulable.put(queued)
             if woken:
                 self._wake(queued, now, _UPDATED)
         elif queued.place is Place.GATED or pod.too_large is not None:
             self._leave(queued)
-            queued.pod = pod
+            queued.update(pod)
             self.places.enter(queued, now, _UPDATED)
         else:
             resort = queued.pod.priority != pod.priority and queued.place is Place.ACTIVE
-            queued.pod = pod
+            queued.update(pod)
             if resort:
                 self._leave(queued)
                 self.places.to_active(queued, queued.queued_at, now, _UPDATED)
