@@ -3,7 +3,7 @@
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 
 from podberth.cache.kept_results import ChangeLog
@@ -73,6 +73,13 @@ class Nominations:
         self._aside.pop(uid, None)
         self._remove(uid)
         return self.node_of.pop(uid, None)
+
+    def keep(self, schedulers: Container[str]) -> None:
+        """Keep only nominations of pods of these profiles. Call it while none is set aside."""
+        nominated = [pod for pods in self._pods.values() for pod in pods.values()]
+        for pod in nominated:
+            if pod.scheduler_name not in schedulers:
+                self.drop(pod.uid)
 
     def _add(self, pod: Pod, node: str) -> None:
         self._node[pod.uid] = node

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from podberth.engine.instructions import Failed
+from podberth.engine.instructions import Failed, Preempt
 from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed, Follows
 from podberth.framework.binding import AssumedPod, Hold
@@ -18,7 +18,7 @@ from tests.unit.engine.conftest import Harness, node, pod
 from tests.unit.engine.test_extenders import FILTER, PREEMPT, Opened, asked, verdict
 from tests.unit.engine.test_extenders import opened as asking
 from tests.unit.engine.test_gangs import group, member, members, settled
-from tests.unit.engine.test_points import everything, of, opened, plugin
+from tests.unit.engine.test_points import everything, of, opened, place, plugin
 from tests.unit.engine.test_story import Open, state
 
 __all__ = ["asking", "opened"]
@@ -107,3 +107,25 @@ def test_a_pod_whose_profile_goes_while_they_think(asking: Opened, extender: Any
     harness.engine.reconfigure(build(decode(configuration()), registry()), 1.0, 10.0, harness.now)
     harness.put(big)
     assert asked(everything(harness)).pod.name == "big"
+
+
+def test_room_that_is_kept_for_a_pod_whose_profile_goes(harness: Harness) -> None:
+    """Others may have it, though the pod is still there."""
+    harness.put(node("n1", cpu="1"), pod("low", "1", nodeName="n1"), pod("packed", "1", "packed", priority=2))
+    assert len(of(harness.cycles(), Preempt)) == 1
+    harness.put(pod("web", "1", priority=1))
+    assert harness.binds() == {}
+    harness.engine.reconfigure(build(decode(configuration()), registry()), 1, 10, harness.now)
+    harness.gone("Pod", "low")
+    harness.after(10)
+    assert harness.binds() == {"web": "n1"}
+
+
+def test_a_pod_that_waits_for_extenders_has_missed_other_profiles(asking: Opened) -> None:
+    """All that wait are tried again; so is one of which an extender speaks about the profile of before."""
+    harness = asking(FILTER, nodes=1)
+    harness.put(pod("web"))
+    question = asked(harness.cycle())
+    harness.engine.reconfigure(build(decode(configuration()), registry()), 1, 10, harness.now)
+    harness.handle(ExtendersAnswered(question, verdict(n1="no berth")))
+    assert place(harness, "web") is Place.BACKOFF

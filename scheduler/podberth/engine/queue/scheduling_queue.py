@@ -517,8 +517,11 @@ class SchedulingQueue:
     def reconfigure(
         self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float, now: float
     ) -> None:
-        """Use other profiles from now on. Pods of profiles that are gone leave; all others are tried again."""
+        """Use other profiles from now on. Pods of profiles that are gone leave; all others are tried again, for those
+        that are being tried it is an event.
+        """
         self.frameworks = frameworks
+        self.events.add(ANY, real=True)
         self.places.reconfigure(frameworks, initial_backoff, max_backoff)
         self.groups.reconfigure()
         self._entering = deque(self._pods)
