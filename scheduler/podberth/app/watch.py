@@ -304,7 +304,10 @@ class ClusterWatch:
 
     async def compare_claims(self, seconds: float) -> bool:
         """Compare the claims that are known with a list, and repair them; return whether that was done in time."""
-        return await next(one for one in self.reflectors if one.resource.called == CLAIM).compare(seconds)
+        return await self._reflector(BY_KIND[CLAIM]).compare(seconds)
+
+    def _reflector(self, resource: Resource) -> Reflector[Any]:
+        return next(one for one in self.reflectors if one.resource is resource)
 
     def _follow(self, client: Client, resource: Resource) -> None:
         kind, keeping = resource.called, self._originals.keeping
@@ -333,15 +336,17 @@ class ClusterWatch:
     def _hear(self, resource: Resource, changes: list[Change[Any]], replaced: bool) -> None:
         if changes and resource in DEVICES and self._evaluating is None:
             self._evaluating = beside(import_module, EVALUATING)  # 25 ms, in which the event loop goes on
-        self._deliver(resource.called, changes)
+        self._deliver(resource, changes)
         if replaced and resource in GROUPS:
             self._tell_followed(resource)
 
-    def _deliver(self, kind: str, changes: list[Change[Any]]) -> None:
+    def _deliver(self, resource: Resource, changes: list[Change[Any]]) -> None:
         for change in changes:
             if isinstance(change, Deleted):
-                self._receive(Gone(kind, change.namespace, change.name, change.uid))
-                self._originals.drop(kind, change.namespace, change.name)
+                key = change.namespace, change.name
+                self._receive(Gone(resource.called, *key, change.uid))
+                if not self._reflector(resource).knows(*key):  # else the bytes are those of one that was made anew
+                    self._originals.drop(resource.called, *key)
                 self._told.pop(change.uid, None)
                 self._sizes.pop(change.uid, None)
                 self.placed_too_large.pop(change.uid, None)
@@ -354,8 +359,7 @@ class ClusterWatch:
 
     def _tell_followed(self, resource: Resource) -> None:
         """A kind of pod groups was listed, or all of it is gone with its API: tell the engine whether it counts."""
-        reflector = next(one for one in self.reflectors if one.resource is resource)
-        followed = reflector.phase is not Phase.EMPTY
+        followed = self._reflector(resource).phase is not Phase.EMPTY
         api = api_of_kind(resource.called)
         if followed != (api in self._followed):
             self._followed ^= {api}

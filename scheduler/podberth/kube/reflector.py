@@ -187,6 +187,10 @@ class Reflector(Generic[T]):
         """Return how many objects are known."""
         return len(self._machine.objects.known)
 
+    def knows(self, namespace: str, name: str) -> bool:
+        """Return whether there is an object of this name now; that it came may still have to be delivered."""
+        return (namespace, name) in self._machine.objects.known
+
     def staleness(self) -> float | None:
         """Return the seconds since the server last said anything about the objects; None if it never did.
 

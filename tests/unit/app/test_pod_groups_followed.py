@@ -52,15 +52,20 @@ class Server:
 class Followed:
     """A scheduler whose reflectors list when they are told to."""
 
-    def __init__(self, elector: Elector | None = None) -> None:
-        config = decode(configuration())
+    def __init__(self, elector: Elector | None = None, **fields: Any) -> None:
+        """`fields`: of the configuration."""
+        config = decode(configuration(**fields))
         self.server = Server()
         self.scheduler = Scheduler(cast(Client, self.server), build(config, registry()), config, elector=elector)
+
+    def reflector(self, resource: Resource) -> Reflector[Any]:
+        """The reflector of a kind."""
+        return next(one for one in self.scheduler.watch.reflectors if one.resource is resource)
 
     async def lists(self, resource: Resource, answer: Answer) -> set[str]:
         """The kind is listed, with this answer; which APIs count then."""
         self.server.answers[resource.path()] = answer
-        reflector: Reflector[Any] = next(one for one in self.scheduler.watch.reflectors if one.resource is resource)
+        reflector = self.reflector(resource)
         reflector.resync()
         await reflector.step(float("inf"))  # all pauses are over by then
         if not isinstance(answer, ApiError):

@@ -373,6 +373,27 @@ async def test_pods_beyond_a_limit_are_counted_by_limit() -> None:
     assert list(world.scheduler.watch.placed_too_large) == ["waits"]
 
 
+async def test_extenders_get_an_object_that_was_made_anew() -> None:
+    """Under its old name, while the watch did not look; and after a restore of etcd, where it may be the same one."""
+    world = Followed(extenders=[{"urlPrefix": "http://e", "filterVerb": "filter"}])
+
+    def kept() -> dict[str, str]:
+        """The metadata that extenders would get."""
+        found = world.scheduler.originals.get("Pod", "team", "web-0")
+        return {} if found is None else msgspec.json.decode(found)["metadata"]
+
+    before, anew = told("web-0", "team"), told("web-0", "team")
+    anew["metadata"] |= {"uid": "another", "resourceVersion": "6"}
+    for shown in (before, anew):
+        await world.lists(PODS, [shown])
+        assert kept()["uid"] == shown["metadata"]["uid"]
+    world.reflector(PODS).stray()
+    await world.lists(PODS, [anew])
+    assert kept()["uid"] == "another"
+    await world.lists(PODS, [])
+    assert kept() == {}
+
+
 class Elected:
     """An elector that wins at once."""
 
