@@ -655,7 +655,14 @@ class NodeResourcesBalancedAllocation(Plugin):
             return score_rows(counted, REQUESTED, nodes, np.arange(nodes.rows), without_pod)
 
         def of_row(nodes: Nodes, row: int) -> int:
-            return score_row(resources, pod, nodes, row, without_pod, nonzero=False)
+            has, used = nodes.allocatable, nodes.requested
+            found = [
+                (one.weight, capacity, used.item(index, row), 0)
+                for one, index, _ in counted
+                if (capacity := has.item(index, row))
+            ]
+            score: int = ONE.whole(without_pod(found, ONE))
+            return score
 
         places = tuple([index for _, index, _ in counted])
         before = at(nodes.derived((self.name, places), of_all, of_row), feasible)

@@ -386,6 +386,18 @@ def test_balance_is_kept_apart_for_pods_that_ask_for_other_resources() -> None:
         assert scored_there(made, asks, there) == {"n": score}
 
 
+def test_balance_before_the_pod_where_another_resource_takes_a_place() -> None:
+    """A node offers b instead of a: the numbers kept for pods that ask for a go on as those for b."""
+    made = plugin("NodeResourcesBalancedAllocation", **over_all("cpu", "memory", "example.com/a", "example.com/b"))
+    others = [node(f"m{i}", "1", "1Gi") for i in range(99)]
+    there = cluster(node("n", "10", "10Gi", others={"example.com/a": "4"}), pod("e", "5", "5Gi", on="n"), *others)
+    scored_there(made, pod("p", "1", "1Gi", others={"example.com/a": "1"}), there)
+    there.put_node(a_node(node("n", "10", "10Gi", others={"example.com/b": "4"})))
+    asks = pod("q", "1", "1Gi", others={"example.com/b": "2"})
+    # Of 0.5, 0.5 and 0 it is 76, of 0.6, 0.6 and 0.5 it is 95.
+    assert scored_there(made, asks, there, among="n") == {"n": 84}
+
+
 def test_a_weight_of_none_is_one() -> None:
     """ValidateNodeResourcesBalancedAllocationArgs has 1; the API's default fills in what is not written, or 0."""
     for weight, wrong in ((0, 0), (1, 0), (2, 1)):
