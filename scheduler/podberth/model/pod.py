@@ -115,7 +115,9 @@ class Pod(Struct, gc=False, weakref=False):
     finished: bool
     gates: tuple[str, ...]
     owner: tuple[str, str, str] | None
-    """(kind, name, uid) of the controller."""
+    """(kind, name, uid) of the controller. A kind of another group has that after it where Kubernetes' own of the same
+    name selects pods: StatefulSet.apps.kruise.io.
+    """
     condition: tuple[str, str, str, str] | None
     """status, reason, message and lastTransitionTime of PodScheduled."""
     phase: str = ""
@@ -393,6 +395,17 @@ def _conditions(conditions: Sequence[wire.Condition]) -> tuple[tuple[str, str, s
     return scheduled, preempted, bool(ready)
 
 
+_CONTROLLERS = {"ReplicationController": "v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1"}
+"""The kinds of controllers whose selectors count for spreading, and their API."""
+
+
+def _kind_of(owner: wire.OwnerReference) -> str:
+    """Return the owner's kind as `Pod.owner` has it. Recordings have no `apiVersion`."""
+    if not owner.api_version or _CONTROLLERS.get(owner.kind, owner.api_version) == owner.api_version:
+        return owner.kind
+    return f"{owner.kind}.{owner.api_version.partition('/')[0]}"
+
+
 def _group_of(namespace: str, named: bytes, labels: Mapping[str, str]) -> GroupKey | None:
     """The group that a pod names: in spec.schedulingGroup (`named`, its JSON), else by the label."""
     if named:
@@ -412,7 +425,7 @@ def parse_pod(pod: wire.Pod, interner: Interner) -> Pod:
     annotations = bytes(meta.annotations)
     owner = None
     if meta.owner_references:
-        owner = next(((o.kind, o.name, o.uid) for o in meta.owner_references if o.controller), None)
+        owner = next(((_kind_of(o), o.name, o.uid) for o in meta.owner_references if o.controller), None)
     condition, preempted, ready = _conditions(status.conditions) if status.conditions else (None, False, False)
     labels, too_large = interner.labels(meta.labels), None
     if len(labels) > interner.limits.labels:

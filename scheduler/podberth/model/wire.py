@@ -15,6 +15,7 @@ class Object(Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class OwnerReference(Object, gc=False):
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""

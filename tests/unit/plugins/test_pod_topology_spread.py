@@ -155,6 +155,9 @@ DB, TIER = selecting("Service", "db", app="db"), selecting("Service", "tier", ti
         pytest.param(None, [DB, selecting("Service", "d", app="db")], ["app"], id="two Services that say the same"),
         pytest.param("ReplicaSet", [selecting("ReplicaSet", "o", app="db")], ["app"], id="a controller"),
         pytest.param("ReplicaSet", [], None, id="a controller that is not there"),
+        pytest.param(
+            "apps.kruise.io/v1beta1 StatefulSet", [selecting("StatefulSet", "o", app="db")], None, id="another group's"
+        ),
         pytest.param("ReplicaSet", [selecting("ReplicaSet", "o")], None, id="a controller that selects everything"),
         pytest.param(
             "StatefulSet",
@@ -185,8 +188,9 @@ def test_default_constraints_select_by(
     """DefaultSelector in plugins/helper/spread.go: the Services' labels and the controller's selector, merged."""
     asks, there = pod("p", labels={"app": "db", "tier": "x"}), cluster()
     if owner is not None:
-        version = "v1" if owner == "ReplicationController" else "apps/v1"
-        one = {"apiVersion": version, "kind": owner, "name": "o", "uid": "o", "controller": True}
+        version, _, kind = owner.rpartition(" ")
+        version = version or ("v1" if kind == "ReplicationController" else "apps/v1")
+        one = {"apiVersion": version, "kind": kind, "name": "o", "uid": "o", "controller": True}
         asks["metadata"]["ownerReferences"] = [one]
     for selector in objects:
         there.put_selecting(selector)
