@@ -21,7 +21,7 @@ from podberth.explain.objects.documents import Document, ObjectError, plain
 from podberth.explain.objects.manifest import groups_made, in_groups
 from podberth.explain.objects.world import World
 from podberth.explain.report.wording import some
-from podberth.explain.simulate.arrivals import Batch, quota_notes
+from podberth.explain.simulate.arrivals import Batch, beyond, quota_notes
 from podberth.explain.simulate.capacity import capacity
 from podberth.framework.runtime import Framework
 from podberth.model.pod_group import POD_GROUP_KINDS
@@ -56,7 +56,7 @@ def _capacity_of_gangs(
     workloads = in_groups(manifest.workloads(held), made.jobs)
     batches = []
     for workload in _together(workloads):
-        batch = Batch(workload, there, namespace, usual, framework.profile.name)
+        batch = _more(workload, there, namespace, usual, framework)
         if batch.count and batch.pod(0).scheduling_group == keys[0]:
             batches.append(batch)
     if not batches:
@@ -66,6 +66,24 @@ def _capacity_of_gangs(
     answer = gang_capacity(there.cluster, framework, group, batches)
     answer.notes.extend(made.notes)
     return answer
+
+
+def _more(workload: Workload, there: World, namespace: str | None, usual: str, framework: Framework) -> Batch:
+    """Return the pods of a workload that come besides those that are there, without gates: they would not be tried.
+
+    Raises ObjectError.
+    """
+    spec = workload.pod["spec"]
+    ungated = {**workload.pod, "spec": {key: value for key, value in spec.items() if key != "schedulingGates"}}
+    workload = workload._replace(pod=ungated)
+    batch = Batch(workload, there, namespace, usual, framework.profile.name)
+    start = beyond(batch, there)
+    if start > workload.start:
+        batch = Batch(workload._replace(start=start), there, namespace, usual, framework.profile.name)
+        batch.notes.append(f"{batch.owner}: counted from {batch.first.name} on: those before have pods or claims")
+    if spec.get("schedulingGates"):
+        batch.notes.append(f"{batch.owner}: its pods count as if their scheduling gates were gone")
+    return batch
 
 
 def _together(workloads: Sequence[Workload]) -> list[Workload]:
@@ -132,9 +150,10 @@ def _capacity(
             gangs = _capacity_of_gangs(held, asked, there, framework, namespace, usual)
             as_report(gangs, output, everything=everything)
             return _judged(at_least, gangs.gangs, gangs.exhausted)
-        there.add_what_pods_are_made_with(held)
         workload = _chosen(manifest.workloads(held), asked)
-        batch = Batch(workload, there, namespace_of(asked, workload, namespace), usual, framework.profile.name)
+        inside = namespace_of(asked, workload, namespace)
+        complain(there.add_beside(held, inside or usual))
+        batch = _more(workload, there, inside, usual, framework)
         complain(list(note([batch.pod(0)], there)))
         answer = capacity(there.cluster, framework, batch)
         answer.notes.extend(quota_notes([batch], there, answer.fits))

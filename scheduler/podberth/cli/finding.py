@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from podberth.cli.errors import InputError, about
+from podberth.cli.errors import InputError, about, complain
 from podberth.cli.inputs import STDIN, named
 from podberth.cli.options import labels
 from podberth.cli.subject import Group, Owner, PodName, called, chosen, namespace_of, place_of, unknown
@@ -168,7 +168,7 @@ def from_file(
 ) -> Asked:
     """Return the pod (or the first of a workload) of a manifest, completed as the API server would on creation.
 
-    The claims that a StatefulSet makes for the pod are added to the world.
+    What stands beside it in the file is added to the world, and the claims that a StatefulSet makes for it.
 
     Raises InputError.
     """
@@ -183,7 +183,7 @@ def from_file(
             raise ObjectError(f"expected one {called(asked)}, got {known}" if asked else f"holds {known}: name one")
         [asked_for] = named_ones
         namespace = namespace_of(asked, asked_for, namespace)
-        world.add_what_pods_are_made_with(held)
+        complain(world.add_beside(held, namespace or usual))
         workload = asked_for if asked_for.claims else asked_for._replace(kind="PodTemplate")
         batch = Batch(workload, world, namespace, usual)
         for thing in batch.objects(0):
@@ -280,9 +280,9 @@ def group_from_file(
 
 
 def add_groups(held: Sequence[Document], namespace: str | None, world: World, usual: str) -> list[GroupKey]:
-    """Add the pod groups of a file to a cluster, and what their pods are made with; their keys. Raises ObjectError."""
+    """Add the pod groups of a file to a cluster, and what stands beside their pods; their keys. Raises ObjectError."""
     keys = []
-    world.add_what_pods_are_made_with(held)
+    complain(world.add_beside(held, namespace or usual))
     for document in held:
         if document.kind in POD_GROUP_KINDS:
             group = world.as_shown(document.kind, document.raw, document.place, namespace or usual)

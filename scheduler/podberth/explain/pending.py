@@ -1,13 +1,14 @@
 """Explains all waiting pods by cause and owner, with the few changes that free most.
 
-Equal pods (same shape, priority and scheduler) are explained once, and so are the pods of a pod group.
+Pods that are alike (`explain.alike`) are explained once, and so are the pods of a pod group.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from podberth.explain.alike import likeness
 from podberth.explain.changes import Change, OnPod
 from podberth.explain.doubts import seen_by, undecided, unheld
 from podberth.explain.explain import explain
@@ -76,15 +77,14 @@ def pending(
     notes: Sequence[str] = (),
 ) -> Pending:
     """Return the causes for which these pods wait. `ran`: schedulers besides the profiles → pods that they placed."""
-    groups: dict[object, list[Pod]] = {}
+    groups: dict[Hashable, list[Pod]] = {}
     gangs: dict[GroupKey, list[Pod]] = {}
     for pod in waiting:
         of = world.cluster.pod_groups.of(pod)
         if of is not None and world.cluster.pod_groups.get(of) is not None:
             gangs.setdefault(of, []).append(pod)
             continue
-        key = (id(pod.shape), pod.priority, pod.preempts, pod.scheduler_name, pod.gates, pod.terminating)
-        groups.setdefault(key, []).append(pod)
+        groups.setdefault(_key(pod, world, frameworks, ran), []).append(pod)
     largest = sorted(groups.values(), key=lambda group: (-len(group), group[0].key))
     told: dict[tuple[str, str], list[_Alike]] = {}
     for group in largest[:MOST]:
@@ -107,6 +107,21 @@ def pending(
 def owner_of(pod: Pod) -> str:
     """Return `ReplicaSet ns/web`; the pod itself where nobody owns it."""
     return f"{pod.owner[0]} {pod.namespace}/{pod.owner[1]}" if pod.owner is not None else f"Pod {pod.key}"
+
+
+def _key(pod: Pod, world: World, frameworks: Mapping[str, Framework], ran: Mapping[str, int]) -> Hashable:
+    """Return a key that pods share of which one is explained for all."""
+    framework, _ = seen_by(pod, frameworks, ran)
+    return (
+        likeness(pod, framework, world.cluster),
+        pod.priority,
+        pod.preempts,
+        pod.scheduler_name,
+        pod.gates,
+        pod.terminating,
+        pod.scheduling_group,
+        pod.nominated_node_name,
+    )
 
 
 def _explained(pod: Pod, world: World, frameworks: Mapping[str, Framework], ran: Mapping[str, int]) -> Explanation:

@@ -2,15 +2,19 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from tests.builders import configuration, node, pod, profile
+from tests import storage
+from tests.builders import Object, configuration, node, pod, profile
 from tests.devices import claim_template, device, device_class, request, resource_slice, templated
 from tests.packages import install_module
 from tests.unit.cli.conftest import Berth
+from tests.unit.explain.gangs.dumps import group
 from tests.unit.explain.report.test_page import Checked
 
 
@@ -94,6 +98,85 @@ def test_templates_of_the_file_are_used(berth: Berth) -> None:
     assert json.loads(found.out)["fits"] == 2
     found = berth("explain", "p", "-f", "made.json", "--cluster", "dump.json", "-o", "json", "--no-validate")
     assert (found.code, found.err) == (0, "")
+
+
+def stateful(**spec: Any) -> Object:
+    """A StatefulSet with a claim for each pod."""
+    own = {"metadata": {"name": "data"}, "spec": storage.claim("data")["spec"]}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": pod("t", "1")["spec"]}
+    spec |= {"selector": {"matchLabels": {"app": "web"}}, "template": template, "volumeClaimTemplates": [own]}
+    metadata = {"name": "web", "namespace": "default"}
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec}
+
+
+ROOM = [
+    node("full", "1"),
+    node("free", "3"),
+    storage.storage_class("wait", "csi.test"),
+    storage.csi_node("full", csi_test=9),
+    storage.csi_node("free", csi_test=9),
+]
+RUNS = storage.using(pod("web-0", "1", on="full"), "data-web-0")
+LEFT = [
+    storage.claim("data-web-0", to="disk"),
+    storage.volume("disk", claimed="data-web-0", uid="claim/default/data-web-0", on=["host in full"]),
+]
+
+
+def asked(berth: Berth, there: Sequence[Object], *file: Object, code: int = 0) -> Object:
+    """The answer about a file."""
+    Path("dump.json").write_text(json.dumps({"kind": "List", "items": list(there)}))
+    Path("file.json").write_text("\n".join(json.dumps(each) for each in file))
+    found = berth("capacity", "-f", "file.json", "--cluster", "dump.json", "-o", "json", "--no-validate")
+    assert (found.code, found.err) == (code, "")
+    answer: Object = json.loads(found.out)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("there", "fits", "first"),
+    [
+        pytest.param([*LEFT, RUNS], 3, "web-1", id="its pod runs"),
+        pytest.param([*LEFT], 4, "web-1", id="its claim was left"),
+        pytest.param([*LEFT, RUNS, storage.claim("data-web-6")], 3, "web-7", id="a claim of a higher number"),
+        pytest.param(
+            [*LEFT, RUNS, storage.claim("data-web-x"), storage.claim("log-web-8"), pod("web-9", namespace="other")],
+            3,
+            "web-1",
+            id="what is not its",
+        ),
+    ],
+)
+def test_a_stateful_set_is_not_judged_by_the_volumes_that_it_has(
+    berth: Berth, there: list[Object], fits: int, first: str
+) -> None:
+    """They are on a node that is full, and one more pod gets another one."""
+    answer = asked(berth, [*ROOM, *there], stateful())
+    assert answer["fits"] == fits
+    assert answer["notes"] == [f"StatefulSet default/web: counted from {first} on: those before have pods or claims"]
+
+
+def test_a_stateful_set_that_is_new(berth: Berth) -> None:
+    """It begins where it says."""
+    answer = asked(berth, [*ROOM, RUNS, *LEFT], stateful(ordinals={"start": 3}))
+    assert (answer["fits"], answer["notes"]) == (3, [])
+
+
+def test_pods_with_gates_count_without_them(berth: Berth) -> None:
+    """Whether there is room for them is the question; it was answered with 0, and no reason."""
+    answer = asked(berth, ROOM, pod("held", "1", gates=["x"]))
+    said = "ReplicaSet default/held: its pods count as if their scheduling gates were gone"
+    assert (answer["fits"], answer["notes"]) == (4, [said])
+
+
+def test_what_holds_pods_is_the_reason(berth: Berth) -> None:
+    """Their group is nowhere, so there is a reason although each node would take one."""
+    made = pod("lost", "1")
+    made["spec"]["schedulingGroup"] = {"podGroupName": "absent"}
+    said = 'waiting for pods\'s pod group "absent" to appear in scheduling queue'
+    answer = asked(berth, [*ROOM, group(2, "other")], made, code=1)
+    assert (answer["fits"], answer["message"]) == (0, said)
+    assert answer["limits"] == [{"reason": said, "nodes": 2}]
 
 
 def test_a_selector_that_fails_is_said(berth: Berth) -> None:

@@ -194,3 +194,35 @@ def test_what_is_wrong_with_the_claims_of_the_example(berth: Berth) -> None:
     page = berth("explain", "--pending", "--cluster", "dump.json", "-o", "html").out.replace("<wbr>", "")
     for shown in (berth("explain", "--pending", "--cluster", "dump.json").out, page):
         assert "storage class" in shown and "did you mean fast?" in " ".join(shown.split())
+
+
+def test_pods_that_a_placed_pod_keeps_away_are_apart(berth: Berth) -> None:
+    """They ask for what others ask for, and only they wait for that cause."""
+    waiting = [pod("web-0", "1", labels={"app": "web"}), pod("job-0", "1", labels={"app": "job"})]
+    objects = [node("a"), pod("db", on="a", apart=["app=web per host"]), *waiting]
+    Path("dump.json").write_text(json.dumps({"kind": "List", "items": objects}))
+    assert causes(berth("explain", "--pending", "--cluster", "dump.json", "-o", "json").out) == {
+        "node(s) didn't satisfy existing pods anti-affinity rules": 1,
+        "fits: its scheduler has not placed it yet": 1,
+    }
+
+
+def test_a_pod_for_which_a_node_is_kept_is_apart(berth: Berth) -> None:
+    """Its victim is gone: it fits, and another of its kind does not."""
+    nominated = pod("vip-0", "1", status={"nominatedNodeName": "a"}, priority=1)
+    objects = [node("a", "1"), nominated, pod("vip-1", "1", priority=1)]
+    Path("dump.json").write_text(json.dumps({"kind": "List", "items": objects}))
+    found = causes(berth("explain", "--pending", "--cluster", "dump.json", "-o", "json").out)
+    assert found["fits: its scheduler has not placed it yet"] == 1
+    assert sum(found.values()) == 2
+
+
+def test_pods_that_differ_in_a_number_are_explained_once(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An Indexed Job's pods have labels of their own, of which nothing takes notice."""
+    monkeypatch.setattr("podberth.explain.pending.MOST", 1)
+    index = "batch.kubernetes.io/job-completion-index"
+    pods = [owned(pod(f"job-{i}", "9", labels={index: str(i)}), "Job", "job") for i in range(3)]
+    objects = [node("a"), pod("db", on="a", apart=["app=web per host"]), *pods]
+    Path("dump.json").write_text(json.dumps({"kind": "List", "items": objects}))
+    told = json.loads(berth("explain", "--pending", "--cluster", "dump.json", "-o", "json").out)
+    assert (causes(json.dumps(told)), told["notExplained"]) == ({"Insufficient cpu": 3}, 0)

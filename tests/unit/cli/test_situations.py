@@ -657,6 +657,36 @@ def test_a_stateful_set_that_differs_by_its_own_number_is_not_rolled_out(berth: 
     assert answer["notSimulated"] == []
 
 
+INDEX = "batch.kubernetes.io/job-completion-index"
+INDEXED = workload("Job", "batch/v1", "j", {"completionMode": "Indexed", "parallelism": 3, "completions": 9, **JOB})
+
+
+def of_index(number: int, **more: Any) -> Object:
+    """A pod of that Job."""
+    return owned(f"j-{number}-abcde", "Job", "j", labels={INDEX: str(number)}, **more)
+
+
+@pytest.mark.parametrize(
+    ("running", "ended", "want"),
+    [
+        ([3, 4, 5], [], set()),
+        ([3, 4], [], {"0"}),
+        ([3, 4], [0, 1, 2], {"5"}),
+        ([0, 3], [1], {"2"}),
+        ([], [0, 1, 2], {"3", "4", "5"}),
+        ([], [], {"0", "1", "2"}),
+    ],
+)
+def test_an_indexed_job_runs_so_many_at_once(
+    berth: Berth, running: list[int], ended: list[int], want: set[str]
+) -> None:
+    """New pods have the lowest numbers that neither run nor have succeeded; one that failed is tried again."""
+    there = [of_index(i) for i in running] + [of_index(i, phase="Succeeded") for i in ended]
+    cluster = write("c.yaml", node("n1", cpu="64"), *there, of_index(0, phase="Failed") if not ended else node("n2"))
+    answer = simulated(berth, write("f.yaml", INDEXED), cluster, 0)
+    assert {each["pod"].rpartition("-")[2] for each in answer["placed"]} == want
+
+
 @pytest.mark.parametrize("kind", ["StatefulSet", "ReplicaSet"])
 def test_what_a_dump_has_may_be_in_a_file(berth: Berth, kind: str) -> None:
     """As `kubectl apply` takes it; twice in one file is a mistake."""

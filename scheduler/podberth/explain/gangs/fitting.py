@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from podberth.cache.cluster import Cluster
+from podberth.explain.alike import likeness
 from podberth.explain.gangs.gang import Domain
 from podberth.explain.rejections import against
 from podberth.explain.trial import placing
@@ -71,7 +72,7 @@ class Fitting:
         mask = domain.mask(self.cluster)
         with placing(self.framework, self.cluster) as thought:
             for pod in members:
-                kind, node = _kind(pod, self.cluster), None
+                kind, node = (likeness(pod, self.framework, self.cluster), pod.priority), None
                 if kind not in refused:
                     self.left -= 1
                     node = thought.put(pod, mask)
@@ -122,16 +123,3 @@ class Part:
     nodes: dict[str, str] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
     stopped: Stopped | None = None
-
-
-def _kind(pod: Pod, cluster: Cluster) -> object:
-    """Return a key of pods that are refused together: where one fits nowhere, the next one does not either."""
-    labels = tuple(sorted(pod.labels.items())) if _by_labels(pod, cluster) else ()
-    return id(pod.shape), pod.priority, pod.made_claims if pod.shape.claims else (), labels
-
-
-def _by_labels(pod: Pod, cluster: Cluster) -> bool:
-    """Return whether the pod's labels may decide where it fits."""
-    shape = pod.shape
-    own = shape.affinity_terms or shape.anti_affinity_terms or shape.spread
-    return bool(own) or bool(cluster.affinity.repelling(pod))

@@ -28,7 +28,7 @@ from podberth.model.pod import Pod
 from podberth.model.pod_group import POD_GROUP_KINDS, GroupKey, PodGroup, api_of_kind
 from podberth.model.selectors import LabelSelector
 from podberth.model.shape import PodShape
-from podberth.model.storage import STORAGE_KINDS
+from podberth.model.storage import STORAGE_KINDS, PersistentVolumeClaim, StorageClass
 
 __all__ = ["ObjectError", "World"]
 
@@ -48,9 +48,14 @@ MADE_WITH = (*admission.KINDS, resource_claims.TEMPLATE_KIND)
 """Kinds that API server and controllers read when they make pods."""
 TEMPLATED = ("Deployment", "StatefulSet", "DaemonSet", "ReplicationController")
 """Kinds that make new pods when their template is changed."""
+_LASTING = ("Namespace", "PersistentVolume", "PersistentVolumeClaim", "ResourceClaim", "StorageClass")
+"""Kinds of which a file does not change what counts, where the cluster has the object."""
+_WAITS = "WaitForFirstConsumer"
+_BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+_LATEST = "9999"
+"""After the time of each object that is there."""
 _WRONG = 100
 """Wrong objects of a dump that are told at once."""
-_BETA = ("", "beta.")
 _MALFORMED = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
 
 
@@ -68,8 +73,8 @@ class World:
         """Keys of labels by which pods and other objects of files select pods."""
         self.claim_templates: dict[tuple[str, str], dict[str, Any]] = {}
         """(namespace, name) → ResourceClaimTemplate."""
-        self.default_class = ""
-        """The StorageClass of claims that name none."""
+        self._default_classes: dict[str, str] = {}
+        """StorageClass that claims get which name none → when it was made."""
         self.events: list[bytes | msgspec.Raw] = []
         """The Events of a dump, undecoded: the evictor's actions are read from them."""
         self.problems: list[str] = []
@@ -82,6 +87,14 @@ class World:
         self._seen: dict[tuple[str, str, str], tuple[str, str]] = {}
         self._applied: set[tuple[str, str, str]] = set()
         """Those of `_seen` that files changed."""
+
+    @property
+    def default_class(self) -> str:
+        """Return the StorageClass of claims that name none: of several the newest, then the first by name (upstream:
+        storage/util, GetDefaultClass); empty if there is none.
+        """
+        newest = max(self._default_classes.values(), default="")
+        return min((name for name, made in self._default_classes.items() if made == newest), default="")
 
     def add_all(self, objects: Iterable[Mapping[str, Any]]) -> None:
         """Add objects; kinds that a decision does not read are passed over.
@@ -116,33 +129,89 @@ class World:
         """Return the objects of a file that come to the cluster later, but for pods; what pods are made with counts at
         once.
 
-        `namespace`: of pod groups that name none, as their pods are in it, too. Raises ObjectError.
+        Of what the cluster has already, claims and others whose specs can't be changed stay as they are there.
+        `namespace`: of what names none. Raises ObjectError.
         """
         found: list[Modelled] = []
+        claims: list[dict[str, Any]] = []
         for document in documents:
             kind, raw, place = document
             if kind in KINDS and kind != "Pod":
-                thing = self.as_shown(kind, raw, place, namespace if kind in POD_GROUP_KINDS else "default")
+                thing = self.as_shown(kind, raw, place, namespace)
                 if isinstance(thing, PodGroup) and not thing.uid:
                     thing = replace(thing, uid=f"new/{thing.kind}/{thing.key}")
                 if isinstance(thing, Node):
                     self.problems += [f"Node {thing.name}: {problem}" for problem in thing.problems]
-                self._refuse_twin(kind, thing, place, applied=isinstance(thing, SelectingObject))
+                key = (kind, thing.namespace, thing.name)
+                stays = kind in _LASTING and key in self._seen and key not in self._applied
+                self._refuse_twin(kind, thing, place, applied=not isinstance(thing, Node | PodGroup))
+                if stays:
+                    continue
                 if isinstance(thing, SelectingObject):
                     self.selected.update(each.key for each in thing.selector.requirements)
+                if isinstance(thing, PersistentVolumeClaim) and not thing.volume_name:
+                    claims.append(plain(document))
+                    claims[-1]["metadata"]["namespace"] = thing.namespace
+                    continue
+                self._note_default(thing, raw, _LATEST)
                 found.append(thing)
             elif kind in MADE_WITH:
-                self.add_document(document)
+                self.add_document(_inside(namespace, document))
+        classes = {thing.name: thing for thing in found if isinstance(thing, StorageClass)}
+        for claim in claims:
+            made, said = self.claimed(claim, self.cluster.storage.classes | classes)
+            found += made
+            self.problems += [f"PersistentVolumeClaim {claim['metadata']['name']}: {said}"] if said else []
         return found
 
-    def add_what_pods_are_made_with(self, documents: Iterable[Document]) -> None:
-        """Add what API server and controllers read of a file when they make its pods (`MADE_WITH`).
+    def add_beside(self, documents: Iterable[Document], namespace: str) -> list[str]:
+        """Add what stands beside the pods of a file, but for nodes and pod groups; return the problems with it.
 
-        Raises ObjectError.
+        `namespace`: of what names none. Raises ObjectError.
         """
-        for document in documents:
-            if document.kind in MADE_WITH:
-                self.add_document(document)
+        known = len(self.problems)
+        beside = (document for document in documents if document.kind not in ("Node", *POD_GROUP_KINDS))
+        for thing in self.added(beside, namespace):
+            self.add(thing)
+        return self.problems[known:]
+
+    def claimed(self, claim: Mapping[str, Any], classes: Mapping[str, StorageClass]) -> tuple[list[Modelled], str]:
+        """Return a new claim as the API server and its controller have it, and what to say of it.
+
+        It has the default class if it names none, and a volume if its class makes volumes at once. Raises ObjectError.
+        """
+        metadata, spec = dict(claim["metadata"]), dict(claim.get("spec") or {})
+        namespace, name = metadata["namespace"], metadata["name"]
+        metadata = {**metadata, "uid": metadata.get("uid") or f"new/{namespace}/{name}", "resourceVersion": "1"}
+        annotations = metadata.get("annotations") or {}
+        called_for = annotations.get(_BETA_CLASS, spec.get("storageClassName"))
+        if called_for is None and self.default_class:
+            called_for = spec["storageClassName"] = self.default_class
+        made = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+        of_class = classes.get(called_for or "")
+        if of_class is None:
+            absent = called_for or "for claims that name none"
+            return [self.decode(made)], "" if called_for == "" else f"there is no StorageClass {absent}"
+        if of_class.binding_mode == _WAITS or not of_class.provisions:
+            return [self.decode(made)], ""
+        volume = {
+            "capacity": (spec.get("resources") or {}).get("requests") or {},
+            "accessModes": spec.get("accessModes"),
+            "storageClassName": of_class.name,
+            "claimRef": {"namespace": namespace, "name": name, "uid": metadata["uid"]},
+        }
+        spec["volumeName"] = f"new-{namespace}-{name}"
+        metadata["annotations"] = {**annotations, "pv.kubernetes.io/bind-completed": "yes"}
+        bound = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": spec["volumeName"]}}
+        return [self.decode({**bound, "spec": volume}), self.decode(made)], (
+            f"class {of_class.name} makes volumes before pods have nodes: they are taken to suit any node"
+        )
+
+    def _note_default(self, thing: Modelled, raw: bytes | msgspec.Raw, made: str = "") -> None:
+        """Remember a StorageClass if claims that name none get it. `made`: when, if the object does not say it."""
+        if isinstance(thing, StorageClass) and thing.default:
+            metadata = msgspec.json.decode(raw, type=_Named).metadata
+            self._default_classes[thing.name] = str(metadata.get("creationTimestamp") or made)
 
     def add_document(self, document: Document, source: str = "") -> None:
         """Add one object of a dump; kinds that a decision does not read are passed over.
@@ -162,8 +231,7 @@ class World:
             self._add_claim_template(document)
         elif kind in KINDS:
             thing = self.as_shown(kind, raw, place)
-            if kind == "StorageClass" and _is_default(raw):
-                self.default_class = thing.name
+            self._note_default(thing, raw)
             self._refuse_twin(kind, thing, _spot(source, place))
             if isinstance(thing, Pod) and not thing.node_name:
                 self._raw[thing.key] = raw
@@ -382,11 +450,11 @@ def _as_read(kind: str, raw: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
     return wire.encode(found)
 
 
-def _is_default(raw: bytes | msgspec.Raw) -> bool:
-    """Return whether a StorageClass is the default one (upstream: storage/util, IsDefaultAnnotation)."""
-    metadata = msgspec.json.decode(raw, type=_Named).metadata
-    annotations = metadata.get("annotations") or {}
-    return any(annotations.get(f"storageclass.{group}kubernetes.io/is-default-class") == "true" for group in _BETA)
+def _inside(namespace: str, document: Document) -> Document:
+    """Return an object of `MADE_WITH` in a namespace, if it names none; of classes that means nothing."""
+    if named(document)[0]["metadata"].get("namespace"):
+        return document
+    return document._replace(raw=_in_namespace(namespace, document.raw))
 
 
 def _in_namespace(namespace: str, raw: bytes | msgspec.Raw) -> bytes:

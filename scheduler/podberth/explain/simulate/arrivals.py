@@ -28,10 +28,8 @@ from podberth.framework.runtime import Framework
 from podberth.model.devices import ResourceClaim
 from podberth.model.kinds import Modelled
 from podberth.model.pod import Pod
-from podberth.model.storage import PersistentVolume, PersistentVolumeClaim
 from podberth.model.taints import untolerated
 
-_WAITS = "WaitForFirstConsumer"
 _DIGITS = 12
 """The most digits at the end of a name that count as a pod's number."""
 _MOST, _MOST_UNEQUAL = 50_000, 20_000
@@ -143,6 +141,11 @@ class Batch:
         return self.workload.kind != "DaemonSet" and not own
 
     @property
+    def claimed(self) -> Iterable[str]:
+        """Return the names of the templates of which a StatefulSet makes claims for each pod."""
+        return self._claims
+
+    @property
     def claims(self) -> dict[str, str]:
         """Return the claims that templates make for each pod, in words."""
         namespace, known = self.whole["metadata"]["namespace"], self._world.claim_templates
@@ -249,44 +252,16 @@ class Batch:
 
     def _claim(self, namespace: str, name: str, template: Object, number: int) -> list[Modelled]:
         """Return a new claim, with its volume if the class makes volumes at once."""
-        world = self._world
-        spec = dict(template.get("spec") or {})
-        if spec.get("storageClassName") is None and world.default_class:
-            spec["storageClassName"] = world.default_class
-        metadata: dict[str, Any] = {"name": name, "namespace": namespace, "uid": f"new/{namespace}/{name}"}
-        metadata["resourceVersion"] = "1"
-        if name.removeprefix(f"{self._named(number)}-") in self._ephemeral:
-            pod = self.first
-            owner = {"apiVersion": "v1", "kind": "Pod", "name": self._named(number), "controller": True}
-            owner["uid"] = f"new/{pod.namespace}/{self._named(number)}"
+        metadata: dict[str, Any] = {"name": name, "namespace": namespace}
+        pod = self._named(number)
+        if name.removeprefix(f"{pod}-") in self._ephemeral:
+            owner = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": f"{self._uid}{pod}", "controller": True}
             metadata["ownerReferences"] = [owner]
-        made = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
-        storage_class = world.cluster.storage.classes.get(spec.get("storageClassName") or "")
-        if storage_class is None:
-            self._note(f"there is no StorageClass {spec.get('storageClassName') or 'for claims that name none'}")
-        if storage_class is None or storage_class.binding_mode == _WAITS or not storage_class.provisions:
-            claim = world.decode(made)
-            assert isinstance(claim, PersistentVolumeClaim)
-            return [claim]
-        volume = world.decode(
-            {
-                "apiVersion": "v1",
-                "kind": "PersistentVolume",
-                "metadata": {"name": f"new-{namespace}-{name}"},
-                "spec": {
-                    "capacity": (spec.get("resources") or {}).get("requests") or {},
-                    "accessModes": spec.get("accessModes"),
-                    "storageClassName": storage_class.name,
-                    "claimRef": {"namespace": namespace, "name": name, "uid": metadata["uid"]},
-                },
-            }
-        )
-        spec["volumeName"] = f"new-{namespace}-{name}"
-        metadata["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
-        claim = world.decode(made)
-        assert isinstance(claim, PersistentVolumeClaim) and isinstance(volume, PersistentVolume)
-        self._note(f"class {storage_class.name} makes volumes before pods have nodes: they are taken to suit any node")
-        return [volume, claim]
+        classes = self._world.cluster.storage.classes
+        made, said = self._world.claimed({"metadata": metadata, "spec": template.get("spec")}, classes)
+        if said:
+            self._note(said)
+        return made
 
     def _note(self, said: str) -> None:
         if said not in self.notes:
@@ -499,7 +474,7 @@ def rolled_out(batch: Batch, world: World) -> str:
     kind = batch.workload.kind
     if kind in (*_NEVER, *_LASTING, *_HASHES):
         return ""
-    there = list(_its(batch, world))
+    there = list(_its(batch, _unfinished(world)))
     changed = len(there) - len(_as_it_makes_them(there, batch, world))
     if not changed:
         return ""
@@ -514,7 +489,7 @@ def still_to_come(batch: Batch, world: World) -> tuple[list[Workload], list[str]
     """Return the workloads for the pods of a batch that do not exist yet, and notes on the others."""
     workload = batch.workload
     # The nodes of a DaemonSet are looked at later.
-    there = [] if workload.kind in (*_NEVER, "DaemonSet") else list(_its(batch, world))
+    there = [] if workload.kind in (*_NEVER, "DaemonSet") else list(_its(batch, _unfinished(world)))
     notes = []
     if workload.kind in _HASHES and there:
         same = _as_it_makes_them(there, batch, world)
@@ -528,28 +503,55 @@ def still_to_come(batch: Batch, world: World) -> tuple[list[Workload], list[str]
     if there and workload.labels:
         workload = _like(workload, there[0])
     wanted = workload.wanted or 0
-    if not there:
+    # What has succeeded does not run again; a file seldom says how many pods of a Job have.
+    ended = (pod for pod in _its(batch, world.finished.values()) if pod.phase == "Succeeded")
+    done = list(ended) if workload.kind == "Job" else []
+    if not there and not done:
         return [workload._replace(wanted=0) if workload.paused else workload], notes
     if len(there) > wanted:
         surplus = count(len(there) - wanted, "pod")
         notes.append(
             f"{batch.owner}: it has {len(there):,} pods and wants {wanted:,}; {surplus} too many, counted still"
         )
-    else:
+    elif there:
         notes.append(f"{batch.owner}: {len(there):,} of its {wanted:,} pods are there already")
-    number = _NUMBERS.get(workload.kind, "")
-    if workload.numbered is not None and number:
-        return _gaps(workload, wanted, {_number(pod, number) for pod in there}), notes
-    left = max(0, wanted - len(there))
-    return [workload._replace(start=workload.start + len(there), wanted=left)], notes
+    left, label = max(0, wanted - len(there)), _NUMBERS.get(workload.kind, "")
+    if workload.numbered is None or not label:
+        return [workload._replace(start=workload.start + len(there), wanted=left)], notes
+    taken = {_number(pod, label) for pod in (*there, *done)}
+    if workload.kind == "StatefulSet":  # it wants these numbers, where a Job wants so many pods at once
+        left = wanted - sum(0 <= number - workload.start < wanted for number in taken)
+    return _lowest(workload, left, taken), notes
 
 
-def _its(batch: Batch, world: World) -> Iterator[Pod]:
-    """Yield the pods of a workload that the cluster has, but for those that are being deleted."""
+def beyond(batch: Batch, world: World) -> int:
+    """Return the number from which on a StatefulSet has neither pods nor claims.
+
+    A pod whose claim is there goes where the claim's volume is, which says nothing of one more.
+    """
+    workload, namespace = batch.workload, batch.first.namespace
+    if workload.kind != "StatefulSet":
+        return workload.start
+    pods = chain(world.placed.values(), world.waiting.values(), world.finished.values())
+    names = [pod.name for pod in pods if pod.namespace == namespace]
+    for claim in world.cluster.storage.claims:
+        if claim.namespace == namespace:
+            names += [claim.name.removeprefix(f"{own}-") for own in batch.claimed if claim.name.startswith(f"{own}-")]
+    numbers = [name.removeprefix(workload.prefix) for name in names if name.startswith(workload.prefix)]
+    there = [int(number) for number in numbers if number.isdecimal() and len(number) <= _DIGITS]
+    return max([workload.start, *(number + 1 for number in there)])
+
+
+def _its(batch: Batch, pods: Iterable[Pod]) -> Iterator[Pod]:
+    """Yield those of some pods that are a workload's, but for those that are being deleted."""
     namespace = batch.key(0).partition("/")[0]
-    for pod in chain(world.placed.values(), world.waiting.values()):
+    for pod in pods:
         if pod.namespace == namespace and not pod.terminating and _is_its(pod, batch.workload):
             yield pod
+
+
+def _unfinished(world: World) -> Iterable[Pod]:
+    return chain(world.placed.values(), world.waiting.values())
 
 
 def _is_its(pod: Pod, workload: Workload) -> bool:
@@ -634,12 +636,13 @@ def _number(pod: Pod, label: str) -> int:
     return int(text) if text.isdecimal() else -1
 
 
-def _gaps(workload: Workload, wanted: int, there: set[int]) -> list[Workload]:
-    """Return the workload for each run of numbers that no pod has."""
+def _lowest(workload: Workload, number: int, taken: Set[int]) -> list[Workload]:
+    """Return the workload for each run of numbers; they are the lowest so many that are not taken."""
     found: list[Workload] = []
-    begin = first = workload.start
-    for number in [*sorted(each for each in there if first <= each < first + wanted), first + wanted]:
-        if number > begin:
-            found.append(workload._replace(start=begin, wanted=number - begin))
-        begin = number + 1
+    begin, last = workload.start, workload.start + number + len(taken)
+    for end in sorted({each for each in taken if begin <= each < last} | {last}):
+        if size := min(number, end - begin):
+            found.append(workload._replace(start=begin, wanted=size))
+        number -= size
+        begin = end + 1
     return found or [workload._replace(wanted=0)]

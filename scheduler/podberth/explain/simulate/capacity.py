@@ -86,9 +86,12 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch) -> Capacity:
     before = _free(cluster, pod)
     filling = Filling(cluster, framework, batch)
     counts, exhausted = filling.counts(), filling.exhausted
-    decision = framework.find(filling.next(), cluster)
-    message = fit_error(decision) if exhausted else None
+    following = filling.next()
+    gate, decision = framework.pre_enqueue(following, cluster), framework.find(following, cluster)
+    message = None if not exhausted else gate[1].text if gate else fit_error(decision)
     reasons = against(decision)
+    if gate is not None:  # it waits although nodes would take it
+        reasons |= {row: [gate[1].text] for row in decision.feasible.tolist()}
     one_more = list(filling.one_more()) if exhausted else []
     for row, whom in _kept_out(kept, pod, framework, cluster):
         reasons[row] = [*reasons.get(row, []), f"it is kept for {whom}"]

@@ -134,3 +134,26 @@ def test_nominated_pods_are_known() -> None:
     """A waiting pod with a nominated node keeps room there."""
     made = world(node("n"), pod("p", uid="1", status={"nominatedNodeName": "n"}))
     assert made.cluster.nominations.node_of.get("1") == "n"
+
+
+def default_class(name: str, made: str | None = None, group: str = "storageclass.kubernetes.io") -> Object:
+    """A StorageClass of claims that name none, and when it was made."""
+    metadata: Object = {"name": name, "annotations": {f"{group}/is-default-class": "true"}}
+    return {"kind": "StorageClass", "metadata": metadata | ({"creationTimestamp": made} if made else {})}
+
+
+OLD, NEW = "2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("classes", "want"),
+    [
+        ([default_class("new", NEW), default_class("old", OLD)], "new"),
+        ([default_class("b", NEW), default_class("a", NEW)], "a"),
+        ([default_class("old", OLD, "storageclass.beta.kubernetes.io"), default_class("unknown")], "old"),
+        ([{"kind": "StorageClass", "metadata": {"name": "usual"}}], ""),
+    ],
+)
+def test_the_newest_default_class_counts(classes: list[Object], want: str) -> None:
+    """Of several, as the API server chooses, whatever their order."""
+    assert world(*classes).default_class == world(*reversed(classes)).default_class == want
