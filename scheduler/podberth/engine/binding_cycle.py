@@ -413,8 +413,7 @@ class BindingCycles:
         for uid in islice(self._deadlines.over(now), _GIVEN_UP_AT_ONCE):
             cycle, waiting = self._cycles[uid], self.waiting_pods.get(uid)
             if cycle.state is State.GROUP_GATHERING:
-                assert cycle.group is not None
-                if self.gathering.has_let_go(cycle.group, uid):
+                if self.gathering.has_let_go(uid):
                     continue
                 if cycle.gathers_on:
                     self._tell_that_it_waits(cycle)
@@ -717,12 +716,16 @@ class BindingCycles:
 
     def _revert(self, cycle: BindingCycle, now: float, cause: Any = None) -> bool:
         """Unreserve and forget. True: the pod has to be tried again, as it is neither placed nor terminating."""
-        uid = cycle.queued.pod.uid
+        pod, uid = cycle.queued.pod, cycle.queued.pod.uid
         self._unreserve(cycle, cause, now)
         forgotten = self._cluster.forget(uid)
+        if forgotten is not None and forgotten.pod.scheduling_group != pod.scheduling_group:
+            self._cluster.pod_groups.waits(pod)  # its label has changed since it was assumed
+            if pod.scheduling_group is not None:
+                self._queue.groups.changed(pod.scheduling_group, now, helps=True)
         if forgotten is not None and uid != self._assuming:
             self._queue.wake_for_room(forgotten.pod, forgotten.row, now, real=False)
-        return self._cluster.placement(uid) is None and not cycle.queued.pod.terminating
+        return self._cluster.placement(uid) is None and not pod.terminating
 
     def _unreserve(self, cycle: BindingCycle, cause: Any, now: float) -> None:
         """Have plugins give back what they reserved for the pod; a pod that waits for a volume may get it.
@@ -738,8 +741,7 @@ class BindingCycles:
             cycle.plugins.wrote(cause.written, cause.status if isinstance(cause, PreBindWriteFailed) else None)
         self.left_deciding += cycle.state is State.GROUP_DECIDING
         self._drop(cycle)
-        if cycle.group is not None:
-            self.gathering.leaves(cycle.group, pod.uid)
+        self.gathering.leaves(pod.uid)
         version, given = self._cluster.storage.version, self._cluster.devices.log.version
         writes, errors = cycle.plugins.unreserve(self._cluster, leaves=leaves)
         placement = self._cluster.placement(pod.uid)

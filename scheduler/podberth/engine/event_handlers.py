@@ -114,8 +114,14 @@ class EventHandlers:
         elif pod.shape.claims:
             self._cluster.devices.rivals.has_pod(self._cluster.devices.wall)
 
+    def _tried(self, uid: str) -> QueuedPod | None:
+        """Return a pod that is being tried with its group, or waits for extenders."""
+        tried = self._groups.trying(uid) if self._groups.attempt is not None else None
+        asked = self._extender_calls.waiting.get(uid) if self._extender_calls.waiting else None
+        return asked.queued if tried is None and asked is not None else tried
+
     def _leave(self, pod: Pod, now: float) -> None:
-        """Take a waiting pod out of the queue and its group: it comes again as a member of another group or none."""
+        """Take a pod out of the queue, or out of its attempt: it comes again as a member of another group or none."""
         if self._groups.trying(pod.uid) is not None:
             self._take_out(pod.uid)
             self._binding.give_back(pod.uid, now, quietly=False)
@@ -130,6 +136,7 @@ class EventHandlers:
         return self._queue.remove(uid) or asked or tried
 
     def _put_placed(self, pod: Pod, now: float) -> None:
+        group = self._cluster.pod_groups.members.get(pod.uid)
         self._take_out(pod.uid)
         ours = self._binding.may_be_bound(pod.uid)
         self._binding.happens(pod.uid, Event.PLACED, pod, now)
@@ -143,12 +150,14 @@ class EventHandlers:
         if pod.shape.anti_affinity_terms or pod.shape.spread or pod.scheduler_name not in self._queue.frameworks:
             for hear_conflict in self._observers.may_conflict:
                 hear_conflict(pod, before, now)
-        if before is None or before.assumed:
+        confirmed = before is None or before.assumed
+        if confirmed:
             self._queue.wake_for_pod(ClusterEvent.POD_PLACED, pod, now)
-            if pod.scheduling_group is not None:
-                self._binding.gathering.leaves(pod.scheduling_group, pod.uid)
-                self._binding.gathering.look(pod.scheduling_group)
-                self._queue.groups.changed(pod.scheduling_group, now, helps=before is None)
+            self._binding.gathering.leaves(pod.uid)
+        joins = before is None or group != pod.scheduling_group
+        if pod.scheduling_group is not None and (confirmed or joins):
+            self._binding.gathering.look(pod.scheduling_group)
+            self._queue.groups.changed(pod.scheduling_group, now, helps=joins)
         row = self._cluster.nodes.row_of(pod.node_name)
         if before is not None:
             changes = placed_pod_changes(before.pod, pod)
@@ -159,22 +168,26 @@ class EventHandlers:
             self._queue.wake_for_room(before.pod, before.row, now)
 
     def _put_waiting(self, pod: Pod, now: float) -> None:
-        queued = self._queue.get(pod.uid)
+        group = self._cluster.pod_groups.members.get(pod.uid)
+        queued, tried = self._queue.get(pod.uid), self._tried(pod.uid)
+        known = queued or tried
+        if known is not None and known.pod.scheduling_group != pod.scheduling_group:
+            self._leave(known.pod, now)
+            queued = tried = None
         placement = self._cluster.placement(pod.uid)
-        tried = self._groups.trying(pod.uid) if self._groups.attempt is not None else None
-        if queued is not None and queued.pod.scheduling_group != pod.scheduling_group:
-            self._leave(queued.pod, now)
-            queued = None
-        if pod.scheduling_group is not None or pod.uid in self._cluster.pod_groups.members:
-            self._cluster.pod_groups.waits(pod)
+        moves = group != pod.scheduling_group
+        if (pod.scheduling_group is not None or group is not None) and not (moves and placement is not None):
+            self._cluster.pod_groups.waits(pod)  # one that we chose a node for is bound with the group that it was in
+            if moves and group is not None:
+                self._queue.groups.changed(group, now, helps=True)
         if tried is not None:
             tried.pod = pod
         if pod.terminating:
             self._groups.drop(pod.uid)
         if self._binding.happens(pod.uid, Event.TERMINATING if pod.terminating else Event.UPDATED, pod, now):
             return
-        if self._extender_calls.waiting and self._extender_calls.update(pod) and not pod.terminating:
-            return
+        if self._extender_calls.waiting:
+            self._extender_calls.update(pod)
         if pod.terminating:
             if placement is None:
                 self._left_unbound(pod, now)
@@ -199,8 +212,8 @@ class EventHandlers:
         self._binding.happens(uid, Event.GONE, None, now)
         self._left(uid, why, now)
         placement = self._cluster.drop_pod(uid)
+        self._binding.gathering.leaves(uid)
         if group is not None:
-            self._binding.gathering.leaves(group, uid)
             self._queue.groups.changed(group, now, helps=True)
         if placement is not None:
             self._queue.wake_for_room(placement.pod, placement.row, now)

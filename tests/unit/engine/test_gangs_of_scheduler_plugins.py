@@ -24,16 +24,16 @@ def gangs(harness: Harness) -> Harness:
     return harness
 
 
-def group(members: int = 2, **spec: Any) -> Object:
+def group(members: int = 2, name: str = "train", **spec: Any) -> Object:
     return {
         "kind": "PodGroup.scheduling.x-k8s.io",
-        "metadata": {"name": "train", "namespace": "default", "uid": "train"},
+        "metadata": {"name": name, "namespace": "default", "uid": name},
         "spec": {"minMember": members, **spec},
     }
 
 
-def member(number: int, cpu: str = "1", **spec: Any) -> Object:
-    return pod(f"w{number}", cpu, labels={LABEL: "train"}, **spec)
+def member(number: int, cpu: str = "1", of: str = "train", **spec: Any) -> Object:
+    return pod(f"w{number}", cpu, labels={LABEL: of}, **spec)
 
 
 def test_room_in_the_whole_cluster(gangs: Harness) -> None:
@@ -83,6 +83,53 @@ def test_a_group_that_asks_for_less_is_tried_again(gangs: Harness) -> None:
     assert sorted(bound(gangs.cycles())) == ["w0", "w1"]
 
 
+@pytest.mark.parametrize("number", [0, 3], ids=["it has been tried", "it has not been tried yet"])
+@pytest.mark.usefixtures("pod_by_pod")
+def test_a_pod_is_labelled_anew_while_its_group_is_tried(gangs: Harness, number: int) -> None:
+    """It goes over to the other group, which has waited for it; the one that it has left waits for another pod."""
+    gangs.put(node("n1", "3"), group(4), *map(member, range(4)), group(2, "other"), member(4, of="other"))
+    gangs.cycle()
+    assert gangs.engine.binding.state("w0") is State.GROUP_DECIDING
+    gangs.put(member(number, of="other"))
+    assert sorted(bound(gangs.cycles())) == [f"w{number}", "w4"]
+    gangs.put(node("n2"), member(5))
+    gangs.tick(20.0)
+    assert sorted(bound(gangs.cycles())) == sorted({"w0", "w1", "w2", "w3", "w5"} - {f"w{number}"})
+
+
+@pytest.mark.parametrize("label", ["other", ""])
+def test_a_pod_is_labelled_anew_while_it_is_bound(gangs: Harness, label: str) -> None:
+    """It was let go with the group that it was in then, and nothing is kept of it once it is bound."""
+    gangs.put(node("n1"), group(2), member(0), member(1), group(2, "other"), member(4, of="other"))
+    assert sorted(bound(gangs.cycles())) == ["w0", "w1"]
+    labels = {LABEL: label} if label else {}
+    gangs.put(member(1, nodeName="n1"), pod("w0", "1", labels=labels))
+    assert bound(gangs.cycles()) == []
+    gangs.bound("w0")
+    gangs.put(pod("w0", "1", nodeName="n1", labels=labels))
+    assert bound(gangs.cycles()) == (["w4"] if label else []), "it counts for the group that it is in now"
+    gangs.put(member(4, of="other", nodeName="n1"))
+    assert gangs.engine.binding.gathering.entries() == 0
+
+
+def test_a_pod_that_was_labelled_anew_and_is_not_bound(gangs: Harness) -> None:
+    """It is tried again with its new group, which has waited for it."""
+    gangs.put(node("n1"), group(2), member(0), member(1), group(2, "other"), member(4, of="other"))
+    gangs.cycles()
+    gangs.put(member(0, of="other"))
+    gangs.bind_failed("w0")
+    gangs.tick(20.0)
+    assert sorted(bound(gangs.cycles())) == ["w0", "w4"]
+
+
+def test_a_running_pod_is_labelled_anew(gangs: Harness) -> None:
+    """It counts for the group that it is in now."""
+    gangs.put(node("n1"), pod("w0", "1", nodeName="n1"), group(2), member(1))
+    assert bound(gangs.cycles()) == []
+    gangs.put(member(0, nodeName="n1"))
+    assert bound(gangs.cycles()) == ["w1"]
+
+
 def test_a_message_has_a_bound(gangs: Harness) -> None:
     names = {f"example.com/{'x' * 40}{i}": "1" for i in range(60)} | {"example.com/bad\nname": "1"}
     gangs.put(node("n1"), group(minResources=names), member(0), member(1))
@@ -104,7 +151,7 @@ def test_names_of_resources_have_a_limit(gangs: Harness) -> None:
 )
 def test_how_long_its_pods_hold_room(gangs: Harness, asked: int | None, seconds: int) -> None:
     """One has its claim written, the other has not: both give back what they hold after a bounded time."""
-    spec = {} if asked is None else {"scheduleTimeoutSeconds": asked}
+    spec: Object = {} if asked is None else {"scheduleTimeoutSeconds": asked}
     claims = [claim(f"c{i}", meta={"finalizers": [FINALIZER]}) for i in range(2)]
     there = [device(f"d{i}") for i in range(2)]
     api = Api(gangs, node("n"), device_class(), resource_slice("n", *there, node="n"), *claims, group(**spec))
