@@ -120,6 +120,13 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
         """Return how many of its pods have to find a node for any to start (upstream getMinCount)."""
         return 1 if self.min_count is None else self.min_count
 
+    @property
+    def asks(self) -> tuple[object, ...]:
+        """Return the fields that decide whether it fits."""
+        needed = None if self.min_resources is None else tuple(sorted(self.min_resources.items()))
+        topology = self.topology_key, self.required_topology, self.preferred_topology
+        return self.min_count, topology, self.priority, self.preempts, needed
+
     def condition(self, kind: str) -> GroupCondition | None:
         """The condition of this type."""
         return next((one for one in self.conditions if one.type == kind), None)

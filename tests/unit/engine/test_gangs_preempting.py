@@ -245,6 +245,43 @@ def test_a_member_that_goes_while_the_plan_is_made(gangs: Harness) -> None:
     assert len(victims(said)) == 2
 
 
+def test_a_group_that_is_deleted_while_the_plan_is_made(gangs: Harness) -> None:
+    """Nobody is removed for it, until there is one again."""
+    gangs.put(*(node(f"n{i}", "1") for i in range(2)), *(running(f"low-{i}", f"n{i}") for i in range(2)))
+    gangs.put(group("high", 2, 5), *(member("high", i, priority=5) for i in range(2)))
+    said = until_planning(gangs)
+    gangs.gone("PodGroup", "high")
+    said += gangs.cycles()
+    assert (victims(said), condition(said)) == (set(), 'podgroup.scheduling.k8s.io "high" not found')
+    gangs.put(group("high", 2, 5))
+    gangs.after(30)
+    assert victims(gangs.cycles()) == {"low-0", "low-1"}
+
+
+def test_a_group_that_is_deleted_while_its_victims_are_told_to_go(gangs: Harness) -> None:
+    """Those that were not told yet stay."""
+    gangs.put(node("n0", "50"), *(running(f"low-{i}", "n0") for i in range(50)))
+    gangs.put(group("high", 1, 5), member("high", 0, cpu="50", priority=5))
+    said: list[Instruction] = []
+    while not victims(said):
+        said += gangs.cycle()
+    gangs.gone("PodGroup", "high")
+    said += gangs.cycles()
+    assert len(victims(said)) == 32
+
+
+def test_a_group_that_asks_for_less_while_the_plan_is_made(gangs: Harness) -> None:
+    """It may fit by now: nobody is removed, and it is tried again after its backoff."""
+    gangs.put(*(node(f"n{i}", "1") for i in range(4)), running("low", "n3"))
+    gangs.put(group("high", 4, 5), *(member("high", i, priority=5) for i in range(4)))
+    said = until_planning(gangs)
+    gangs.put(group("high", 3, 5))
+    said += gangs.cycles()
+    assert (victims(said), bound(said)) == (set(), {})
+    gangs.after(30)
+    assert len(bound(gangs.cycles())) == 3
+
+
 def test_a_plan_is_charged_to_the_namespace(gangs: Harness) -> None:
     gangs.put(*(node(f"n{i}", "4") for i in range(300)), *(running(f"low-{i}", f"n{i}", "4") for i in range(300)))
     assert gangs.engine.queue.fair_share.owes("default", gangs.now) == 0

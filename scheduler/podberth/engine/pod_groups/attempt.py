@@ -218,6 +218,8 @@ class GroupAttempt(Struct, eq=False):
     """The number of pods that were gone through to report the ones that have no node."""
     missed: bool = False
     """True if an event that may help the group happened during the attempt."""
+    outdated: bool = False
+    """True once its object asks for something else than when the attempt was decided."""
     noticed: bool = False
     """True if other pods were tried while pods of this group were assumed."""
     events: int = 0
@@ -246,6 +248,11 @@ class GroupAttempt(Struct, eq=False):
             pods = list(self.members.values())
             self._listed = self.members, len(pods), pods
         return pods
+
+    @property
+    def wants_room(self) -> bool:
+        """Return whether room is to be made or kept for the group: it found too few nodes, and asks for them still."""
+        return self.ended is Ended.REJECTED and bool(self.members) and not (self.short or self.outdated)
 
     def leave_out(self, uids: Collection[str]) -> None:
         """Remove these pods from the attempt: they were bound, requeued or deleted."""

@@ -181,8 +181,11 @@ class GroupCycles:
         restarts.
         """
         wrong = self._undecidable(attempt)
-        lost = not attempt.decided and self._endings.lost(attempt)
-        if not (wrong or lost):
+        if attempt.decided:
+            if wrong:
+                attempt.break_off(wrong)
+            return turns  # room that was looked for is not wanted any more
+        if not (wrong or self._endings.lost(attempt)):
             return turns
         turns.close()
         self.let_others_see()
@@ -198,12 +201,13 @@ class GroupCycles:
         name = next((member.queued.pod.scheduler_name for member in attempt.pods[:1]), None)
         if name is not None and name not in self._queue.frameworks:
             return no_profile(name)
-        if attempt.decided:
-            return ""
         group = self._cluster.pod_groups.get(attempt.entry.key)
         if group is None:
             return _not_found(attempt.entry.key)
-        attempt.group = group
+        if not attempt.decided:
+            attempt.group = group
+        elif group.asks != attempt.group.asks:
+            attempt.outdated = attempt.missed = True
         return ""
 
     # -- what is done ------------------------------------------------------------------------------------------------

@@ -370,7 +370,7 @@ class Planning(ABC, Generic[Found]):
         """Make the plan; yields the steps that it took."""
 
     def make(self, queue: SchedulingQueue, outbox: Outbox) -> Turns[Found | None]:
-        """Make the plan; None: a pod of the group is gone for which it was made.
+        """Make the plan; None: it is of no use any more, as a pod of the group is gone, or the group has changed.
 
         Raises SearchCapError, and charges the group's namespace in any case.
         """
@@ -378,7 +378,7 @@ class Planning(ABC, Generic[Found]):
         search = self._cluster.search_steps.capped(f"{self.what} for podgroup {key}", MOST_STEPS)
         steps, made = self._made(), None
         try:
-            while len(attempt.members) == len(self._members):
+            while len(attempt.members) == len(self._members) and attempt.wants_room:
                 try:
                     search.take(next(steps))
                 except StopIteration as end:
@@ -398,7 +398,7 @@ class Planning(ABC, Generic[Found]):
             steps.close()
         for _ in self._let_go():
             yield
-        return made
+        return made if attempt.wants_room else None
 
     def _let_go(self) -> Generator[int, None, None]:
         """Free the copy in steps: to free all of it at once takes long."""

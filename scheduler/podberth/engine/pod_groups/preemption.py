@@ -14,7 +14,6 @@ from podberth.engine.instructions import Outbox, VictimsChosen
 from podberth.engine.pod_groups.attempt import GroupAttempt, Plan, Turns, dismiss
 from podberth.engine.pod_groups.planning import Planning
 from podberth.engine.preemption import Victims
-from podberth.engine.queue.groups import Ended
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import SchedulingCycle
 from podberth.framework.binding import Write
@@ -180,7 +179,7 @@ class Evictions:
         Afterwards the attempt has its plan, if preemption was asked at all.
         """
         while attempt.plan is None:
-            if attempt.ended is not Ended.REJECTED or attempt.short or not attempt.members:
+            if not attempt.wants_room:
                 return
             try:
                 plan = yield from self._preemption(attempt).make(self._queue, self._outbox)
@@ -211,7 +210,7 @@ class Evictions:
         for start in range(0, len(plan.victims), _AT_ONCE):
             if start:
                 yield
-            if not attempt.members:
+            if not attempt.wants_room:
                 return
             some = tuple(plan.victims[start : start + _AT_ONCE])
             self._victims.remove(attempt.pods[0].queued.pod, NODE, some, attempt.now, attempt.group)

@@ -21,7 +21,6 @@ from podberth.engine.instructions import Outbox, RecordEvent
 from podberth.engine.pod_groups.attempt import GroupAttempt, Turns
 from podberth.engine.pod_groups.planning import Assigned, Planning
 from podberth.engine.pod_groups.room import plain
-from podberth.engine.queue.groups import Ended
 from podberth.engine.queue.queued import QueuedGroup
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import SchedulingCycle
@@ -193,7 +192,7 @@ class Reservations:
         if not self._due(attempt, wanted, attempt.now):
             self._say(attempt, self._kept.of(attempt.entry.key))
             return
-        while attempt.members:
+        while attempt.wants_room:
             extenders = self._scheduling.extenders_about(member.queued.pod for member in attempt.pods)
             draining = Draining(attempt, framework, self._cluster, self._pick, extenders=extenders)
             found: Drained | str | None
@@ -211,9 +210,8 @@ class Reservations:
         """Return whether the group is a gang that failed for lack of room, and that makes none by preemption."""
         plan = attempt.plan
         return (
-            attempt.ended is Ended.REJECTED
-            and not (attempt.kept or attempt.enough or attempt.short)
-            and bool(attempt.members)
+            attempt.wants_room
+            and not (attempt.kept or attempt.enough)
             and attempt.group.gang
             and (plan is None or not plan.waits)
         )
@@ -244,7 +242,7 @@ class Reservations:
         room = self._room(attempt, plugin, wanted, found, attempt.now)
         for _ in room.prepare(found.assigned, nodes, cluster.pods_on, cluster.devices.wall):
             yield
-            if len(attempt.members) != count:
+            if len(attempt.members) != count or not attempt.wants_room:
                 return False
         room.follow(nodes, cluster.pods_on, cluster.devices.wall)
         holds = room.holds(nodes)

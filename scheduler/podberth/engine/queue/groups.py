@@ -123,7 +123,7 @@ class QueuedGroups:
     def put(self, before: PodGroup | None, group: PodGroup, now: float) -> None:
         """Move a group whose object was added or updated."""
         cause = _GROUP_ADDED if before is None else _GROUP_UPDATED
-        self.changed(group.key, now, cause, helps=before is None or _asks(before) != _asks(group))
+        self.changed(group.key, now, cause, helps=before is None or before.asks != group.asks)
 
     def gone(self, group: PodGroup, now: float) -> None:
         """Gate a group whose object was deleted: its pods wait until there is one again."""
@@ -575,10 +575,3 @@ class QueuedGroups:
             reason = entry.held.get(queued.pod.uid, next(iter(entry.held.values())))[1]
         for hear in self._places.observers.queued:
             hear(queued, cause.event, cause.about, until, reason, now, many)
-
-
-def _asks(group: PodGroup) -> tuple[Any, ...]:
-    """Return the fields of a group that decide whether it fits."""
-    needed = None if group.min_resources is None else tuple(sorted(group.min_resources.items()))
-    topology = group.topology_key, group.required_topology, group.preferred_topology
-    return group.min_count, topology, group.priority, group.preempts, needed
