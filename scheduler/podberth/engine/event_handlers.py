@@ -170,10 +170,15 @@ class EventHandlers:
     def _put_waiting(self, pod: Pod, now: float) -> None:
         group = self._cluster.pod_groups.members.get(pod.uid)
         queued, tried = self._queue.get(pod.uid), self._tried(pod.uid)
-        known = queued or tried
-        if known is not None and known.pod.scheduling_group != pod.scheduling_group:
-            self._leave(known.pod, now)
+        waits = queued or tried
+        if waits is not None and waits.pod.scheduling_group != pod.scheduling_group:
+            self._leave(waits.pod, now)
             queued = tried = None
+        known = queued or tried or self._binding.queued(pod.uid)
+        before = pod if known is None else known.pod
+        changes = waiting_pod_changes(before, pod)
+        if changes and queued is None:
+            self._queue.events.add(changes, real=True)  # its attempt may have failed by what it was before
         placement = self._cluster.placement(pod.uid)
         moves = group != pod.scheduling_group
         if (pod.scheduling_group is not None or group is not None) and not (moves and placement is not None):
@@ -195,10 +200,11 @@ class EventHandlers:
             self._left(pod.uid, "terminating", now)
             self._nominator.end(pod, now)
         elif queued is not None:
-            before = queued.pod
-            self._queue.update(pod, waiting_pod_changes(before, pod), now)
+            self._queue.update(pod, changes, now)
             self._nominator.follow(queued, before, now)
-        elif placement is None and tried is None:
+        elif tried is not None:
+            self._nominator.follow(tried, before, now)
+        elif placement is None:
             if pod.nominated_node_name:
                 self._cluster.nominations.put(pod, pod.nominated_node_name)
             self._queue.add(pod, now)

@@ -262,6 +262,30 @@ def test_victims(opened: Opened) -> None:
     assert (preempt.node, [victim.name for victim in preempt.victims]) == ("n2", ["small2"])
 
 
+def test_a_pod_that_shrinks_while_extenders_look_for_victims(opened: Opened) -> None:
+    """It fits by now: it is tried again after its backoff, though nobody can be removed for it."""
+    harness = opened(PREEMPT, nodes=1)
+    harness.put(pod("small", cpu="900m", nodeName="n1", priority=0), pod("big", cpu="900m", priority=10))
+    question = asked(everything(harness))
+    harness.put(pod("big", cpu="100m", priority=10))
+    assert of(answered(harness, question, {}), Preempt) == []
+    assert place(harness, "big") is Place.BACKOFF
+    harness.after(2)
+    assert harness.binds() == {"big": "n1"}
+
+
+def test_a_nomination_that_changes_while_extenders_are_asked(opened: Opened) -> None:
+    """It holds at once, as that of any other waiting pod."""
+    harness = opened(FILTER)
+    web = pod("web")
+    harness.put(web)
+    harness.cycle()
+    harness.put(web | {"status": {"phase": "Pending", "nominatedNodeName": "n2"}})
+    assert harness.engine.cluster.nominations.node_of == {"web": "n2"}
+    harness.put(web)
+    assert harness.engine.cluster.nominations.node_of == {}
+
+
 @pytest.mark.parametrize(
     ("id", "answer", "text"),
     [

@@ -282,6 +282,21 @@ def test_a_group_that_asks_for_less_while_the_plan_is_made(gangs: Harness) -> No
     assert len(bound(gangs.cycles())) == 3
 
 
+def test_a_pod_that_changes_while_the_plan_is_made(gangs: Harness) -> None:
+    """It tolerates the node by now: its group is tried again after its backoff, as after any event."""
+    tolerations = [{"operator": "Exists"}]
+    tainted = node("n0", "3")
+    tainted["spec"]["taints"] = [{"key": "own", "effect": "NoSchedule"}]
+    gangs.put(tainted, node("n1", "1"), running("low", "n1"), group("high", 2, 5))
+    gangs.put(member("high", 0, priority=5, cpu="2"), member("high", 1, priority=5, tolerations=tolerations))
+    said = until_planning(gangs)
+    gangs.put(member("high", 0, priority=5, cpu="2", tolerations=tolerations))
+    said += gangs.cycles()
+    assert (victims(said), bound(said)) == (set(), {})
+    gangs.after(30)
+    assert sorted(bound(gangs.cycles())) == ["high-0", "high-1"]
+
+
 def test_a_plan_is_charged_to_the_namespace(gangs: Harness) -> None:
     gangs.put(*(node(f"n{i}", "4") for i in range(300)), *(running(f"low-{i}", f"n{i}", "4") for i in range(300)))
     assert gangs.engine.queue.fair_share.owes("default", gangs.now) == 0

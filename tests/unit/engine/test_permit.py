@@ -60,6 +60,16 @@ def test_nobody_comes(opened: Open) -> None:
     assert place(harness, "a") is Place.UNSCHEDULABLE
 
 
+def test_a_change_of_the_pod_while_it_waits_is_no_event_to_be_missed(opened: Open) -> None:
+    """The plugin might decide otherwise now: the pod is tried again after its backoff."""
+    harness = opened(gang(2, seconds=90.0))
+    harness.put(node("n1"), pod("a"))
+    everything(harness)
+    harness.put(pod("a", labels={"app": "another"}))
+    harness.tick(90.0)
+    assert place(harness, "a") is Place.BACKOFF
+
+
 def test_the_longest_hold(opened: Open) -> None:
     """No plugin makes a pod wait for more than a quarter of an hour."""
     harness = opened(gang(2, seconds=1e6))
