@@ -435,8 +435,8 @@ class BindingCycles:
         their group any more: with some of these, as the others wait until some are bound."""
         if self.gathering.released and (going := self._may_go) > 0:
             self._went_ahead = 0
-            for _ in range(going):
-                self.happens(self.gathering.released.popleft(), Event.GROUP_ON, None, now)
+            for uid in self.gathering.take_released(going):
+                self.happens(uid, Event.GROUP_ON, None, now)
         for waiting in self.waiting_pods.settled():
             cycle = self._cycles[waiting.pod.uid]
             if waiting.rejected is not None:

@@ -254,6 +254,30 @@ def test_the_rest_of_a_gang_waits_until_some_are_bound(gangs: Harness) -> None:
     settled(gangs)
 
 
+@pytest.mark.usefixtures("pod_by_pod")
+def test_a_pod_that_was_let_go_and_lost_its_node_goes_on_with_its_gang_only() -> None:
+    """It is being tried again by the time at which it would have been bound: the others have no node yet."""
+    gangs = Harness()
+    gangs.handle(Follows(NATIVE, True))
+    gangs.engine.binding.let_go_beside = 1
+    gangs.put(node("n1"), pod("other"))
+    assert bound(gangs.cycles()) == ["other"]
+    gangs.put(node("n2", "8"), group(min_count=2), *members(2, "4"))
+    assert bound(gangs.cycles()) == []
+    assert gangs.engine.binding.state("train-0") is State.GROUP_GATHERING
+    gangs.gone("Node", "n2")
+    gangs.put(node("n3", "8"))
+    gangs.tick(2.0)
+    gangs.cycle()
+    assert gangs.engine.binding.state("train-0") is State.GROUP_DECIDING
+    gangs.bound("other")
+    assert gangs.engine.binding.state("train-0") is State.GROUP_DECIDING
+    assert bound(gangs.cycles()) == ["train-0"]
+    assert bound(gangs.handle(Bound("train-0"))) == ["train-1"]
+    assert gangs.engine.binding.writing == 1
+    settled(gangs)
+
+
 def test_the_rest_of_a_gang_does_not_wait_for_all_others(gangs: Harness) -> None:
     """Others are decided meanwhile, and there may be no end of them: after some of these it is the gang's turn."""
     gangs.engine.binding.let_go_beside = 2

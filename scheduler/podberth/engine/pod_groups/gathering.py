@@ -4,7 +4,7 @@ In kube-scheduler, Permit of GangScheduling makes them wait (`framework/plugins/
 PreBind, since the write of one pod's claim may fail, too.
 """
 
-from collections import deque
+from itertools import islice
 
 from podberth.cache.groups import PodGroups
 from podberth.model.pod_group import GroupKey
@@ -30,7 +30,7 @@ class Gathering:
         """UID → the group with which the pod is bound. By now, its labels may name another one."""
         self._waiting: dict[GroupKey, dict[str, None]] = {}
         self._let_go: dict[GroupKey, set[str]] = {}
-        self.released: deque[str] = deque()
+        self.released: dict[str, None] = {}
         """UIDs of pods that may be bound, and wait for their turn."""
 
     def entries(self) -> int:
@@ -66,13 +66,21 @@ class Gathering:
         if waiting and self._enough(key, len(waiting)):
             del self._waiting[key]
             self._let_go.setdefault(key, set()).update(waiting)
-            self.released.extend(waiting)
+            self.released.update(waiting)
+
+    def take_released(self, count: int) -> list[str]:
+        """Return the first so many pods that may be bound, which wait no longer."""
+        first = list(islice(self.released, count))
+        for uid in first:
+            del self.released[uid]
+        return first
 
     def leaves(self, uid: str) -> None:
         """Remove a pod that is bound, as the API shows, or gives back what it holds, or is gone."""
         key = self._came_for.pop(uid, None)
         if key is None:
             return
+        self.released.pop(uid, None)
         waiting, gone = self._waiting.get(key), self._let_go.get(key)
         if waiting is not None:
             waiting.pop(uid, None)
