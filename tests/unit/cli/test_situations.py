@@ -507,10 +507,10 @@ def test_a_quota_bounds_what_fits(berth: Berth) -> None:
     assert "ResourceQuota q lets none of 1 be created" in berth("explain", "-f", file, "--cluster", cluster).out
 
 
-def owned(name: str, kind: str, owner: str, **more: Any) -> Object:
+def owned(name: str, kind: str, owner: str, version: str = "apps/v1", **more: Any) -> Object:
     """A pod of a controller's."""
     made = pod(name, on="n1", cpu="1", **more)
-    reference = {"apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": owner, "controller": True}
+    reference = {"apiVersion": version, "kind": kind, "name": owner, "uid": owner, "controller": True}
     made["metadata"]["ownerReferences"] = [reference]
     return made
 
@@ -531,6 +531,7 @@ JOB_OF_THREE = workload("Job", "batch/v1", "j", {"parallelism": 3, **JOB})
             ["default/db-1", "default/db-3"],
         ),
         (STS, [owned("db-0", "StatefulSet", "other")], None),
+        (STS, [owned("db-0", "StatefulSet", "db", "apps.kruise.io/v1beta1")], None),
         (JOB_OF_THREE, [owned("j-abc", "Job", "j")], ["default/j-1", "default/j-2"]),
         (DS, [owned("agent-x", "DaemonSet", "agent")], ["default/agent-0"]),
     ],

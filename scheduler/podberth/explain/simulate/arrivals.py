@@ -562,7 +562,7 @@ def _is_its(pod: Pod, workload: Workload) -> bool:
     kind, name, _ = pod.owner
     label = _HASHES.get(workload.kind)
     if label is None:
-        return (kind.partition(".")[0], name) == (workload.kind.partition(".")[0], workload.owner)
+        return (kind, name) == (workload.kind.partition(".")[0], workload.owner)
     by_hash = f"{workload.owner}-{pod.labels[label]}" if label in pod.labels else ""
     return kind == "ReplicaSet" and (name == by_hash or name.rpartition("-")[0] == workload.owner)
 
