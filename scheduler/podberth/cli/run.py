@@ -85,13 +85,13 @@ def run(
     services.log_at(log_level)
     listen = services.address("berth", options)
 
-    def read() -> SchedulerConfiguration:
+    def read() -> "SchedulerConfiguration":
         try:
             return configuration(config)
         except InputError as error:
             raise ReloadError(str(error)) from None
 
-    def build(settings: SchedulerConfiguration) -> dict[str, Framework]:
+    def build(settings: "SchedulerConfiguration") -> dict[str, "Framework"]:
         try:
             return frameworks_of(settings, config)
         except InputError as error:
