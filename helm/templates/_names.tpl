@@ -49,21 +49,46 @@ labels:
 {{- end -}}
 {{- end -}}
 
-{{/* The scheduler's configuration: what was given, and what is absent from it. */}}
+{{/*
+The scheduler's configuration: what was given, and what is absent from it. Without the right to delete pods nothing may look for
+victims: they would be marked for ever, and the pod nominated to a node that it can't have.
+*/}}
 {{- define "berth.config" -}}
 {{- $release := include "berth.release" . -}}
+{{- $config := deepCopy .Values.scheduler.config -}}
 {{- $election := dict "resourceName" $release "resourceNamespace" .Release.Namespace -}}
-{{- with (.Values.scheduler.config.leaderElection | default dict).resourceNamespace -}}
+{{- with ($config.leaderElection | default dict).resourceNamespace -}}
 {{- if ne . $.Release.Namespace -}}
 {{- fail (printf "scheduler.config.leaderElection.resourceNamespace: %q: want the release's namespace (%s) or nothing, as the rights on the Lease are there" . $.Release.Namespace) -}}
 {{- end -}}
 {{- end -}}
 {{- $head := dict "apiVersion" "kubescheduler.config.k8s.io/v1" "kind" "KubeSchedulerConfiguration" -}}
-{{- $absent := merge $head (dict "leaderElection" $election) -}}
-{{- if not .Values.scheduler.config.profiles -}}
-{{- $absent = merge (dict "profiles" (list (dict "schedulerName" $release))) $absent -}}
+{{- $config = merge $config $head (dict "leaderElection" $election) -}}
+{{- $profiles := $config.profiles | default (list dict) -}}
+{{- if eq (len $profiles) 1 -}}
+{{- $profiles = list (merge (first $profiles) (dict "schedulerName" $release)) -}}
 {{- end -}}
-{{- toYaml (merge (deepCopy .Values.scheduler.config) $absent) -}}
+{{- range $number, $profile := $profiles -}}
+{{- if not $profile.schedulerName -}}
+{{- fail (printf "scheduler.config.profiles[%d].schedulerName: want a name, as there are %d profiles" $number (len $profiles)) -}}
+{{- end -}}
+{{- if not $.Values.scheduler.rbac.preemption -}}
+{{- $preemption := dict "name" "DefaultPreemption" -}}
+{{- $plugins := $profile.plugins | default dict -}}
+{{- $given := $plugins.postFilter | default dict -}}
+{{- $enabled := without ($given.enabled | default list) $preemption -}}
+{{- $disabled := append ($given.disabled | default list) $preemption -}}
+{{- $_ := set $plugins "postFilter" (dict "enabled" $enabled "disabled" $disabled) -}}
+{{- $_ = set $profile "plugins" $plugins -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set $config "profiles" $profiles -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/* "true" where one of the scheduler's replicas leads; nothing where each schedules. */}}
+{{- define "berth.elects" -}}
+{{- if ne (toString (include "berth.config" . | fromYaml).leaderElection.leaderElect) "false" }}true{{ end -}}
 {{- end -}}
 
 {{/* Name of the Lease that the scheduler's configuration names. */}}

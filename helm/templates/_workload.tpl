@@ -1,6 +1,7 @@
 {{/*
 What the four Deployments share. Takes (dict "root" $ "component" … "values" .Values.… "args" (list …)) and, where a component
-has them: "ports", "probes" and "mounts" as YAML, "volumes" as YAML, "grace" in seconds, "checksum" of what it reads at start.
+has them: "ports", "probes" and "mounts" as YAML, "volumes" as YAML, "grace" in seconds, "checksum" of what it reads at start, "alone"
+if two may never run.
 */}}
 {{- define "berth.deployment" -}}
 apiVersion: apps/v1
@@ -11,8 +12,12 @@ spec:
   replicas: {{ .values.replicas }}
   revisionHistoryLimit: 3
   strategy:
+    {{- if .alone }}
+    type: Recreate
+    {{- else }}
     type: RollingUpdate
     rollingUpdate: {maxUnavailable: 0, maxSurge: 1}
+    {{- end }}
   selector:
     matchLabels:
       {{- include "berth.selector" . | nindent 6 }}
@@ -106,11 +111,17 @@ spec:
             {{- with .mounts }}
             {{- . | nindent 12 }}
             {{- end }}
+            {{- with .values.extraVolumeMounts }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
       volumes:
         - name: tmp
           emptyDir: {medium: Memory, sizeLimit: 1Mi}
         {{- with .volumes }}
         {{- . | nindent 8 }}
+        {{- end }}
+        {{- with .values.extraVolumes }}
+        {{- toYaml . | nindent 8 }}
         {{- end }}
 {{- end -}}
 

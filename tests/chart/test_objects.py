@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from podberth.policy.operator.listing import DEFAULT_KINDS, resource
 from tests.chart.rendering import Chart, Object, by_kind, containers, keys
 from tests.chart.test_values import EVERYTHING
 
@@ -109,6 +110,7 @@ def _rules(objects: list[Object], name: str) -> set[tuple[str, str]]:
     return {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
 
 
+ALONE: Object = {"scheduler": {"replicas": 1, "config": {"leaderElection": {"leaderElect": False}}}}
 NATIVE = {f"{kind}admission{what}" for kind in ("mutating", "validating") for what in ("policies", "policybindings")}
 RIGHTS: list[tuple[str, Object, str, set[tuple[str, str]]]] = [
     (
@@ -158,7 +160,7 @@ RIGHTS: list[tuple[str, Object, str, set[tuple[str, str]]]] = [
     (
         "metrics",
         {"metrics": {"enabled": False}},
-        "berth-scheduler",
+        "berth-operator",
         {("tokenreviews", "create"), ("subjectaccessreviews", "create")},
     ),
 ]
@@ -171,6 +173,17 @@ def test_rights_go(
     """What is switched off leaves no right behind."""
     assert gone <= _rules(default, account)
     assert not gone & _rules(chart.objects(values), account)
+
+
+def test_who_has_its_port_open_knows_who_asks(chart: Chart) -> None:
+    """Scheduler and evictor serve health at the port of metrics, which so is open in any case, for those who may."""
+    objects = chart.objects({"evictor": {"enabled": True}, "metrics": {"enabled": False}})
+    asks = {("tokenreviews", "create"), ("subjectaccessreviews", "create")}
+    for component, container in containers(objects).items():
+        is_open = "--secure-port=10259" in container["args"]
+        assert is_open == (component in ("scheduler", "evictor"))
+        assert (asks <= _rules(objects, f"berth-{component}")) == is_open
+        assert (("RoleBinding", "kube-system", f"berth-{component}") in keys(objects)) == is_open
 
 
 def test_the_evictor_reads_devices_and_changes_none(chart: Chart) -> None:
@@ -252,8 +265,46 @@ def test_rights_that_hang_on_values(chart: Chart, default: list[Object]) -> None
         found = rules(objects, "Role", "berth-scheduler")
         return [rule["verbs"] for rule in found if rule.get("resourceNames") == ["berth-heartbeat"]]
 
-    alone = {"scheduler": {"config": {"leaderElection": {"leaderElect": False}}}}
-    assert beats(default) == beats(chart.objects(alone)) == [["get", "update"]]
+    assert beats(default) == beats(chart.objects(ALONE)) == [["get", "update"]]
+
+
+def test_without_an_election_one_runs_and_nobody_waits_for_a_leader(chart: Chart) -> None:
+    """A rollout ends the replica before it starts the next one, and no alert asks who holds the Lease."""
+    objects = chart.objects({**ALONE, "metrics": {"prometheusRule": {"enabled": True}}})
+    kinds = {name: one["spec"]["strategy"]["type"] for name, one in by_kind(objects, "Deployment").items()}
+    assert kinds == {
+        "berth-scheduler": "Recreate",
+        "berth-operator": "RollingUpdate",
+        "berth-admission": "RollingUpdate",
+    }
+    (rule,) = by_kind(objects, "PrometheusRule").values()
+    alerts = {one["alert"] for group in rule["spec"]["groups"] for one in group["rules"]}
+    assert "BerthWatchStale" in alerts and "BerthNobodyLeads" not in alerts
+
+
+def test_what_may_be_listed_is_counted(chart: Chart, default: list[Object]) -> None:
+    """Each kind of `operator.audit` is one that the operator audits; those that are owners only, are not."""
+
+    def counted(objects: list[Object]) -> list[str]:
+        args = containers(objects)["operator"]["args"]
+        return [arg.removeprefix("--audit-kind=") for arg in args if arg.startswith("--audit-kind=")]
+
+    assert counted(default) == list(DEFAULT_KINDS)
+    widgets = {"group": "example.com", "version": "v1beta1", "resources": ["widgets"]}
+    (name,) = counted(chart.objects({"operator": {"audit": [widgets]}}))
+    assert resource(name).path("team") == "/apis/example.com/v1beta1/namespaces/team/widgets"
+    assert counted(chart.objects({"operator": {"audit": []}})) == []
+
+
+def test_volumes(chart: Chart) -> None:
+    """A directory that a component may write to, or files that an option names, come beside its own volumes."""
+    volume, mount = {"name": "flight", "emptyDir": {}}, {"name": "flight", "mountPath": "/var/lib/berth"}
+    more = {"extraVolumes": [volume], "extraVolumeMounts": [mount]}
+    objects = chart.objects({**dict.fromkeys(COMPONENTS, more), "evictor": {"enabled": True, **more}})
+    for name, one in by_kind(objects, "Deployment").items():
+        pod = one["spec"]["template"]["spec"]
+        assert pod["volumes"][-1] == volume, name
+        assert pod["containers"][0]["volumeMounts"][-1] == mount, name
 
 
 def test_without_an_admission_server(chart: Chart) -> None:

@@ -14,8 +14,10 @@ import yaml
 
 import podberth
 from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.plugins.registry import IN_TREE
 from podberth.policy.parse import parse
-from tests.chart.rendering import CHART, Chart, Object, by_kind, documents
+from tests.chart.rendering import CHART, Chart, Object, by_kind, containers, documents
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 
@@ -38,6 +40,16 @@ REFUSED: list[tuple[str, Object, list[str]]] = [
         "Lease elsewhere",
         {"scheduler": {"config": {"leaderElection": {"resourceNamespace": "kube-system"}}}},
         ['leaderElection.resourceNamespace: "kube-system": want the release\'s namespace (berth)'],
+    ),
+    (
+        "profiles without names",
+        {"scheduler": {"config": {"profiles": [{"schedulerName": "a"}, {}]}}},
+        ["scheduler.config.profiles[1].schedulerName: want a name, as there are 2 profiles"],
+    ),
+    (
+        "two without an election",
+        {"scheduler": {"config": {"leaderElection": {"leaderElect": False}}}},
+        ["scheduler.replicas: 2: want 1, as scheduler.config.leaderElection.leaderElect is false"],
     ),
 ]
 
@@ -80,8 +92,8 @@ EVERYTHING: Object = {
     },
 }
 
-OPEN = {"affinity", "global"}
-"""Passed on: the API server knows affinities better, and `global` is Helm's."""
+OPEN = {"affinity", "volume", "global"}
+"""Passed on: the API server knows affinities and volumes better, and `global` is Helm's."""
 
 
 def _loose(schema: Any, path: str) -> list[str]:
@@ -173,10 +185,20 @@ CONFIGURATIONS: list[tuple[str, Object, Object]] = [
         },
         {"leaderElection": {"leaseDuration": "30s", "resourceName": "mine", "resourceNamespace": "team"}},
     ),
+    (
+        "a profile without a name",
+        {"profiles": [{"percentageOfNodesToScore": 50}]},
+        {
+            "profiles": [{"schedulerName": "blue", "percentageOfNodesToScore": 50}],
+            "leaderElection": {"resourceName": "blue", "resourceNamespace": "team"},
+        },
+    ),
 ]
 
 
-@pytest.mark.parametrize(("given", "filled"), [case[1:] for case in CONFIGURATIONS], ids=["none", "given"])
+@pytest.mark.parametrize(
+    ("given", "filled"), [case[1:] for case in CONFIGURATIONS], ids=[case[0] for case in CONFIGURATIONS]
+)
 def test_configuration(chart: Chart, given: Object, filled: Object) -> None:
     """The configuration is what was given; only what is absent is filled in, and Berth reads it."""
     objects = chart.objects({"scheduler": {"config": given}}, "blue", "team")
@@ -187,3 +209,22 @@ def test_configuration(chart: Chart, given: Object, filled: Object) -> None:
     assert decode(read).leader_election.resource_namespace == "team"
     role = by_kind(objects, "Role")["blue-scheduler"]
     assert role["rules"][1]["resourceNames"] == [read["leaderElection"]["resourceName"]]
+    # The others are told the same name, and `helm test` waits for a pod that Berth schedules.
+    names = [profile["schedulerName"] for profile in read["profiles"]]
+    for component in ("operator", "admission"):
+        args = containers(objects)[component]["args"]
+        assert [arg for arg in args if arg.startswith("--profile=")] == [f"--profile={name}" for name in names]
+    assert [pod["spec"]["schedulerName"] for pod in by_kind(objects, "Pod").values()] == names
+
+
+@pytest.mark.parametrize("preemption", [True, False])
+def test_nobody_preempts_without_the_right_to_delete_pods(chart: Chart, preemption: bool) -> None:
+    """A victim that can't be deleted would be marked for ever, so that no profile may look for any."""
+    named = {"postFilter": {"enabled": [{"name": "DefaultPreemption"}], "disabled": [{"name": "*"}]}}
+    profiles = [{"schedulerName": "plain"}, {"schedulerName": "named", "plugins": named}]
+    values = {"scheduler": {"rbac": {"preemption": preemption}, "config": {"profiles": profiles}}}
+    (read,) = documents(by_kind(chart.objects(values), "ConfigMap")["berth-scheduler"]["data"]["config.yaml"])
+    frameworks = build(decode(read), IN_TREE)
+    looking = {name: framework.profile.plugins("post_filter") for name, framework in frameworks.items()}
+    preempts = {name: any(plugin.name == "DefaultPreemption" for plugin in found) for name, found in looking.items()}
+    assert preempts == {"plain": preemption, "named": preemption}
