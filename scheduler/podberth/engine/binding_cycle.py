@@ -681,7 +681,7 @@ class BindingCycles:
             self._cluster.nominations.put(pod, pod.nominated_node_name)
 
     def _update(self, cycle: BindingCycle, pod: Pod, now: float) -> None:
-        cycle.queued.pod = pod
+        cycle.queued.update(pod)
 
     # -- what is held, and how it is given back -----------------------------------------------------------------------
 

@@ -186,7 +186,7 @@ class EventHandlers:
             if moves and group is not None:
                 self._queue.groups.changed(group, now, helps=True)
         if tried is not None:
-            tried.pod = pod
+            tried.update(pod)
         if pod.terminating:
             self._groups.drop(pod.uid)
         if self._binding.happens(pod.uid, Event.TERMINATING if pod.terminating else Event.UPDATED, pod, now):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from podberth.engine.binding_table import State
-from podberth.engine.instructions import Bind, Failed, Instruction
+from podberth.engine.instructions import Bind, Failed, Instruction, PatchCondition
 from podberth.engine.pod_groups.gathering import AT_ONCE
 from podberth.engine.stimuli import Bound, Broke, Follows, Unwritten
 from podberth.model.pod_group import NATIVE
@@ -55,6 +55,20 @@ def test_a_condition_that_could_not_be_written_while_the_others_are_told(gangs: 
     gangs.tick(400.0)
     again = [one for said in each_turn(gangs) for one in said if isinstance(one, Failed)]
     assert (len(again), [one.pod.name for one in again if not one.repeated]) == (300, [told[0]])
+
+
+@pytest.mark.usefixtures("pod_by_pod")
+def test_a_condition_that_another_leader_has_written_over_while_the_pod_is_tried(gangs: Harness) -> None:
+    """The attempt that is under way comes to what was shown before: it is written all the same."""
+    gangs.put(node("n1", "1"), group(min_count=2), *members(2))
+    ours = {one.pod.name: one.message for one in gangs.cycles() if isinstance(one, PatchCondition)}
+    gangs.tick(400.0)
+    gangs.cycle()
+    assert gangs.engine.groups.attempt is not None
+    condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": "said last"}
+    gangs.put(member("train-1") | {"status": {"phase": "Pending", "conditions": [condition]}})
+    said = [(one.pod.name, one.message) for one in gangs.cycles() if isinstance(one, PatchCondition)]
+    assert said == [("train-1", ours["train-1"])]
 
 
 def test_pods_go_while_the_others_are_told(gangs: Harness) -> None:
