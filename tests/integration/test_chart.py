@@ -237,6 +237,8 @@ def test_uninstall_takes_the_webhooks(installed: Installed, garbage_collector: P
         path = f"{HOOKS}/{one['kind'].lower()}s/zz-blue-admission"
         api.patch(path, [{"op": "remove", "path": "/metadata/ownerReferences"}], "json")
     wait_for("both to be owned", lambda: _owners(api) == [role["metadata"]["uid"]] * 2, checks.BOUND)
+    _, denied = installed.used("blue")
+    assert [(one["verb"], one["requestURI"]) for one in denied] == []
     command: list[str | Path] = [garbage_collector, f"--kubeconfig={installed.admin}"]
     collector = Process("gc", command, installed.home / "gc.log")
     collector.start()
