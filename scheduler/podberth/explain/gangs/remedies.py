@@ -293,17 +293,22 @@ class Remedies:
             return lines
         of_pods = any(isinstance(change, OnPod) for change in others)
         concerned = self._concerned(others) if of_pods else list(self._gang.waiting)[:1]
-        made = dict[str, None]()
-        for pod in concerned[: _EACH + 1]:
+        made, known = dict[str, None](), set[object]()
+        for pod in concerned:
+            kind = pod.owner, pod.shape, bool(pod.gates)
+            if kind in known:
+                continue
             found = commands(others, pod, self._written(pod))
             if found is None or not self._does_the_same(found, pod, plan):
                 return None
             if not found.lines:
                 return []
+            if made.keys() >= set(found.lines):
+                known.add(kind)  # they change what has the template, so that the rest of its pods change, too
             made |= dict.fromkeys(found.lines)
-        if len(made) > _EACH:
-            self.notes.append(f"{len(concerned):,} pods would have to be changed one by one: no commands are shown")
-            return []
+            if len(made) > _EACH:
+                self.notes.append(f"{len(concerned):,} pods would have to be changed one by one: no commands are shown")
+                return []
         return [*lines, *made]
 
     def _concerned(self, changes: Sequence[Change]) -> list[Pod]:

@@ -9,11 +9,14 @@ from podberth.engine.schedule_one import Choice
 from podberth.explain.gangs.answer import GroupExplanation
 from podberth.explain.gangs.explain import explain_group
 from podberth.explain.gangs.gang import gang_of
+from podberth.explain.objects.documents import Document
 from podberth.explain.objects.world import World
 from podberth.explain.simulate.simulation import Simulation
+from podberth.explain.written import of_cluster
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
+from podberth.model import wire
 from podberth.model.pod_group import COSCHEDULING, LABEL, NATIVE, GroupKey
 from podberth.plugins.registry import IN_TREE
 from tests.builders import Object, configuration, pod, profile
@@ -68,14 +71,22 @@ def asked(
     objects: Sequence[Object], name: str = "train", api: str = NATIVE, *, topology: bool = False, **more: Any
 ) -> GroupExplanation:
     """The answer about a group. The cluster is as before afterwards."""
-    there = world(list(objects))
+    waiting = [each for each in objects if each["kind"] == "Pod" and "nodeName" not in each["spec"]]
+    there = world([each for each in objects if each not in waiting])
+    there.add_documents(Document("Pod", wire.encode(each), "") for each in waiting)
     gang = gang_of(GroupKey("default", name, api), there.cluster)
     assert gang is not None
     before = {placement.pod.uid for placement in there.cluster.placements()}
     state = there.cluster.pod_groups.state(GroupKey("default", name, api))
     assert state is not None
     known = list(state.pods)
-    answer = explain_group(gang, by_topology() if topology else framework(), there.cluster, **more)
+    answer = explain_group(
+        gang,
+        by_topology() if topology else framework(),
+        there.cluster,
+        written=lambda pod: of_cluster(pod, there),
+        **more,
+    )
     assert validate(there.cluster) == []
     assert {placement.pod.uid for placement in there.cluster.placements()} == before
     assert sorted(state.pods) == sorted(known)

@@ -210,6 +210,40 @@ def test_a_toleration_for_all() -> None:
     judged(objects, answer, 8)
 
 
+def of_deployment(name: str, count: int, **more: Any) -> list[Object]:
+    """Members that a Deployment has made."""
+    made = members(count, "1", **more)
+    for number, each in enumerate(made):
+        labels = {"pod-template-hash": "5"}
+        each["metadata"] |= {"name": f"{name}-{number}", "uid": f"{name}/{number}", "labels": labels}
+        owner = {"kind": "ReplicaSet", "name": f"{name}-5", "uid": name, "controller": True}
+        each["metadata"]["ownerReferences"] = [owner]
+    return made
+
+
+def commands(answer: GroupExplanation, text: str) -> list[str]:
+    """The commands of the change that is told so."""
+    return next(remedy.commands for remedy in answer.remedies if remedy.text == text)
+
+
+def test_each_template_of_a_gang_has_its_command() -> None:
+    """Also one whose pods come after many of another."""
+    pods = [*of_deployment("a", 18, select={"disk": "ssd"}), *of_deployment("b", 2, select={"disk": "ssd"})]
+    answer = asked([*SIX, group(20), *pods])
+    patch = """-n default --type=json -p '[{"op":"remove","path":"/spec/template/spec/nodeSelector/disk"}]'"""
+    assert commands(answer, "drop nodeSelector disk=ssd") == [
+        f"kubectl patch deployment a {patch}",
+        f"kubectl patch deployment b {patch}",
+    ]
+
+
+def test_commands_for_each_of_many_pods_are_not_shown() -> None:
+    pods = members(17, "1", select={"disk": "ssd"})
+    answer = asked([*SIX, group(17), *pods])
+    assert commands(answer, "drop nodeSelector disk=ssd") == []
+    assert "17 pods would have to be changed one by one: no commands are shown" in answer.notes
+
+
 def test_pods_that_keep_apart() -> None:
     """Sums do not say how many fit: they are placed one after the other."""
     apart = ["app=train per host"]
