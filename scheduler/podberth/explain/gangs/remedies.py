@@ -291,14 +291,13 @@ class Remedies:
         others = [change for change in plan if not isinstance(change, GroupChange)]
         if not others:
             return lines
-        of_pods = any(isinstance(change, OnPod) for change in others)
-        concerned = self._concerned(others) if of_pods else list(self._gang.waiting)[:1]
+        concerned = self._concerned(others)
         made, known = dict[str, None](), set[object]()
-        for pod in concerned:
+        for pod, own in concerned:
             kind = pod.owner, pod.shape, bool(pod.gates)
             if kind in known:
                 continue
-            found = commands(others, pod, self._written(pod))
+            found = commands(own, pod, self._written(pod))
             if found is None or not self._does_the_same(found, pod, plan):
                 return None
             if not found.lines:
@@ -311,14 +310,23 @@ class Remedies:
                 return []
         return [*lines, *made]
 
-    def _concerned(self, changes: Sequence[Change]) -> list[Pod]:
+    def _concerned(self, changes: Sequence[Change]) -> list[tuple[Pod, list[Change]]]:
+        """Return each waiting pod that is to change, with what concerns it; the first one, if only the cluster is."""
+        found = [
+            (pod, [change for change in changes if not isinstance(change, OnPod) or self._concerns(change, pod)])
+            for pod in self._gang.waiting
+        ]
+        of_pods = [(pod, own) for pod, own in found if any(isinstance(change, OnPod) for change in own)]
+        return of_pods or found[:1]
+
+    def _concerns(self, change: OnPod, pod: Pod) -> bool:
+        """Return whether a change is made to a waiting pod: beside gates and names, to those like the one that stops
+        the gang.
+        """
+        if isinstance(change, Ungate):
+            return bool(pod.gates)
         stopped = self._part.stopped
-        waiting = self._gang.waiting
-        if any(isinstance(change, NameScheduler) for change in changes):
-            return list(waiting)
-        if any(isinstance(change, Ungate) for change in changes):
-            return [pod for pod in waiting if pod.gates]
-        return [pod for pod in waiting if stopped is not None and pod.shape is stopped.pod.shape]
+        return isinstance(change, NameScheduler) or (stopped is not None and pod.shape is stopped.pod.shape)
 
     def _does_the_same(self, found: Commands, pod: Pod, plan: Whole) -> bool:
         """Return whether the gang starts with pods as the command makes them."""
@@ -328,8 +336,8 @@ class Remedies:
         # One shape for all pods that a command changes alike.
         shape = self._shapes.setdefault((id(pod.shape), str(plan)), made.shape)
         members = [
-            replace(one, shape=shape, gates=made.gates) if one.shape is pod.shape else one
-            for one in self._edited(tuple(change for change in plan if isinstance(change, Ungate)))
+            replace(changed, shape=shape, gates=made.gates) if one.shape is pod.shape else changed
+            for one, changed in zip(self._gang.waiting, self._edited(plan), strict=True)
         ]
         return self._fit(members, plan, self._needed(plan)) is not None
 

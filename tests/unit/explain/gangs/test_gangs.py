@@ -244,6 +244,27 @@ def test_commands_for_each_of_many_pods_are_not_shown() -> None:
     assert "17 pods would have to be changed one by one: no commands are shown" in answer.notes
 
 
+def test_each_pod_of_a_gang_gets_the_commands_that_concern_it() -> None:
+    """Gates go from those that have some, and all that are like the one that stops the gang ask for less."""
+    pods = [*members(2, gates=["quota"]), *members(8)[2:]]
+    answer = asked([*SIX, group(8), *pods])
+    found = commands(answer, "remove the scheduling gate quota and ask for 2500m cpu instead of 4")
+    assert [f" train-{i} " in command for i, command in enumerate(found)] == [True] * 8
+    assert ["schedulingGates" in command for command in found] == [True] * 2 + [False] * 6
+    assert all('"value":"2500m"' in command for command in found)
+
+
+def test_a_pod_that_asks_for_less_already_is_asked_for_nothing_else() -> None:
+    """It gets the scheduler's name only, and that does not take the whole change away."""
+    answer = asked([*SIX, group(8), *members(7), member("train-launcher", "100m")], instead=["other"])
+    found = commands(answer, "name the scheduler other and ask for 2500m cpu instead of 4")
+    assert len(found) == 8
+    assert all('"path":"/spec/schedulerName","value":"other"' in command for command in found)
+    assert [command for command in found if "cpu" not in command] == [
+        command for command in found if " train-launcher " in command
+    ]
+
+
 def test_pods_that_keep_apart() -> None:
     """Sums do not say how many fit: they are placed one after the other."""
     apart = ["app=train per host"]
