@@ -180,8 +180,7 @@ def _arguments(plugin: str, args: Object, resources: Sequence[str]) -> list[Sett
     match plugin:
         case "NodeResourcesFit":
             given = args.get("scoringStrategy") or {}
-            shape = (given.get("requestedToCapacityRatio") or {}).get("shape") or ()
-            scores = {point["utilization"]: point["score"] for point in shape}
+            scores = _scores(given)
             weights = {each["name"]: each.get("weight") or 1 for each in given.get("resources") or ()}
             weights = weights or {"cpu": 1, "memory": 1}
             strategy = given.get("type") or STRATEGIES[0]
@@ -215,6 +214,13 @@ def _arguments(plugin: str, args: Object, resources: Sequence[str]) -> list[Sett
                 Setting(f"{_SPREAD}.defaultConstraints", base, choices=(*(["given"] if own else []), *_CONSTRAINTS))
             ]
     return []
+
+
+def _scores(strategy: Object) -> dict[int, int]:
+    """Return the score at each utilization of a strategy's shape; one without a shape rises from 0 to 100 %."""
+    shape = (strategy.get("requestedToCapacityRatio") or {}).get("shape")
+    usual = {0: 0, 100: SHAPE_SCALE}
+    return {point.get("utilization", 0): point.get("score", 0) for point in shape} if shape else usual
 
 
 def _applied(config: ProfileConfig, values: Values, resources: Sequence[str]) -> ProfileConfig:

@@ -148,3 +148,15 @@ def test_a_base_with_its_own_lists() -> None:
     assert (made.plugins.score.enabled, [each.name for each in made.plugins.score.disabled]) == ([], ["*"])
     args = there.configuration({**begin, "NodeResourcesFit.resource.cpu": 4}).profiles[0].plugin_config[0].args
     assert args["ignoredResources"] == ["example.test/fpga"]
+
+
+def shaped(*shape: dict[str, int]) -> Space:
+    """Return the space of a profile whose NodeResourcesFit scores by such a shape."""
+    strategy = {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {"shape": list(shape)}}
+    config = configuration(profile(NodeResourcesFit={"scoringStrategy": strategy}))
+    return space(decode(config), "berth", world(EVERYTHING))
+
+
+def test_a_point_of_a_shape_is_at_0_where_it_says_nothing() -> None:
+    begin = shaped({"utilization": 0}, {"score": 10, "utilization": 100}).begin()
+    assert [begin[f"NodeResourcesFit.shape.{at}"] for at in (0, 50, 100)] == [0, 5, 10]
