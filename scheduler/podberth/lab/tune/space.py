@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from podberth.explain.objects.documents import ObjectError
@@ -31,7 +32,7 @@ from podberth.model.pod import Pod
 from podberth.model.resources import is_extended
 from podberth.plugins.node_resources import STRATEGIES
 from podberth.plugins.registry import registry
-from podberth.plugins.shape_score import SHAPE_SCALE
+from podberth.plugins.shape_score import SHAPE_SCALE, broken_linear
 
 Value = int | str | bool
 Values = Mapping[str, Value]
@@ -48,7 +49,7 @@ _FIT, _BALANCED, _SPREAD, _AFFINITY = (
     "PodTopologySpread",
     "InterPodAffinity",
 )
-_STRATEGY = f"{_FIT}.strategy"
+_STRATEGY, _SHAPE = f"{_FIT}.strategy", f"{_FIT}.shape."
 _ALL = "all"
 """NodeResourcesBalancedAllocation balances all resources that pods of the world ask for."""
 _ZONE, _HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -101,8 +102,9 @@ class Space(msgspec.Struct, frozen=True):
     def configuration(self, values: Values) -> SchedulerConfiguration:
         """Return the base with these values in its profile; what is as in the base is not written anew."""
         changed = self.changed(values)
-        fit = any(name.startswith(f"{_FIT}.") for name in changed)
-        new = {name: values[name] for name in values if name in changed or (fit and name.startswith(f"{_FIT}."))}
+        # Points that the base lacks keep their score when others are moved.
+        shape = any(name.startswith(_SHAPE) for name in changed)
+        new = {name: values[name] for name in values if name in changed or (shape and name.startswith(_SHAPE))}
         profiles = [
             _applied(each, new, self.resources) if each.scheduler_name == self.profile else each
             for each in self.base.profiles
@@ -116,7 +118,7 @@ class Space(msgspec.Struct, frozen=True):
         """
         off = tuple(f"{name.removeprefix('weight.')}." for name, value in values.items() if _is_off(name, value))
         if values.get(_STRATEGY, STRATEGIES[2]) != STRATEGIES[2]:
-            off = (*off, f"{_FIT}.shape.")
+            off = (*off, _SHAPE)
         return {
             setting.name: (setting.base, values[setting.name])
             for setting in self.settings
@@ -181,15 +183,13 @@ def _arguments(plugin: str, args: Object, resources: Sequence[str]) -> list[Sett
         case "NodeResourcesFit":
             given = args.get("scoringStrategy") or {}
             scores = _scores(given)
+            there = broken_linear(np.array(_POINTS), sorted(scores.items())).tolist()
             weights = {each["name"]: each.get("weight") or 1 for each in given.get("resources") or ()}
             weights = weights or {"cpu": 1, "memory": 1}
             strategy = given.get("type") or STRATEGIES[0]
             return [
                 Setting(_STRATEGY, strategy, choices=STRATEGIES),
-                *(
-                    Setting(f"{_FIT}.shape.{at}", scores.get(at, at * SHAPE_SCALE // 100), 0, SHAPE_SCALE)
-                    for at in _POINTS
-                ),
+                *(Setting(f"{_SHAPE}{at}", score, 0, SHAPE_SCALE) for at, score in zip(_POINTS, there, strict=True)),
                 *(
                     Setting(f"{_FIT}.resource.{name}", weight, 0, max(_HIGHEST, weight))
                     for name in resources
@@ -261,7 +261,7 @@ def _weighted(score: PluginSet, plugin: str, weight: int) -> PluginSet:
 
 
 def _fit(values: Values, args: Object) -> dict[str, Any]:
-    """Return the scoring strategy that the values say; without a value for it, that of the arguments.
+    """Return the scoring strategy of the arguments with the values put in.
 
     Resources whose weight is 0 are left out; if all are, the list is kube-scheduler's own, cpu and memory.
     """
@@ -280,14 +280,9 @@ def _fit(values: Values, args: Object) -> dict[str, Any]:
         or [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}],
     }
     if kind == STRATEGIES[2]:
-        ratio = given.get("requestedToCapacityRatio") or {}
-        points = [
-            {"utilization": at, "score": int(mine[f"{_FIT}.shape.{at}"])}
-            for at in _POINTS
-            if f"{_FIT}.shape.{at}" in mine
-        ]
-        known = ratio.get("shape") or [{"utilization": 0, "score": 0}, {"utilization": 100, "score": SHAPE_SCALE}]
-        found["requestedToCapacityRatio"] = {"shape": points if len(points) > 1 else known}
+        new = {int(name.removeprefix(_SHAPE)): int(value) for name, value in mine.items() if name.startswith(_SHAPE)}
+        points = sorted((_scores(given) | new).items())
+        found["requestedToCapacityRatio"] = {"shape": [{"utilization": at, "score": score} for at, score in points]}
     return {"scoringStrategy": found}
 
 

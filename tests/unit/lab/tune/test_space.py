@@ -160,3 +160,29 @@ def shaped(*shape: dict[str, int]) -> Space:
 def test_a_point_of_a_shape_is_at_0_where_it_says_nothing() -> None:
     begin = shaped({"utilization": 0}, {"score": 10, "utilization": 100}).begin()
     assert [begin[f"NodeResourcesFit.shape.{at}"] for at in (0, 50, 100)] == [0, 5, 10]
+
+
+def points(there: Space, **new: Value) -> list[tuple[int, int]]:
+    """Return the shape with values of NodeResourcesFit put in, as (utilization, score)."""
+    values = {**there.begin(), **{f"NodeResourcesFit.{name}": value for name, value in new.items()}}
+    (args,) = [each.args for each in there.configuration(values).profiles[0].plugin_config]
+    shape = args["scoringStrategy"]["requestedToCapacityRatio"]["shape"]
+    return [(point["utilization"], point["score"]) for point in shape]
+
+
+STEEP = ({"utilization": 0, "score": 0}, {"utilization": 40, "score": 10}, {"utilization": 100, "score": 10})
+
+
+def test_what_is_not_varied_of_a_shape_stays() -> None:
+    """Its own points, also where another value of the plugin is new; a point that it lacks begins at its score."""
+    there = shaped(*STEEP)
+    assert there.begin()["NodeResourcesFit.shape.50"] == 10
+    assert points(there, **{"resource.cpu": 2}) == [(0, 0), (40, 10), (100, 10)]
+    assert points(there, **{"shape.50": 3}) == [(0, 0), (40, 10), (50, 3), (100, 10)]
+    straight = shaped({"utilization": 0, "score": 0}, {"utilization": 100, "score": 10})
+    assert points(straight, **{"shape.100": 0}) == [(0, 0), (50, 5), (100, 0)]
+
+
+def test_one_point_of_a_shape_may_be_varied_alone() -> None:
+    there = shaped(*STEEP).narrowed(["NodeResourcesFit.shape.0"])
+    assert points(there, **{"shape.0": 7}) == [(0, 7), (40, 10), (100, 10)]
