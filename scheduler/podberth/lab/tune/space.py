@@ -84,7 +84,7 @@ class Space(msgspec.Struct, frozen=True):
     def narrowed(self, patterns: Sequence[str]) -> "Space":
         """Return the space with the settings that a pattern such as `weight.*` names; all, where there is no pattern.
 
-        Raises ObjectError for a pattern that names none.
+        Raises ObjectError for a pattern that names none, and for a shape that no strategy would read.
         """
         for pattern in patterns:
             if not any(fnmatchcase(setting.name, pattern) for setting in self.settings):
@@ -93,6 +93,11 @@ class Space(msgspec.Struct, frozen=True):
         if not patterns:
             return self
         chosen = [each for each in self.settings if any(fnmatchcase(each.name, pattern) for pattern in patterns)]
+        names, strategy = [each.name for each in chosen], self._strategy
+        unread = [name for name in names if name.startswith(_SHAPE)]
+        if unread and _STRATEGY not in names and strategy != STRATEGIES[2]:
+            why = f"the strategy {strategy} reads no shape: vary {_STRATEGY}, too"
+            raise ObjectError(f"--vary: {unread[0]}: {why}")
         return replace(self, settings=tuple(chosen))
 
     def begin(self) -> dict[str, Value]:
@@ -117,13 +122,18 @@ class Space(msgspec.Struct, frozen=True):
         A plugin whose weight is 0 has no arguments to speak of, and only RequestedToCapacityRatio has a shape.
         """
         off = tuple(f"{name.removeprefix('weight.')}." for name, value in values.items() if _is_off(name, value))
-        if values.get(_STRATEGY, STRATEGIES[2]) != STRATEGIES[2]:
+        if values.get(_STRATEGY, self._strategy) != STRATEGIES[2]:
             off = (*off, _SHAPE)
         return {
             setting.name: (setting.base, values[setting.name])
             for setting in self.settings
             if values.get(setting.name, setting.base) != setting.base and not setting.name.startswith(off)
         }
+
+    @property
+    def _strategy(self) -> str:
+        """Return the strategy of the base."""
+        return _strategy(_args(_profile(self.base, self.profile), _FIT).get("scoringStrategy") or {})
 
 
 def _is_off(name: str, value: Value) -> bool:
@@ -135,7 +145,7 @@ def space(base: SchedulerConfiguration, profile: str, world: World) -> Space:
 
     Raises ConfigError where the profile can't be built, ObjectError for an object that can't be read.
     """
-    config = next(each for each in base.profiles if each.scheduler_name == profile)
+    config = _profile(base, profile)
     built = build_profile(config, registry(), "profiles[0]")
     found = world.decoded(NOTHING_READ)
     things = [*found.objects, *found.arrivals, *(change for change in found.changes if not isinstance(change, tuple))]
@@ -154,6 +164,10 @@ def space(base: SchedulerConfiguration, profile: str, world: World) -> Space:
     if not settings:
         raise ConfigError(f"profiles: {profile}: has no plugin at score whose weight would change a decision")
     return Space(base, profile, tuple(settings), tuple(resources), tuple(idle))
+
+
+def _profile(base: SchedulerConfiguration, name: str) -> ProfileConfig:
+    return next(each for each in base.profiles if each.scheduler_name == name)
 
 
 def _scored(things: Sequence[Modelled]) -> dict[str, bool]:
@@ -186,9 +200,8 @@ def _arguments(plugin: str, args: Object, resources: Sequence[str]) -> list[Sett
             there = broken_linear(np.array(_POINTS), sorted(scores.items())).tolist()
             weights = {each["name"]: each.get("weight") or 1 for each in given.get("resources") or ()}
             weights = weights or {"cpu": 1, "memory": 1}
-            strategy = given.get("type") or STRATEGIES[0]
             return [
-                Setting(_STRATEGY, strategy, choices=STRATEGIES),
+                Setting(_STRATEGY, _strategy(given), choices=STRATEGIES),
                 *(Setting(f"{_SHAPE}{at}", score, 0, SHAPE_SCALE) for at, score in zip(_POINTS, there, strict=True)),
                 *(
                     Setting(f"{_FIT}.resource.{name}", weight, 0, max(_HIGHEST, weight))
@@ -214,6 +227,11 @@ def _arguments(plugin: str, args: Object, resources: Sequence[str]) -> list[Sett
                 Setting(f"{_SPREAD}.defaultConstraints", base, choices=(*(["given"] if own else []), *_CONSTRAINTS))
             ]
     return []
+
+
+def _strategy(given: Object) -> str:
+    """Return the type of a scoringStrategy; without one, kube-scheduler's own."""
+    return given.get("type") or STRATEGIES[0]
 
 
 def _scores(strategy: Object) -> dict[int, int]:
@@ -268,8 +286,8 @@ def _fit(values: Values, args: Object) -> dict[str, Any]:
     mine = {name: value for name, value in values.items() if name.startswith(f"{_FIT}.")}
     if not mine:
         return {}
-    given = dict(args.get("scoringStrategy") or {"type": STRATEGIES[0]})
-    kind = mine.get(_STRATEGY, given.get("type"))
+    given = args.get("scoringStrategy") or {}
+    kind = mine.get(_STRATEGY, _strategy(given))
     weights = {each["name"]: each.get("weight") or 1 for each in given.get("resources") or ()}
     weights = weights or {"cpu": 1, "memory": 1}
     prefix = f"{_FIT}.resource."

@@ -69,6 +69,16 @@ def test_narrowed() -> None:
         all_of().narrowed(["backoff"])
 
 
+def test_a_shape_is_not_varied_where_the_strategy_reads_none() -> None:
+    """Every trial would be the base."""
+    says = "NodeResourcesFit.shape.0: the strategy LeastAllocated reads no shape: vary NodeResourcesFit.strategy, too"
+    with pytest.raises(ObjectError, match=says):
+        all_of().narrowed(["weight.*", "*.shape.*"])
+    assert all_of().narrowed(["NodeResourcesFit.*"])
+    assert all_of().changed({"NodeResourcesFit.shape.0": 5}) == {}
+    assert shaped(*STEEP).narrowed(["*.shape.*"]).changed({"NodeResourcesFit.shape.0": 5})
+
+
 def test_the_base_is_itself() -> None:
     """The values that a search begins with change nothing."""
     there = all_of()
