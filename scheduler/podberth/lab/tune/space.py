@@ -151,7 +151,7 @@ def space(base: SchedulerConfiguration, profile: str, world: World) -> Space:
     things = [*found.objects, *found.arrivals, *(change for change in found.changes if not isinstance(change, tuple))]
     asked = {name for thing in things if isinstance(thing, Pod) for name in thing.shape.requests}
     resources = sorted(asked, key=lambda name: (is_extended(name), name))
-    scored = _scored(things)
+    scored = _scored(things, config)
     settings: list[Setting] = []
     idle: list[str] = []
     for plugin in built.plugins("score"):
@@ -170,15 +170,17 @@ def _profile(base: SchedulerConfiguration, name: str) -> ProfileConfig:
     return next(each for each in base.profiles if each.scheduler_name == name)
 
 
-def _scored(things: Sequence[Modelled]) -> dict[str, bool]:
+def _scored(things: Sequence[Modelled], config: ProfileConfig) -> dict[str, bool]:
     """Return plugin → whether it can tell nodes apart by what these things have; of others, that is assumed."""
+    added = _args(config, "NodeAffinity").get("addedAffinity") or {}  # to the preferences of each pod
+    prefers = bool(added.get("preferredDuringSchedulingIgnoredDuringExecution"))
     shapes = list({thing.shape for thing in things if isinstance(thing, Pod)})
     nodes = [thing for thing in things if isinstance(thing, Node)]
     selecting = any(isinstance(thing, SelectingObject) for thing in things)  # their pods are spread by default
     soft = any(taint.effect == "PreferNoSchedule" for node in nodes for taint in node.taints)
     return {
-        "NodeAffinity": any(shape.has_preferred_node_affinity for shape in shapes),
-        _AFFINITY: any(s.affinity_terms or s.anti_affinity_terms or s.preferred_pod_terms for s in shapes),
+        "NodeAffinity": prefers or any(shape.has_preferred_node_affinity for shape in shapes),
+        _AFFINITY: any(shape.affinity_terms or shape.preferred_pod_terms for shape in shapes),
         _SPREAD: selecting or any(shape.spread for shape in shapes),
         "DynamicResources": any(shape.claims for shape in shapes),
         "VolumeBinding": any(shape.volumes.claims for shape in shapes),

@@ -56,6 +56,16 @@ def test_what_a_world_varies() -> None:
     assert set(all_of().idle) == {"weight.DynamicResources", "weight.VolumeBinding"}
 
 
+def test_a_plugin_is_idle_where_nothing_is_scored_by_it() -> None:
+    """A profile may add preferences to those of pods; a pod that must keep apart prefers nothing."""
+    preference = {"weight": 1, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}}
+    added = {"addedAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preference]}}
+    things = [node("a"), pod("x", "1", apart=["app=web"])]
+    there = space(decode(configuration(profile(NodeAffinity=added))), "berth", world(things))
+    assert "weight.NodeAffinity" in there.begin()
+    assert "weight.InterPodAffinity" in there.idle
+
+
 def test_narrowed() -> None:
     """Patterns choose settings; one that names none is refused."""
     found = all_of().narrowed(["weight.Node*", "*.strategy"])
