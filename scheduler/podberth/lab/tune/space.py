@@ -67,8 +67,13 @@ class Setting(msgspec.Struct, frozen=True):
     choices: tuple[Value, ...] = ()
 
     def __str__(self) -> str:
-        values = "|".join(str(choice).lower() for choice in self.choices) or f"{self.low}..{self.high}"
+        values = "|".join(map(_text, self.choices)) or f"{self.low}..{self.high}"
         return f"{self.name} {values}"
+
+
+def _text(value: Value) -> str:
+    """Return a value as a configuration has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Space(msgspec.Struct, frozen=True):

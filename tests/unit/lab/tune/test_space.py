@@ -66,6 +66,13 @@ def test_a_plugin_is_idle_where_nothing_is_scored_by_it() -> None:
     assert "weight.InterPodAffinity" in there.idle
 
 
+def test_a_setting_is_told_with_values_that_a_configuration_takes() -> None:
+    told = [str(each) for each in all_of().settings]
+    assert "NodeResourcesFit.strategy LeastAllocated|MostAllocated|RequestedToCapacityRatio" in told
+    assert "InterPodAffinity.ignorePreferredTermsOfExistingPods false|true" in told
+    assert "NodeResourcesFit.shape.50 0..10" in told
+
+
 def test_narrowed() -> None:
     """Patterns choose settings; one that names none is refused."""
     found = all_of().narrowed(["weight.Node*", "*.strategy"])
