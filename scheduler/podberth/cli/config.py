@@ -1,4 +1,7 @@
-"""`berth config`: what a configuration comes to, and what is wrong with it. Neither needs a cluster."""
+"""`berth config`: what a configuration comes to, what is wrong with it, and the schema by which editors check one.
+
+None of them needs a cluster.
+"""
 
 import sys
 from collections.abc import Mapping, Sequence

@@ -283,8 +283,8 @@ async def training(play: Play) -> None:
         "taint. Both machines have one that is free; one of them has its 6 GB image too.",
     )
     name, least = "train-0", "40Gi"
-    await play.create_claim(cast.claim(f"{name}-gpu", cast.larger_than(least)))
-    lines = [f"1 of class {cast.DEVICE_CLASS}, selected by {cast.larger_than(least)}"]
+    await play.create_claim(cast.claim(f"{name}-gpu", cast.at_least(least)))
+    lines = [f"1 of class {cast.DEVICE_CLASS}, selected by {cast.at_least(least)}"]
     await play.show("change", f"{name} has a ResourceClaim, {name}-gpu", lines)
     tolerations = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
     await play.place(_pod(name, 4000, 16384, claim=f"{name}-gpu", image=TRAINER_IMAGE, tolerations=tolerations))

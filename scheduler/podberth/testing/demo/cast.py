@@ -114,7 +114,7 @@ def affinity(
     without: Sequence[Object] = (),
     rather_without: Sequence[tuple[int, Object]] = (),
 ) -> Object:
-    """Pod affinity and anti-affinity of terms made by `near`, required and preferred (with weights)."""
+    """Return pod affinity and anti-affinity of terms made by `near`, required and preferred (with weights)."""
     return {
         kind: {
             "requiredDuringSchedulingIgnoredDuringExecution": list(required),
@@ -131,7 +131,7 @@ def affinity(
 
 
 def nodes() -> list[Object]:
-    """Nine workers of four sizes and two GPU machines in three zones."""
+    """Return nine workers of three sizes and two GPU machines, in three zones."""
     ssd, hdd = {DISK: "ssd"}, {DISK: "hdd"}
     big = {TRAINER_IMAGE: 6 << 30}
     return [
@@ -190,8 +190,8 @@ def claim(name: str, *selectors: str) -> Object:
     return _object(RESOURCE_CLAIMS, name, spec, namespace=NAMESPACE)
 
 
-def larger_than(amount: str) -> str:
-    """Selects devices with at least so much memory."""
+def at_least(amount: str) -> str:
+    """Return an expression that selects devices with at least so much memory."""
     return f'device.capacity["{DRIVER}"].memory.compareTo(quantity("{amount}")) >= 0'
 
 
@@ -201,11 +201,11 @@ async def publish(client: Client) -> None:
     await _create(client, DEVICE_CLASSES, _object(DEVICE_CLASSES, DEVICE_CLASS, driver))
     for each in _slices():
         await _create(client, RESOURCE_SLICES, each)
-    pod, node, device = HOLDER
-    await _create(client, RESOURCE_CLAIMS, claim(f"{pod}-gpu"), NAMESPACE)
-    result = {"request": "gpu", "driver": DRIVER, "pool": node, "device": device}
+    holder, on, device = HOLDER
+    await _create(client, RESOURCE_CLAIMS, claim(f"{holder}-gpu"), NAMESPACE)
+    result = {"request": "gpu", "driver": DRIVER, "pool": on, "device": device}
     status = {"status": {"allocation": {"devices": {"results": [result]}}}}
-    path = RESOURCE_CLAIMS.path(NAMESPACE, f"{pod}-gpu", "status")
+    path = RESOURCE_CLAIMS.path(NAMESPACE, f"{holder}-gpu", "status")
     await client.patch(path, msgspec.json.encode(status))
 
 
