@@ -1,6 +1,6 @@
 """Explains one decision: which plugin rejected which node and by how much, the scores, and what would free the pod.
 
-Pure: from a pod, a framework and a cluster to an `Explanation`, which `explain.report` draws and `cli` prints.
+No I/O: from a pod, a framework and a cluster to an `Explanation`, which `explain.report` draws and `cli` prints.
 """
 
 from collections import Counter
@@ -51,10 +51,10 @@ def explain(
     """Decide for a pod that is not in the cluster, and say why.
 
     `node`: where the pod was before it was taken off for the question; `notes`: what to say besides; `past`: what
-    evictors did lately; `instead`: if nobody runs the scheduler that the pod names, those that it could name, which see
-    it as the framework does; `others`: pods that wait too, for what changes would do to them; `written`: the pod as it
-    was written, for commands that change it; `unheld`: kinds that decide about it and are not known. The cluster is
-    changed and changed back while remedies are tried.
+    evictors did lately; `instead`: schedulers that run and that the pod could name, where nobody runs the one that it
+    names, and `framework` is theirs; `others`: pods that wait too, for what changes would do to them; `written`: the
+    pod as it was written, for commands that change it; `unheld`: kinds that decide about it and of which the dump holds
+    none. The cluster is changed and changed back while remedies are tried.
     """
     about = _Answer(pod, framework, node, [*notes, *_unknown_namespaces(pod, cluster)], unheld)
     if pod.terminating and node is None:
@@ -136,7 +136,10 @@ def _preempting(
     written: Written | None,
     notes: list[str],
 ) -> list[shown.Remedy]:
-    """Return the preemption that the pod may not do. `notes` gets the reason if that is not known."""
+    """Return a remedy if the pod would get a node by preempting, which its preemptionPolicy forbids.
+
+    Where a plugin fails, `notes` says so.
+    """
     if pod.preempts:
         return []
     allowed = structs.replace(pod, preempts=True)
@@ -258,7 +261,7 @@ class _Answer:
     def failed(
         self, message: str, verdict: tuple[str, Reason] | None, cluster: Cluster, outcome: str = shown.FAILED
     ) -> Explanation:
-        """There is no decision. `verdict`: of a plugin that could not answer."""
+        """Return the answer where nothing was decided. `verdict`: the plugin that failed, and why; None: none did."""
         nothing = Decision(_NO_POD, cluster.nodes.count, np.zeros(0, dtype=np.intp))
         return self.answer(outcome, nothing, cluster, message=message, verdict=verdict)
 
@@ -330,11 +333,10 @@ def _choice(feasible: list[shown.FeasibleNode]) -> shown.Choice | None:
     elif len(best) > 1:
         some = ", ".join(best[:_SHOWN_BEST]) + (", …" if len(best) > _SHOWN_BEST else "")
         text = f"{len(best):,} nodes share {winner.total:,} points ({some}); Berth picks among them by its seed"
-    elif after is not None:
+    else:
+        assert after is not None  # there are others, and none has as many points
         parts = ", ".join(f"{d.plugin} {d.difference:+d}" for d in differences)
         text = f"{winner.total - after.total} points ahead of {after.node}: {parts}"
-    else:
-        text = ""
     return shown.Choice(
         best=best,
         node=best[0] if len(best) == 1 else None,

@@ -1,6 +1,6 @@
 """Explains a pod group: the largest part that fits, what stops the rest, each domain's shortfall, and what would help.
 
-Pure, as `podberth.explain.explain`: from a gang, a framework and a cluster to a `GroupExplanation`.
+No I/O, as in `podberth.explain.explain`: from a gang, a framework and a cluster to a `GroupExplanation`.
 """
 
 from collections.abc import Callable, Iterator, Sequence

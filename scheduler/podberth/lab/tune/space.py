@@ -163,8 +163,7 @@ def space(base: SchedulerConfiguration, profile: str, world: World) -> Space:
         if not scored.get(plugin.name, True):
             idle.append(f"weight.{plugin.name}")
             continue
-        weight = built.weights[plugin.name]
-        settings.append(Setting(f"weight.{plugin.name}", weight, 0, max(_HIGHEST, weight)))
+        settings.append(_weight(f"weight.{plugin.name}", built.weights[plugin.name]))
         settings += _arguments(plugin.name, _args(config, plugin.name), resources)
     if not settings:
         raise ConfigError(f"profiles: {profile}: has no plugin at score whose weight would change a decision")
@@ -176,7 +175,9 @@ def _profile(base: SchedulerConfiguration, name: str) -> ProfileConfig:
 
 
 def _scored(things: Sequence[Modelled], config: ProfileConfig) -> dict[str, bool]:
-    """Return plugin → whether it can tell nodes apart by what these things have; of others, that is assumed."""
+    """Return, for plugins of which it can be told, whether anything here is scored by them. All others count as
+    scoring.
+    """
     added = _args(config, "NodeAffinity").get("addedAffinity") or {}  # to the preferences of each pod
     prefers = bool(added.get("preferredDuringSchedulingIgnoredDuringExecution"))
     shapes = list({thing.shape for thing in things if isinstance(thing, Pod)})
@@ -198,6 +199,11 @@ def _args(config: ProfileConfig, plugin: str) -> dict[str, Any]:
     return without_type(next((each.args for each in config.plugin_config if each.name == plugin), {}))
 
 
+def _weight(name: str, base: int) -> Setting:
+    """Return a setting that is a weight."""
+    return Setting(name, base, 0, max(_HIGHEST, base))
+
+
 def _arguments(plugin: str, args: Object, resources: Sequence[str]) -> list[Setting]:
     """Return what may vary of a plugin's arguments."""
     match plugin:
@@ -210,11 +216,7 @@ def _arguments(plugin: str, args: Object, resources: Sequence[str]) -> list[Sett
             return [
                 Setting(_STRATEGY, _strategy(given), choices=STRATEGIES),
                 *(Setting(f"{_SHAPE}{at}", score, 0, SHAPE_SCALE) for at, score in zip(_POINTS, there, strict=True)),
-                *(
-                    Setting(f"{_FIT}.resource.{name}", weight, 0, max(_HIGHEST, weight))
-                    for name in resources
-                    for weight in [weights.get(name, 0)]
-                ),
+                *(_weight(f"{_FIT}.resource.{name}", weights.get(name, 0)) for name in resources),
             ]
         case "NodeResourcesBalancedAllocation":
             balanced = [each["name"] for each in args.get("resources") or ()] or ["cpu", "memory"]
@@ -312,7 +314,9 @@ def _fit(values: Values, args: Object) -> dict[str, Any]:
 
 
 def document(configuration: SchedulerConfiguration) -> dict[str, Any]:
-    """Return a configuration as plain values, without fields that are as by default."""
+    """Return a configuration as plain values, without top-level fields that are as by default, and without what is
+    empty.
+    """
     found, usual = (msgspec.to_builtins(each) for each in (configuration, SchedulerConfiguration()))
     header: dict[str, Any] = {name: found.pop(name) for name in ("apiVersion", "kind")}
     return header | dict(_filled({name: value for name, value in found.items() if value != usual[name]}))
