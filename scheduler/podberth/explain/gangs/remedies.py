@@ -49,7 +49,8 @@ _EACH = 16
 """The number of pods for each of which a command is shown."""
 _MI = 1 << 20
 
-Whole = tuple[Change | GroupChange, ...]
+GangPlan = tuple[Change | GroupChange, ...]
+"""Changes that start a gang together."""
 
 
 class Remedies:
@@ -79,7 +80,7 @@ class Remedies:
 
     def found(self) -> list[shown.GroupRemedy]:
         """Return the changes, those that ask least of people first."""
-        first = self._needed_first()
+        first = self._prerequisites()
         if first and (fits := self._fits(first)) is not None:
             return list(self._told(first, fits))
         plans = [(*first, *plan) for plan in self._candidates(first)]
@@ -87,8 +88,11 @@ class Remedies:
         told = (each for plan in plans if (fits := self._fits(plan)) is not None for each in self._told(plan, fits))
         return list(islice(told, _SHOWN))
 
-    def _candidates(self, first: Whole) -> Iterator[Whole]:
-        """Yield changes that were found to be enough, together with those without which nothing helps (`first`)."""
+    def _candidates(self, first: GangPlan) -> Iterator[GangPlan]:
+        """Yield changes that may be enough, together with those without which nothing helps (`first`).
+
+        `found` tries each.
+        """
         group, fits = self._gang.group, len(self._part.nodes)
         together = fits + len(self._gang.running)
         if group.gang and 0 < together < group.needed:
@@ -100,13 +104,13 @@ class Remedies:
         yield from self._more_nodes(first)
         if group.topology_key is not None and heeds_topology(self._fitting.framework):
             yield from self._labels(first, group.topology_key)
-            leave: Whole = (LeaveDomain(group.topology_key),)
+            leave: GangPlan = (LeaveDomain(group.topology_key),)
             if self._fits((*first, *leave)) is not None:
                 yield leave
 
     # -- what is tried -----------------------------------------------------------------------------------------------
 
-    def _of_plugins(self, first: Whole) -> Iterator[Whole]:
+    def _of_plugins(self, first: GangPlan) -> Iterator[GangPlan]:
         """Yield what plugins offer for the pod that stops the gang: made for all pods like it, or for several nodes."""
         kinds: set[str] = set()
         nodes: dict[str, list[OnNode]] = {}
@@ -128,7 +132,7 @@ class Remedies:
             if kind not in kinds:
                 yield from self._several(first, changes)
 
-    def _several(self, first: Whole, changes: Sequence[OnNode]) -> Iterator[Whole]:
+    def _several(self, first: GangPlan, changes: Sequence[OnNode]) -> Iterator[GangPlan]:
         """Yield one kind of change on as few nodes as are enough."""
         for number in range(2, min(len(changes), _TOGETHER) + 1):
             if self._fits((*first, *changes[:number])) is not None:
@@ -140,7 +144,7 @@ class Remedies:
                 yield tuple(kept)
                 return
 
-    def _labels(self, first: Whole, key: str) -> Iterator[Whole]:
+    def _labels(self, first: GangPlan, key: str) -> Iterator[GangPlan]:
         """Yield labels that put as few nodes as are enough into a domain; domains with most room come first."""
         where, nodes = self._where(()), self._cluster.nodes
         feasible = set(self._fitting.framework.find(self._gang.waiting[0], self._cluster).feasible.tolist())
@@ -152,7 +156,7 @@ class Remedies:
             else:
                 yield from self._several(first, changes)
 
-    def _smaller(self, first: Whole) -> Iterator[Whole]:
+    def _smaller(self, first: GangPlan) -> Iterator[GangPlan]:
         """Yield smaller requests, of one resource each, for all pods like the one that stops the gang."""
         stopped = self._part.stopped
         if stopped is None:
@@ -160,7 +164,7 @@ class Remedies:
         asked = {name: amount for name, amount in stopped.pod.shape.requests.items() if amount > 1}
         for name in list(asked)[:_RESOURCES]:
 
-            def less(amount: int, name: str = name) -> Whole:
+            def less(amount: int, name: str = name) -> GangPlan:
                 return (*first, Request({name: amount}, {name: asked[name]}))
 
             if self._fits(less(1)) is None:
@@ -175,8 +179,11 @@ class Remedies:
             amount = low // _MI * _MI if low >= _MI else low
             yield (Request({name: amount}, {name: asked[name]}),)
 
-    def _more_nodes(self, first: Whole) -> Iterator[Whole]:
-        """Yield as few new nodes as are enough, of two sizes; of each, the make of which fewest are needed."""
+    def _more_nodes(self, first: GangPlan) -> Iterator[GangPlan]:
+        """Yield as few new nodes as are enough, of up to two sizes; of each, the make of which fewest are needed.
+
+        A larger size is yielded only if it needs no more nodes than the smaller ones.
+        """
         found: dict[object, AddNodes] = {}
         in_domains, most = len(self._where(())) > 1, _MORE_NODES
         for node, _ in templates_of(node for _, node in self._cluster.nodes.live()):
@@ -192,8 +199,11 @@ class Remedies:
 
     # -- trying ------------------------------------------------------------------------------------------------------
 
-    def _fits(self, plan: Whole) -> int | None:
-        """Return the number of waiting pods that find a node after a plan; None: too few for the gang to start."""
+    def _fits(self, plan: GangPlan) -> int | None:
+        """Return the number of waiting pods that find a node after a plan.
+
+        None: too few for the gang to start, or pods have gates still, or no more pods may be placed.
+        """
         by_part = len(plan) == 1 and isinstance(plan[0], LowerMinCount) and not self._gang.gap(self._cluster)
         if by_part and not any(pod.gates for pod in self._gang.waiting):
             return len(self._part.nodes)  # it was placed already
@@ -205,7 +215,7 @@ class Remedies:
             return None
         return self._fit(members, plan, needed)
 
-    def _fit(self, members: Sequence[Pod], plan: Whole, needed: int) -> int | None:
+    def _fit(self, members: Sequence[Pod], plan: GangPlan, needed: int) -> int | None:
         try:
             with self._applied(plan):
                 where = self._where(plan)
@@ -214,42 +224,31 @@ class Remedies:
             self.notes.append(f"not every change could be tried: {error}")
             return None
 
-    def _needed(self, plan: Whole) -> int:
+    def _needed(self, plan: GangPlan) -> int:
         count = next((change.count for change in plan if isinstance(change, LowerMinCount)), self._gang.group.needed)
         return max(count - len(self._gang.running), 1)
 
-    def _where(self, plan: Whole) -> list[Domain]:
+    def _where(self, plan: GangPlan) -> list[Domain]:
         gang = self._gang
         if any(isinstance(change, LeaveDomain) for change in plan):
             gang = Gang(replace(gang.group, topology_key=None), gang.waiting, gang.running)
         return domains(gang, self._fitting.framework, self._cluster)
 
-    def _edited(self, plan: Whole) -> list[Pod]:
-        """Return the waiting pods after changes of pods, which apply to those like the one that stops the gang."""
-        edits = [change for change in plan if isinstance(change, OnPod)]
-        if not edits:
-            return list(self._gang.waiting)
-        gates = [change for change in edits if isinstance(change, Ungate)]
-        others = [change for change in edits if not isinstance(change, Ungate)]
-        stopped = self._part.stopped
-        shape = None if stopped is None else stopped.pod.shape
-        made = list[Pod]()
-        edited_shape = None if stopped is None or not others else edited(stopped.pod, others).shape
-        for change in others if edited_shape is not None else ():
-            if isinstance(change, Request) and edited_shape is not None:
-                less = {name: change.instead_of[name] - amount for name, amount in change.requests.items()}
-                scored = edited_shape.scoring
-                edited_shape.scoring = {name: amount - less.get(name, 0) for name, amount in scored.items()}
-                cpu, memory = edited_shape.nonzero  # what it adds to its node for the scores of the next pods
-                edited_shape.nonzero = cpu - less.get("cpu", 0), memory - less.get("memory", 0)
-        for pod in self._gang.waiting:
-            if edited_shape is not None and pod.shape is shape:
-                pod = replace(pod, shape=edited_shape)
-            made.append(replace(pod, gates=()) if gates else pod)
-        return made
+    def _edited(self, plan: GangPlan) -> list[Pod]:
+        """Return the waiting pods after changes of pods: gates go from all, the rest is done to those like the one
+        that stops the gang.
+        """
+        members, stopped = list(self._gang.waiting), self._part.stopped
+        others = [change for change in plan if isinstance(change, OnPod) and not isinstance(change, Ungate)]
+        if stopped is not None and others:
+            shape = _edited_shape(stopped.pod, others)
+            members = [replace(pod, shape=shape) if pod.shape is stopped.pod.shape else pod for pod in members]
+        if any(isinstance(change, Ungate) for change in plan):
+            members = [replace(pod, gates=()) for pod in members]
+        return members
 
     @contextmanager
-    def _applied(self, plan: Whole) -> Iterator[None]:
+    def _applied(self, plan: GangPlan) -> Iterator[None]:
         """Apply a plan to the cluster while the block runs."""
         of_cluster = [change for change in plan if not isinstance(change, GroupChange)]
         with applied(self._cluster, of_cluster), ExitStack() as undone:
@@ -270,19 +269,19 @@ class Remedies:
 
     # -- what is told ------------------------------------------------------------------------------------------------
 
-    def _needed_first(self) -> Whole:
+    def _prerequisites(self) -> GangPlan:
         """Return the changes without which nothing else helps."""
         gates = sorted({gate for pod in self._gang.waiting for gate in pod.gates})
         named = (NameScheduler(name) for name in self._schedulers[:1])
         return (*named, *ungated(gates))
 
-    def _told(self, plan: Whole, fits: int) -> Iterator[shown.GroupRemedy]:
+    def _told(self, plan: GangPlan, fits: int) -> Iterator[shown.GroupRemedy]:
         """Yield the plan as a remedy, unless the gang does not start once its commands are carried out."""
         lines = self._commands(plan)
         if lines is not None:
             yield shown.GroupRemedy(" and ".join(map(str, plan)), list(plan), fits, lines)
 
-    def _commands(self, plan: Whole) -> list[str] | None:
+    def _commands(self, plan: GangPlan) -> list[str] | None:
         """Return the kubectl commands; empty: a part of the plan has none. None: they do not do what the plan says."""
         if any(isinstance(change, AddNodes | LeaveDomain) for change in plan):
             return []
@@ -328,7 +327,7 @@ class Remedies:
         stopped = self._part.stopped
         return isinstance(change, NameScheduler) or (stopped is not None and pod.shape is stopped.pod.shape)
 
-    def _does_the_same(self, found: Commands, pod: Pod, plan: Whole) -> bool:
+    def _does_the_same(self, found: Commands, pod: Pod, plan: GangPlan) -> bool:
         """Return whether the gang starts with pods as the command makes them."""
         if not found.pods:
             return True
@@ -342,6 +341,18 @@ class Remedies:
         return self._fit(members, plan, self._needed(plan)) is not None
 
 
-def _cost(plan: Whole) -> float:
+def _edited_shape(pod: Pod, changes: Sequence[Change]) -> PodShape:
+    """Return the shape of a pod after changes of it; what scores go by is less, too, where it asks for less."""
+    shape = edited(pod, changes).shape
+    for change in changes:
+        if isinstance(change, Request):
+            less = {name: change.instead_of[name] - amount for name, amount in change.requests.items()}
+            shape.scoring = {name: amount - less.get(name, 0) for name, amount in shape.scoring.items()}
+            cpu, memory = shape.nonzero  # what it adds to its node for the scores of the next pods
+            shape.nonzero = cpu - less.get("cpu", 0), memory - less.get("memory", 0)
+    return shape
+
+
+def _cost(plan: GangPlan) -> float:
     """Return a rank of plans by how much they ask of people."""
     return sum(change.effort for change in plan)
