@@ -294,12 +294,17 @@ class ClusterWatch:
         return [*(reflector.run() for reflector in self.reflectors), self._tell_troubles()]
 
     def follow(self, frameworks: Mapping[str, Framework], limits: Limits, *, anew: bool) -> None:
-        """Follow the cluster for other profiles. All pods are put again if `anew`, or if they are read differently."""
-        anew = self._decoder.follow(annotated(frameworks), limits) or anew
-        self._decoder_beside.follow(annotated(frameworks), limits)
+        """Follow the cluster for other profiles. All pods are put again if `anew`, or if they are read differently.
+
+        So are all nodes if plugins read other annotations of them.
+        """
+        read = annotated(frameworks)
+        other_nodes = read.of_nodes != self._decoder.annotated.of_nodes
+        anew = self._decoder.follow(read, limits) or anew
+        self._decoder_beside.follow(read, limits)
         self.refusals.ours = frameworks
         for reflector in self.reflectors:
-            if anew and reflector.resource is PODS:
+            if (anew and reflector.resource is PODS) or (other_nodes and reflector.resource is NODES):
                 reflector.redeliver()
 
     async def compare_claims(self, seconds: float) -> bool:

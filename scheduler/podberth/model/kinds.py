@@ -48,16 +48,16 @@ class Decoder:
     def __init__(
         self, annotated: AnnotationsRead = NOTHING_READ, bound: int = BOUND, *, limits: Limits = LIMITS
     ) -> None:
-        self._annotated = annotated
+        self.annotated = annotated
         self._bound = bound
         self._limits = limits
         self.interner = Interner(annotated, bound, limits=limits)
 
     def follow(self, annotated: AnnotationsRead, limits: Limits = LIMITS) -> bool:
         """Read these annotations, and go by these limits, from now on; whether that is a change."""
-        if (self._annotated, self._limits) == (annotated, limits):
+        if (self.annotated, self._limits) == (annotated, limits):
             return False
-        self._annotated, self._limits = annotated, limits
+        self.annotated, self._limits = annotated, limits
         self.interner = Interner(annotated, self._bound, limits=self._limits)
         return True
 
@@ -68,7 +68,7 @@ class Decoder:
         such as to let go of all that is known. Pods of one template are about equally large and still share a shape;
         if some are just below the bound, there are two shapes, which costs memory and nothing else.
         """
-        return Decoder(self._annotated, LARGE_BOUND, limits=self._limits)
+        return Decoder(self.annotated, LARGE_BOUND, limits=self._limits)
 
     def pod(self, raw: bytes) -> Pod:
         """Decode a pod. Raises msgspec.DecodeError when the bytes are none."""

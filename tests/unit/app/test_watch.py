@@ -19,6 +19,7 @@ from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import Gone, Put, Stimulus
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
+from podberth.kit import Cluster, Plugin, Pod, Reads, Rejections
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.lease import Elector
@@ -30,7 +31,7 @@ from podberth.model import wire
 from podberth.model.devices import AllocatedDevice, Allocation, DeviceID
 from podberth.model.kinds import Decoder
 from podberth.service.log import MOST_LINES
-from tests.builders import configuration, node, pod
+from tests.builders import configuration, node, pod, profile
 from tests.registered import registry
 
 from .test_pod_groups_followed import Followed
@@ -419,3 +420,28 @@ async def test_who_is_elected_tells_of_placed_pods_beyond_a_limit() -> None:
     assert said == []
     await world.scheduler.lead_in_turn(asyncio.create_task(asyncio.sleep(0)), 0.0)
     assert said == ["placed"]
+
+
+class OutOfService(Plugin):
+    """Reads an annotation of nodes, and one of pods."""
+
+    name = "OutOfService"
+    reads = Reads(node_annotations=("example.com/out-of-service",), pod_annotations=("example.com/anywhere",))
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        """Reject nothing: what is read is what matters here."""
+        return ()
+
+
+def test_what_a_new_plugin_reads_is_delivered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reload that adds it has pods and nodes listed again, as they were decoded without their annotations."""
+    again: list[Resource] = []
+    monkeypatch.setattr(Reflector, "redeliver", lambda reflector: again.append(reflector.resource))
+    followed = Followed()
+    with_it = decode(configuration(profile(plugins={"multiPoint": {"enabled": [{"name": "OutOfService"}]}})))
+    frameworks = build(with_it, {**registry(), "OutOfService": OutOfService})
+    followed.scheduler.reconfigure(with_it, frameworks)
+    assert again == [NODES, PODS]
+    again.clear()
+    followed.scheduler.reconfigure(with_it, frameworks)
+    assert again == []
