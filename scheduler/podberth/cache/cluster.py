@@ -5,7 +5,7 @@ cycle, since one thread both applies events and decides, the columns themselves 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from msgspec import Struct
@@ -71,6 +71,8 @@ class Cluster:
         self._placed: dict[str, Placement] = {}
         self.priorities: Counter[int] = Counter()
         """Priority → placed pods. One that no pod has any more stays: PriorityClasses are few."""
+        self.moved: tuple[tuple[int, Sequence[Pod]], ...] = ()
+        """(-1, pods that are gone) and (1, pods that came) of a view of one row (`view.row_with`)."""
         self.on_row: dict[int, dict[str, Placement]] = {}
         """Row → UID → placement of each pod there; rows without any are not in it. To be read only."""
 
@@ -96,7 +98,14 @@ class Cluster:
         The counts are kept, so asking again costs only what has changed. Do not change them.
         """
         selector = LabelSelector(tuple([Requirement(key, "In", frozenset((labels[key],))) for key in sorted(labels)]))
-        return self.affinity.on_rows(namespace, selector).by_row(self.nodes.rows)
+        found = self.nodes.of_these(self.affinity.on_rows(namespace, selector).by_row)
+        for sign, pods in self.moved:
+            more = sum(
+                not pod.terminating and namespace in (None, pod.namespace) and selector.matches(pod.labels)
+                for pod in pods
+            )
+            found = found + sign * more
+        return found
 
     def has_below(self, priority: int) -> bool:
         """Return whether a placed pod has a lower priority, or a group has one, which counts for its pods."""
@@ -267,6 +276,19 @@ class Cluster:
             yield
         finally:
             count(-1)
+
+    @contextmanager
+    def without(self, placement: Placement) -> Iterator[None]:
+        """Take a placed pod off its node while the block runs.
+
+        Unlike in a dry run, results that are kept follow, and it counts nowhere as one that a dry run removed.
+        """
+        pod, node, assumed = placement.pod, self.nodes.names[placement.row] or "", placement.assumed
+        self._take(placement)
+        try:
+            yield
+        finally:
+            self._place(pod, self.nodes.ensure_row(node), assumed=assumed)
 
     def leave_out(self, placement: Placement) -> None:
         """Leave a placed pod out of all counts until `put_back`; for dry runs only."""

@@ -215,14 +215,15 @@ class Column(Generic[Value]):
 
     def answers(self, question: Hashable, ask: Callable[[Value | None], Any], dtype: type[np.generic]) -> NDArray[Any]:
         """Return the answers by code; the last slot, which code -1 reads, is the answer for an absent value."""
-        memo = self._memos.get(question)
+        key = question, dtype
+        memo = self._memos.get(key)
         count = len(self.values)
         if memo is None or memo.epoch != self._epoch or count >= len(memo.answers):
             answers = np.zeros(2 * count + 2, dtype=dtype)
-            self._make_room(question, answers.nbytes)
+            self._make_room(key, answers.nbytes)
             memo = _Memo(answers, self._epoch)
             memo.answers[-1] = ask(None)
-            self._memos[question] = memo
+            self._memos[key] = memo
         for code in range(memo.known, count):
             value = self.values[code]
             if value is not None:
@@ -230,9 +231,9 @@ class Column(Generic[Value]):
         memo.known = count
         return memo.answers
 
-    def _make_room(self, question: Hashable, size: int) -> None:
+    def _make_room(self, key: Hashable, size: int) -> None:
         """Drop the oldest answers until there is room: any pod may ask any question."""
-        old = self._memos.pop(question, None)
+        old = self._memos.pop(key, None)
         self._kept_bytes += size - (0 if old is None else old.answers.nbytes)
         while self._memos and (len(self._memos) >= MEMOS or self._kept_bytes > _KEPT_BYTES):
             oldest = self._memos.pop(next(iter(self._memos)))

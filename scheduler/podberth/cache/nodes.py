@@ -232,6 +232,10 @@ class Nodes:
         self.images = Images()
         self.ports = HostPorts()
 
+    def of_these(self, by_row: Callable[[int], Ints]) -> Ints:
+        """Return numbers of these rows. `by_row` gives those of the first rows of the whole cluster."""
+        return by_row(self.rows)
+
     def row_of(self, name: str) -> int | None:
         """Return the row of a name, with or without a node object."""
         return self._row.get(name)

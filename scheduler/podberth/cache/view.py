@@ -1,7 +1,7 @@
 """A view of a few rows of a cluster as if they were all rows: a plugin that reads it computes only these rows."""
 
 import copy
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import NoReturn
 
@@ -62,6 +62,10 @@ class SomeNodes(Nodes):
         self.requested = nodes.requested[:, rows]
         self.nonzero = nodes.nonzero[:, rows]
         self.taints = _SomeCodes(nodes.taints, rows)
+
+    def of_these(self, by_row: Callable[[int], Ints]) -> Ints:
+        """Return numbers of these rows, out of those of all."""
+        return by_row(self._nodes.rows)[self._of]
 
     @cached_property
     def names(self) -> list[str | None]:  # type: ignore[override]
@@ -209,6 +213,7 @@ def row_with(cluster: Cluster, row: int, gone: Sequence[Pod], come: Sequence[Pod
     """
     view = copy.copy(cluster)
     view.nodes = _OtherPods(cluster.nodes, row, gone, come)
+    view.moved = ((-1, gone), (1, come))
     view.on_row = _PodsOfOne(cluster.on_row, row, gone, come)  # type: ignore[assignment]
     return view
 

@@ -33,27 +33,29 @@ def find_target(pod: Pod, wanted: NodeRequirement, framework: Framework, cluster
     if placement is None:
         return Target(None, "the pod is on no node")
     asked = replace(pod, node_name="", nominated_node_name="")
-    cluster.leave_out(placement)
     try:
-        meets = meeting(wanted, cluster.nodes)
-        decision = framework.decide_quickly(asked, cluster)
-        rows = _others(decision, placement.row, meets)
-        if not len(rows) and decision.quick:
-            # The quick way knows the best nodes only: in a profile without our filter, they may be the wrong ones.
-            decision = framework.decide(asked, cluster)
-            rows = _others(decision, placement.row, meets)
-        if not len(rows):
-            if len(decision.feasible):
-                return Target(None, f"0/{decision.nodes} nodes are available: none but where it is.")
-            return Target(None, fit_error(decision))
-        best = decision.best()
-        good = rows[np.isin(rows, best)]
-        row = int((good if len(good) else rows)[0])
-        return Target(row, cluster.nodes.names[row] or "")
+        with cluster.without(placement):
+            return _target(asked, wanted, placement.row, framework, cluster)
     except PluginError as error:
         return Target(None, str(error))
-    finally:
-        cluster.put_back(placement)
+
+
+def _target(asked: Pod, wanted: NodeRequirement, row: int, framework: Framework, cluster: Cluster) -> Target:
+    """Do what `find_target` does for a pod that was on a row and is not there now. Raises PluginError."""
+    meets = meeting(wanted, cluster.nodes)
+    decision = framework.decide_quickly(asked, cluster)
+    rows = _others(decision, row, meets)
+    if not len(rows) and decision.quick:
+        # The quick way knows the best nodes only: in a profile without our filter, they may be the wrong ones.
+        decision = framework.decide(asked, cluster)
+        rows = _others(decision, row, meets)
+    if not len(rows):
+        if len(decision.feasible):
+            return Target(None, f"0/{decision.nodes} nodes are available: none but where it is.")
+        return Target(None, fit_error(decision))
+    good = rows[np.isin(rows, decision.best())]
+    target = int((good if len(good) else rows)[0])
+    return Target(target, cluster.nodes.names[target] or "")
 
 
 def _others(decision: Decision, row: int, meets: Bools) -> Rows:

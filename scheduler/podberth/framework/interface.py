@@ -612,7 +612,7 @@ class Plugin:
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Rows) -> Ints | int | None:
         """int64[len(feasible)] for the feasible rows, which are given as row numbers in ascending order; one int for
-        all of them; or None to take no part."""
+        all of them; or None to take no part. With `score_one`, None has to follow from the pod alone."""
         raise NotImplementedError
 
     def score_one(self, pod: Pod, nodes: Nodes, row: int) -> int:

@@ -72,8 +72,7 @@ class StaticResults(KeptByRow):
             raw = self._ask(scorer[0], scorer[0].score, pod, cluster, rows)
             if isinstance(raw, np.ndarray) and len(raw) and int(raw.min()) == int(raw.max()):
                 raw = int(raw[0])
-            if raw is not None:
-                found.append((scorer, raw))
+            found.append((scorer, 0 if raw is None else raw))  # a node that comes may have it take part
         self.passes, self.raw = passes, found
         self.moves += 1
 
@@ -85,7 +84,8 @@ class StaticResults(KeptByRow):
         self.passes[which] = rows_passing(self._filters, pod, some, some.nodes.alive, self._ask)
         for i, (scorer, raw) in enumerate(self.raw):
             fresh = self._ask(scorer[0], scorer[0].score, pod, some, every_row(len(which)))
-            if fresh is not None and np.any(fresh != (raw if isinstance(raw, int) else raw[which])):
+            fresh = 0 if fresh is None else fresh
+            if np.any(fresh != (raw if isinstance(raw, int) else raw[which])):
                 values = np.full(len(self.passes), raw, dtype=np.int64) if isinstance(raw, int) else raw
                 values[which] = fresh
                 self.raw[i] = (scorer, values)
@@ -120,8 +120,9 @@ class OnNodeResults(KeptByRow):
         adding: list[tuple[Any, int]] = []
         for plugin, weight, _ in self._scorers:
             raw = self._ask(plugin, plugin.score, pod, cluster, rows)
-            if raw is not None:
+            if raw is not None or "score_one" not in declared(plugin).methods:
                 adding.append((plugin, weight))
+            if raw is not None:
                 weighted = raw if weight == 1 else raw * weight
                 total = weighted if total is None else total + weighted
         self.passes, self._adding = passes, adding

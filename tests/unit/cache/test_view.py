@@ -52,6 +52,7 @@ OF_ALL = (
 )
 LISTS = ("names", "objects")
 ASKED = (
+    "of_these",
     "row_of",
     "live_row",
     "named",
@@ -232,3 +233,19 @@ def test_a_view_can_not_be_changed(name: str) -> None:
         CHANGES[name](view)
     with pytest.raises(ViewError, match="can't be changed"):
         view.label("disk").set(0, "x")
+
+
+def test_pods_are_counted_on_the_rows_of_a_view() -> None:
+    """`count_pods` says of some rows what it says of them in the whole, and of one row also who goes and comes."""
+    cluster, decoder = Cluster(), Decoder()
+    for i in range(4):
+        cluster.put_node(decoder.node(wire.encode(node(f"n{i}"))))
+    web = {"app": "web"}
+    for i, row in enumerate((0, 0, 0, 2)):
+        cluster.put_pod(decoder.pod(wire.encode(pod(f"p{i}", labels=web, on=f"n{row}"))))
+    one, other = (decoder.pod(wire.encode(pod(name, labels=labels))) for name, labels in (("a", web), ("b", {})))
+    assert cluster.count_pods("default", web).tolist() == [3, 0, 1, 0]
+    assert some_rows(cluster, np.array([2, 3])).count_pods("default", web).tolist() == [1, 0]
+    assert row_with(cluster, 3, (), [one, other]).count_pods("default", web).tolist() == [1]
+    assert row_with(cluster, 0, [one], ()).count_pods(None, web).tolist() == [2]
+    assert row_with(cluster, 0, [one], ()).count_pods("another", web).tolist() == [0]

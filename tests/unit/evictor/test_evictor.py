@@ -558,6 +558,34 @@ def test_an_eviction_that_may_have_happened_counts_once_the_pod_goes(harness: Ha
     assert harness.after(1) == ["web-1"]
 
 
+NOT_NVME = '{"nodeSelectorTerms":[{"matchExpressions":[{"key":"disk","operator":"NotIn","values":["nvme"]}]}]}'
+
+
+def test_the_room_of_a_pod_that_was_tried_is_nobody_elses(harness: Harness) -> None:
+    """While a pod is tried it is left out of its node; what is kept of the node does not stay so."""
+    harness.put(*(disk(name, cpu="1") for name in "abc"))
+    harness.put(keeping("web", "a", cpu="1"), keeping("full", "b", None, cpu="1"))
+    harness.put(keeping("job", "c", NOT_NVME, cpu="1"))
+    harness.look()
+    for node in (disk("a", "hdd", cpu="1"), disk("c", "nvme", cpu="1")):
+        harness.put(node)
+        harness.look()
+        assert [harness.after(60 * GRACE) for _ in range(6)] == [[]] * 6
+
+
+@pytest.mark.parametrize("selector", [{}, {"matchLabels": {"app": "web"}}], ids=["all pods", "some"])
+def test_a_pod_does_not_count_beside_itself(harness: Harness, selector: Object) -> None:
+    """A pod that is spread evenly finds another node: that it is taken away leaves no domain with less than nothing."""
+    constraint = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
+    web = keeping("web", "a", meta={"labels": {"app": "web"}})
+    web["spec"]["topologySpreadConstraints"] = [constraint | {"labelSelector": selector}]
+    harness.put(web)
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == ["web"]
+
+
 def test_a_promise_that_breaks_again_while_the_api_is_asked(harness: Harness) -> None:
     """The pod is not asked for a second time before the first answer is there."""
     evicted(harness, "web")

@@ -7,10 +7,13 @@ import pytest
 from podberth.cache.cluster import Cluster
 from podberth.explain.objects.world import World
 from podberth.framework import result_cache
-from podberth.framework.config import default_configuration
+from podberth.framework.config import decode, default_configuration
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
-from tests.builders import Object, node, pod
+from podberth.kit import NODE, Ints, Plugin, Pod, Rejections, Rows, Unschedulable
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from tests.builders import Object, configuration, node, pod, profile
 from tests.registered import registry
 from tests.unit.plugins.small import a_pod, cluster
 
@@ -208,3 +211,40 @@ def test_a_pod_whose_terms_name_nodes_is_narrowed() -> None:
     required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     document["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     assert ("NodeAffinity", "pre_filter") in asked_about(document)
+
+
+class QuietNodes(Plugin):
+    """Takes no part while no node has its label. Its filter and its score ask different things of the same values."""
+
+    name = "QuietNodes"
+    depends_on = NODE
+    loud = Unschedulable("loud")
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        """Reject nodes that are loud."""
+        nodes = cluster.nodes
+        return [(self.loud, nodes.label("noise").where(nodes.rows, self.name, lambda value: value == "loud"))]
+
+    def score(self, pod: Pod, cluster: Cluster, feasible: Rows) -> Ints | None:
+        """Prefer nodes that say that they are quiet."""
+        column = cluster.nodes.label("noise")
+        if column.blank:
+            return None
+        found: Ints = column.map(cluster.nodes.rows, self.name, lambda value: 100 if value == "none" else 0)[feasible]
+        return found
+
+
+def test_who_took_no_part_takes_part_once_it_has_something_to_say() -> None:
+    """A node that comes with a label changes the scores that are kept of pods that were there before."""
+    config = decode(configuration(profile("berth", {"multiPoint": {"enabled": [{"name": "QuietNodes"}]}})))
+    made = build(config, {**registry(), "QuietNodes": QuietNodes})["berth"]
+    there, decoder = Cluster(), Decoder()
+    for i in range(16):
+        there.put_node(decoder.node(wire.encode(node(f"n{i}"))))
+    for i in range(3):
+        assert len(made.decide_quickly(decoder.pod(wire.encode(pod(f"before-{i}"))), there).best()) == 16
+    asking = decoder.pod(wire.encode(pod("after")))
+    there.put_node(decoder.node(wire.encode(node("n3", labels={"noise": "none"}))))
+    assert made.decide_quickly(asking, there).best().tolist() == [3]
+    there.put_node(decoder.node(wire.encode(node("n3", labels={"noise": "loud"}))))
+    assert len(made.decide_quickly(asking, there).best()) == 15
