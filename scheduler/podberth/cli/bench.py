@@ -78,8 +78,12 @@ def bench(
     workloads = [one for file in files for one in _read(file, scale, labels, case or [])]
     connection = connect(kubeconfig, context)
     say: Callable[[str], None] = _say if sys.stderr.isatty() else lambda _: None
-    results = asyncio.run(_run(connection, workloads, scheduler_name, yes, keep, say))
-    _print(results, output)
+    results: list[Result] = []
+    try:
+        asyncio.run(_run(connection, workloads, scheduler_name, yes, keep, say, results))
+    finally:
+        if results:
+            _print(results, output)
     return FOUND if any(map(_is_short, results)) else 0
 
 
@@ -109,9 +113,12 @@ async def _run(
     among_real_nodes: bool,
     keep: bool,
     say: Callable[[str], None],
-) -> list[Result]:
-    """Raises InputError on a cluster with nodes of its own, or where claims find no devices; kube's errors."""
-    results = []
+    results: list[Result],
+) -> None:
+    """Run them all. `results` gets that of each as soon as it is known: the next one may fail, or be interrupted.
+
+    Raises InputError on a cluster with nodes of its own, or where claims find no devices; kube's errors.
+    """
     async with Client(connection, qps=-1, timeout=120.0) as client:
         if not among_real_nodes:
             real = await names(client, NODES.path(), f"!{LABEL}")
@@ -135,7 +142,6 @@ async def _run(
                 if not keep:
                     say(f"{workload.name}: removing")
                     await driver.tear_down()
-    return results
 
 
 def _say(text: str) -> None:

@@ -119,8 +119,9 @@ def replay(
             complain([printable(f"{pod.namespace}/{pod.name} at {part.time(decision.at)}: {said}")])
             return _ask(["explain", f"{pod.namespace}/{pod.name}"], state, part.head, output)
         if dump is not None:
+            whole = _dump(part.state())  # what was in the file is gone as soon as it is open
             with private(dump) as file:
-                file.write(_dump(part.state()))
+                file.write(whole)
             return 0
         if not command:
             raise InputError(f"--at: expected a command after it: {', '.join(_COMMANDS)}; or --dump FILE")

@@ -60,6 +60,7 @@ from podberth.framework.status import PluginError
 from podberth.framework.verify import contradictions
 from podberth.kit.blocking import watched
 from podberth.model.kinds import Decoder
+from podberth.model.pod import Pod
 from podberth.plugins.registry import IN_TREE
 
 Object = dict[str, Any]
@@ -140,9 +141,13 @@ class Proof:
     """The outcome for the pods that were given, before anything changed."""
 
     nodes: dict[str, str] = field(default_factory=dict)
-    """Pod → its node."""
+    """Pod → its node. A pod of another namespace than `default` is called NAMESPACE/NAME."""
     messages: dict[str, str] = field(default_factory=dict)
     """Pod → the FailedScheduling message of its last attempt."""
+
+
+def _called(pod: Pod) -> str:
+    return pod.name if pod.namespace in ("", "default") else pod.key
 
 
 def prove(
@@ -269,10 +274,10 @@ class _Trial:
                 raise AssertionError(str(error))
             case Failed(pod=waiting, reason=reason, message=message):
                 assert reason == "Unschedulable" or f'"{self.name}"' not in message, message
-                self.messages[waiting.name] = message
+                self.messages[_called(waiting)] = message
             case Bind(pod=bound, node=where) | BoundByPlugin(pod=bound, node=where):
-                self.nodes[bound.name] = where
-                self.messages.pop(bound.name, None)
+                self.nodes[_called(bound)] = where
+                self.messages.pop(_called(bound), None)
                 document = self._documents[bound.uid]
                 if isinstance(instruction, Bind):
                     self.handle(Bound(bound.uid))

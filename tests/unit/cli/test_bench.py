@@ -78,6 +78,7 @@ MANIFESTS = {
 
 
 DEVICES = ROOT / "bench" / "workloads"
+GPU = {"name": "gpu", "exactly": {"deviceClassName": "$(run)-gpu"}}
 NAMESPACES = "/api/v1/namespaces"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
@@ -150,6 +151,29 @@ def test_thresholds_are_shown(berth: Berth, server: tuple[str, str]) -> None:
     assert header[:5] == ["Workload", "Pods", "Bound", "Pods/s", "wanted"]
     assert [row[0] for row in rows if row[0].startswith("Case/")] == ["Case/small", "Case/fast"]
     assert "1,000,000,000" in rows[-1]
+
+
+def test_what_was_measured_is_printed(berth: Berth, server: tuple[str, str]) -> None:
+    """Also where a later workload can't be run."""
+    claim = {"kind": "ResourceClaim", "metadata": {"name": "claim-$(i)"}, "spec": {"devices": {"requests": [GPU]}}}
+    steps = [
+        {"createNodes": {"count": 1}},
+        {
+            "createObjects": {
+                "count": 1,
+                "object": {"kind": "DeviceClass", "metadata": {"name": "$(run)-gpu"}, "spec": {}},
+            }
+        },
+        {"createObjects": {"count": 1, "namespace": "init", "object": claim}},
+        {"allocateClaims": {"namespace": "init"}},
+        {"createPods": {"namespace": "measured", "count": 1, "measured": True}},
+    ]
+    Path("small.yaml").write_text(yaml.safe_dump(WORKLOAD))
+    Path("claims.yaml").write_text(yaml.safe_dump({"name": "claims", "about": "Claims.", "steps": steps}))
+    answer = berth("bench", "small.yaml", "claims.yaml", "-s", "berth", "--kubeconfig", server[1], "-o", "json")
+    assert answer.code == 2
+    assert [found["workload"] for found in json.loads(answer.out)] == ["small"]
+    assert answer.err.startswith("berth: claims: ResourceClaim bench-")
 
 
 def test_nobody_schedules(berth: Berth, server: tuple[str, str]) -> None:
@@ -234,7 +258,7 @@ def test_claims_are_made_as_the_claim_controller_makes_them(server: tuple[str, s
 def test_claims_get_devices_without_pods(berth: Berth, server: tuple[str, str], claims: int, code: int) -> None:
     """Each gets a device of its own, which no measured pod gets; a claim too many is one line."""
     url, kubeconfig = server
-    asked = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "$(run)-gpu"}}]}}
+    asked = {"devices": {"requests": [GPU]}}
     selector = {"cel": {"expression": 'device.driver == "gpu.example.com"'}}
     spec = {
         "driver": "gpu.example.com",

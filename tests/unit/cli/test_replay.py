@@ -8,6 +8,7 @@ import pytest
 
 from podberth.framework.config import decode
 from podberth.lab import read_world, run
+from podberth.lab.recording import reading
 from podberth.lab.recording.log import segments
 from tests.builders import configuration, profile
 from tests.unit.cli.conftest import Berth
@@ -70,6 +71,18 @@ def test_any_second(flown: Path, berth: Berth) -> None:
     items = json.loads(Path("then.json").read_text())["items"]
     assert [each["metadata"]["name"] for each in items if each["kind"] == "Node"] == ["n0", "n1", "n2", "n3"]
     assert berth("explain", "p13", "--cluster", "then.json").code == 2
+
+
+def test_an_older_dump_stays_until_there_is_another(flown: Path, berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever presses Ctrl-C while the recording is read has what was in the file."""
+
+    def interrupted(part: reading.Part) -> None:
+        raise KeyboardInterrupt
+
+    Path("then.json").write_text("older")
+    monkeypatch.setattr(reading.Part, "state", interrupted)
+    assert berth("replay", str(flown), "--dump", "then.json").code == 130
+    assert Path("then.json").read_text() == "older"
 
 
 def test_masked(flown: Path, berth: Berth) -> None:

@@ -209,6 +209,12 @@ def test_a_signature_that_leaves_something_out() -> None:
         prove(Signless, nodes=NODES, pods=[*PODS, pod("other", labels={"app": "db"})])
 
 
+def test_pods_of_one_name() -> None:
+    """In two namespaces: none hides the other."""
+    proof = prove(Crowded, nodes=NODES[:1], pods=[pod("web", namespace="a", cpu="9"), pod("web", namespace="b")])
+    assert (proof.nodes, list(proof.messages)) == ({"b/web": "n0"}, ["a/web"])
+
+
 def test_a_declaration() -> None:
     """Said before anything is tried."""
 

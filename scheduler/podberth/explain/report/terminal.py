@@ -20,15 +20,19 @@ from podberth.explain.report.parts import BAD, GOOD, HELD, PLAIN, Offer, Offers,
 from podberth.explain.report.wording import printable, visible
 
 INDENT = 2
-_ELSEWHERE = 120
-"""The number of columns where there is no terminal."""
+_ELSEWHERE, _LEAST = 120, 20
+"""The number of columns where there is no terminal, and where somebody says that there are fewer: rich draws no table
+in one or two."""
 _VERDICTS = {GOOD: ("✓", "bold green"), HELD: ("∥", "bold yellow"), BAD: ("✗", "bold red"), PLAIN: ("", "bold")}
 
 
 def console_for(stream: IO[str]) -> Console:
     """Return a console for a stream: colours on a terminal only, and there as wide as it is."""
     width = None if stream.isatty() or "COLUMNS" in os.environ else _ELSEWHERE
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    if console.width < _LEAST:
+        console.width = _LEAST
+    return console
 
 
 @dataclass

@@ -103,6 +103,16 @@ def test_without_a_terminal_the_width_is_fixed(monkeypatch: pytest.MonkeyPatch) 
     assert console_for(io.StringIO()).width == 90
 
 
+@pytest.mark.parametrize("columns", ["0", "1", "2"])
+def test_a_terminal_without_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: str
+) -> None:
+    """What is too narrow for any table is not believed."""
+    monkeypatch.setenv("COLUMNS", columns)
+    as_report(explained(pod("p", "8"), [node("n1", "1")]), PageOutput.TABLE, fitted=True)
+    assert "n1" in capsys.readouterr().out
+
+
 def test_commands_are_not_broken_by_the_terminals_width(capsys: pytest.CaptureFixture[str]) -> None:
     """Each is on one line, and is copied as one."""
     name = "n" * 200
