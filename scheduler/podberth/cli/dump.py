@@ -15,7 +15,7 @@ from podberth.cli.output import as_json, private
 from podberth.explain.explanation import API_VERSION
 from podberth.explain.objects.documents import plain
 from podberth.explain.objects.dump import Masks, smallest
-from podberth.explain.objects.world import DUMP
+from podberth.explain.objects.world import DUMP, kinds_held
 
 app = typer.Typer(add_completion=False)
 
@@ -92,11 +92,11 @@ def _objects(
         for path in cluster:
             for document in documents(path):
                 where = ": ".join(filter(None, (named(path), document.place, document.kind)))
-                held = plain(document)
                 if document.kind == DUMP:
-                    kinds.update(dict.fromkeys(held.get("kinds") or ()))
+                    with about(named(path)):
+                        kinds.update(dict.fromkeys(kinds_held(document)))
                 else:
-                    yield where, {**held, "kind": document.kind}
+                    yield where, {**plain(document), "kind": document.kind}
         return
     from podberth.cli.live import fetched
 

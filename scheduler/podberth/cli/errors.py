@@ -86,6 +86,9 @@ def about(source: str) -> Iterator[None]:
 
 def guard(command: Callable[[], int | None]) -> int:
     """Run a command and return its exit code; for wrong input, print its problems on stderr."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # as Python has it where the shell wrote >&-
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that can't show a tick gets a question mark

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from podberth.cli.errors import Faults, complain
-from podberth.cli.inputs import documents, judged, named, profiles, unfetched, world
+from podberth.cli.inputs import judged, named, profiles, unfetched, world
 from podberth.explain.judging.schema import shown
 from podberth.explain.objects.documents import Document, plain
 from podberth.explain.objects.world import World
@@ -64,7 +64,7 @@ def given(
     held: dict[str, list[Document]] = {}
     for file in files:
         with faults.noting():
-            held[file] = judged(file, comparing=comparing) if validate else documents(file)
+            held[file] = judged(file, types_only=not validate, comparing=comparing)
     decoder = Decoder(annotated(frameworks), limits=LIMITS if settings is None else settings.limits)
     there: World | None = None
     where, usual = ", ".join(map(named, cluster or ())), "default"

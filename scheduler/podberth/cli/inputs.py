@@ -4,12 +4,11 @@ import re
 import stat
 import sys
 from collections.abc import Iterator, Mapping
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from podberth.cli.errors import Faults, InputError, about, complain
-from podberth.explain.objects.documents import Document, ObjectError, parse, readable
+from podberth.explain.objects.documents import GZIP, Document, ObjectError, parse, readable, unpacked
 from podberth.explain.report.wording import printable
 from podberth.framework.config import SchedulerConfiguration, decode, default_configuration
 
@@ -19,15 +18,11 @@ if TYPE_CHECKING:
     from podberth.model.kinds import Decoder
 
 STDIN = "-"
-GZIP = b"\x1f\x8b"
-"""The bytes that packed files begin with."""
 _ELSEWHERE = ("http://", "https://")
 _taken: list[TextIO] = []
 """The standard input that somebody has read."""
 LARGE = 4 << 20
 """YAML of this size is read for seconds."""
-_UNPACKED, _TIMES = 64 << 20, 200
-"""A packed file may unpack to so many bytes, or to so many times its size."""
 MOST_LINES = 500_000
 """Lines that are answered one by one."""
 _ENDING = re.compile(r"\.(?:json|ya?ml)(?:\.gz)?$")
@@ -40,19 +35,22 @@ def content(path: str) -> bytes:
     """
     if path == STDIN:
         raw = standard_input().read()
-        return _unpacked(named(path), raw) if raw.startswith(GZIP) else raw
-    try:
-        with opened(path) as file:
-            raw = file.read()
-    except OSError as error:
-        raise InputError(f"{named(path)}: {(error.strerror or type(error).__name__).lower()}") from None
-    except ValueError:
-        raise InputError(f"{path}: expected the name of a file") from None
-    return _unpacked(path, raw) if path.endswith(".gz") or raw.startswith(GZIP) else raw
+    else:
+        try:
+            with opened(path) as file:
+                raw = file.read()
+        except OSError as error:
+            raise InputError(f"{named(path)}: {(error.strerror or type(error).__name__).lower()}") from None
+        except ValueError:
+            raise InputError(f"{path}: expected the name of a file") from None
+    with about(named(path)):
+        return unpacked(raw) if path.endswith(".gz") or raw.startswith(GZIP) else raw
 
 
 def standard_input() -> BinaryIO:
     """Return what `-` stands for, for one reader: there is nothing left for a second. Raises InputError."""
+    if sys.stdin is None:  # as Python has it where the shell wrote <&-
+        raise InputError(f"{named(STDIN)}: is closed")
     if _taken[-1:] == [sys.stdin]:
         raise InputError(f"{named(STDIN)}: is given for two things, and can be read once")
     _taken[:] = [sys.stdin]
@@ -67,23 +65,6 @@ def opened(path: str) -> BinaryIO:
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
         raise InputError(f"{path}: expected a file, got a device")
     return Path(path).open("rb")
-
-
-def _unpacked(path: str, raw: bytes) -> bytes:
-    import gzip
-    import zlib
-
-    most = max(_UNPACKED, _TIMES * len(raw))
-    try:
-        with gzip.GzipFile(fileobj=BytesIO(raw)) as packed:
-            found = packed.read(most + 1)
-    except zlib.error:
-        raise InputError(f"{path}: expected a gzip file: it is damaged") from None
-    except (OSError, EOFError) as error:
-        raise InputError(f"{path}: expected a gzip file: {error}") from None
-    if len(found) > most:
-        raise InputError(f"{path}: unpacks to more than {_TIMES} times its size")
-    return found
 
 
 def named(path: str) -> str:
@@ -147,18 +128,19 @@ def _in_directory(path: str, faults: Faults) -> list[Document]:
     return held
 
 
-def judged(path: str, *, comparing: bool = False) -> list[Document]:
-    """Return the API objects of a file, where the API server would take them all. `comparing`: as for `judge`.
+def judged(path: str, *, types_only: bool = False, comparing: bool = False) -> list[Document]:
+    """Return the API objects of a file, where the API server would take them all. `comparing`: as for `judge`;
+    `types_only`: where it could read them, whatever it would say.
 
-    Raises InputError with a line for everything that it would refuse.
+    Raises InputError with a line for everything that is wrong.
     """
-    from podberth.explain.judging.judge import judge  # dumps are not judged
+    from podberth.explain.judging.judge import judge, mistyped  # dumps are not judged
 
     faults = Faults()
     held = documents_of(path, faults)
     for document in held:
         with faults.noting(), about(named(path)):
-            wrong = judge(document, comparing=comparing)
+            wrong = mistyped(document) if types_only else judge(document, comparing=comparing)
             if wrong:
                 raise ObjectError("\n".join(wrong))
     faults.tell(most=None)

@@ -61,7 +61,8 @@ def policy_documents(paths: list[str], faults: Faults) -> Iterator[tuple[str, An
             place = ": ".join(part for part in (named(path), document.place) if part)
             if document.kind == KIND:
                 found = True
-                yield place, msgspec.json.decode(document.raw)
+                with faults.noting(), about(named(path)):
+                    yield place, documents.plain(document)
             elif was_named:
                 with faults.noting():
                     raise InputError(f"{place}: kind: {shown(document.kind)}: expected {KIND}")
@@ -99,7 +100,7 @@ def one_object(path: str, namespace: str | None) -> Any:
         found = documents.read(content(path))
         if len(found) > 1:
             raise documents.ObjectError(f"expected one object, got {len(found)}")
-        one = _checked(msgspec.json.decode(found[0].raw), "")
+        one = _checked(documents.plain(found[0]), "")
         there = objects.namespace(one)
         if namespace and there and there != namespace:
             raise documents.ObjectError(

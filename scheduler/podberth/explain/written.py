@@ -170,7 +170,8 @@ def _lower(each: Lowered, spec: Spec) -> Iterator[Operation]:
     owner: Any = spec
     if each.field:
         where, owner = (each.field, each.place), spec[each.field][each.place]
-        yield _test(each.name, *where, "name")
+        if owner.get("name"):  # a file that nobody judged may lack it
+            yield _test(each.name, *where, "name")
     resources = owner.get("resources")
     if not resources:
         yield _add({part: {each.resource: each.amount} for part in each.parts}, *where, "resources")

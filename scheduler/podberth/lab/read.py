@@ -1,9 +1,8 @@
 """Reads worlds and configurations from files: finds out which form a path has, and asks the module that reads it."""
 
-import gzip
 from pathlib import Path
 
-from podberth.explain.objects.documents import ObjectError, parse, plain, readable
+from podberth.explain.objects.documents import GZIP, ObjectError, parse, plain, readable, unpacked
 from podberth.explain.objects.world import World as Dump
 from podberth.framework.config import ConfigError, SchedulerConfiguration, decode, default_configuration
 from podberth.lab.traces import reader_of
@@ -12,7 +11,6 @@ from podberth.model import wire
 from podberth.model.kinds import KINDS
 
 _ENDINGS = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
-_GZIP = b"\x1f\x8b"
 
 
 def read_world(path: str | Path) -> World:
@@ -50,12 +48,7 @@ def configuration(path: str | Path | None = None) -> SchedulerConfiguration:
 
 def _content(path: Path) -> bytes:
     raw = path.read_bytes()
-    if not raw.startswith(_GZIP):
-        return raw
-    try:
-        return gzip.decompress(raw)
-    except (OSError, EOFError) as error:
-        raise ObjectError(f"expected a gzip file: {error}") from None
+    return unpacked(raw) if raw.startswith(GZIP) else raw
 
 
 def _recording(path: Path) -> World:

@@ -62,7 +62,7 @@ CONFIGURATION = configuration(
     profile("third", NodeAffinity={"addedAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}),
     leaderElection={"leaderElect": False, "leaseDuration": "15s"},
 )
-POLICY = {
+POLICY: dict[str, Any] = {
     "apiVersion": "podberth.dev/v1alpha1",
     "kind": "MetadataPolicy",
     "metadata": {"name": "tag", "namespace": "shop"},

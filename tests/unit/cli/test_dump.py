@@ -100,11 +100,11 @@ def test_kinds_that_nothing_reads() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        ("metadata", "x", "metadata: expected a mapping"),
-        ("metadata.annotations", "x", "metadata.annotations: expected a mapping"),
-        ("spec", [1], "spec: expected a mapping"),
-        ("spec.containers", [1], "spec.containers: expected a list of mappings"),
-        ("spec.volumes", "x", "spec.volumes: expected a list of mappings"),
+        ("metadata", "x", 'metadata: "x": expected a mapping'),
+        ("metadata.annotations", "x", 'metadata.annotations: "x": expected a mapping'),
+        ("spec", [1], "spec: a list: expected a mapping"),
+        ("spec.containers", [1], "spec.containers[0]: 1: expected a mapping"),
+        ("spec.volumes", "x", 'spec.volumes: "x": expected a list'),
     ],
 )
 def test_objects_of_another_form(berth: Berth, path: str, value: Any, said: str) -> None:
@@ -115,5 +115,5 @@ def test_objects_of_another_form(berth: Berth, path: str, value: Any, said: str)
     assert (found.code, found.out) == (2, "")
     assert found.err.splitlines() == [
         f"berth: dump.json: items[0]: Pod: {said}",
-        "berth: dump.json: items[2]: Node: status: expected a mapping",
+        "berth: dump.json: items[2]: Node: status: 5: expected a mapping",
     ]

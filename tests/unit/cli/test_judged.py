@@ -232,11 +232,11 @@ def test_fields_that_are_there_twice(berth: Berth) -> None:
     ("kind", "field", "value"),
     [("Deployment", "replicas", "three"), ("Deployment", "replicas", {}), ("Job", "completions", "x")],
 )
-def test_numbers_that_nobody_judged(berth: Berth, kind: str, field: str, value: object) -> None:
+def test_types_are_always_judged(berth: Berth, kind: str, field: str, value: object) -> None:
     """With --no-validate, too: nobody can count so many pods."""
     made = changed(changed(DEPLOYMENT, f"spec.{field}", value), "spec.parallelism", 2)
     version = {"apiVersion": "batch/v1"} if kind == "Job" else {}
     Path("made.json").write_text(json.dumps({**made, "kind": kind, **version}))
     found = berth("simulate", "-f", "made.json", "--cluster", "cluster.json", "--no-validate")
-    said = f"spec.{field}: {json.dumps(value)}: expected a whole number, 0 or more"
+    said = f"spec.{field}: {json.dumps(value) if value else 'a mapping'}: expected a whole number"
     assert (found.code, found.out, found.err) == (2, "", f"berth: made.json: {kind} web: {said}\n")

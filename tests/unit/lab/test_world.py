@@ -89,12 +89,17 @@ def test_between_is_a_world_of_its_own() -> None:
     assert part.changes == (Change(5, gone=("Node", "", "a")),)
 
 
+PACKED = gzip.compress(b"name,capacity\n" * 50)
+DAMAGED = PACKED[:12] + b"\xff" * 20 + PACKED[32:]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
         ("empty.json", b"", "is empty"),
         ("pods.json", raw({"kind": "Pod", "metadata": {"name": "x"}, "spec": {"priority": "high"}}), "Pod x: spec"),
         ("packed.json.gz", b"\x1f\x8bnot", "expected a gzip file"),
+        ("damaged.json.gz", DAMAGED, "expected a gzip file: it is damaged"),
     ],
 )
 def test_one_line_says_what_is_wrong_with_a_file(tmp_path: Path, name: str, content: bytes, says: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from podberth.apiserver.rules import names, validation
 from podberth.apiserver.rules.status import FieldError
-from podberth.explain.judging.schema import Misfit, fitting, meant, said, schemas
+from podberth.explain.judging.schema import Misfit, fitting, meant, said, schemas, type_of
 from podberth.explain.objects.controllers import Template, made, templates
 from podberth.explain.objects.documents import Document, ObjectError, located, plain
 from podberth.model.quantity import parse_nano
@@ -208,11 +208,31 @@ def judge(document: Document, *, comparing: bool = False) -> list[str]:
 
     `comparing`: as for `_pod`.
     """
-    kind, _, place = document
     found = plain(document)
+    lines = [*twice(bytes(document.raw)), *_wrong({**found, "kind": document.kind}, document.kind, comparing)]
+    return _told(document, found, lines)
+
+
+def mistyped(document: Document) -> list[str]:
+    """Return the values of an object that nobody can read as what they should be, a line each; empty: there is none.
+
+    Unknown fields and rules of the API server are not looked at.
+    """
+    found = plain(document)
+    wanted, misfits = type_of(document.kind), list[Misfit]()
+    if wanted:
+        fitting(found, wanted, misfits, strict=False)
+    else:
+        fitting(found.get("metadata"), _METADATA, misfits, "metadata", strict=False)
+        for template in templates(document.kind, found):
+            fitting(template.pod, _TEMPLATE, misfits, template.path, strict=False)
+    return _told(document, found, [misfit.text for misfit in misfits if not misfit.unknown])
+
+
+def _told(document: Document, found: Mapping[str, Any], lines: list[str]) -> list[str]:
+    """Return lines that say which object they are about, and how many more there are."""
     name = _name(found)
-    where = located(place, f"{kind} {name}" if name else kind)
-    lines = [*twice(bytes(document.raw)), *_wrong({**found, "kind": kind}, kind, comparing)]
+    where = located(document.place, f"{document.kind} {name}" if name else document.kind)
     more = [f"{where}: and {len(lines) - _MOST} more"] if len(lines) > _MOST else []
     return [f"{where}: {line}" for line in lines[:_MOST]] + more
 

@@ -70,10 +70,15 @@ def fitting(value: Any, wanted: str, found: list[Misfit], path: str = "", *, str
             if not isinstance(value, list):
                 return _misfit(found, path, said(path, value, "expected a list"))
             inner = wanted[1:-1]
-            each_in = enumerate(value)
-            parts = [fitting(each, inner, found, f"{path}[{i}]", strict=strict) for i, each in each_in]
             empty: Any = {} if inner[0] in "&{" else ""
-            return [empty if part is None else part for part in parts]
+            parts = []
+            for i, each in enumerate(value):
+                here = f"{path}[{i}]"
+                if each is None:
+                    _misfit(found, here, said(here, None, "expected a value"))
+                part = fitting(each, inner, found, here, strict=strict)
+                parts.append(empty if part is None else part)
+            return parts
         case "{":
             if not isinstance(value, dict):
                 return _misfit(found, path, said(path, value, "expected a mapping"))

@@ -44,9 +44,8 @@ class Admission:
         kind, (found, namespace, name) = document.kind, named(document)
         try:
             defaults.apply(kind, found)
-        except (StatusError, AttributeError, TypeError, KeyError, ValueError) as error:
-            said = error.message if isinstance(error, StatusError) else f"expected a {kind}"
-            raise ObjectError(located(document.place, f"{kind} {name}: {said}")) from None
+        except StatusError as error:
+            raise ObjectError(located(document.place, f"{kind} {name}: {error.message}")) from None
         classed = kind in ("PriorityClass", "RuntimeClass")
         space = "" if classed else namespace
         self._knows_priorities |= kind == "PriorityClass"

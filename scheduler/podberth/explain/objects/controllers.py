@@ -10,12 +10,12 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from podberth.explain.judging.schema import said
 from podberth.explain.objects.documents import ObjectError
 from podberth.explain.objects.versions import group_of, makes_no_pods
 
 Object = Mapping[str, Any]
 Labels = dict[str, str]
-_SHOWN = 60
 _HASHED = "bcdfghjklmnpqrstvwxz2456789"
 """The letters of a pod-template-hash (SafeEncodeString)."""
 
@@ -59,9 +59,9 @@ def of_daemon(spec: Mapping[str, Any], node: str = "") -> dict[str, Any]:
         done["tolerations"] = [*given, *(each for each in more if each not in given)]
     if node:
         own = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-        affinity = dict(spec.get("affinity") or {})
+        affinity = dict(mapping(spec.get("affinity"), "spec.affinity"))
         affinity["nodeAffinity"] = {
-            **(affinity.get("nodeAffinity") or {}),
+            **mapping(affinity.get("nodeAffinity"), "spec.affinity.nodeAffinity"),
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [own]},
         }
         done["affinity"] = affinity
@@ -168,9 +168,7 @@ def _deployment(found: Object) -> Iterator[Workload]:
 def _stateful_set(found: Object) -> Iterator[Workload]:
     """Yield what a StatefulSet makes (stateful_set_utils.go: newStatefulSetPod, initIdentity)."""
     spec = _spec(found)
-    claims = spec.get("volumeClaimTemplates") or ()
-    if not isinstance(claims, list | tuple) or not all(isinstance(each, dict) for each in claims):
-        raise ObjectError("spec.volumeClaimTemplates: expected a list of mappings")
+    claims = [each for _, each in _listed(spec, "volumeClaimTemplates", "spec.volumeClaimTemplates")]
     ordinals = spec.get("ordinals")
     start = (_number(ordinals, "start", "spec.ordinals.start", 0) or 0) if isinstance(ordinals, dict) else 0
     [each] = _replicas(found)
@@ -186,7 +184,7 @@ def _stateful_set(found: Object) -> Iterator[Workload]:
 def _daemon_set(found: Object) -> Iterator[Workload]:
     """Yield what a DaemonSet makes (daemon_controller.go: CreatePodTemplate); nodes and tolerations: `arrivals`."""
     each = _each(found, ("spec", "template"), None)
-    generation = (found.get("metadata") or {}).get("generation") or 1
+    generation = _metadata(found).get("generation") or 1
     labels = {"controller-revision-hash": _hash(each.pod), "pod-template-generation": str(generation)}
     yield each._replace(labels=labels, controller=_itself(found))
 
@@ -234,7 +232,7 @@ def _job_size(spec: Object, path: str, ended: int = 0) -> int:
 
 
 def _job_labels(found: Object, name: str, spec: Object) -> dict[str, Any]:
-    uid = str((found.get("metadata") or {}).get("uid") or _stand_in_uid(found, name))
+    uid = str(_metadata(found).get("uid") or _stand_in_uid(found, name))
     labels = {f"{prefix}job-name": name for prefix in ("", "batch.kubernetes.io/")}
     labels |= {f"{prefix}controller-uid": uid for prefix in ("", "batch.kubernetes.io/")}
     indexed = spec.get("completionMode") == "Indexed"
@@ -251,7 +249,7 @@ def _leader_worker_set(found: Object) -> Iterator[Workload]:
     inner = mapping(spec.get("leaderWorkerTemplate"), "spec.leaderWorkerTemplate")
     groups = _count(found)
     size = max(1, _number(inner, "size", "spec.leaderWorkerTemplate.size", 1) or 1)
-    space = (found.get("metadata") or {}).get("namespace") or "default"
+    space = _metadata(found).get("namespace") or "default"
     labels = {f"{prefix}name": name}
 
     def of(group: int, worker: int) -> Labels:
@@ -287,11 +285,12 @@ def _job_set(found: Object) -> Iterator[Workload]:
     for at, of_one in _listed(spec, "replicatedJobs", "spec.replicatedJobs"):
         job = mapping(mapping(of_one.get("template"), f"{at}.template").get("spec"), f"{at}.template.spec")
         times, size = _number(of_one, "replicas", f"{at}.replicas", 1) or 0, _job_size(job, f"{at}.template.spec")
+        each_has = max(1, size)  # one is looked at also of a Job that makes none
         role = str(of_one.get("name", ""))
         labels = {f"{prefix}jobset-name": name, f"{prefix}replicatedjob-name": role}
         indexed = job.get("completionMode") in (None, "Indexed")
 
-        def numbered(number: int, _: str, role: str = role, size: int = size, indexed: bool = indexed) -> Labels:
+        def numbered(number: int, _: str, role: str = role, size: int = each_has, indexed: bool = indexed) -> Labels:
             of = number // size
             job_name = f"{name}-{role}-{of}"
             made = {"job-name": job_name, "batch.kubernetes.io/job-name": job_name, f"{prefix}job-index": str(of)}
@@ -487,15 +486,15 @@ def _inside(found: Object, inner: Object, at: str, steps: Sequence[str], wanted:
     for step in steps:
         pod = pod.get(step) if isinstance(pod, dict) else None
     path = ".".join((*([at] if at else []), *steps))
-    if not isinstance(pod, dict):
-        raise ObjectError(f"{path}: expected a mapping")
-    return Workload(path, pod, _name(found), wanted)
+    if pod is None:
+        raise ObjectError(f"{path}: Required value")
+    return Workload(path, mapping(pod, path), _name(found), wanted)
 
 
 def _listed(spec: Object, field: str, path: str) -> Iterator[tuple[str, Object]]:
     listed = spec.get(field) or []
     if not isinstance(listed, list):
-        raise ObjectError(f"{path}: expected a list")
+        raise ObjectError(said(path, listed, "expected a list"))
     for i, each in enumerate(listed):
         yield f"{path}[{i}]", mapping(each, f"{path}[{i}]")
 
@@ -505,9 +504,12 @@ def _spec(found: Object) -> Object:
 
 
 def _name(found: Object) -> str:
-    metadata = found.get("metadata")
-    given = metadata if isinstance(metadata, dict) else {}
+    given = _metadata(found)
     return str(given.get("name") or given.get("generateName") or "pod").removesuffix("-")
+
+
+def _metadata(found: Object) -> Object:
+    return mapping(found.get("metadata"), "metadata")
 
 
 def _itself(found: Object) -> Owner:
@@ -533,7 +535,7 @@ def _number(beside: Object, field: str, path: str, usual: int | None) -> int | N
     whole = isinstance(number, int) and not isinstance(number, bool)
     if not whole or number < 0:
         expected = "expected 0 or more" if whole else "expected a whole number, 0 or more"
-        raise ObjectError(f"{path}: {json.dumps(number)[:_SHOWN]}: {expected}")
+        raise ObjectError(said(path, number, expected))
     return int(number)
 
 
@@ -542,7 +544,7 @@ def mapping(value: Any, path: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ObjectError(f"{path}: expected a mapping")
+        raise ObjectError(said(path, value, "expected a mapping"))
     return value
 
 
@@ -557,7 +559,7 @@ def _hash(template: Object) -> str:
 
 
 def _stand_in_uid(found: Object, name: str) -> str:
-    space = (found.get("metadata") or {}).get("namespace") or ""
+    space = _metadata(found).get("namespace") or ""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{found.get('kind')}/{space}/{name}"))
 
 

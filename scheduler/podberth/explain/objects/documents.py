@@ -3,14 +3,19 @@
 A text that does not parse ends where it is broken; what is wrong with the objects of one that does is told of each.
 """
 
+import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
 from typing import Any, NamedTuple
 
 import msgspec
 import yaml
 
+from podberth.explain.judging.schema import Misfit, fitting, type_of
 from podberth.explain.objects.versions import called, upgraded
 from podberth.model.mistakes import kind_of, misfit
 
@@ -26,7 +31,10 @@ _MERGE, _NULL, _BOOL, _STR = (f"tag:yaml.org,2002:{name}" for name in ("merge", 
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML as the API's clients read it: no dates, no base-60 numbers, no key twice in one mapping; keys are texts."""
+    """YAML as the API's clients read it: no dates, no base-60 numbers, no key twice in one mapping; keys are texts.
+
+    Whatever tags say, it gives mappings, lists, texts, numbers and booleans.
+    """
 
     _depth = 0
     _merged = 0
@@ -70,7 +78,10 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
         """Return a mapping, refusing a key that is there twice: one of the values would be lost unnoticed."""
         seen = set()
         for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+            if not isinstance(key, yaml.ScalarNode):
+                what = "mapping" if isinstance(key, yaml.MappingNode) else "list"
+                raise yaml.constructor.ConstructorError(None, None, f"a key is a {what}: expected text", key.start_mark)
+            if key.tag != _MERGE:
                 if key.tag == _NULL:
                     raise yaml.constructor.ConstructorError(None, None, "a key is null: expected text", key.start_mark)
                 if key.tag == _BOOL:
@@ -83,6 +94,31 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
         found: dict[Any, Any] = super().construct_mapping(node, deep)
         return found
 
+    def construct_number(self, node: yaml.ScalarNode) -> int:
+        """Return a whole number that can be written in decimal digits, whatever digits it was written in."""
+        found = int(self.construct_yaml_int(node))
+        str(found)
+        return found
+
+    def construct_packed(self, node: yaml.ScalarNode) -> str:
+        """Return the text that somebody wrote in base64."""
+        return str(self.construct_yaml_binary(node).decode())
+
+    def construct_time(self, node: yaml.ScalarNode) -> str:
+        """Return a time as it was written, if it is one."""
+        self.construct_yaml_timestamp(node)
+        return str(self.construct_scalar(node))
+
+
+for _name, _construct in {
+    "int": Loader.construct_number,
+    "binary": Loader.construct_packed,
+    "timestamp": Loader.construct_time,
+    "omap": Loader.construct_yaml_seq,
+    "pairs": Loader.construct_yaml_seq,
+    "set": Loader.construct_yaml_map,
+}.items():
+    Loader.add_constructor(f"tag:yaml.org,2002:{_name}", _construct)
 
 _NOT_OURS = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}
 _PLAIN_NUMBERS = {
@@ -101,6 +137,32 @@ _NODES = 20_000_000
 
 class ObjectError(ValueError):
     """Objects that can't be read: each line of the text says where, which field, and what was expected."""
+
+
+@contextmanager
+def unpacking(place: str = "") -> Iterator[None]:
+    """Have what is wrong with a packed text be an ObjectError, whichever of Python's it is."""
+    try:
+        yield
+    except (zlib.error, gzip.BadGzipFile, EOFError) as error:
+        said = "it is damaged" if isinstance(error, zlib.error) else str(error)
+        raise ObjectError(located(place, f"expected a gzip file: {said}")) from None
+
+
+GZIP = b"\x1f\x8b"
+"""The bytes that packed texts begin with."""
+_UNPACKED, _TIMES = 64 << 20, 200
+"""A packed text may unpack to so many bytes, or to so many times its size."""
+
+
+def unpacked(raw: bytes) -> bytes:
+    """Return a packed text as it was. Raises ObjectError."""
+    most = max(_UNPACKED, _TIMES * len(raw))
+    with unpacking(), gzip.GzipFile(fileobj=BytesIO(raw)) as packed:
+        found = packed.read(most + 1)
+    if len(found) > most:
+        raise ObjectError(f"unpacks to more than {_TIMES} times its size")
+    return found
 
 
 class Fault(NamedTuple):
@@ -206,13 +268,21 @@ def plain(document: Document) -> dict[str, Any]:
 
 
 def named(document: Document) -> tuple[dict[str, Any], str, str]:
-    """Return (the object, its namespace, its name). Raises ObjectError for one without a name."""
-    found = plain(document)
-    metadata = found.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
-        raise ObjectError(located(document.place, f"{document.kind} ?: metadata.name: Required value"))
-    return found, str(metadata.get("namespace") or "default"), name
+    """Return (the known fields of an object of a kind of Kubernetes, its namespace, its name).
+
+    Raises ObjectError with a line for each value of a wrong type, and for an object without a name.
+    """
+    misfits: list[Misfit] = []
+    found = fitting(plain(document), type_of(document.kind), misfits, strict=False)
+    metadata = found.get("metadata") or {}
+    name = metadata.get("name") or ""
+    wrong = [each.text for each in misfits if not each.unknown]
+    if not (name or wrong):
+        wrong = ["metadata.name: Required value"]
+    if wrong:
+        which = f"{document.kind} {name or '?'}"
+        raise ObjectError("\n".join(located(document.place, which, text) for text in wrong))
+    return found, metadata.get("namespace") or "default", name
 
 
 def read(text: bytes) -> list[Document]:
@@ -320,16 +390,15 @@ def _read(text: bytes) -> Iterator[Document | Fault]:
         place = f"document {number}" if len(documents) > 1 else ""
         if document is None:
             continue
-        elif isinstance(document, list) and any(isinstance(each, dict) for each in document):
-            yield from _flat(msgspec.json.encode({"kind": "List", "items": document}), place)
-        elif not isinstance(document, dict):
+        if isinstance(document, list) and any(isinstance(each, dict) for each in document):
+            document = {"kind": "List", "items": document}
+        if not isinstance(document, dict):
             yield Fault(located(place, f"{_READABLE}, got {kind_of(document)}"))
-        else:
-            try:
-                raw = msgspec.json.encode(document)
-                yield from _flat(raw, place)
-            except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
-                yield Fault(located(place, f"{_READABLE}: {lowered(error)}"))
+            continue
+        try:
+            yield from _flat(msgspec.json.encode(document), place)
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+            yield Fault(located(place, f"{_READABLE}: {lowered(error)}"))
 
 
 def _read_json(text: memoryview) -> Iterator[Document | Fault]:

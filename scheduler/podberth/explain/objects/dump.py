@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from podberth.explain.judging.schema import said
 from podberth.explain.objects.controllers import mapping
 from podberth.explain.objects.documents import ObjectError
 from podberth.explain.objects.world import MADE_WITH
@@ -91,9 +92,9 @@ def _pod_spec(spec: Mapping[str, Any]) -> Object:
 
 def _mappings(spec: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
     value = spec[field]
-    if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
-        raise ObjectError(f"spec.{field}: expected a list of mappings")
-    return value
+    if not isinstance(value, list):
+        raise ObjectError(said(f"spec.{field}", value, "expected a list"))
+    return [mapping(each, f"spec.{field}[{i}]") for i, each in enumerate(value)]
 
 
 _WORD = re.compile(r"[A-Za-z0-9]+")

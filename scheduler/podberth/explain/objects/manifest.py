@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from podberth.explain.judging.schema import said
 from podberth.explain.objects.admission import Admission
 from podberth.explain.objects.controllers import KINDS, Workload, made, mapping, templates
 from podberth.explain.objects.documents import Document, ObjectError, located, plain
@@ -79,10 +80,9 @@ def _made_by(whole: Mapping[str, Any], there: _Names) -> bool:
 def _workloads(kind: str, whole: Any, place: str) -> Iterable[Workload]:
     where = f"{place}: " if place else ""
     metadata = mapping(whole.get("metadata"), f"{where}metadata")
-    namespace, name = metadata.get("namespace"), metadata.get("name", "?")
-    if namespace is not None and not isinstance(namespace, str):
-        raise ObjectError(f"{where}{kind} {name}: metadata.namespace: expected text")
+    name = metadata.get("name", "?")
     try:
+        namespace = _namespace(metadata)
         known = made(kind, whole)
     except ObjectError as error:
         raise ObjectError(f"{where}{kind} {name}: {error}") from None
@@ -90,7 +90,11 @@ def _workloads(kind: str, whole: Any, place: str) -> Iterable[Workload]:
         pod = each.pod
         if kind != "Pod":
             own = mapping(pod.get("metadata"), f"{where}{each.path}.metadata")
-            kept = {key: own[key] for key in ("labels", "annotations") if key in own}
+            kept = {
+                key: mapping(own[key], f"{where}{each.path}.metadata.{key}")
+                for key in ("labels", "annotations")
+                if key in own
+            }
             pod = {**pod, "metadata": {"name": each.name, "namespace": namespace, **kept}}
         spec = pod.get("spec")
         if not isinstance(spec, dict) or not spec.get("containers"):
@@ -103,6 +107,14 @@ def _workloads(kind: str, whole: Any, place: str) -> Iterable[Workload]:
             owner=str(metadata.get("name") or ""),
             daemon=kind == "DaemonSet",
         )
+
+
+def _namespace(metadata: Mapping[str, Any]) -> str | None:
+    """Return the namespace as it is written. Raises ObjectError."""
+    namespace = metadata.get("namespace")
+    if namespace is not None and not isinstance(namespace, str):
+        raise ObjectError(said("metadata.namespace", namespace, "expected text"))
+    return namespace
 
 
 def _counted_once(kind: str, whole: Mapping[str, Any], metadata: Mapping[str, Any]) -> list[Workload]:
@@ -144,18 +156,18 @@ class MadeGroups(NamedTuple):
 def groups_made(documents: Iterable[Document]) -> MadeGroups:
     """Return the pod groups that controllers make of the Workloads in a file. Raises ObjectError."""
     made = MadeGroups([], {}, [])
-    held = [(document, plain(document)) for document in documents if document.kind in (KIND, "PodGroup")]
-    referred = {_referred(whole) for document, whole in held if document.kind == "PodGroup"}
-    for document, whole in held:
-        if document.kind != KIND or not str(whole.get("apiVersion", "")).startswith(f"{NATIVE}/"):
+    held = list(documents)
+    groups = [_Read.of(document, "workloadRef") for document in held if document.kind == "PodGroup"]
+    referred = {(group.namespace, str(group.reference.get("workloadName", ""))) for group in groups}
+    for document in held:
+        version = str(plain(document).get("apiVersion", "")) if document.kind == KIND else ""
+        if not version.startswith(f"{NATIVE}/"):
             continue
-        metadata, spec = whole.get("metadata") or {}, whole.get("spec") or {}
-        name, namespace = str(metadata.get("name", "")), metadata.get("namespace")
-        job, found = spec.get("controllerRef") or {}, spec.get("podGroupTemplates")
+        name, namespace, spec, job = _Read.of(document, "controllerRef")
+        found = spec.get("podGroupTemplates")
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-            raise ObjectError(
-                located(document.place, f"{KIND} {name}: spec.podGroupTemplates: expected a list of mappings")
-            )
+            wrong = said("spec.podGroupTemplates", found, "expected a list of mappings")
+            raise ObjectError(located(document.place, f"{KIND} {name}", wrong))
         if (namespace, name) in referred:
             continue  # its groups are in the file
         if job.get("kind") != "Job" or len(found) != 1:
@@ -164,10 +176,35 @@ def groups_made(documents: Iterable[Document]) -> MadeGroups:
                 "one, of a single template"
             )
             continue
-        group = _group(name, namespace, found[0], str(whole["apiVersion"]))
+        group = _group(name, namespace, found[0], version)
         made.groups.append(Document("PodGroup", msgspec.json.encode(group), document.place))
         made.jobs[namespace, str(job.get("name", ""))] = group["metadata"]["name"]
     return made
+
+
+class _Read(NamedTuple):
+    """A PodGroup or Workload, of whose versions no types are kept, as far as it is read here.
+
+    `reference`: what it says of another object.
+    """
+
+    name: str
+    namespace: str | None
+    spec: Mapping[str, Any]
+    reference: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, document: Document, reference: str) -> "_Read":
+        """Return what is read of a document; `reference` is a field of its spec. Raises ObjectError."""
+        whole = plain(document)
+        name = "?"
+        try:
+            metadata = mapping(whole.get("metadata"), "metadata")
+            name = str(metadata.get("name", ""))
+            spec = mapping(whole.get("spec"), "spec")
+            return cls(name, _namespace(metadata), spec, mapping(spec.get(reference), f"spec.{reference}"))
+        except ObjectError as error:
+            raise ObjectError(located(document.place, f"{document.kind} {name}", str(error))) from None
 
 
 def in_groups(workloads: Sequence[Workload], jobs: Mapping[tuple[str | None, str], str]) -> list[Workload]:
@@ -190,9 +227,3 @@ def _group(workload: str, namespace: str | None, template: Mapping[str, Any], ve
     own = {key: value for key, value in template.items() if key != "name"}
     reference = {"workloadName": workload, "templateName": called}
     return {"apiVersion": version, "kind": "PodGroup", "metadata": metadata, "spec": own | {"workloadRef": reference}}
-
-
-def _referred(group: Mapping[str, Any]) -> tuple[str | None, str]:
-    """Return (namespace, Workload) that a PodGroup was made of."""
-    reference = (group.get("spec") or {}).get("workloadRef") or {}
-    return (group.get("metadata") or {}).get("namespace"), str(reference.get("workloadName", ""))

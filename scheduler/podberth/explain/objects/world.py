@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from podberth.apiserver.rules import defaults
 from podberth.apiserver.rules.status import StatusError
 from podberth.cache.cluster import Cluster
-from podberth.explain.judging.schema import Misfit, fitting, type_of
+from podberth.explain.judging.schema import Misfit, fitting, said, type_of
 from podberth.explain.objects import admission, resource_claims
 from podberth.explain.objects.admission import Admission
-from podberth.explain.objects.documents import Document, ObjectError, named, plain
+from podberth.explain.objects.documents import Document, ObjectError, located, named, plain
 from podberth.explain.objects.versions import called
 from podberth.model import wire
 from podberth.model.devices import DEVICE_KINDS, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
@@ -224,7 +224,7 @@ class World:
         if kind == "Event":
             self.events.append(raw)
         elif kind == DUMP:
-            self._kinds.update(plain(document).get("kinds") or ())
+            self._kinds.update(kinds_held(document))
         elif kind in admission.KINDS:
             self.admission.add(document)
         elif kind == resource_claims.TEMPLATE_KIND:
@@ -242,16 +242,22 @@ class World:
         return kind in self._kinds or any(known == kind for known, _, _ in self._seen)
 
     def written(self, pod: Pod) -> Mapping[str, Any] | None:
-        """Return a pod that waits as it was read, None for one that did not come in a document."""
+        """Return a pod that waits as it was read.
+
+        None for one that did not come in a document, or has values of a wrong type in fields that no decision reads.
+        """
         raw = self._raw.get(pod.key)
-        return None if raw is None else {**msgspec.json.decode(raw), "kind": "Pod"}  # lists leave the kind out
+        found: dict[str, Any] = {} if raw is None else msgspec.json.decode(raw)
+        return {**found, "kind": "Pod"} if found and not _misfit("Pod", found) else None  # lists leave the kind out
 
     def with_template(self, kind: str, namespace: str, name: str) -> Mapping[str, Any] | None:
         """Return an object of one of `TEMPLATED` as it was read, if it was with its pod template."""
         raw = self._templated.get((kind, namespace, name))
         found: dict[str, Any] = {} if raw is None else msgspec.json.decode(raw)
-        template = (found.get("spec") or {}).get("template")
-        return found if isinstance(template, dict) and isinstance(template.get("spec"), dict) else None
+        if _misfit(kind, found):
+            return None
+        template = (found.get("spec") or {}).get("template") or {}
+        return found if template.get("spec") else None
 
     def _add_templated(self, kind: str, raw: bytes | msgspec.Raw) -> None:
         with suppress(*_MALFORMED):
@@ -414,14 +420,28 @@ class _Named(Struct):
     metadata: dict[str, Any] = {}
 
 
+def kinds_held(document: Document) -> list[str]:
+    """Return the kinds that a dump says it holds all objects of. Raises ObjectError."""
+    kinds = plain(document).get("kinds") or []
+    if not isinstance(kinds, list) or not all(isinstance(each, str) for each in kinds):
+        raise ObjectError(located(document.place, DUMP, said("kinds", kinds, "expected a list of texts")))
+    return kinds
+
+
 def _complaint(kind: str, raw: bytes | msgspec.Raw, error: Exception) -> str:
     """Return what is wrong with an object that does not decode: by the API's types, else in the decoder's words."""
-    misfits: list[Misfit] = []
-    wanted = type_of(kind)
-    if wanted and not isinstance(error, RecursionError):
+    if not isinstance(error, RecursionError):
         with suppress(*_MALFORMED):
-            fitting(msgspec.json.decode(raw), wanted, misfits, strict=False)
-    return next((each.text for each in misfits if not each.unknown), "") or misfit(error)
+            return _misfit(kind, msgspec.json.decode(raw)) or misfit(error)
+    return misfit(error)
+
+
+def _misfit(kind: str, found: Any) -> str:
+    """Return the complaint about the first value of a type that its kind does not have there; empty if all fit."""
+    wanted, misfits = type_of(kind), list[Misfit]()
+    if wanted:
+        fitting(found, wanted, misfits, strict=False)
+    return next((each.text for each in misfits if not each.unknown), "")
 
 
 def _selectors(shape: PodShape) -> Iterator[LabelSelector]:

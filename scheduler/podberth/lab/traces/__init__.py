@@ -12,6 +12,8 @@ FORMS = (
     "collection_events…), Azure's packing trace (a file of SQLite), Helios (cluster_log.csv, "
     "cluster_gpu_number.csv), or nodes and pods as .csv or .parquet"
 )
+TABLES = (".csv", ".csv.gz", ".parquet")
+"""How the names of the two tables of the plain form may end."""
 _SQLITE = b"SQLite format 3\0"
 
 
@@ -35,7 +37,7 @@ def _form_of(path: Path) -> tuple[str, Path]:
         return "google2019", path
     if "cluster_log.csv" in files:
         return "helios", path
-    if {"nodes", "pods"} <= {name.split(".")[0] for name in files if name.endswith((".csv", ".csv.gz", ".parquet"))}:
+    if all(any(f"{table}{ending}" in files for ending in TABLES) for table in ("nodes", "pods")):
         return "plain", path
     databases = [each for each in sorted(path.glob("*.sqlite*")) if _is_sqlite(each)] if files else []
     return ("azure", databases[0]) if databases else ("", path)

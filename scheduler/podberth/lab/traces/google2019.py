@@ -127,6 +127,7 @@ def _type(row: Row, names: tuple[str, ...]) -> int:
     text = row.name("type")
     if text in names:
         return names.index(text)
-    if text.isdecimal() and int(text) < len(names):
-        return int(text)
+    numbers = [str(number) for number in range(len(names))]
+    if text in numbers:
+        return numbers.index(text)
     raise row.error("type", f"0 to {len(names) - 1}, or {', '.join(names)}")

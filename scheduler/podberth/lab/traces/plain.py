@@ -14,12 +14,12 @@ from typing import Any
 
 from podberth.explain.objects.documents import ObjectError
 from podberth.lab.gpus import SHARED_GPU, WHOLE
+from podberth.lab.traces import TABLES
 from podberth.lab.traces.rows import Row, gang, node, once, pod, rows
 from podberth.lab.world import Arrival, Change, World
 from podberth.model.quantity import QuantityError, parse_quantity
 
 NODES, PODS = "nodes", "pods"
-ENDINGS = (".csv", ".csv.gz", ".parquet")
 _PRIORITIES = 1e9
 
 
@@ -72,7 +72,7 @@ def read(directory: Path) -> World:
 
 
 def _table(directory: Path, name: str, columns: tuple[str, ...]) -> Iterator[Row]:
-    path = next(path for ending in ENDINGS if (path := directory / f"{name}{ending}").exists())
+    path = next(path for ending in TABLES if (path := directory / f"{name}{ending}").exists())
     if path.suffix != ".parquet":
         return rows(path, columns)
     return _parquet(path, columns)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from podberth.explain.judging.schema import shown
-from podberth.explain.objects.documents import ObjectError
+from podberth.explain.objects.documents import ObjectError, unpacking
 from podberth.model.wire import encode
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -109,11 +109,10 @@ def _opened(path: Path) -> Iterator[TextIO]:
     opening = gzip.open if path.name.endswith(".gz") else open
     with opening(path, "rt", encoding="utf-8-sig", newline="") as text:
         try:
-            yield text
+            with unpacking(path.name):
+                yield text
         except UnicodeDecodeError as error:
             raise ObjectError(f"{path.name}: expected text in UTF-8: {error.reason} at byte {error.start}") from None
-        except (gzip.BadGzipFile, EOFError) as error:
-            raise ObjectError(f"{path.name}: expected a gzip file: {error}") from None
 
 
 def _csv_rows(file: str, text: TextIO, columns: tuple[str, ...]) -> Iterator[Row]:
@@ -137,6 +136,8 @@ def _json_rows(file: str, text: TextIO) -> Iterator[Row]:
         if line.strip():
             try:
                 document = json.loads(line)
+            except RecursionError:
+                raise ObjectError(f"{file}, line {number}: is nested too deep") from None
             except ValueError as error:
                 raise ObjectError(f"{file}, line {number}: expected an object of JSON: {error}") from None
             if not isinstance(document, dict):

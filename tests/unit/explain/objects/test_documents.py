@@ -71,8 +71,13 @@ def test_reads(text: str, want: list[tuple[str, str]]) -> None:
         pytest.param(b"kind: Pod\nn: !!bool maybe", "not YAML: a value is not what", id="a tag of another value"),
         pytest.param(b"kind: Pod\nn: !!map [a]", "not YAML: a value is not what", id="a list that is called a map"),
         pytest.param(b"kind: Pod\nn: !!timestamp x", "not YAML: a value is not what", id="no time"),
+        pytest.param(b"kind: Pod\nn: !!binary /w==", "not YAML: a value is not what", id="base64 of no text"),
+        pytest.param(b"- kind: Pod\n  n: 0x" + b"f" * 4000, "a number has too many digits", id="digits in a list"),
         pytest.param(b"kind: Pod\nn: !!python/name:os.system", "not YAML: could not determine", id="a tag of Python"),
         pytest.param(b"kind: Pod\n~: 1", "line 2, column 1: not YAML: a key is null: expected text", id="a null key"),
+        pytest.param(
+            b"kind: Pod\n? [a]\n: 1", "line 2, column 3: not YAML: a key is a list: expected text", id="a list"
+        ),
         pytest.param(b"\xff\xfek\x00i\x00n\x00d", "it begins as utf-16 and is not", id="half a character"),
         pytest.param(b"kind: [a]", "expected API objects", id="kind of a wrong type"),
         pytest.param(b'{"kind": "List", "items": [5]}', "items[0]: expected an API object", id="item of a wrong type"),
@@ -86,9 +91,16 @@ def test_refuses(text: bytes, said: str) -> None:
     assert len(str(found.value).splitlines()) == 1
 
 
-def test_refuses_a_bomb_of_aliases() -> None:
+@pytest.mark.parametrize(
+    ("tag", "each"), [("", "{}"), ("!!pairs", "k: {}"), ("!!omap", "k{}: {}")], ids=["list", "pairs", "ordered"]
+)
+def test_refuses_a_bomb_of_aliases(tag: str, each: str) -> None:
     """A few hundred bytes of anchors that stand for a billion values are refused before they are expanded."""
-    levels = [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}' if i else 'x'] * 10)}]" for i in range(9)]
+    levels = []
+    for i in range(9):
+        inner = f"*l{i - 1}" if i else "x"
+        parts = ", ".join(each.format(*([inner] if each.count("{}") == 1 else [j, inner])) for j in range(10))
+        levels.append(f"l{i}: &l{i} {tag} [{parts}]")
     with pytest.raises(ObjectError, match="aliases expand beyond all bounds"):
         read("\n".join(levels).encode())
 
@@ -104,6 +116,10 @@ def test_refuses_a_bomb_of_aliases() -> None:
         pytest.param("", None, id="nothing"),
         pytest.param("on: a\nNo: b\n1: c\n2.5: d", {"true": "a", "false": "b", 1: "c", 2.5: "d"}, id="keys"),
         pytest.param("base: &b {x: 1}\nmore: {<<: *b, y: 2}", {"base": {"x": 1}, "more": {"x": 1, "y": 2}}, id="merge"),
+        pytest.param("a: !!pairs [b: 1]\nc: !!omap [d: 2]", {"a": [{"b": 1}], "c": [{"d": 2}]}, id="pairs"),
+        pytest.param("a: !!set {b, c}", {"a": {"b": None, "c": None}}, id="a set"),
+        pytest.param("a: !!binary aGVsbG8=", {"a": "hello"}, id="text in base64"),
+        pytest.param("a: !!timestamp 2024-01-01", {"a": "2024-01-01"}, id="a time by its tag"),
     ],
 )
 def test_parses_as_the_api_clients_do(text: str, want: object) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from podberth.explain.objects.admission import Admission
 from podberth.explain.objects.documents import Document, ObjectError
-from podberth.explain.objects.manifest import completed, workloads
+from podberth.explain.objects.manifest import completed, groups_made, workloads
 
 Object = dict[str, Any]
 SPEC: Object = {"containers": [{"name": "c", "image": "i"}]}
@@ -154,9 +154,9 @@ def test_workloads_stand_for_their_pods(kind: str, body: Object) -> None:
         ({"kind": "Pod", "metadata": {"name": "p"}, "spec": {}}, "Pod p: spec.containers: Required value"),
         (
             {"kind": "Deployment", "metadata": {"name": "d"}, "spec": {"template": 5}},
-            "spec.template: expected a mapping",
+            "spec.template: 5: expected a mapping",
         ),
-        ({"kind": "Pod", "metadata": [], "spec": SPEC}, "metadata: expected a mapping"),
+        ({"kind": "Pod", "metadata": [], "spec": SPEC}, "metadata: a list: expected a mapping"),
     ],
 )
 def test_refuses(made: Object, said: str) -> None:
@@ -164,6 +164,47 @@ def test_refuses(made: Object, said: str) -> None:
     with pytest.raises(ObjectError) as found:
         pods([document(made)])
     assert said in str(found.value)
+
+
+def native(kind: str, **spec: Any) -> Object:
+    """A Workload or PodGroup, of which no types are kept."""
+    return {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": kind, "metadata": {"name": "w"}, "spec": spec}
+
+
+ONE = [{"name": "a"}]
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (native("Workload") | {"spec": "hello"}, 'Workload w: spec: "hello": expected a mapping'),
+        (native("Workload") | {"metadata": []}, "Workload ?: metadata: a list: expected a mapping"),
+        (
+            native("Workload") | {"metadata": {"name": "w", "namespace": []}},
+            "Workload w: metadata.namespace: a list: expected text",
+        ),
+        (
+            native("Workload", controllerRef="j", podGroupTemplates=ONE),
+            'Workload w: spec.controllerRef: "j": expected a mapping',
+        ),
+        (native("Workload"), "Workload w: spec.podGroupTemplates: null: expected a list of mappings"),
+        (native("PodGroup", workloadRef="w"), 'PodGroup w: spec.workloadRef: "w": expected a mapping'),
+    ],
+)
+def test_groups_that_can_not_be_read(made: Object, said: str) -> None:
+    """Place, object, field, value, and what was expected."""
+    with pytest.raises(ObjectError) as found:
+        groups_made([document(made)])
+    assert str(found.value) == f"document 1: {said}"
+
+
+def test_a_job_set_whose_jobs_have_no_pods() -> None:
+    """As Kueue leaves a suspended one: what its pods would be is known all the same."""
+    jobs = {"name": "j", "replicas": 2, "template": {"spec": {"parallelism": 0, "template": {"spec": SPEC}}}}
+    made = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "s"}}
+    [found] = workloads([document({**made, "spec": {"replicatedJobs": [jobs]}})])
+    assert found.wanted == 0
+    assert found.made(found.pod, 1)["metadata"]["labels"]["job-name"] == "s-j-1"
 
 
 def test_a_class_that_is_no_name() -> None:

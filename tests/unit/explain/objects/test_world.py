@@ -90,6 +90,17 @@ def test_names_object_field_value_and_expectation(kind: str, path: str, value: A
         pytest.param(
             [{"kind": "Node", "metadata": 5}], "Node ? (items[0]): metadata: 5: expected a mapping", id="no metadata"
         ),
+        pytest.param([{"kind": "Dump", "kinds": 5}], "items[0]: Dump: kinds: 5: expected a list of texts", id="kinds"),
+        pytest.param(
+            [{"kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"scopes": 5}}],
+            "items[0]: ResourceQuota q: spec.scopes: 5: expected a list",
+            id="scopes of a quota",
+        ),
+        pytest.param(
+            [{"kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [None]}}],
+            "items[0]: LimitRange l: spec.limits[0]: null: expected a value",
+            id="a limit that is nothing",
+        ),
     ],
 )
 def test_refuses(objects: list[Object], want: str) -> None:

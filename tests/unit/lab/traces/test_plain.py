@@ -1,5 +1,6 @@
 """The plain form, as CSV and as Parquet."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from pyarrow import parquet
 from podberth.explain.objects.documents import ObjectError
 from podberth.framework.config import default_configuration
 from podberth.lab import World, read_world, run
+from podberth.lab.traces import reader_of
 
 NODES = (
     'name,capacity,devices,labels\na,"cpu=4,memory=8Gi",2,zone=x\n'
@@ -87,6 +89,22 @@ def test_refused(tmp_path: Path, row: str, said: str) -> None:
     with pytest.raises(ObjectError) as error:
         read(tmp_path, row)
     assert said in str(error.value)
+
+
+def test_a_table_that_is_damaged(tmp_path: Path) -> None:
+    """Packed, and changed after that: one line."""
+    (tmp_path / "pods.csv").write_text(HEAD)
+    packed = gzip.compress(NODES.encode() * 9)
+    (tmp_path / "nodes.csv.gz").write_bytes(packed[:12] + b"\xff" * 20 + packed[32:])
+    with pytest.raises(ObjectError, match=r"nodes\.csv\.gz: expected a gzip file: it is damaged"):
+        read_world(tmp_path)
+
+
+def test_tables_of_other_names(tmp_path: Path) -> None:
+    """They are none of this form."""
+    (tmp_path / "nodes.2024.csv").write_text(NODES)
+    (tmp_path / "pods.2024.csv").write_text(HEAD)
+    assert reader_of(tmp_path) is None
 
 
 def test_no_parquet(tmp_path: Path) -> None:
