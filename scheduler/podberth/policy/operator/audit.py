@@ -41,6 +41,7 @@ QPS, BURST = 5.0, 5
 SETTLE_SECONDS = 2.0
 """Before an audit: policies are edited in bursts, and an audit reads the whole namespace."""
 RETRY_SECONDS = 10.0
+"""Before an audit that failed, or could not list all kinds, is tried again."""
 HEAVY = 4_000
 """Criteria and writes of a namespace's policies: with more, an audit has to go to the other queue."""
 REST_COST = 1_000_000
@@ -63,6 +64,8 @@ class Result(msgspec.Struct):
     total: Total
     policies: dict[str, Counts]
     problems: list[str]
+    unlisted: bool = False
+    """Kinds could not be listed."""
     cost: int = 0
     """Criteria that were asked, about."""
 
@@ -108,6 +111,7 @@ class Audit:
                         self._complain(tally, told, f"namespace {namespace}: {told}")
                         return tally.result
             except (ApiError, Unreachable, msgspec.MsgspecError) as error:
+                tally.result.unlisted = True
                 self._complain(tally, f"can't list {kind.plural} {kind.group}".rstrip() + f": {str(error)[:200]}")
         return tally.result
 
@@ -167,6 +171,8 @@ class Audits:
         """Namespace → when it is due."""
         self._heavy: dict[str, float] = {}
         self._rested: dict[str, float] = {}
+        self._again: set[str] = set()
+        """Namespaces whose last audit could not list all kinds, and is tried again before it counts."""
         self._counted: dict[str, tuple[Revision, Mapping[str, Counts]]] = {}
         self._wanted = asyncio.Event()
 
@@ -215,6 +221,7 @@ class Audits:
         policies = Policies(one.policy for one in bounded(stored) if one.policy is not None)
         if not policies.policies:
             self._counted.pop(namespace, None)
+            self._again.discard(namespace)
             return
         if queue is self._light and weight(policies) > HEAVY:
             self._heavy[namespace] = self._clock()
@@ -229,6 +236,12 @@ class Audits:
             mutated=result.total.mutated,
             problems=len(result.problems),
         )
+        if result.unlisted and namespace not in self._again:
+            # An API server that has just started denies what it has not read the rights for yet.
+            self._again.add(namespace)
+            queue[namespace] = self._clock() + RETRY_SECONDS
+            return
+        self._again.discard(namespace)
         self._rested[namespace] = self._clock() + result.cost / REST_COST
         self._light[namespace] = self._clock() + self._seconds
         self._wanted.set()

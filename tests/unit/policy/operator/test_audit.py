@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 from urllib.parse import parse_qs
@@ -12,7 +13,9 @@ from podberth.kube.errors import ApiError
 from podberth.kube.flow import API, Lane
 from podberth.kube.resources import OWNERS
 from podberth.policy import impact
-from podberth.policy.operator.audit import Audit, Result, Total
+from podberth.policy.operator import audit as module
+from podberth.policy.operator.audit import Audit, Audits, Result, Total
+from podberth.policy.operator.judge import Stored, revision_of
 from podberth.policy.operator.listing import DEFAULT_KINDS, KindError, resource
 from podberth.policy.spec import Policies
 from tests.unit.policy.build import needs, policies, policy, rule
@@ -174,3 +177,39 @@ async def test_owners_are_read_where_labels_are_written() -> None:
 def test_every_kind_of_owner_can_be_read() -> None:
     """The kinds whose selectors are looked at are those that have a place in the API."""
     assert OWNERS.keys() == impact.OWNERS
+
+
+@pytest.mark.parametrize("denied", [1, 2], ids=["for a moment", "for good"])
+async def test_a_list_that_fails_is_tried_again_before_the_audit_counts(
+    monkeypatch: pytest.MonkeyPatch, denied: int
+) -> None:
+    """An API server that has just started denies lists for a moment: that is not told of owners for the next hour."""
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
+    lists = Lists(pods=[item("a")])
+    (forbid,) = policies(FORBID).policies
+    found, get = [Stored("forbid", "team", "uid", "1", 1, 1, {}, forbid)], lists.get
+    asked = 0
+
+    async def denies(path: str, **given: Any) -> bytes:
+        nonlocal asked
+        asked += 1
+        if asked <= denied:
+            raise ApiError(403, "Forbidden", "rights are not read yet")
+        return await get(path, **given)
+
+    monkeypatch.setattr(lists, "get", denies)
+
+    async def read(_namespace: str) -> list[Stored]:
+        return found
+
+    counted = asyncio.Event()
+    audit = Audit(lists, [resource("pods")], "berth", frozenset())  # type: ignore[arg-type]
+    audits = Audits(audit, read, lambda _namespace: counted.set(), 3600.0)
+    assert audits.of("team", revision_of(found)) == {}
+    running = asyncio.create_task(audits.run())
+    async with asyncio.timeout(60):
+        await counted.wait()
+    running.cancel()
+    problems = audits.of("team", revision_of(found))["forbid"].problems
+    assert problems == ([] if denied == 1 else ["can't list pods: 403 Forbidden: rights are not read yet"])
