@@ -1,6 +1,6 @@
 """Finds what makes pods in a file, each pod as the API server would store it, and the pod groups that Jobs get."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,29 +21,32 @@ def workloads(documents: Iterable[Document]) -> list[Workload]:
     found: list[Workload] = []
     held = list(documents)
     there = _names(held)
-    for document in held:
-        whole = plain(document)
-        if not makes_no_pods(document.kind, whole.get("apiVersion")) and not _made_by(whole, there):
+    for document, whole in _that_make_pods(held):
+        if not _made_by(whole, there):
             found += _workloads(document.kind, whole, document.place)
     return found
 
 
 def made_by_others(documents: Iterable[Document]) -> int:
-    """Return the number of objects of a file that are left out because another one of it makes them."""
+    """Return the number of objects of a file that `workloads` leaves out because another one of it makes them."""
     held = list(documents)
     there = _names(held)
-    return sum(_made_by(plain(document), there) for document in held)
+    return sum(_made_by(whole, there) for _, whole in _that_make_pods(held))
+
+
+def _that_make_pods(documents: Iterable[Document]) -> Iterator[tuple[Document, dict[str, Any]]]:
+    """Yield the objects that make pods, or may, as they stand and as plain values."""
+    for document in documents:
+        whole = plain(document)
+        if not makes_no_pods(document.kind, whole.get("apiVersion")):
+            yield document, whole
 
 
 def without_pods(documents: Iterable[Document]) -> list[str]:
     """Return objects of kinds that may make pods in a way that is not known here."""
     strange = []
-    for document in documents:
-        kind, _, place = document
-        whole = plain(document)
-        if kind in KINDS or makes_no_pods(kind, whole.get("apiVersion")):
-            continue
-        if made(kind, whole) is None and not templates(kind, whole):
+    for (kind, _, place), whole in _that_make_pods(documents):
+        if kind not in KINDS and made(kind, whole) is None and not templates(kind, whole):
             metadata = whole.get("metadata")
             name = metadata.get("name", "?") if isinstance(metadata, dict) else "?"
             strange.append(located(place, f"{kind} {name}: it has no pod template that is known here"))

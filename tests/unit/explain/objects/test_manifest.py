@@ -7,7 +7,7 @@ import pytest
 
 from podberth.explain.objects.admission import Admission
 from podberth.explain.objects.documents import Document, ObjectError
-from podberth.explain.objects.manifest import completed, groups_made, workloads
+from podberth.explain.objects.manifest import completed, groups_made, made_by_others, workloads
 
 Object = dict[str, Any]
 SPEC: Object = {"containers": [{"name": "c", "image": "i"}]}
@@ -164,6 +164,28 @@ def test_refuses(made: Object, said: str) -> None:
     with pytest.raises(ObjectError) as found:
         pods([document(made)])
     assert said in str(found.value)
+
+
+def controlled(by: Object, made: Object) -> Object:
+    """The object with a controller."""
+    owner = {"apiVersion": by["apiVersion"], "kind": by["kind"], "name": by["metadata"]["name"], "controller": True}
+    return {**made, "metadata": {"name": "made", "ownerReferences": [owner]}}
+
+
+def test_what_others_of_the_file_make_is_left_out() -> None:
+    """Of what makes no pods nothing is left out, whoever has made it."""
+    cluster = {"apiVersion": "postgresql.cnpg.io/v1", "kind": "Cluster", "metadata": {"name": "db"}}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
+    there = [
+        *(cluster, controlled(cluster, {"apiVersion": "v1", "kind": "PersistentVolumeClaim"})),
+        *(service, controlled(service, {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice"})),
+    ]
+    assert made_by_others(map(document, there)) == 0
+    makes = {"apiVersion": "apps/v1", "metadata": {"name": "web"}, "spec": {"template": {"spec": SPEC}}}
+    deployment = {**makes, "kind": "Deployment"}
+    files = [document(each) for each in (*there, deployment, controlled(deployment, {**makes, "kind": "ReplicaSet"}))]
+    assert made_by_others(files) == 1
+    assert [each.kind for each in workloads(files)] == ["Deployment"]
 
 
 def native(kind: str, **spec: Any) -> Object:
