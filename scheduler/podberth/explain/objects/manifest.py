@@ -102,7 +102,8 @@ def _workloads(kind: str, whole: Any, place: str) -> Iterable[Workload]:
         spec = pod.get("spec")
         if not isinstance(spec, dict) or not spec.get("containers"):
             field = "spec.containers" if isinstance(spec, dict) else "spec"
-            raise ObjectError(f"{where}{kind} {name}: {field}: Required value")
+            at = f"{each.path}.{field}" if each.path else field
+            raise ObjectError(f"{where}{kind} {name}: {at}: Required value")
         yield each._replace(
             kind=kind,
             place=place,

@@ -153,6 +153,14 @@ def test_workloads_stand_for_their_pods(kind: str, body: Object) -> None:
         ({"kind": "Pod", "metadata": {"name": "p"}}, "Pod p: spec: Required value"),
         ({"kind": "Pod", "metadata": {"name": "p"}, "spec": {}}, "Pod p: spec.containers: Required value"),
         (
+            {"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {"spec": {}}}},
+            "Job j: spec.template.spec.containers: Required value",
+        ),
+        (
+            {"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {}}},
+            "Job j: spec.template.spec: Required value",
+        ),
+        (
             {"kind": "Deployment", "metadata": {"name": "d"}, "spec": {"template": 5}},
             "spec.template: 5: expected a mapping",
         ),
