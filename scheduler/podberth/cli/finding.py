@@ -175,7 +175,7 @@ def from_file(
     with about(named(file)):
         found = manifest.workloads(held)
         if not found:
-            strange = manifest.without_pods(held)
+            strange = manifest.unknown_kinds(held)
             raise ObjectError("\n".join(strange) or f"holds no pod: expected one of {', '.join(KINDS)}")
         named_ones = chosen(found, asked)
         if len(named_ones) != 1:

@@ -78,7 +78,7 @@ class Asked:
             self.notes += made.notes
             self.added += self._there.added([*held, *made.groups], self._namespace or self._usual)
             complain([f"{named(file)}: {line}" for line in self._there.problems[problems:][:_PROBLEMS]])
-            self.not_simulated += manifest.without_pods(held)
+            self.not_simulated += manifest.unknown_kinds(held)
             left_out = manifest.made_by_others(held)
             if left_out:
                 self.notes.append(f"{count(left_out, 'object')} of {named(file)} left out: others there make them")

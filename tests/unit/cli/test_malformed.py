@@ -214,7 +214,7 @@ def of_a_file(document: Document) -> None:
     if refused:
         raise ObjectError("\n".join(refused))
     manifest.groups_made([document])
-    manifest.without_pods([document])
+    manifest.unknown_kinds([document])
     manifest.workloads([document])
 
 

@@ -42,8 +42,8 @@ def _that_make_pods(documents: Iterable[Document]) -> Iterator[tuple[Document, d
             yield document, whole
 
 
-def without_pods(documents: Iterable[Document]) -> list[str]:
-    """Return objects of kinds that may make pods in a way that is not known here."""
+def unknown_kinds(documents: Iterable[Document]) -> list[str]:
+    """Return a line for each object of a kind of which it is not known whether it makes pods."""
     strange = []
     for (kind, _, place), whole in _that_make_pods(documents):
         if kind not in KINDS and made(kind, whole) is None and not templates(kind, whole):
@@ -57,7 +57,7 @@ _Names = set[tuple[str, str, str]]
 
 
 def _names(documents: Iterable[Document]) -> _Names:
-    """Return (kind, namespace, name) of the objects of a file that make pods."""
+    """Return (kind, namespace, name) of all objects of a file but pods."""
     found = set()
     for document in documents:
         metadata = plain(document).get("metadata")
@@ -67,7 +67,7 @@ def _names(documents: Iterable[Document]) -> _Names:
 
 
 def _made_by(whole: Mapping[str, Any], there: _Names) -> bool:
-    """Return whether one of these objects is the controller of another."""
+    """Return whether one of the named objects is the controller of this one."""
     metadata = whole.get("metadata")
     if not isinstance(metadata, dict):
         return False
@@ -145,8 +145,9 @@ def completed(
     return admission.created({**pod, "kind": "Pod", "metadata": metadata}, notes)
 
 
-KIND = "Workload"
+_WORKLOAD = "Workload"
 _LONGEST = 63
+"""Characters of a made name at most."""
 
 
 class MadeGroups(NamedTuple):
@@ -159,31 +160,31 @@ class MadeGroups(NamedTuple):
 
 def groups_made(documents: Iterable[Document]) -> MadeGroups:
     """Return the pod groups that controllers make of the Workloads in a file. Raises ObjectError."""
-    made = MadeGroups([], {}, [])
+    found_groups = MadeGroups([], {}, [])
     held = list(documents)
     groups = [_Read.of(document, "workloadRef") for document in held if document.kind == "PodGroup"]
     referred = {(group.namespace, str(group.reference.get("workloadName", ""))) for group in groups}
     for document in held:
-        version = str(plain(document).get("apiVersion", "")) if document.kind == KIND else ""
+        version = str(plain(document).get("apiVersion", "")) if document.kind == _WORKLOAD else ""
         if not version.startswith(f"{NATIVE}/"):
             continue
         name, namespace, spec, job = _Read.of(document, "controllerRef")
         found = spec.get("podGroupTemplates")
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
             wrong = said("spec.podGroupTemplates", found, "expected a list of mappings")
-            raise ObjectError(located(document.place, f"{KIND} {name}", wrong))
+            raise ObjectError(located(document.place, f"{_WORKLOAD} {name}", wrong))
         if (namespace, name) in referred:
             continue  # its groups are in the file
         if job.get("kind") != "Job" or len(found) != 1:
-            made.notes.append(
-                f"{KIND} {name}: no pod group is made of it here: only a Job that it names in spec.controllerRef gets "
-                "one, of a single template"
+            found_groups.notes.append(
+                f"{_WORKLOAD} {name}: no pod group is made of it here: only a Job that it names in spec.controllerRef "
+                "gets one, of a single template"
             )
             continue
         group = _group(name, namespace, found[0], version)
-        made.groups.append(Document("PodGroup", msgspec.json.encode(group), document.place))
-        made.jobs[namespace, str(job.get("name", ""))] = group["metadata"]["name"]
-    return made
+        found_groups.groups.append(Document("PodGroup", msgspec.json.encode(group), document.place))
+        found_groups.jobs[namespace, str(job.get("name", ""))] = group["metadata"]["name"]
+    return found_groups
 
 
 class _Read(NamedTuple):
@@ -225,9 +226,9 @@ def _in_group(workload: Workload, jobs: Mapping[tuple[str | None, str], str]) ->
 
 
 def _group(workload: str, namespace: str | None, template: Mapping[str, Any], version: str) -> dict[str, Any]:
-    called = str(template.get("name", ""))
-    name = f"{workload}-{called}"[:_LONGEST]
+    template_name = str(template.get("name", ""))
+    name = f"{workload}-{template_name}"[:_LONGEST]
     metadata = {"name": name} if namespace is None else {"name": name, "namespace": namespace}
     own = {key: value for key, value in template.items() if key != "name"}
-    reference = {"workloadName": workload, "templateName": called}
+    reference = {"workloadName": workload, "templateName": template_name}
     return {"apiVersion": version, "kind": "PodGroup", "metadata": metadata, "spec": own | {"workloadRef": reference}}
