@@ -5,11 +5,13 @@ each time that it is put. Other objects are written in their wire form when they
 resourceVersion. Names stand as they are: zstd sees those that come again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Struct, field
+
+from podberth.lab.recording.log import MOST
 
 
 class Entry(Struct, array_like=True, gc=False):
@@ -157,3 +159,14 @@ Decision = Placed | Failed | Preempts
 AnyEntry = Head | Known | Template | PutPod | PutObject | Gone | Told | Placed | Failed | Preempts
 encoder = msgspec.msgpack.Encoder()
 decoder: msgspec.msgpack.Decoder[list[AnyEntry]] = msgspec.msgpack.Decoder(list[AnyEntry])
+
+
+def packed(entries: Sequence[Entry]) -> Iterator[bytes]:
+    """Yield the contents of the frames that hold the entries: one, or several so that none is too large to be read."""
+    content = encoder.encode(entries)
+    if len(content) <= MOST or len(entries) < 2:
+        yield content
+        return
+    half = len(entries) // 2
+    yield from packed(entries[:half])
+    yield from packed(entries[half:])

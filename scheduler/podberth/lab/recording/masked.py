@@ -23,7 +23,7 @@ from podberth.lab.recording.entries import (
     PutPod,
     Template,
     Told,
-    encoder,
+    packed,
 )
 from podberth.lab.recording.log import File, segments
 from podberth.lab.recording.reading import frames_of
@@ -44,7 +44,8 @@ def write_masked(directory: Path, to: Path) -> int:
         file = File(to / path.name)
         try:
             for frame in frames_of(path):
-                file.write(encoder.encode([_masked(entry, masks, uids) for entry in frame]))
+                for content in packed([_masked(entry, masks, uids) for entry in frame]):
+                    file.write(content)
                 written += len(frame)
         finally:
             file.close()

@@ -19,7 +19,7 @@ import structlog
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from podberth.lab.recording.entries import Entry, Gone, Head, Known, PutObject, PutPod, Template, Told, encoder
+from podberth.lab.recording.entries import Entry, Gone, Head, Known, PutObject, PutPod, Template, Told, packed
 from podberth.lab.recording.log import MOST, SUFFIX, File, Limits, LogError, drop, repair, segments
 from podberth.lab.recording.reduced import reduced
 from podberth.model.kinds import Modelled
@@ -287,8 +287,10 @@ class Writer:
                 self._next()
 
     def _frame(self) -> None:
+        """Write what there is: what `_size` does not count may be large, too."""
         before = self._file.size
-        self._file.write(encoder.encode(self._entries))
+        for content in packed(self._entries):
+            self._file.write(content)
         self.written += self._file.size - before
         self._entries, self._size = [], 0
 

@@ -41,6 +41,16 @@ def test_each_process_appends(tmp_path: Path) -> None:
     assert segments(tmp_path)[0].read_bytes()[-4:] != b"torn"
 
 
+def test_what_is_large_is_written_in_several_frames(tmp_path: Path) -> None:
+    """No frame is so large that nobody reads it, whatever it is that comes together."""
+    one = writer(tmp_path, [])
+    large = ["node" * (1 << 18)]
+    for _ in range(20):
+        one.hand(Told(6.0, "ExtendersAnswered", large))
+    one.close()
+    assert [event.what for event in part(tmp_path).events() if isinstance(event, Told)] == [large] * 20
+
+
 def test_a_full_disk_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says why once, and takes what comes without a word."""
 
