@@ -20,7 +20,6 @@ from podberth.model.kinds import KINDS
 
 if TYPE_CHECKING:
     from podberth.lab.recording.contents import Contents
-    from podberth.lab.recording.entries import Head
     from podberth.lab.recording.reading import State
     from podberth.lab.recording.verify import Verified
 
@@ -117,7 +116,7 @@ def replay(
             state.assumed.pop(pod.uid, None)
             said = f"placed on {decision.node}" if hasattr(decision, "node") else f"failed: {decision.message}"
             complain([printable(f"{pod.namespace}/{pod.name} at {part.time(decision.at)}: {said}")])
-            return _ask(["explain", f"{pod.namespace}/{pod.name}"], state, part.head, output)
+            return _ask(["explain", f"{pod.namespace}/{pod.name}"], state, output)
         if dump is not None:
             whole = _dump(part.state())  # what was in the file is gone as soon as it is open
             with private(dump) as file:
@@ -125,7 +124,7 @@ def replay(
             return 0
         if not command:
             raise InputError(f"--at: expected a command after it: {', '.join(_COMMANDS)}; or --dump FILE")
-        return _ask(command, part.state(), part.head, output)
+        return _ask(command, part.state(), output)
 
 
 def _diff(directory: str, other: str, at: str | None, scheduler: str | None, output: PageOutput) -> int:
@@ -145,16 +144,16 @@ def _dump(state: "State") -> bytes:
     return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": [kinds, *state.documents()]})
 
 
-def _ask(command: list[str], state: "State", head: "Head", output: PageOutput) -> int:
-    """Run another command on a state, by the configuration of the recording unless it names one."""
+def _ask(command: list[str], state: "State", output: PageOutput) -> int:
+    """Run another command on a state, by the configuration of that moment unless it names one."""
     from podberth.cli.main import run
 
     with tempfile.TemporaryDirectory() as directory:
         cluster, config = Path(directory) / "cluster.json", Path(directory) / "configuration.json"
         cluster.write_bytes(_dump(state))
         given = ["--cluster", str(cluster), "-o", output.value]
-        if head.configuration and not any(word.startswith("--config") for word in command):
-            config.write_bytes(msgspec.json.encode(head.configuration))
+        if state.configuration and not any(word.startswith("--config") for word in command):
+            config.write_bytes(msgspec.json.encode(state.configuration))
             given += ["--config", str(config)]
         return run([*command, *given])
 

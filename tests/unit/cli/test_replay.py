@@ -9,8 +9,8 @@ import pytest
 from podberth.framework.config import decode
 from podberth.lab import read_world, run
 from podberth.lab.recording import reading
-from podberth.lab.recording.log import segments
-from tests.builders import configuration, profile
+from podberth.lab.recording.log import Limits, segments
+from tests.builders import configuration, node, pod, profile
 from tests.unit.cli.conftest import Berth
 from tests.unit.lab.recording.flights import Flight, busy
 
@@ -124,6 +124,59 @@ def test_difference(flown: Path, berth: Berth) -> None:
     assert "<title>berth and other.yaml" in berth("replay", str(flown), "--diff", "other.yaml", "-o", "html").out
     later = json.loads(berth("replay", str(flown), "--at", "15s", "--diff", "other.yaml", "-o", "json").out)
     assert 0 < later["pods"] < found["pods"]
+
+
+@pytest.fixture
+def reloaded(tmp_path: Path) -> Path:
+    """A recording in two segments: in the second one nodes are packed since a reload, whatever their taints."""
+    directory = tmp_path / "reloaded"
+    packs = profile(NodeResourcesFit=PACKED)
+    packs["plugins"] = {
+        "score": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit"}]},
+        "filter": {"disabled": [{"name": "TaintToleration"}]},
+    }
+    (tmp_path / "packs.yaml").write_text(json.dumps(configuration(packs)))
+
+    async def fly() -> None:
+        flight = Flight(directory, limits=Limits(age=60.0))
+        for name in ("n0", "n1", "n2"):
+            flight.put(node(name, "8"))
+        for name in ("a", "b"):
+            flight.put(pod(name, "1", on="n0"))
+            flight.now += 4
+        flight.put(pod("spread", "1"))
+        flight.work()
+        flight.written()
+        flight.now += 1
+        flight.reload(decode(configuration(packs)))
+        flight.now += 1
+        flight.put(node("n2", "8", taints=["maintenance:NoSchedule"]))
+        for name in ("c", "d"):
+            flight.put(pod(name, "1"))
+            flight.work()
+        flight.put(pod("e", "1", select={"host": "n2"}))
+        flight.work()
+        flight.close()
+
+    asyncio.run(fly())
+    return directory
+
+
+def test_after_a_reload_the_new_configuration_answers(reloaded: Path, berth: Berth) -> None:
+    """A decision is explained, verified and compared by the configuration that made it."""
+    packs = str(reloaded.parent / "packs.yaml")
+    for name, best in (("d", "n0"), ("e", "n2")):
+        why = berth("replay", str(reloaded), "--why", name, "-o", "json")
+        assert why.err.endswith(f"placed on {best}\n")
+        assert json.loads(why.out)["choice"]["best"] == [best]
+    assert berth("replay", str(reloaded), "--verify").out.startswith("equal: 4 placed")
+    since = json.loads(berth("replay", str(reloaded), "--diff", packs, "-o", "json").out)
+    assert since["moved"] > 0
+    assert any("configured otherwise meanwhile" in note for note in since["notes"])
+    later = berth("replay", str(reloaded), "--at", "9.5s", "--diff", packs, "-o", "json")
+    assert (later.code, json.loads(later.out)["asRecorded"]) == (0, 3)
+    segments(reloaded)[0].unlink()
+    assert berth("replay", str(reloaded), "--verify").out.startswith("equal: 3 placed, 0 failed, 0 preemptions, 0 of")
 
 
 def test_world(flown: Path) -> None:

@@ -127,6 +127,10 @@ class Shadow:
         """Return pods that were compared, those included whose answer is not given yet."""
         return self.tally.pods + len(self._open)
 
+    def follow(self, framework: Framework) -> None:
+        """Decide by another framework of this profile from now on."""
+        self._framework = framework
+
     def see(self, change: Change) -> list[Compared]:
         """Take in a change; return the answers that it leads to."""
         self._at = change.at

@@ -47,7 +47,7 @@ def contents(directory: str) -> Contents:
 
 
 def _figures(part: Part) -> Figures:
-    head, state = part.head, State()
+    head, state = part.head, State(part.head)
     counts = dict.fromkeys(("came", "went", "placed", "failed", "preemptions"), 0)
     since: dict[str, float] = {}
     waits: list[float] = []

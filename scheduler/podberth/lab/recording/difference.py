@@ -14,11 +14,10 @@ from podberth.explain.report.parts import GOOD, HELD, Column, Report, Rows, Word
 from podberth.explain.report.wording import count
 from podberth.explain.shadow.answer import Summary
 from podberth.explain.shadow.shadow import Shadow, decoder_for
-from podberth.framework.config import ConfigError, SchedulerConfiguration
+from podberth.framework.config import ConfigError, SchedulerConfiguration, decode
 from podberth.framework.profiles import build
 from podberth.lab.play import run
 from podberth.lab.recording.reading import Part
-from podberth.lab.recording.verify import configured
 from podberth.lab.recording.world import Recorded, changes
 from podberth.lab.result import Result
 from podberth.plugins.registry import registry
@@ -83,8 +82,10 @@ def difference(
     head, recorded = part.head, Recorded(part, begin)
     world = recorded.world(name)
     two = run(world, other, profile=profile, seed=head.seed)
-    one = two if head.of else run(world, configured(head), seed=head.seed)
-    of_another = [f"{head.of} can't be run again, so only its regret says how they differ"] if head.of else []
+    one = two if head.of else run(world, decode(recorded.configuration), seed=head.seed)
+    notes = [f"{head.of} can't be run again, so only its regret says how they differ"] if head.of else []
+    if recorded.reconfigured:
+        notes = [f"{part.name} was configured otherwise meanwhile: its run goes by the configuration of the begin"]
     where = recorded.placements()
     rows = _rows(one, two)
     differ = [each for each in rows if each.node != each.other or each.waited != each.other_waited]
@@ -106,7 +107,7 @@ def difference(
         regret=regret(part, other, profile),
         differ=len(differ),
         pods_that_differ=differ[:_MOST],
-        notes=list(dict.fromkeys([*of_another, *one.notes, *two.notes])),
+        notes=list(dict.fromkeys([*notes, *one.notes, *two.notes])),
     )
 
 

@@ -186,7 +186,7 @@ class Part:
 
     def state(self, events: int | None = None) -> State:
         """Return what was known at its end, or after so many events. Raises LogError."""
-        found = State()
+        found = State(self.head)
         for event in islice(self.events(), events):
             found.take(event)
         return found
@@ -245,9 +245,13 @@ def part(directory: str | Path, until: str | None = None) -> Part:
 
 
 class State:
-    """What was known at a time, as events are taken in: objects, and pods that were assumed on a node."""
+    """What was known at a time, as events are taken in: objects, and pods that were assumed on a node.
 
-    def __init__(self) -> None:
+    `configuration`: by which was decided then, as JSON has it; empty if nobody knows, as of another scheduler.
+    """
+
+    def __init__(self, head: Head) -> None:
+        self.configuration = head.configuration
         self.pods: dict[str, PutPod] = {}
         self.objects: dict[tuple[str, str, str], PutObject] = {}
         self.assumed: dict[str, str] = {}
@@ -277,6 +281,8 @@ class State:
                     self._free.append(row)
             case Placed():
                 self.assumed[event.uid] = event.node
+            case Told(name="Configured", what=[configuration]):
+                self.configuration = configuration
             case Told(name=name) if name in UNDONE:
                 self.assumed.pop(event.what[0], None)
 

@@ -21,7 +21,7 @@ from podberth.engine.stimuli import Stimulus
 from podberth.explain.shadow.answer import AGREED, DIFFER
 from podberth.explain.shadow.shadow import Shadow
 from podberth.framework.binding import Call, Write
-from podberth.framework.config import ConfigError, SchedulerConfiguration, decode
+from podberth.framework.config import ConfigError, decode
 from podberth.framework.extenders import NodesAnswer, Question, in_order
 from podberth.framework.profiles import annotated, build
 from podberth.lab.recording.entries import Decision, Failed, Gone, Head, Placed, Preempts, PutObject, PutPod, Told
@@ -69,11 +69,6 @@ class Verified(Struct):
             self.differences.append(Differs(round(at, 3), recorded, decided))
 
 
-def configured(head: Head) -> SchedulerConfiguration:
-    """Return the configuration by which was decided. Raises ConfigError."""
-    return decode(head.configuration)
-
-
 def verify(part: Part) -> Verified:
     """Decide again what a process of `berth run` has recorded. Raises ConfigError, LogError."""
     return by_engine(part) if part.head.fresh else one_by_one(part)
@@ -84,7 +79,7 @@ class Twin:
 
     def __init__(self, head: Head) -> None:
         """Raises ConfigError, if its plugins are not installed."""
-        config = configured(head)
+        config = decode(head.configuration)
         frameworks = build(config, registry())
         binders = [ExtenderBinder(one, None) for one in in_order(config.extenders) if one.bind_verb]  # type: ignore[arg-type]
         self.engine = Engine(
@@ -221,13 +216,24 @@ def one_by_one(part: Part) -> Verified:
     Nobody knows which room was kept for others when the first segment began. So while a pod waits that was nominated,
     or that is of a group, a placement on another node is not verified, and no difference. Raises ConfigError, LogError.
     """
-    found, config = Verified(False), configured(part.head)
+    found, config = Verified(False), decode(part.head.configuration)
     frameworks = build(config, registry())
     decoder = Decoder(annotated(frameworks), limits=config.limits)
-    shadows = [
-        Shadow(each, name, decoder=decoder, began=part.head.began, exact=True) for name, each in frameworks.items()
-    ]
+    shadows = {
+        name: Shadow(each, name, decoder=decoder, began=part.head.began, exact=True)
+        for name, each in frameworks.items()
+    }
     nominated: set[str] = set()
+
+    def follow(event: Told) -> None:
+        """Judge by another configuration; what a profile places that is new is not verified."""
+        if not event.what:
+            raise LogError(f"is damaged: Configured at {event.at}: it holds none")
+        now = decode(event.what[0])
+        others = build(now, registry())
+        decoder.follow(annotated(others), now.limits)
+        for name in shadows.keys() & others.keys():
+            shadows[name].follow(others[name])
 
     def noting() -> Iterator[Event]:
         for event in part.events():
@@ -235,13 +241,15 @@ def one_by_one(part: Part) -> Verified:
             found.stimuli += not isinstance(event, DECIDED)
             if isinstance(event, Preempts) or (isinstance(event, PutPod) and event.nominated_node_name):
                 nominated.add(event.uid)
+            elif isinstance(event, Told) and event.name == "Configured":
+                follow(event)
             yield event  # and what follows from it is judged before it goes on
             if isinstance(event, (Placed, Gone)) or (isinstance(event, PutPod) and event.node_name):
                 nominated.discard(event.uid)
 
     agreed = 0
     for change in changes(noting(), part.head):
-        for shadow in shadows:
+        for shadow in shadows.values():
             for one in shadow.see(change):
                 agreed += one.verdict in AGREED
                 if one.verdict in DIFFER and not nominated and not any(map(_of_group, shadow.world.waiting.values())):

@@ -78,7 +78,9 @@ class _Life:
 
 
 class Recorded:
-    """The world of a recording from a moment on, and what became of its pods there. `span`: its seconds.
+    """The world of a recording from a moment on, and what became of its pods there.
+
+    `span`: its seconds; `configuration`: by which was decided when it began; `reconfigured`: another one came later.
 
     Pods of the recorded schedulers come when they were first seen without gates, and end when they ended, counted from
     their binding; a victim of preemption has no end but that. All other objects are there, come, change and go as they
@@ -89,20 +91,21 @@ class Recorded:
     def __init__(self, part: Part, begin: float = 0.0) -> None:
         """`begin`: seconds since the process began, or since it first decided where that is 0. Raises LogError."""
         self._head = part.head
-        self._ours = {each["schedulerName"] for each in self._head.configuration.get("profiles", ())} or {self._head.of}
         self._there: dict[Key, bytes] = {}
         self._objects: tuple[bytes, ...] = ()
         self._lives: dict[str, _Life] = {}
         self._others: dict[str, PutPod] = {}
         self._changes: list[Change] = []
-        self.span = 0.0
-        state, began, events = State(), self._head.at + begin, part.events()
+        self.span, self.reconfigured = 0.0, False
+        state, began, events = State(part.head), self._head.at + begin, part.events()
         for event in events:
             if event.at >= began if begin else isinstance(event, Told) and event.name in ("Cycle", "Synced"):
                 events = chain((event,), events)
                 began = began if begin else event.at
                 break
             state.take(event)
+        self.configuration = state.configuration
+        self._ours = {each["schedulerName"] for each in self.configuration.get("profiles", ())} or {self._head.of}
         self._begin(state)
         for event in events:
             self.span = event.at - began
@@ -138,6 +141,8 @@ class Recorded:
                     self._go(other.key, at)
             case Gone():
                 self._go((event.kind, event.namespace, event.name), at)
+            case Told(name="Configured"):
+                self.reconfigured = True
             case Preempts():
                 for uid in event.victims:
                     if uid in self._lives:

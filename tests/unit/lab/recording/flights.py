@@ -67,6 +67,14 @@ class Flight:
         meta = self.objects.pop((kind, name))["metadata"]
         self.tell(Gone(kind, meta.get("namespace", ""), name, meta.get("uid", "")))
 
+    def reload(self, config: SchedulerConfiguration) -> None:
+        """Another configuration is read."""
+        frameworks = build(config, registry())
+        self.recorder.reconfigured(config, self.now)
+        backoffs = config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds
+        self.engine.reconfigure(frameworks, *backoffs, self.now)
+        self.decoder.follow(annotated(frameworks), config.limits)
+
     def tell(self, stimulus: Stimulus) -> None:
         """Give the engine a stimulus, and do what it says."""
         self._carry_out(self.handle(stimulus, self.now))
