@@ -76,8 +76,8 @@ class Follower(Protocol):
     def leads(self, now: float, seconds: float) -> None:
         """The scheduler leads from now on, as `Engine.takes_over` is told."""
 
-    def reconfigured(self, config: SchedulerConfiguration, now: float) -> None:
-        """The scheduler decides by this configuration from now on."""
+    def reconfigured(self, config: SchedulerConfiguration, frameworks: Mapping[str, Framework], now: float) -> None:
+        """The scheduler decides by this configuration from now on, and objects are read as its profiles read them."""
 
 
 def _shown_whole(extenders: Iterable[Extender]) -> list[str]:
@@ -260,7 +260,7 @@ class Scheduler:
         """Use another configuration from the next cycle on. If it reads pods differently, list them again."""
         anew, now = bool(frameworks.keys() - self.engine.queue.frameworks.keys()), self._clock()
         if self._follower is not None:
-            self._follower.reconfigured(config, now)
+            self._follower.reconfigured(config, frameworks, now)
         self.engine.reconfigure(frameworks, config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds, now)
         self.meter.follow(frameworks)
         self.watchdog.follow(framework.guard for framework in frameworks.values())

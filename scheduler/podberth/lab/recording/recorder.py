@@ -22,9 +22,9 @@ from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
 from podberth.kube.machine import MACHINE, Machine
 from podberth.lab.recording import entries
-from podberth.lab.recording.entries import Decision, Entry, Head, Told
+from podberth.lab.recording.entries import Decision, Head, Told
 from podberth.lab.recording.log import Limits
-from podberth.lab.recording.writer import Read, Seen, Writer
+from podberth.lab.recording.writer import Annotations, Given, Read, Seen, Writer
 from podberth.model.kinds import KINDS, Decoder, Modelled
 from podberth.service.metrics import Asked
 
@@ -66,7 +66,6 @@ class Recorder:
         patient: bool = False,
     ) -> None:
         """`seed`, `verify`: as of the scheduler; `patient`: as of the writer. Raises OSError."""
-        read = annotated(frameworks)
         head = Head(
             machine.monotonic(),
             berth=__version__,
@@ -82,7 +81,7 @@ class Recorder:
             directory,
             limits,
             head,
-            read.of_nodes | read.of_pods,
+            _read_by(frameworks),
             ended=self._ended,
             made=self._made,
             patient=patient,
@@ -123,12 +122,12 @@ class Recorder:
             self.writer.fail(error)
             return None
 
-    def _made(self, given: Any) -> Iterable[Entry | Seen | Read]:
+    def _made(self, given: Any) -> Iterable[Given]:
         """Return what is written of a stimulus, and of what came of it."""
         if type(given) is not tuple:
             return (given,)
         stimulus, now, epoch, done = given
-        found: list[Entry | Seen | Read] = []
+        found: list[Given] = []
         if epoch is not None and abs(epoch - self._epoch) > _EPOCH:
             self._epoch = epoch
             found.append(Told(now, "Epoch", [epoch]))
@@ -149,8 +148,9 @@ class Recorder:
         """Record that this process leads from now on."""
         self.writer.hand(Told(now, "Leads", [seconds]))
 
-    def reconfigured(self, config: SchedulerConfiguration, now: float) -> None:
-        """Record another configuration."""
+    def reconfigured(self, config: SchedulerConfiguration, frameworks: Mapping[str, Framework], now: float) -> None:
+        """Record another configuration; from now on objects keep the annotations that its plugins read."""
+        self.writer.hand(Annotations(_read_by(frameworks)))
         self.writer.hand(Told(now, "Configured", [kept(config)]))
 
     def close(self) -> None:
@@ -159,6 +159,12 @@ class Recorder:
 
     def _ended(self, why: str) -> None:
         log.error("the recording has ended, and the scheduler goes on", directory=str(self._directory), reason=why)
+
+
+def _read_by(frameworks: Mapping[str, Framework]) -> frozenset[str]:
+    """Return the keys of the annotations that plugins read."""
+    read = annotated(frameworks)
+    return read.of_nodes | read.of_pods
 
 
 def plain(stimulus: Any) -> list[Any]:

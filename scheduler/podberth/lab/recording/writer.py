@@ -59,6 +59,15 @@ class Seen(Struct, gc=False):
     listed: bool = False
 
 
+class Annotations(Struct, gc=False):
+    """Plugins read the annotations with these keys of the objects that are read from now on."""
+
+    keys: frozenset[str]
+
+
+Given = Entry | Seen | Read | Annotations
+
+
 class _Form(NamedTuple):
     """A template. `shape`: kept so that no other shape gets the id that is in the key."""
 
@@ -77,7 +86,7 @@ class _Said(NamedTuple):
     what: int | str
 
 
-def _itself(given: Any) -> Iterable[Entry | Seen | Read]:
+def _itself(given: Any) -> Iterable[Given]:
     return (given,)
 
 
@@ -95,7 +104,7 @@ class Writer:
         annotations: frozenset[str] = frozenset(),
         *,
         ended: Callable[[str], None],
-        made: Callable[[Any], Iterable[Entry | Seen | Read]] = _itself,
+        made: Callable[[Any], Iterable[Given]] = _itself,
         patient: bool = False,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -222,6 +231,8 @@ class Writer:
                     self._put(each)
                 elif isinstance(each, Read):
                     self._note(each)
+                elif isinstance(each, Annotations):
+                    self._annotations = each.keys
                 else:
                     self._add(each)
             if self._size >= MOST or len(self._entries) >= _AT_ONCE:

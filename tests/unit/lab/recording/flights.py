@@ -1,5 +1,6 @@
 """A scheduler on virtual time that is recorded: an engine, a server that says yes, and pods that come and go."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -67,10 +68,10 @@ class Flight:
         meta = self.objects.pop((kind, name))["metadata"]
         self.tell(Gone(kind, meta.get("namespace", ""), name, meta.get("uid", "")))
 
-    def reload(self, config: SchedulerConfiguration) -> None:
-        """Another configuration is read."""
-        frameworks = build(config, registry())
-        self.recorder.reconfigured(config, self.now)
+    def reload(self, config: SchedulerConfiguration, plugins: Mapping[str, Any] | None = None) -> None:
+        """Another configuration is read, maybe with other plugins."""
+        frameworks = build(config, plugins or registry())
+        self.recorder.reconfigured(config, frameworks, self.now)
         backoffs = config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds
         self.engine.reconfigure(frameworks, *backoffs, self.now)
         self.decoder.follow(annotated(frameworks), config.limits)

@@ -8,7 +8,8 @@ from structlog.testing import capture_logs
 
 from podberth.engine.instructions import Bind, Instruction
 from podberth.engine.stimuli import BindFailed, Cycle, Put, Tick
-from podberth.framework.config import default_configuration
+from podberth.framework.config import decode, default_configuration
+from podberth.kit import Cluster, Plugin, Pod, Reads, Rejections
 from podberth.lab.recording import recorder
 from podberth.lab.recording.entries import (
     Entry,
@@ -26,7 +27,8 @@ from podberth.lab.recording.log import File, Limits, LogError, frames, segments
 from podberth.lab.recording.reading import Event, document, part, parts, thing_of
 from podberth.lab.recording.recorder import kept
 from podberth.lab.recording.verify import Verified, verify
-from tests.builders import node, pod
+from podberth.plugins.registry import registry
+from tests.builders import configuration, node, pod, profile
 from tests.unit.lab.recording.flights import Flight, busy
 
 
@@ -86,6 +88,30 @@ async def test_holds_no_secrets(tmp_path: Path) -> None:
     assert b"TOKEN" not in held
     pods = [document(event) for event in events(tmp_path) if isinstance(event, PutPod)]
     assert pods[0]["spec"]["containers"][0].keys() <= {"name", "image", "resources", "ports"}
+
+
+class Racks(Plugin):
+    """A plugin that reads an annotation of pods."""
+
+    name = "Racks"
+    reads = Reads(pod_annotations=("example.com/rack",))
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        """Reject nothing."""
+        return ()
+
+
+async def test_annotations_that_plugins_read_since_a_reload_are_kept(tmp_path: Path) -> None:
+    """A pod that comes later has them, and nothing that nobody reads."""
+    flight = Flight(tmp_path)
+    plugins = {"multiPoint": {"enabled": [{"name": "Racks"}]}}
+    flight.reload(decode(configuration(profile(plugins=plugins))), {**registry(), "Racks": Racks})
+    made = pod("web")
+    made["metadata"]["annotations"] = {"example.com/rack": "a", "note": "s3cret"}
+    flight.put(made)
+    flight.close()
+    (found,) = [document(event) for event in events(tmp_path) if isinstance(event, PutPod)]
+    assert found["metadata"]["annotations"] == {"example.com/rack": "a"}
 
 
 async def test_objects_come_back_as_the_engine_had_them(tmp_path: Path) -> None:
