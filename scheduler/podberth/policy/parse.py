@@ -227,11 +227,10 @@ class _Reader:
         found = self._map(item or {}, path)
         if len(found) > most:
             self.problems.append(f"{path}: Too many: {len(found)}: must have at most {most} items")
-        for name, text in found.items():
+        for name in found:
             if not legal.key(name):
                 self._invalid(f"{path}[{_key(name)}]", name, legal.wrong_key)
-            self._value(text, f"{path}[{_key(name)}]", legal)
-        return found
+        return {name: self._value(text, f"{path}[{_key(name)}]", legal) for name, text in found.items()}
 
     def _value(self, item: Any, path: str, legal: _Legal) -> str:
         text = self._text(item, path, MAX_TEXT)

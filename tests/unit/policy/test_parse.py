@@ -68,6 +68,11 @@ def changed(where: tuple[str | int, ...], value: Any) -> Object:
             {"a": 1},
             "labelSelector.matchLabels[a]: Invalid value: 1: want a text (put it in quotes)",
         ),
+        (
+            (*LABELS, "matchLabels"),
+            {"a": ["b"]},
+            "labelSelector.matchLabels[a]: Invalid value: a list: want a text",
+        ),
         ((*LABELS, "matchExpressions"), [{"operator": "Exists"}], "matchExpressions[0].key: Required value"),
         (
             (*LABELS, "matchExpressions"),
