@@ -142,14 +142,19 @@ class _Step:
 
 
 class Sources:
-    """The sources of all profiles. `answer` is told when one has another value."""
+    """The sources of all profiles. `answer` is told when one has another value, `asked` when one was called."""
 
     def __init__(
-        self, frameworks: Mapping[str, Framework], answer: Callable[[Stimulus], None], clock: Callable[[], float]
+        self,
+        frameworks: Mapping[str, Framework],
+        answer: Callable[[Stimulus], None],
+        clock: Callable[[], float],
+        asked: Callable[[], None],
     ) -> None:
         self._frameworks = frameworks
         self._answer = answer
         self._clock = clock
+        self._asked = asked
         self._followed: dict[Key, _Followed] = {}
         self._refreshes = Counter(SOURCE_REFRESHES)
 
@@ -177,10 +182,9 @@ class Sources:
         for gone in before.values():
             gone.end()
 
-    async def first(self) -> None:
-        """Wait until each source was called once, whatever came of it."""
-        for followed in list(self._followed.values()):
-            await followed.asked.wait()
+    def awaited(self) -> bool:
+        """Return whether a source of the present profiles was not called to its end yet, whatever came of it."""
+        return any(not followed.asked for followed in self._followed.values())
 
     async def _stop(self, followed: Iterable[_Followed]) -> None:
         tasks = [one.end() for one in followed]
@@ -201,7 +205,8 @@ class Sources:
             followed.error = error
             if followed.changed:
                 self._answer(Refreshed(profile, plugin))
-            followed.asked.set()
+            followed.asked = True
+            self._asked()
             await asyncio.sleep(source.interval)
 
     def notes(self) -> dict[str, str]:
@@ -222,8 +227,8 @@ class _Followed:
 
     def __init__(self, source: Source[Any], guard: Guard, plugin: Any) -> None:
         self.source = source
-        self.asked = asyncio.Event()
-        """Set once it was asked."""
+        self.asked = False
+        """It was called once, whatever came of it."""
         self.error = ""
         """The error that the last question came to; empty: a value."""
         self.changed = False

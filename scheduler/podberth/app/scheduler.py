@@ -149,7 +149,7 @@ class Scheduler:
         name = f"berth-{machine.name}"
         self.writer = Writer(client, self.receive, name, machine=machine, freshness=self.freshness)
         self.calls = Calls(self.receive)
-        self.sources = Sources(frameworks, self.receive, machine.monotonic)
+        self.sources = Sources(frameworks, self.receive, machine.monotonic, self._awake.set)
         self._reports = Reports()
         self.carries: dict[type[Instruction], Callable[[Any], None]] = {
             **self.writer.carries,
@@ -285,12 +285,11 @@ class Scheduler:
         self._awake.set()
 
     async def _sync(self) -> None:
-        """Wait until every kind is listed, or is refused and not needed, and apply everything."""
+        """Wait until every kind is listed, or is refused and not needed, and sources were called; apply everything."""
         started = self._clock()
-        while not self._stopping and self.freshness.awaited():
+        while not self._stopping and (self.freshness.awaited() or self.sources.awaited()):
             await self.wait(0.05 if self._inbox else _IDLE_SECONDS)
             await self._apply_inbox()
-        await self.sources.first()
         await self._apply_inbox()
         if self._stopping:
             return

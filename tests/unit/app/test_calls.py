@@ -1,7 +1,7 @@
 """Plugins' coroutines: each ends in one answer, in time, and a step that blocks can be seen."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from podberth.app.scheduler import Scheduler
 from podberth.engine.instructions import Bind, CancelCall, Failed, Instruction, RunCall
 from podberth.engine.stimuli import CallEnded, CallFailed, Refreshed, Stimulus
 from podberth.framework.binding import Call
-from podberth.framework.config import decode
+from podberth.framework.config import SchedulerConfiguration, decode
 from podberth.framework.guard import Guard, point_name
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
@@ -187,12 +187,19 @@ class Shore:
         self.told: asyncio.Queue[Stimulus] = asyncio.Queue()
         self.now = 0.0
         self.frameworks = self.profiles()
-        self.sources = Sources(self.frameworks, self.told.put_nowait, lambda: self.now)
+        self.asked = asyncio.Event()
+        self.sources = Sources(self.frameworks, self.told.put_nowait, lambda: self.now, self.asked.set)
 
     def profiles(self) -> dict[str, Framework]:
         """The profile with the plugin, made anew."""
         made = configuration(profile(plugins={"multiPoint": {"enabled": [{"name": "Tide"}]}}))
         return build(decode(made), {**IN_TREE, "Tide": Tide})
+
+    async def first(self) -> None:
+        """Wait until each source was called."""
+        while self.sources.awaited():
+            self.asked.clear()
+            await self.asked.wait()
 
     @property
     def tide(self) -> Source[int]:
@@ -219,7 +226,7 @@ async def shore(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shore]:
 
 async def test_the_last_value_counts(shore: Shore) -> None:
     """A start waits for the first answer; the engine is told of other values only, the log of a failure once."""
-    waiting = asyncio.create_task(shore.sources.first())
+    waiting = asyncio.create_task(shore.first())
     await asyncio.sleep(0)
     assert not waiting.done()
     Tide.says.put_nowait(7)
@@ -249,7 +256,7 @@ async def test_no_answer_in_time(monkeypatch: pytest.MonkeyPatch, shore: Shore) 
     monkeypatch.setattr(Tide, "timeout", 0.01)
     shore.frameworks = shore.profiles()
     shore.sources.follow(shore.frameworks)
-    await shore.sources.first()
+    await shore.first()
     assert (shore.tide.value, shore.tide.age) == (0, None)
     assert shore.sources.notes() == {"sources": "source tide of plugin Tide: no answer within 10ms"}
     assert "berth_plugin_source_age_seconds" not in [name for name, values in shore.metrics().items() if values]
@@ -258,23 +265,36 @@ async def test_no_answer_in_time(monkeypatch: pytest.MonkeyPatch, shore: Shore) 
 async def test_a_reloaded_configuration_goes_on(shore: Shore) -> None:
     """The plugin is another one, and has the last value at once; who was there before asks no more."""
     Tide.says.put_nowait(7)
-    await shore.sources.first()
+    await shore.first()
     shore.now, before = 3.0, shore.tide
     shore.frameworks = shore.profiles()
     shore.sources.follow(shore.frameworks)
     assert shore.tide is not before
     assert (shore.tide.value, shore.tide.age) == (7, 3.0)
     Tide.says.put_nowait(9)
-    await shore.sources.first()
+    await shore.first()
     assert (shore.tide.value, before.value) == (9, 7)
 
 
-async def test_the_first_decision_has_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def of_the_tide() -> tuple[SchedulerConfiguration, Mapping[str, Framework]]:
+    """A configuration with the plugin, and its profiles."""
+    config = decode(configuration(profile(plugins={"multiPoint": {"enabled": [{"name": "Tide"}]}})))
+    return config, build(config, {**IN_TREE, "Tide": Tide})
+
+
+async def listed(scheduler: Scheduler) -> None:
+    """All lists are in; of those who are waited for, sources are left."""
+    while scheduler.freshness.awaited():  # noqa: ASYNC110 - one turn of the loop at a time
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("reloads", [False, True], ids=["", "reloaded meanwhile"])
+async def test_the_first_decision_has_a_value(monkeypatch: pytest.MonkeyPatch, reloads: bool) -> None:
     """The whole scheduler: a pod that was there before is decided once, with the first answer; the next one waits."""
     monkeypatch.setattr(Tide, "says", asyncio.Queue(), raising=False)
+    monkeypatch.setattr(Tide, "timeout", 60.0)
     done: asyncio.Queue[Instruction] = asyncio.Queue()
-    config = decode(configuration(profile(plugins={"multiPoint": {"enabled": [{"name": "Tide"}]}})))
-    frameworks = build(config, {**IN_TREE, "Tide": Tide})
+    config, frameworks = of_the_tide()
 
     async def until(kind: type[Instruction]) -> Any:
         while not isinstance(found := await done.get(), kind):
@@ -290,16 +310,14 @@ async def test_the_first_decision_has_a_value(monkeypatch: pytest.MonkeyPatch) -
         for made in (node("n"), pod("early")):
             await put(made)
         scheduler = Scheduler(client, frameworks, config, observe=done.put_nowait)
-        first = scheduler.sources.first
-
-        async def listed() -> None:
-            """All lists are in, and nothing is decided yet."""
-            Tide.says.put_nowait(7)
-            await first()
-
-        monkeypatch.setattr(scheduler.sources, "first", listed)
         running = asyncio.create_task(scheduler.run())
         async with asyncio.timeout(60):
+            await listed(scheduler)
+            if reloads:
+                await asyncio.sleep(0)
+                config, frameworks = of_the_tide()
+                scheduler.reconfigure(config, frameworks)
+            Tide.says.put_nowait(7)
             assert (await until(Bind)).pod.name == "early"
             source = frameworks["berth"].profile.sources["Tide", "tide"]
             source.set(0)
@@ -309,3 +327,18 @@ async def test_the_first_decision_has_a_value(monkeypatch: pytest.MonkeyPatch) -
             assert (await until(Bind)).pod.name == "late"
         scheduler.stop()
         await running
+
+
+async def test_the_end_does_not_wait_for_a_first_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that is told to end while it waits for a source ends."""
+    monkeypatch.setattr(Tide, "says", asyncio.Queue(), raising=False)
+    monkeypatch.setattr(Tide, "timeout", 60.0)
+    config, frameworks = of_the_tide()
+    async with ApiServer() as server, Client(Connection(host=server.url), qps=-1) as client:
+        scheduler = Scheduler(client, frameworks, config)
+        running = asyncio.create_task(scheduler.run())
+        async with asyncio.timeout(30):
+            await listed(scheduler)
+            await asyncio.sleep(0)
+            scheduler.stop()
+            await running
