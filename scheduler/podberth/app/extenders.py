@@ -9,11 +9,11 @@ import asyncio
 import base64
 import ssl
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import structlog
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from podberth.app.reporting import UnderWay
 from podberth.app.watch import Originals
@@ -35,6 +35,8 @@ log = structlog.get_logger("extenders")
 
 _DEFAULT_TIMEOUT = 5.0
 Answer = TypeVar("Answer", bound=Struct)
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""As Go decodes it: a number beyond that is an error of the extender."""
 
 
 class ExtenderError(Exception):
@@ -63,7 +65,7 @@ class _Filtered(Struct):
 
 class _Host(Struct):
     host: str = ""
-    score: int = 0
+    score: Int64 = 0
 
 
 class _Victim(Struct):
@@ -72,7 +74,7 @@ class _Victim(Struct):
 
 class _Victims(Struct):
     pods: list[dict[str, Any]] | None = None
-    numpdbviolations: int = 0
+    numpdbviolations: Int64 = 0
 
 
 class _Preempted(Struct):

@@ -20,7 +20,7 @@ from podberth.app.watchdog import Watchdog
 from podberth.app.writer import SETTLED, Writer
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import UNSCHEDULABLE, Failed, Instruction
-from podberth.engine.stimuli import Broke, Compared, Cycle, Stimulus, Tick
+from podberth.engine.stimuli import Broke, Compared, Cycle, ExtendersAnswered, ExtendersFailed, Stimulus, Tick
 from podberth.framework.config import Extender, SchedulerConfiguration
 from podberth.framework.extenders import in_order
 from podberth.framework.runtime import Framework
@@ -346,12 +346,14 @@ class Scheduler:
         while now - started < SLICE_SECONDS:
             if inbox:
                 for _ in range(min(len(inbox), 32)):
-                    self._carry_out(handle(inbox.popleft(), now))
+                    stimulus = inbox.popleft()
+                    goes_on = isinstance(stimulus, (ExtendersAnswered, ExtendersFailed))
+                    self._carry_out(self._attempt(stimulus, now) if goes_on else handle(stimulus, now))
                     handled += 1
                     if self._clock() - now > SLICE_SECONDS:
                         break  # what extenders said of a costly pod
             elif cycles and engine.has_work and engine.in_flight < MAX_IN_FLIGHT and self.leading:
-                instructions = self._cycle(now)
+                instructions = self._attempt(Cycle(), now)
                 self.decisions.add(self._clock() - now)
                 handled += 1
                 self._carry_out(instructions)
@@ -368,10 +370,10 @@ class Scheduler:
             self.freshness.restored()
         return more
 
-    def _cycle(self, now: float) -> list[Instruction]:
-        """Schedule one pod. An unexpected exception fails this pod's attempt, and the loop goes on."""
+    def _attempt(self, stimulus: Stimulus, now: float) -> list[Instruction]:
+        """Schedule one pod, or go on with it. An unexpected exception fails this attempt, and the loop goes on."""
         try:
-            return self._handle(Cycle(), now)
+            return self._handle(stimulus, now)
         except Exception:
             log.exception("a scheduling cycle failed, this is a bug of Berth")
             return self._handle(Broke(_BUG), now)

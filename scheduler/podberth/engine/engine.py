@@ -310,7 +310,9 @@ class Engine:
         if call is None:
             return
         pod = call.queued.pod
-        if self.groups.trying(pod.uid) is not None:
+        grouped = self.groups.trying(pod.uid) is not None
+        self.scheduling.at_hand = None if grouped else call.queued
+        if grouped:
             self.groups.go_on(now, (call, answer))
         elif pod.scheduler_name not in self.queue.frameworks:
             self.queue.places.profile_gone(call.queued, now)

@@ -160,9 +160,10 @@ async def test_too_late() -> None:
     )
 
 
-async def test_scores_may_fail() -> None:
+@pytest.mark.parametrize("answer", [500, [{"Host": "n1", "Score": 2**63}]], ids=["status", "a score beyond int64"])
+async def test_scores_may_fail(answer: Any) -> None:
     """The others decide then, whether or not the extender is ignorable."""
-    with ExtenderServer({"rank": lambda asked: 500}) as server:
+    with ExtenderServer({"rank": lambda asked: answer}) as server:
         answered = await about_nodes({"urlPrefix": server.url, "prioritizeVerb": "rank", "weight": 1})
     assert answered == NodesAnswer(frozenset(("n1", "n2", "n3")), {}, {}, [])
 

@@ -11,11 +11,12 @@ from podberth.app import scheduler as scheduler_module
 from podberth.app.scheduler import LET_GO_BESIDE, LOOP_TURNS, Scheduler
 from podberth.app.watch import Freshness
 from podberth.cache.validate import validate
-from podberth.engine.instructions import Bind, Failed, Instruction
+from podberth.engine.instructions import AskExtenders, Bind, Failed, Instruction
 from podberth.engine.queue.queued import Place, QueuedPod
 from podberth.engine.queue.scheduling_queue import AT_ONCE
-from podberth.engine.stimuli import Bound, Cycle, Follows, Put, Stimulus
+from podberth.engine.stimuli import Bound, Cycle, ExtendersAnswered, Follows, Put, Stimulus
 from podberth.framework.config import decode
+from podberth.framework.extenders import NodesAnswer
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
 from podberth.kube.client import Client
@@ -63,8 +64,15 @@ def busy_with_costly_pods(monkeypatch: pytest.MonkeyPatch, machine: Machine = MA
     return scheduler
 
 
-@pytest.mark.parametrize("where", ["decide_quickly", "binding_plugins"])
-async def test_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+EXTENDER = {"urlPrefix": "http://e", "filterVerb": "filter"}
+
+
+@pytest.mark.parametrize(
+    ("where", "extenders"),
+    [("decide_quickly", []), ("binding_plugins", []), ("binding_plugins", [EXTENDER])],
+    ids=["in a decision", "after it", "after extenders answered"],
+)
+async def test_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch, where: str, extenders: list[Any]) -> None:
     """Its pod waits out a backoff, holds no room, and is told; the log has the traceback; the next pod is bound."""
     method: Any = getattr(Framework, where)
 
@@ -74,7 +82,7 @@ async def test_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch, where: str) -> N
         return method(self, subject, *given, **how)
 
     monkeypatch.setattr(Framework, where, broken)
-    config = decode(configuration())
+    config = decode(configuration(extenders=extenders))
     scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config)
     done: list[Instruction] = []
     scheduler.carries = dict.fromkeys(scheduler.carries, done.append)
@@ -83,6 +91,10 @@ async def test_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch, where: str) -> N
     for name in ("bad", "good"):
         scheduler.receive(Put(decoder.pod(wire.encode(pod(name)))))
     with capture_logs() as logs:
+        while scheduler.work(cycles=True):
+            pass
+        for ask in [one for one in done if isinstance(one, AskExtenders)]:
+            scheduler.receive(ExtendersAnswered(ask.question, NodesAnswer(frozenset(["n"]), {}, {})))
         while scheduler.work(cycles=True):
             pass
     (failed,) = [one for one in done if isinstance(one, Failed)]
