@@ -283,7 +283,8 @@ def _unless_ignorable(extender: Extender, pod: Pod, error: ExtenderError) -> Non
 def _kept(extender: Extender, answer: _Filtered, asked: list[str]) -> list[str]:
     """Return the nodes that a filter left, in their order."""
     if extender.node_cache_capable and answer.nodenames is not None:
-        unknown = next((name for name in answer.nodenames if name not in set(asked)), None)
+        known = set(asked)
+        unknown = next((name for name in answer.nodenames if name not in known), None)
         if unknown is not None:
             raise ExtenderError(
                 f'extender "{extender.url_prefix}" claims a filtered node "{unknown}" '

@@ -175,7 +175,9 @@ class Cycle(Struct, frozen=True):
 
 
 class Broke(Struct, frozen=True):
-    """The last Cycle or answer of extenders raised, a fault of Berth. Its pod is tried again later, the loop goes on."""
+    """The last Cycle, or answer of extenders, raised, which is a fault of Berth. Its pod is tried again later, and the
+    loop goes on.
+    """
 
     message: str
 

@@ -5,14 +5,14 @@ import base64
 import json
 import ssl
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from podberth.app.extenders import ExtenderBinder, Extenders
+from podberth.app.extenders import ExtenderBinder, Extenders, _Filtered, _kept
 from podberth.app.watch import Originals
 from podberth.engine.instructions import AskExtenders
 from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed, Stimulus
@@ -132,6 +132,24 @@ async def test_failures(case: str, ignorable: bool) -> None:
     else:
         assert isinstance(answer, ExtendersFailed)
         assert answer.message == message.format(url=server.url)
+
+
+class Counted(list[str]):
+    """Names, and how often they were gone through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_names_are_gone_through_once_not_once_for_each() -> None:
+    """An answer about thousands of nodes would hold the loop for seconds."""
+    (extender,) = configured({"urlPrefix": "http://e", "filterVerb": "filter", "nodeCacheCapable": True})
+    asked = Counted(f"n{i}" for i in range(50))
+    assert _kept(extender, _Filtered(nodenames=asked[::-1]), asked) == asked
+    assert asked.times < 5
 
 
 async def test_nobody_there() -> None:
