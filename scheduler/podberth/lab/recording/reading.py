@@ -34,8 +34,10 @@ from podberth.model.kinds import Decoder, Modelled
 _SINCE = re.compile(r"\+?(\d+(?:\.\d+)?)s?")
 _CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?")
 DECIDED = (Placed, Failed, Preempts)
-UNDONE = ("BindFailed", "BindWithdrawn", "PreBindWriteFailed", "CallFailed")
-"""Stimuli after which a pod is not on the node that was decided."""
+UNDONE = ("BindFailed", "BindWithdrawn")
+"""Stimuli after which a pod is not on the node that was decided. What fails before its Binding undoes nothing that was
+recorded, and after it only PostBind can fail.
+"""
 _LAST = 2e11
 """Seconds of the calendar that no file should name."""
 MALFORMED = (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError, RecursionError)
@@ -147,7 +149,7 @@ def _events(path: Path, *, known: bool) -> Iterator[Event]:
                     if entry.kind not in BY_KIND:
                         raise LookupError(entry.kind)
                     entry.json = objects[entry.key] = entry.json or objects[entry.key]
-                case Told(name=name, what=[]) if name in UNDONE:
+                case Told(name=name, what=what) if name in UNDONE and not (what and isinstance(what[0], str)):
                     raise LookupError(name)
             if wanted:
                 yield entry

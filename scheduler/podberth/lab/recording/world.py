@@ -150,6 +150,9 @@ class Recorded:
             case Placed() if event.uid in self._lives:
                 life = self._lives[event.uid]
                 life.node, life.bound = event.node, at
+            case Told(name=name) if name in UNDONE and event.what[0] in self._lives:
+                life = self._lives[event.what[0]]
+                life.node = life.bound = None
 
     def _take_pod(self, pod: PutPod, at: float) -> None:
         life = self._lives.get(pod.uid)

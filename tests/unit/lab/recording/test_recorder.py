@@ -24,7 +24,7 @@ from podberth.lab.recording.entries import (
     encoder,
 )
 from podberth.lab.recording.log import File, Limits, LogError, frames, segments
-from podberth.lab.recording.reading import Event, document, part, parts, thing_of
+from podberth.lab.recording.reading import Event, State, document, part, parts, thing_of
 from podberth.lab.recording.recorder import kept
 from podberth.lab.recording.verify import Verified, verify
 from podberth.plugins.registry import registry
@@ -237,6 +237,15 @@ async def test_room_that_was_kept_is_not_verified(tmp_path: Path, waits: bool) -
     assert (found.whole, found.placed, found.unverified, found.differ) == (False, 1, int(waits), int(not waits))
 
 
+@pytest.mark.parametrize(("name", "assumed"), [("BindFailed", {}), ("BindWithdrawn", {}), ("CallFailed", {"u": "n0"})])
+async def test_what_undoes_a_placement(name: str, assumed: dict[str, str]) -> None:
+    """Of what fails after a pod was decided only its Binding: what a plugin does after that changes nothing."""
+    state = State(Head(0.0))
+    for event in (put_pod(0), Placed(1.0, "u", "n0"), Told(2.0, name, ["u", "timeout"])):
+        state.take(event)
+    assert state.assumed == assumed
+
+
 FORM = Template(1.0, 0, '{"metadata": {"namespace": "default"}, "spec": {"containers": 5}}')
 
 
@@ -252,6 +261,7 @@ FORM = Template(1.0, 0, '{"metadata": {"namespace": "default"}, "spec": {"contai
         [put_node('{"metadata": {"name": "n0"}, "status": []}')],
         [Told(1.0, "BindFailed", [])],
         [Told(1.0, "BindFailed", ["u"])],
+        [Told(1.0, "BindFailed", [["u"]])],
         [Told(1.0, "Epoch", ["late"])],
         [Told(1.0, "PreBindWritten", ["u", 5])],
     ],

@@ -1,0 +1,34 @@
+"""The worlds of recordings: what happens in them whatever another configuration decides, and what does not."""
+
+from pathlib import Path
+
+from podberth.engine.instructions import Bind, Instruction
+from podberth.engine.stimuli import BindFailed
+from podberth.lab.recording.reading import part
+from podberth.lab.recording.world import Recorded
+from tests.builders import node, pod
+from tests.unit.lab.recording.flights import Flight
+
+
+class Refused(Flight):
+    """One in which the server refuses each Binding."""
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        super()._carry_out([one for one in instructions if not isinstance(one, Bind)])
+        for one in instructions:
+            if isinstance(one, Bind):
+                self.tell(BindFailed(one.pod.uid, 403, "no"))
+
+
+async def test_a_refused_binding_places_nothing(tmp_path: Path) -> None:
+    """The pod ran nowhere, so nobody knows how long it would last: it goes when it was deleted."""
+    flight = Refused(tmp_path)
+    flight.put(node("n0", "4"))
+    flight.put(pod("web", "3"))
+    flight.work()
+    flight.now += 500
+    flight.gone("Pod", "web")
+    flight.close()
+    recorded = Recorded(part(tmp_path))
+    assert recorded.placements() == {}
+    assert [change.gone for change in recorded.world("w").changes] == [("Pod", "default", "web")]
