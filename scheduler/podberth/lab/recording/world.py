@@ -95,6 +95,8 @@ class Recorded:
         self._objects: tuple[bytes, ...] = ()
         self._lives: dict[str, _Life] = {}
         self._others: dict[str, PutPod] = {}
+        self._preempted: set[str] = set()
+        """Those of the others whose end is what the recorded configuration decided."""
         self._changes: list[Change] = []
         self.span, self.reconfigured = 0.0, False
         state, began, events = State(part.head), self._head.at + begin, part.events()
@@ -137,7 +139,7 @@ class Recorded:
                     life.ended = at
                     if life.bound is None:
                         self._changes.append(Change(at, gone=life.pod.key))
-                elif other is not None:
+                elif other is not None and uid not in self._preempted:
                     self._go(other.key, at)
             case Gone():
                 self._go((event.kind, event.namespace, event.name), at)
@@ -147,6 +149,8 @@ class Recorded:
                 for uid in event.victims:
                     if uid in self._lives:
                         self._lives[uid].preempted = True
+                    else:
+                        self._preempted.add(uid)
             case Placed() if event.uid in self._lives:
                 life = self._lives[event.uid]
                 life.node, life.bound = event.node, at
@@ -165,7 +169,7 @@ class Recorded:
             return
         spec = {} if pod.form is None else pod.form.spec
         if pod.finished:
-            if self._others.pop(pod.uid, None) is not None:
+            if self._others.pop(pod.uid, None) is not None and pod.uid not in self._preempted:
                 self._go(pod.key, at)
         elif pod.node_name:
             if pod.uid not in self._others:

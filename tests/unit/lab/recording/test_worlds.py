@@ -32,3 +32,19 @@ async def test_a_refused_binding_places_nothing(tmp_path: Path) -> None:
     recorded = Recorded(part(tmp_path))
     assert recorded.placements() == {}
     assert [change.gone for change in recorded.world("w").changes] == [("Pod", "default", "web")]
+
+
+async def test_a_victim_goes_only_where_somebody_preempts_it(tmp_path: Path) -> None:
+    """It ran already when the world began, and the recorded configuration made it go."""
+    flight = Flight(tmp_path)
+    flight.put(node("n0", "4"))
+    flight.put(pod("victim", "4"))
+    flight.work()
+    flight.now += 10
+    flight.put(pod("urgent", "4", priority=100))
+    flight.work()
+    flight.close()
+    assert ("Pod", "victim") not in flight.objects
+    world = Recorded(part(tmp_path), begin=5.0).world("w")
+    assert [change.gone for change in world.changes] == []
+    assert len(world.arrivals) == 1
