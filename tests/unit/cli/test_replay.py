@@ -35,10 +35,10 @@ def test_contents(flown: Path, berth: Berth) -> None:
     assert (found.code, found.err) == (0, "")
     assert "berth run, from its start" in found.out
     assert "60 pods came" in found.out
-    (part,) = json.loads(berth("replay", str(flown), "-o", "json").out)["processes"]
-    assert part["podsCame"] == 60
-    assert part["whole"] is True
-    assert part["bytes"] == sum(each.stat().st_size for each in segments(flown))
+    (figures,) = json.loads(berth("replay", str(flown), "-o", "json").out)["processes"]
+    assert figures["podsCame"] == 60
+    assert figures["whole"] is True
+    assert figures["bytes"] == sum(each.stat().st_size for each in segments(flown))
 
 
 def test_verify(flown: Path, berth: Berth) -> None:
@@ -83,6 +83,22 @@ def test_an_older_dump_stays_until_there_is_another(flown: Path, berth: Berth, m
     monkeypatch.setattr(reading.Part, "state", interrupted)
     assert berth("replay", str(flown), "--dump", "then.json").code == 130
     assert Path("then.json").read_text() == "older"
+
+
+def test_a_time_is_one_of_the_day_on_which_it_ended(tmp_path: Path) -> None:
+    """The recording began in the afternoon before."""
+
+    async def fly() -> None:
+        flight = Flight(tmp_path)
+        flight.put(node("n0", "4"))
+        flight.now += 12 * 3600
+        flight.put(node("n1", "4"))
+        flight.close()
+
+    asyncio.run(fly())
+    until = reading.part(tmp_path, "01:00:00").until
+    assert until is not None
+    assert 100 < until < 100 + 12 * 3600
 
 
 def test_masked(flown: Path, berth: Berth) -> None:

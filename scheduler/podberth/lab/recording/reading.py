@@ -165,8 +165,6 @@ class Part:
 
     def __init__(self, paths: list[Path], head: Head, until: float | None = None) -> None:
         self.paths, self.head, self.until = paths, head, until
-        self.latest = head.began
-        """When its last segment began, in seconds of the calendar."""
 
     @property
     def name(self) -> str:
@@ -213,7 +211,6 @@ def parts(directory: str | Path) -> list[Part]:
         if head.fresh or not found:
             found.append(Part([], head))
         found[-1].paths.append(path)
-        found[-1].latest = head.began
     if not found:
         raise LogError("holds nothing yet: nothing was written to it for a second")
     return found
@@ -234,7 +231,8 @@ def part(directory: str | Path, until: str | None = None) -> Part:
     text = until
     try:
         if _CLOCK.fullmatch(text):
-            day = datetime.fromtimestamp(last.latest, UTC).date().isoformat()
+            ended = max((event.at for event in last.events()), default=last.head.at)
+            day, _, _ = last.time(ended).partition("T")
             text = f"{day}T{text if len(text.partition(':')[0]) == 2 else f'0{text}'}Z"
         wanted = datetime.fromisoformat(text)
     except ValueError:
