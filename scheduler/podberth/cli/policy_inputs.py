@@ -146,23 +146,38 @@ def run_tests(path: Path, faults: Faults) -> Iterator[dict[str, Any]]:
         held = suite.get("policies")
         if not isinstance(held, list) or not held:
             raise documents.ObjectError("policies: want a list of files, or of MetadataPolicies")
-        given: list[Policy] = []
-        for i, item in enumerate(held):
-            if isinstance(item, str):
-                given += accepted([str(path.parent / item)], faults)
-                continue
-            with faults.noting(), about(str(path)):
-                try:
-                    given.append(parse(item))
-                except PolicyError as error:
-                    raise documents.ObjectError(f"policies[{i}]: {error.line}") from None
+        prefixes = [_allowed(case) for case in suite["cases"]]
+        policies = {allowed: Policies(_tested(path, held, allowed, faults)) for allowed in {*prefixes} or {()}}
         for i, case in enumerate(suite["cases"]):
             with faults.noting(), about(str(path)):
                 try:
-                    failures = cases.check(Policies(given), case, f"cases[{i}]")
+                    failures = cases.check(policies[prefixes[i]], case, f"cases[{i}]")
                 except cases.CaseError as error:
                     raise documents.ObjectError(str(error)) from None
                 yield {"file": str(path), "name": cases.title(case, i), "failures": failures}
+
+
+def _tested(path: Path, held: list[Any], allowed: tuple[str, ...], faults: Faults) -> list[Policy]:
+    """The policies of a file of tests, with these prefixes allowed; `faults` gets what is wrong with the others."""
+    given: list[Policy] = []
+    for i, item in enumerate(held):
+        if isinstance(item, str):
+            given += accepted([str(path.parent / item)], faults, allowed)
+            continue
+        with faults.noting(), about(str(path)):
+            try:
+                given.append(parse(item, allowed))
+            except PolicyError as error:
+                raise documents.ObjectError(f"policies[{i}]: {error.line}") from None
+    return given
+
+
+def _allowed(case: Any) -> tuple[str, ...]:
+    """The prefixes that a case allows; none of one that can't be read, about which `cases.check` complains."""
+    try:
+        return options.parse(case.get("options")).allowed_prefixes
+    except (AttributeError, options.OptionsError):
+        return ()
 
 
 def owner_selector(text: str) -> LabelSelector:

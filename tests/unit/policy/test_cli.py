@@ -267,6 +267,20 @@ def test_examples(shell: Shell, example: str) -> None:
     assert shell.run("lint", *map(str, EXAMPLES.glob("*/policy.yaml")))[0] == 0
 
 
+def test_a_test_may_allow_prefixes(shell: Shell) -> None:
+    """The policy writes a label that is Kubernetes' own: a case says that the cluster allows it, as the operator's."""
+    label = {"topology.kubernetes.io/rack": "a"}
+    case = {"name": "racks", "object": config_map(), "expect": {"labels": label}}
+    allowed = {**case, "options": {"allowedPrefixes": ["topology.kubernetes.io/"]}}
+    writes = policy("p", rule(set_labels=label))
+    shell.file("allowed/all.yaml", {"policies": [writes], "cases": [allowed]})
+    assert shell.run("test", "allowed")[:2] == (0, "✓ allowed/all.yaml: racks\n1 passed, 0 failed\n")
+    shell.file("not/all.yaml", {"policies": [writes], "cases": [case]})
+    code, _, said = shell.run("test", "not")
+    assert code == 2
+    assert "not/all.yaml: policies[0]: spec.rules[0].policyAction.updatedLabels" in said
+
+
 def test_test_failures(shell: Shell) -> None:
     """A case that fails says what differs, and the exit code is 1."""
     expected = {
