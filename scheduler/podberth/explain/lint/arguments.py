@@ -184,7 +184,7 @@ def weights(checked: Checked) -> Iterator[Finding]:
                 continue
             scores = "score" in declaration_of(plugin).points
             if ref.weight == 0:
-                if scores and point in ("score", "multi_point"):
+                if scores and (point == "score" or (point == "multi_point" and not own.get(ref.name))):
                     yield _zero(ref.name, where)
             elif not scores:
                 yield Finding(

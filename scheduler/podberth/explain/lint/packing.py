@@ -147,7 +147,8 @@ def packing(checked: Checked, percentage: int | None) -> Iterator[Finding]:
     lost = _lost(PACKING, checked.profile, PACKER)
     if lost:
         yield _outvoted(lost, checked, kind, where)
-    share = checked.config.percentage_of_nodes_to_score or percentage
+    own = checked.config.percentage_of_nodes_to_score
+    share = percentage if own is None else own
     if share is not None and 0 < share < _ALL_NODES:
         yield Finding(
             "packing-sampled",

@@ -160,6 +160,22 @@ def test_unknown_plugins_do_not_hide_the_rest() -> None:
     assert str(refused.value).startswith("profiles[0].pluginConfig[0].args.hardPodAffinityWeight: Invalid value: 101")
 
 
+@pytest.mark.parametrize(
+    ("code", "document"),
+    [
+        ("packing-sampled", one(None, NodeResourcesFit=MOST) | {"percentageOfNodesToScore": 50}),
+        ("weight-zero", one({"multiPoint": weighted("NodeAffinity", 0)})),
+    ],
+)
+def test_what_is_set_elsewhere_counts(code: str, document: Object) -> None:
+    """A profile's own percentage, also 0, is not the one of all; a weight at score is not that at multiPoint."""
+    assert code in [each.code for each in found(document)]
+    (own,) = document["profiles"]
+    plugins = {**own.get("plugins", {}), "score": weighted("NodeAffinity", 20)}
+    set_there = {**document, "profiles": [{**own, "plugins": plugins, "percentageOfNodesToScore": 0}]}
+    assert code not in [each.code for each in found(set_there)]
+
+
 RISING = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
 FALLING = [{"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]
 
