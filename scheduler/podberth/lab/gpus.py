@@ -269,7 +269,8 @@ class GPUShare(Plugin):
                 given = self._given.get(pod.uid)
                 if given is not None and given[0] == node:
                     for device in given[1]:
-                        left[device] -= parts(amount).share
+                        if device < count:  # the node may have fewer by now
+                            left[device] -= parts(amount).share
                 else:
                     others.append((pod.uid, amount))
         for _, amount in sorted(others):

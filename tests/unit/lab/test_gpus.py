@@ -1,5 +1,6 @@
 """Shares of single GPUs: what is asked for, which GPUs are chosen, and how fragmented they are."""
 
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,10 @@ import pytest
 from podberth.framework.config import ConfigError, decode
 from podberth.framework.profiles import build
 from podberth.kit.testing import Proof, prove
+from podberth.lab import Arrival, Change, World, run
 from podberth.lab.gpus import SHARED_GPU, Fragmentation, GPUShare, Parts, Task, parts, plugins
+from podberth.model import wire
+from tests.builders import configuration, profile
 
 TASKS = [{"cpu": 1000, "gpu": 500, "share": 0.5}, {"cpu": 4000, "gpu": 2000, "share": 0.5}]
 STRATEGIES = ("None", "Packed", "FragmentationGradient")
@@ -67,6 +71,18 @@ def test_shared_gpus_are_filled_first() -> None:
     pods = [pod("p", 300), pod("q", 300), pod("r", 1000), pod("without", 0)]
     placed = proven("Packed", [node("a", 2), node("b", 2)], pods).nodes
     assert placed["p"] == placed["q"] == placed["r"] == placed["without"]
+
+
+def test_a_node_may_lose_gpus() -> None:
+    """A pod keeps the one that is gone, and those that are left are counted without it."""
+    world = World(
+        "fewer",
+        (wire.encode(node("a", 4)),),
+        tuple(Arrival(at, wire.encode(pod(name, 1000)), inf) for at, name in enumerate("pqrs")),
+        (Change(2.5, put=wire.encode(node("a", 2))),),
+    )
+    document = configuration(profile(plugins={"multiPoint": {"enabled": [{"name": "GPUShare"}]}}))
+    assert run(world, decode(document)).columns["decisions"]["node"] == ["a", "a", "a", None]
 
 
 def test_fragmentation() -> None:
