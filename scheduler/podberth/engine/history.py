@@ -179,8 +179,9 @@ class Stories:
             return Story(self, uid, namespace, name, profile)
         if story.ended:
             story.ended = False
-            own = self._by_namespace[namespace]
-            own.waiting[uid] = own.ended.pop(uid)
+            if uid in self._stories:  # otherwise it was dropped before its late entries were counted
+                own = self._by_namespace[namespace]
+                own.waiting[uid] = own.ended.pop(uid)
         return story
 
     def get(self, uid: str) -> Story | None:

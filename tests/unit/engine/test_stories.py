@@ -181,6 +181,17 @@ def test_a_story_goes_before_its_entries_are_counted(stories: Stories) -> None:
     assert (stories.entries, bool(stories.late)) == (20 * AT_ONCE, False)
 
 
+def test_a_pod_comes_back_whose_story_went_before_its_entries_were_counted(stories: Stories) -> None:
+    """It had ended: what is left of it goes on."""
+    story = stories.begin("a/first", "a", "first", "berth")
+    story.note_later(queued(1.0))
+    story.end(Left(2.0, "deleted"))
+    for i in range(20):
+        lived(stories, "a", f"p{i}")
+    assert stories.begin("a/first", "a", "first", "berth") is story
+    assert not story.ended
+
+
 def test_the_engine_tells_of_what_went(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod that waits is known though its story went; who is gone and whose story went is not."""
     monkeypatch.setattr(story_module, "MOST", 5 * AT_ONCE)
