@@ -41,3 +41,14 @@ def test_a_start_counts() -> None:
     started = a_pod("p0", 0, 4, started=1)
     cluster.put_pod(msgspec.structs.replace(started, node_name="n0"))
     assert answer(framework, a_pod("q", 2, 4), cluster)[0] == "n1"
+
+
+def test_a_nominated_pod_that_asks_for_more_counts() -> None:
+    """Beside what it asked for at first the node helps, if both of its pods go; beside what it asks for now, nobody."""
+    crowd, framework = Crowd([(0, 2, 0)] * 2 * NODES), a_framework()
+    for row in range(1, NODES):
+        crowd.change("node", row, 4, True)
+    crowd.cluster.nominations.put(a_pod("kept", 3, 2), "n0")
+    assert len(answer(framework, a_pod("q0", 2, 2), crowd.cluster)[1]) == 2
+    crowd.cluster.nominations.put(a_pod("kept", 3, 4), "n0")
+    assert answer(framework, a_pod("q1", 2, 2), crowd.cluster)[1] == set()

@@ -20,6 +20,7 @@ from podberth.framework.decision import Rejected, Rows
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey
 from podberth.model.selectors import EVERYTHING
+from podberth.model.shape import PodShape
 from podberth.plugins.default_preemption.victims import importance, rows_of_groups, started
 
 PRIORITY_OFFSET = 1 << 31
@@ -153,8 +154,8 @@ class DryRunResults(KeptResult[set[int]]):
 
     def __init__(self, pod: Pod, nodes: Nodes) -> None:
         self.pod = pod
-        self._ahead: dict[int, tuple[str, ...]] = {}
-        """Row → UIDs of the nominated pods that were taken into account."""
+        self._ahead: dict[int, tuple[tuple[str, PodShape], ...]] = {}
+        """Row → UIDs and shapes of the nominated pods that were taken into account."""
         self._begin(nodes.rows)
 
     def _begin(self, size: int) -> None:
@@ -178,7 +179,8 @@ class DryRunResults(KeptResult[set[int]]):
         nodes, groups = cluster.nodes, cluster.pod_groups
         self._grow(nodes.rows - len(self.states))
         self.renew((nodes,), SeveralLogs(nodes.log, groups.log, groups.members_log, cluster.budget_log), cluster)
-        before, self._ahead = self._ahead, {row: tuple([pod.uid for pod in pods]) for row, pods in ahead.items()}
+        before = self._ahead
+        self._ahead = {row: tuple([(pod.uid, pod.shape) for pod in pods]) for row, pods in ahead.items()}
         moved = before.keys() | self._ahead.keys()
         self.again([row for row in moved if before.get(row) != self._ahead.get(row)])
 
