@@ -470,6 +470,10 @@ class Nodes:
         """Return the exact sums of a row of which columns hold less, for a copy of the row on row 0."""
         return {(of, index, 0): exact for (of, index, at), exact in self._beyond.items() if at == row}
 
+    def any_beyond(self, rows: Iterable[int]) -> bool:
+        """Return whether columns hold less than the exact sum on one of these rows."""
+        return bool(self._beyond) and not {row for _, _, row in self._beyond}.isdisjoint(rows)
+
     def _count(self, sums: Ints, index: int, row: int, amount: int) -> None:
         """Add an amount to a sum that the column may not hold: then the exact one is kept beside it."""
         key = sums is self.nonzero, index, row

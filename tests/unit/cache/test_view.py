@@ -79,7 +79,7 @@ CHANGES: dict[str, Callable[[Nodes], Any]] = {
     "suppose_all": lambda nodes: nodes.suppose_all([(0, a_pod("p").shape)], 1),
     "sweep": lambda nodes: nodes.sweep(),
 }
-INSIDE = {"ports", "topology_changes", "columns", "annotation_columns", "images", "unoffered", "beyond"}
+INSIDE = {"ports", "topology_changes", "columns", "annotation_columns", "images", "unoffered", "beyond", "any_beyond"}
 """What only the cluster asks of the whole."""
 _decoder = Decoder()
 

@@ -372,6 +372,34 @@ def test_room_that_is_kept_for_a_more_important_pod_is_not_there(asks: bool) -> 
     assert len(answer(framework, a_pod("q1", 2, 2), crowd.cluster)[1]) == 2
 
 
+def _asking_for_most(name: str, priority: int) -> Pod:
+    """256 such pods are 2**63 milli-cores."""
+    return a_pod(name, priority, 36028797018963)
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_victims_that_ask_for_more_than_a_column_holds(nodes: int) -> None:
+    """Pods that were placed by hand: all of them have to go, with how many nodes ever the node is tried."""
+    cluster = Cluster()
+    for i in range(nodes):
+        cluster.put_node(a_node(i, 4))
+        for k in range(300):
+            cluster.put_pod(msgspec.structs.replace(_asking_for_most(f"p{i}-{k}", 0), node_name=f"n{i}"))
+    assert len(answer(a_framework(), a_pod("q", 2, 4), cluster)[1]) == 300
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_nominated_pods_that_ask_for_more_than_a_column_holds(nodes: int) -> None:
+    """Nothing is left beside them, whoever goes."""
+    cluster = Cluster()
+    for i in range(nodes):
+        cluster.put_node(a_node(i, 4))
+        cluster.put_pod(msgspec.structs.replace(a_pod(f"p{i}", 0, 4), node_name=f"n{i}"))
+        for k in range(300):
+            cluster.nominations.put(_asking_for_most(f"kept{i}-{k}", 3), f"n{i}")
+    assert answer(a_framework(), a_pod("q", 2, 4), cluster)[1] == set()
+
+
 @pytest.mark.parametrize(("nodes", "asks"), [(1, False), (1, True), (3, False)])
 def test_whom_a_budget_protects_is_spared_first(nodes: int, asks: bool) -> None:
     """SelectVictimsOnNode: so the more important pod goes, however many nodes are tried at a time."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from podberth.cache.cluster import Cluster, Placement
 from podberth.cache.column import Bools, Ints
 from podberth.cache.kept_results import Bounded
-from podberth.cache.nodes import Nodes
+from podberth.cache.nodes import Nodes, capped
 from podberth.cache.search_steps import CappedSearch, SearchCapError
 from podberth.framework.decision import Rejected, Rows
 from podberth.framework.interface import Filters, RemovedPods, Spare
@@ -258,7 +258,8 @@ class DryRun:
             for some in batch.one_by_one():
                 if not self._lasting and len(results.helpful(rows)) >= at_most:
                     return
-                self._try(some, exact=exact and not some.apart)
+                beyond = self._cluster.nodes.any_beyond(some.rows)  # what is free there is less than columns say
+                self._try(some, exact=exact and not (some.apart or beyond))
 
     def explain(self, rows: Bools) -> None:
         """Find out why the pod does not fit the rows where removing all victims does not help.
@@ -380,8 +381,8 @@ class DryRun:
             for i, row in enumerate(rows):
                 others = self._ahead.get(row)
                 if others:
-                    taken = np.sum([self._spare.takes(other.shape) for other in others], axis=0)
-                    free[:, i] -= np.maximum(taken, 0)
+                    each = [self._spare.takes(other.shape) for other in others]
+                    free[:, i] -= [max(capped(sum(amounts)), 0) for amounts in zip(*each, strict=True)]
         return free
 
     def _try_together(self, batch: Batch) -> None:
