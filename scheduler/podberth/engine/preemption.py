@@ -164,9 +164,13 @@ class Victims:
             self._nominator.end_more(now)
         else:
             pod, node, victims = self.leaving.popleft()
+            if self._cluster.nominations.node_of.get(pod.uid) != node:
+                # Nobody waits for them any more. Others of a group that goes as a whole may have been told by now.
+                victims = tuple([victim for victim in victims if self._cluster.pod_groups.whole(victim) is not None])
             if len(victims) > _AT_ONCE:
                 self.leaving.appendleft((pod, node, victims[_AT_ONCE:]))
-            self.remove(pod, node, victims[:_AT_ONCE], now)
+            if victims:
+                self.remove(pod, node, victims[:_AT_ONCE], now)
         self._others_had = not (self.leaving or self._nominator.ending)
 
     def remove(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float, group: PodGroup | None = None) -> None:

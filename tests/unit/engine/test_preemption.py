@@ -124,6 +124,16 @@ def test_victims_that_are_never_removed_cost_an_attempt_for_each_backoff(harness
     assert attempts == 4, "at once, and after backoffs of 1, 2 and 4 s"
 
 
+def test_nobody_is_told_to_go_for_a_pod_that_is_gone(harness: Harness) -> None:
+    """It was deleted after the first of its hundred victims were told."""
+    harness.put(node("n1", cpu="100"), *(pod(f"low{i}", "1", nodeName="n1") for i in range(100)))
+    harness.put(pod("urgent", "100", priority=100))
+    ((_, told),) = preempts(harness.cycle())
+    assert 0 < len(told) < 100
+    harness.gone("Pod", "urgent")
+    assert preempts(harness.cycles()) == []
+
+
 def test_never_means_never(harness: Harness) -> None:
     """preemptionPolicy Never keeps victims safe and says why."""
     full_node(harness, "n1")
