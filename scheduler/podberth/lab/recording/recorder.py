@@ -41,7 +41,7 @@ _MALFORMED = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
 
 
 def kept(config: SchedulerConfiguration) -> dict[str, Any]:
-    """Return of a configuration what decides: no addresses, keys or names of files."""
+    """Return of a configuration what decides: no keys, names of files, nor how the API server is reached."""
     found: dict[str, Any] = msgspec.to_builtins(config)
     for part in ("clientConnection", "leaderElection", "enableProfiling", "enableContentionProfiling"):
         found.pop(part, None)

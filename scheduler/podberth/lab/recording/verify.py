@@ -33,7 +33,8 @@ from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
 from podberth.plugins.registry import registry
 
-_KINDS = {name: each for name, each in vars(stimuli).items() if isinstance(each, type) and issubclass(each, Struct)}
+STIMULI = {name: each for name, each in vars(stimuli).items() if isinstance(each, type) and issubclass(each, Struct)}
+"""Name → the class of a stimulus."""
 
 
 class Differs(Struct, frozen=True):
@@ -139,7 +140,7 @@ class Twin:
 
     def _told(self, event: Told) -> Stimulus:
         """Return the stimulus of which `podberth.lab.recording.recorder.plain` has made this."""
-        kind: Any = _KINDS[event.name]
+        kind: Any = STIMULI[event.name]
         given, made = iter(event.what), dict[str, Any]()
         for name in kind.__struct_fields__:
             value: Any = self._calls.pop(made["uid"]) if name == "call" else next(given)
