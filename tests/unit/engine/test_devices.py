@@ -137,6 +137,24 @@ def test_a_refused_write_gives_the_device_back(harness: Harness, one: Api) -> No
     assert only(harness.cycles(), PreBindWrite).pod.name == "q"
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_claim_that_is_named_twice_is_allocated_once(harness: Harness, devices: int) -> None:
+    """Another claim gets what is left."""
+    there = resource_slice("n", *[device(f"d{i}") for i in range(devices)], node="n")
+    api = Api(harness, node("n"), device_class(), there, claim(meta=FINALIZED), claim("other", meta=FINALIZED))
+    twice = pod("p")
+    twice["spec"]["resourceClaims"] = [{"name": name, "resourceClaimName": "c"} for name in ("a", "b")]
+    api.put(twice)
+    written = only(harness.cycles(), PreBindWrite)
+    assert [write.key for write in written.writes] == [CLAIM]
+    assert only(write_all(harness, api, [written]), Bind).pod.name == "p"
+    api.put(claiming(pod("q"), "other"))
+    write_all(harness, api, harness.cycles())
+    given = api.get(("ResourceClaim", "default", "other"))["status"].get("allocation")
+    assert (given is None) == (devices == 1)
+    assert given is None or given["devices"]["results"] == [result("d1", "n")]
+
+
 @pytest.mark.parametrize("ends", ["edited", "deleted"])
 def test_a_promise_that_ends_wakes_who_waited_for_it(harness: Harness, one: Api, ends: str) -> None:
     """Nothing was written after all, as a later version of the claim shows, whatever was changed in it."""

@@ -169,14 +169,14 @@ def unreserved(group: PodGroup, devices: Devices) -> Patch | None:
     return None
 
 
-def keys_of(pod: Pod) -> Iterator[tuple[ClaimKey, bool]]:
-    """(key, made of a template) of each claim that the pod uses, as far as they are known by name.
+def keys_of(pod: Pod) -> Iterator[tuple[ClaimKey, PodClaim]]:
+    """The key of each claim that the pod uses, as far as they are known by name, with what its spec says of it.
 
-    Raises ClaimError.
+    A spec may name one claim several times. Raises ClaimError.
     """
     for one in pod.shape.claims:
         if one.claim is not None:
-            yield (pod.namespace, one.claim), False
+            yield (pod.namespace, one.claim), one
         elif one.template is None:
             where = f'pod "{pod.key}", spec.resourceClaim "{one.name}"'
             raise ClaimError(f"{where}: none of the supported fields are set")
@@ -185,32 +185,27 @@ def keys_of(pod: Pod) -> Iterator[tuple[ClaimKey, bool]]:
             if made == "":
                 raise ClaimError(f'pod "{pod.key}": ResourceClaim not created yet')
             if made is not None:  # else the template's controller has found that none is needed
-                yield (pod.namespace, made), True
-
-
-def named_claims(pod: Pod) -> list[PodClaim]:
-    """Return what the spec says of each claim that `keys_of` has."""
-    made = dict(pod.made_claims)
-    return [one for one in pod.shape.claims if one.claim is not None or made.get(one.name) is not None]
+                yield (pod.namespace, made), one
 
 
 def claims_of(pod: Pod, devices: Devices, group: PodGroup | None = None) -> list[ResourceClaim]:
-    """The claims that the pod names, or that were made for it; with what pods of its group were promised.
+    """The claims that the pod names, or that were made for it, each once; with what pods of its group were promised.
 
     `group`: claims may have been made for it as well. Raises ClaimError.
     """
-    found = []
-    for key, made in keys_of(pod):
+    found: dict[ClaimKey, ResourceClaim] = {}
+    for key, said in keys_of(pod):
         claim = devices.claim(key, pod.scheduling_group)
         if claim is None:
             raise ClaimError(f'could not find ResourceClaim "{key[0]}/{key[1]}"')
         if claim.terminating:
             raise ClaimError(f'resourceclaim "{claim.name}" is being deleted')
+        made = said.claim is None
         if made and claim.controller != pod.uid and (group is None or claim.controller != group.uid):
             neither = "Pod is not owner" if group is None else f"neither Pod nor PodGroup {group.name} is the owner"
             raise ClaimError(f"ResourceClaim {claim} was not created for Pod {pod.key} ({neither})")
-        found.append(claim)
-    return found
+        found[key] = claim
+    return list(found.values())
 
 
 def problem_of(
@@ -220,7 +215,9 @@ def problem_of(
 
     Raises RequestError.
     """
-    for claim, said in zip(claims, named_claims(pod), strict=True):
+    by_key = {claim.key: claim for claim in claims}
+    for key, said in keys_of(pod):
+        claim = by_key[key]
         if claim.allocation is not None:
             counted = pod.scheduling_group is not None and not is_of_group(said, group)
             if counted and _is_full(claim, pod, devices):

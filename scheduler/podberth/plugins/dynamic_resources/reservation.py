@@ -42,7 +42,6 @@ from podberth.plugins.dynamic_resources.claims import (
     is_of_group,
     keys_of,
     late_at,
-    named_claims,
     readiness,
 )
 from podberth.plugins.dynamic_resources.requested import RequestedClaim
@@ -171,7 +170,7 @@ def reserve(
                 given.shared = True
                 devices.users.add(given.uid, pod.uid, ClaimUser(pod.name, group))
     if claiming is not None:
-        own = {key for (key, _), one in zip(keys_of(pod), named_claims(pod), strict=True) if is_of_group(one, claiming)}
+        own = {key for key, said in keys_of(pod) if is_of_group(said, claiming)}
         for given in found.claims:
             given.of_group = given.extended is None and given.key in own
     return found if found.claims else None
