@@ -33,5 +33,5 @@ class DeviceConflicts(Observer):
         if self._binding.contested(uid, note, now):
             return
         placement = self._cluster.placement(uid)
-        if placement is not None and not placement.assumed and placement.pod.scheduler_name in self._binding.ours:
+        if placement is not None and placement.pod.scheduler_name in self._binding.ours:
             self._outbox.add(DeviceGivenTwice(placement.pod, note))

@@ -43,6 +43,17 @@ def test_a_pod_that_is_bound_is_told_of(harness: Harness, one: Api) -> None:
     assert not [each for each in said if isinstance(each, DeviceGivenTwice)], "it was told"
 
 
+def test_a_pod_whose_binding_the_watch_does_not_show_yet_is_told_of(harness: Harness, one: Api) -> None:
+    """The watch of claims may be ahead of that of pods."""
+    one.put(claiming(pod("p"), "c"))
+    write_all(harness, one, harness.cycles())
+    harness.bound("default/p")
+    there = claim("theirs", meta=FINALIZED, status=allocated(result("d0", "n"), node="n", reserved=["other"]))
+    assert only(one.put(there), DeviceGivenTwice).pod.name == "p"
+    said = one.put(claiming(pod("p", on="n"), "c")) + one.show(CLAIM)
+    assert not [each for each in said if isinstance(each, DeviceGivenTwice)], "it was told"
+
+
 def test_a_binding_that_is_under_way_is_withdrawn(harness: Harness, one: Api) -> None:
     """If that is too late, people are told once it is known."""
     one.put(claiming(pod("p"), "c"))
