@@ -371,13 +371,15 @@ class Cluster:
         if not self.devices.scored:
             return
         nodes, changes = self.nodes, log.since(seen)
-        rows: set[int] = set()
+        names = {change.left for change in changes or ()}
+        rows: Iterable[int] = range(nodes.rows)
         for pool in {change.pool for change in changes} if changes is not None else {None}:
             slices = [] if pool is None else self.devices.slices_of(pool).values()
             if not slices or not all(one.place.node for one in slices):
-                rows = set(range(nodes.rows))
                 break
-            rows |= {row for one in slices if (row := nodes.row_of(one.place.node)) is not None}
+            names.update(one.place.node for one in slices)
+        else:
+            rows = [row for name in names if (row := nodes.row_of(name)) is not None]
         for row in rows:
             nodes.log.touch(row)
 

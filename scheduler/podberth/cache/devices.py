@@ -306,6 +306,8 @@ class Change(NamedTuple):
 
     pool: PoolID | None
     rebuilt: bool
+    left: str = ""
+    """The node of a slice that went, or that names another one now."""
 
 
 EVERYTHING = Change(None, True)
@@ -565,7 +567,7 @@ class Devices:
             _take(self._on_node, gone.place.node, name)
         else:
             del self._shared[name]
-        self.log.touch(Change(gone.pool_id, True))
+        self.log.touch(Change(gone.pool_id, True, gone.place.node))
         return gone
 
     def _put_class(self, thing: DeviceClass) -> DeviceClass | None:

@@ -8,12 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from podberth.cache.validate import validate
-from podberth.engine.instructions import Bind, Failed, Instruction, Misbehaved, Preempt, Verified
+from podberth.engine.instructions import Bind, Failed, Instruction, Misbehaved, PreBindWrite, Preempt, Verified
 from podberth.engine.stimuli import Bound
 from podberth.framework.interface import NODE, OWN_STATE, PODS_HERE, Plugin
 from podberth.framework.status import Unschedulable
 from podberth.framework.verify import COLUMNS, Difference
 from tests.builders import configuration, label, namespace, node, pod, profile
+from tests.devices import device, device_class, resource_slice
 from tests.storage import claim, storage_class, using, volume
 
 from .conftest import Harness
@@ -173,6 +174,28 @@ def test_a_reload_is_followed() -> None:
     named["spec"]["schedulerName"] = "other"
     harness.put(node("n0"), named)
     assert [type(i) for i in harness.cycles()] == [Verified, Bind]
+
+
+SPREAD = {"scoringStrategy": {"type": "LeastAllocated", "resources": [{"name": "ex.test/gpu", "weight": 1}]}}
+
+
+def test_scores_of_a_node_that_loses_its_devices_are_renewed() -> None:
+    """Also where the rest of the pool is another node's: three on a are gone, so it has less to spare than b."""
+    harness = Harness(configuration(profile(NodeResourcesFit=SPREAD)), verify=1)
+    harness.put(device_class("gpu", extendedResourceName="ex.test/gpu"), node("a"), node("b"))
+    for name, own, shared in (("a", 1, 3), ("b", 3, 17)):
+        harness.put(resource_slice(f"{name}-own", *[device(f"d{i}") for i in range(own)], node=name))
+        there = [device(f"{name}{i}") for i in range(shared)]
+        harness.put(resource_slice(name, *there, node=name, pool="shared", count=2))
+    done: list[Instruction] = []
+    for number in range(3):
+        if number == 2:
+            harness.lose("ResourceSlice", "", "a")
+            harness.put(resource_slice("b", device("b0"), node="b", pool="shared"))
+        harness.put(a_pod(f"p{number}", others={"ex.test/gpu": "1"}))
+        done += harness.cycles()
+    assert found(done) == []
+    assert [each.node for each in done if isinstance(each, PreBindWrite)] == ["b", "b", "b"]
 
 
 # -- whatever happens ------------------------------------------------------------------------------------------------

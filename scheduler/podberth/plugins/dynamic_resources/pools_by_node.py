@@ -321,7 +321,7 @@ class PoolsByNode(KeptResult[tuple[set[DeviceChange], set[int]]]):
         pools, rows = changes
         for row in rows:
             self._forget(row)
-        for pool, rebuilt in pools:
+        for pool, rebuilt in {(one.pool, one.rebuilt) for one in pools}:
             if pool is not None and not rebuilt:
                 self.log.touch(pool)
             elif pool is not None:
