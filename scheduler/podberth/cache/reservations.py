@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from podberth.cache.column import Bools, Ints
 from podberth.cache.groups import PodGroups
 from podberth.cache.nodes import Nodes, capped
+from podberth.model.node import Node
 from podberth.model.pod import Pod, since_epoch
 from podberth.model.pod_group import GroupKey
 
@@ -35,6 +36,11 @@ def ends_at(pod: Pod, wall: float, *, trusting: bool) -> float | None:
         return None
     started = None if pod.started is None else since_epoch(pod.started)
     return (wall if started is None else started) + seconds
+
+
+def _offer(node: Node | None) -> object:
+    """Return what decides, beside amounts, whether the group's pods may be on a node; None: it is gone."""
+    return None if node is None else (node.name, node.labels, node.taints, node.unschedulable, node.features)
 
 
 class ReservedRoom(Struct, eq=False):
@@ -62,12 +68,14 @@ class ReservedRoom(Struct, eq=False):
     """Engine time at which the room is given up, whatever has become of the group."""
     expires_text: str
     """`expires` as people read it."""
+    objects: Mapping[int, Node | None]
+    """Row → its node, as it was when room was looked for."""
     names: Sequence[str] = ()
     rows: Ints = field(default_factory=_no_rows)
     at: dict[int, int] = field(default_factory=dict)
     """Row → its index in `rows`."""
     lost: bool = False
-    """True if one of its nodes is gone, or takes no pods any more."""
+    """True if one of its nodes is gone, or has other labels, taints or features: its pods may not be allowed there."""
     seen: int = -1
     """The version of the nodes' log at which `ending` was added up."""
     ending_pods: Ints = field(default_factory=_no_rows)
@@ -128,7 +136,7 @@ class ReservedRoom(Struct, eq=False):
     def _add_up(self, row: int, nodes: Nodes, there: list[Pod], wall: float) -> int:
         """Add up what ends in time on a row; return the number of pods there."""
         i = self.at[row]
-        if not nodes.alive[row] or nodes.unschedulable[row] or nodes.names[row] != self.names[i]:
+        if _offer(nodes.objects[row]) != _offer(self.objects[row]):
             self.lost = True
         self.ending_pods[i] = 0
         for amounts in self.ending.values():

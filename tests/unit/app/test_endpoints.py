@@ -98,7 +98,7 @@ def test_nodes_on_which_room_is_kept() -> None:
         args = {"reservation": {"afterSeconds": 0}}
         profiles.append({"schedulerName": name, "pluginConfig": [{"name": "GangScheduling", "args": args}]})
     engine = Engine(build(decode(configuration(profiles=profiles)), registry()))
-    room = ReservedRoom(GroupKey("ns", "g"), "GangScheduling", 0, {}, None, (), False, False, 0.0, 0.0, 60.0, "")
+    room = ReservedRoom(GroupKey("ns", "g"), "GangScheduling", 0, {}, None, (), False, False, 0.0, 0.0, 60.0, "", {})
     room.rows = np.arange(3)
     engine.cluster.reservations.put("keeps", room)
     nothing = SimpleNamespace(instruments=list)

@@ -319,6 +319,19 @@ def test_a_node_that_goes_has_the_room_looked_for_again(busy: Harness) -> None:
     assert room.expires == 1600.0
 
 
+@pytest.mark.parametrize("turns", range(1, 18))
+def test_room_is_not_kept_on_a_node_that_the_gang_may_not_use(busy: Harness, turns: int) -> None:
+    """It gets a taint while room is looked for, or later."""
+    busy.put(group(min_count=2), *(member(f"train-{i}", "4") for i in range(2)))
+    for _ in range(turns):
+        busy.cycle()
+    tainted = node("n1")
+    tainted["spec"]["taints"] = [{"key": "gpu", "effect": "NoSchedule"}]
+    busy.put(tainted)
+    busy.cycles()
+    assert not busy.engine.cluster.reservations
+
+
 def test_who_ends_sooner_than_declared_makes_the_promise_sooner() -> None:
     """It is looked for again, at most once a minute; a promise is never put off for that."""
     harness = reserving()

@@ -28,6 +28,7 @@ from podberth.framework.events import ClusterEvent
 from podberth.framework.interface import Reservation
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
+from podberth.model.node import Node
 from podberth.model.pod import Pod, since_epoch
 from podberth.model.pod_group import GroupKey
 
@@ -55,8 +56,8 @@ class Drained(Struct, frozen=True):
     """Seconds since the epoch at which there is room at the latest; None: not known."""
     draining: Collection[str]
     """UIDs of the pods on these rows whose end is waited for."""
-    version: int
-    """The version of the log of the nodes for which this was found."""
+    objects: Mapping[int, Node | None]
+    """Row → its node, as it was when this was looked for."""
 
 
 class Draining(Planning[Drained | str]):
@@ -76,7 +77,7 @@ class Draining(Planning[Drained | str]):
             return str(error)
 
     def _searched(self) -> Generator[int, None, Drained | str]:
-        thought, left_out, version = yield from self._without(self._ends)
+        thought, left_out, _ = yield from self._without(self._ends)
         if thought is None:
             return "no running pod is known to end"
         leaving, ends = yield from self._in_order(left_out)
@@ -105,7 +106,8 @@ class Draining(Planning[Drained | str]):
             some = leaving[start : min(start + _SORTED_AT_ONCE, ends[last])]
             waited_for.update(uid for _, _, uid, row, _ in some if row in rows)
             yield len(some)
-        return Drained(assigned, None if end == inf else end, waited_for, version)
+        objects = {row: thought.nodes.objects[row] for row in rows}
+        return Drained(assigned, None if end == inf else end, waited_for, objects)
 
     def _in_order(self, left_out: Mapping[int, list[Pod]]) -> Generator[int, None, tuple[list[Leaving], list[int]]]:
         """Return the pods by their ends, and how many have ended after each moment."""
@@ -303,6 +305,7 @@ class Reservations:
             found=now,
             expires=expires,
             expires_text=_text(wall + expires - now),
+            objects=found.objects,
         )
 
     def _say(self, attempt: GroupAttempt, room: ReservedRoom | None) -> None:
