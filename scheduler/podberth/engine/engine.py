@@ -9,8 +9,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
 from podberth.cache.cluster import Cluster
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.binding_table import Event
@@ -92,7 +90,7 @@ class Engine:
         self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._observers)
         self.binding = BindingCycles(self.cluster, self.queue, self._outbox, self._observers)
         self.binding.let_go_beside = let_go_beside
-        self._victims = Victims(self.cluster, self.binding, self._nominator, self._outbox, self._observers)
+        self._victims = Victims(self.cluster, self.queue, self.binding, self._nominator, self._outbox, self._observers)
         self.scheduling = SchedulingCycle(
             self.cluster,
             self.queue,
@@ -138,6 +136,7 @@ class Engine:
             self.groups,
             self._extender_calls,
             self._nominator,
+            self._victims,
             self._observers,
         )
         self._bindings_known_at: float | None = None
@@ -221,13 +220,7 @@ class Engine:
             case Follows(api, followed):
                 self._events.change_groups(api, now, followed=followed)
             case VictimStays(victim):
-                # The victim's room does not become free: pods that wait for it have to be tried again. They wait out
-                # their backoff, as the API server may refuse the next attempt's victims, too.
-                placement = self.cluster.placement(victim.uid)
-                if placement is not None:
-                    was = replace(placement.pod, terminating=victim.terminating, preempted=victim.preempted)
-                    self.cluster.replace(was)
-                    self.queue.wake_for_room(was, placement.row, now, real=False)
+                self._victims.stays(victim, now)
             case ExtendersAnswered(question, answer):
                 self._extenders_answered(question, answer, now)
             case ExtendersFailed(question, message):

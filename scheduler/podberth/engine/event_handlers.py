@@ -14,7 +14,7 @@ from podberth.engine.binding_table import Event
 from podberth.engine.extender_calls import ExtenderCalls
 from podberth.engine.observers import Observers
 from podberth.engine.pod_groups.cycle import GroupCycles
-from podberth.engine.preemption import Nominator
+from podberth.engine.preemption import Nominator, Victims
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.stimuli import Gone, key_of
@@ -58,6 +58,7 @@ class EventHandlers:
         groups: GroupCycles,
         extender_calls: ExtenderCalls,
         nominator: Nominator,
+        victims: Victims,
         observers: Observers,
     ) -> None:
         self._cluster = cluster
@@ -66,6 +67,7 @@ class EventHandlers:
         self._groups = groups
         self._extender_calls = extender_calls
         self._nominator = nominator
+        self._victims = victims
         self._observers = observers
         self.undone = False
         """True if a placed pod was shown without a node since this was last set to False."""
@@ -136,6 +138,7 @@ class EventHandlers:
         return self._queue.remove(uid) or asked or tried
 
     def _put_placed(self, pod: Pod, now: float) -> None:
+        pod = self._victims.shown(pod)
         group = self._cluster.pod_groups.members.get(pod.uid)
         self._take_out(pod.uid)
         ours = self._binding.may_be_bound(pod.uid)
@@ -215,6 +218,7 @@ class EventHandlers:
         """A pod is gone, or finished."""
         group = self._cluster.pod_groups.members.get(uid)
         waiting = self._take_out(uid)
+        self._victims.gone(uid)
         self._binding.happens(uid, Event.GONE, None, now)
         self._left(uid, why, now)
         placement = self._cluster.drop_pod(uid)

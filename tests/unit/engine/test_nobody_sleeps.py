@@ -99,7 +99,6 @@ class World:
             case "victim stays", i if self.victims:
                 victim = _nth(self.victims, i)
                 self.victims.remove(victim)
-                del self.documents[victim.uid]["metadata"]["deletionTimestamp"]
                 self._heed(self.harness.handle(VictimStays(victim)))
             case "shrink", i if self.documents:
                 self._shrink(_nth(list(self.documents.values()), i))
@@ -194,10 +193,9 @@ class World:
             self._heed(self.harness.tell(document))
 
     def _is_asked_to_go(self, victim: Pod) -> None:
-        document = self.documents[victim.uid]
-        document["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        """It has its condition, which may be shown, and is not deleted yet."""
         condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
-        document["status"]["conditions"] = [condition]
+        self.documents[victim.uid]["status"]["conditions"] = [condition]
 
     def _made(self, size: int, priority: int, kind: str) -> Any:
         more: dict[str, Any] = {}

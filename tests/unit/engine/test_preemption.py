@@ -112,6 +112,36 @@ def test_a_victim_that_stays_frees_the_preemptor_to_look_again(harness: Harness)
     assert preempts(harness.cycles()) == [("n1", ["n1-v0"])]
 
 
+def shown(victim: str, on: str, **meta: Any) -> dict[str, Any]:
+    """A victim of `full_node`, as a watch shows it once it has the condition that we write."""
+    made = pod(victim, cpu="1", nodeName=on, priority=0, meta=meta)
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    return made | {"status": {"conditions": [condition]}}
+
+
+def test_a_victim_goes_although_only_its_condition_is_shown_yet(harness: Harness) -> None:
+    """The condition is written before the pod is deleted: while that goes on, nobody else is told to go."""
+    full_node(harness, "n1")
+    harness.put(pod("urgent", cpu="800m", priority=100))
+    assert preempts(harness.cycle()) == [("n1", ["n1-v0"])]
+    harness.put(shown("n1-v0", "n1"))
+    full_node(harness, "n2")
+    harness.after(2)
+    assert preempts(harness.cycles()) == []
+
+
+def test_a_victim_that_is_shown_to_go_does_not_stay(harness: Harness) -> None:
+    """The answer to its deletion was lost, and the watch has shown that it is being deleted."""
+    full_node(harness, "n1")
+    harness.put(pod("urgent", cpu="800m", priority=100))
+    preempt = next(i for i in harness.cycle() if isinstance(i, Preempt))
+    harness.put(shown("n1-v0", "n1", deletionTimestamp="2026-01-03T00:00:00Z"))
+    harness.handle(VictimStays(preempt.victims[0]))
+    full_node(harness, "n2")
+    harness.after(2)
+    assert preempts(harness.cycles()) == []
+
+
 def test_victims_that_are_never_removed_cost_an_attempt_for_each_backoff(harness: Harness) -> None:
     """The API server may refuse each of them, and nothing has changed by that."""
     full_node(harness, "n1")
