@@ -41,6 +41,19 @@ async def test_updates_name_their_version(api: Api, leases: str) -> None:
     )
 
 
+async def test_one_that_was_deleted_is_not_made_anew(api: Api, namespace: str, leases: str) -> None:
+    """An update names the object that it read; another holder may have made a new one meanwhile."""
+    lease = (await api.post(leases, {"metadata": {"name": "berth"}, "spec": {"holderIdentity": "one"}})).ok()
+    (await api.delete(f"{leases}/berth")).ok()
+    message = (await api.put(f"{leases}/berth", lease)).refused(409, "Conflict")
+    uid = lease["metadata"]["uid"]
+    assert message == (
+        'Operation cannot be fulfilled on leases.coordination.k8s.io "berth": StorageError: invalid object, Code: 4, '
+        f"Key: /registry/leases/{namespace}/berth, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in "
+        f"precondition: {uid}, UID in object meta: "
+    )
+
+
 async def test_bad_numbers(api: Api, leases: str) -> None:
     """Durations are positive, transitions are not negative."""
     spec = {"leaseDurationSeconds": 0, "leaseTransitions": -1}

@@ -119,25 +119,29 @@ def to_stored(resource: Resource, obj: JsonObject) -> JsonObject:
     return {"metadata": metadata, **obj}
 
 
-def storage_mismatch(resource: Resource, stored: Stored, message: str) -> StatusError:
+def storage_mismatch(resource: Resource, key: str, message: str) -> StatusError:
     """409 for a failed precondition, with the storage layer's sentence in it."""
-    key = f"/registry/{resource.plural}/{stored.key}"
-    why = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {message}"
-    return conflict(resource.group, resource.plural, stored.obj["metadata"]["name"], why)
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: /registry/{resource.plural}/{key}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: {message}"
+    )
+    return conflict(resource.group, resource.plural, key.rpartition("/")[2], why)
+
+
+def another_uid(resource: Resource, key: str, asked: str, found: str) -> StatusError:
+    """409 for a write that names another object than is there; `found`: empty where none is."""
+    message = f"Precondition failed: UID in precondition: {asked}, UID in object meta: {found}"
+    return storage_mismatch(resource, key, message)
 
 
 def check_preconditions(resource: Resource, stored: Stored, uid: str, revision: str) -> None:
     """Refuse a write that names another object or another version (storage.Preconditions.Check)."""
     if uid and uid != stored.uid:
-        raise storage_mismatch(
-            resource,
-            stored,
-            f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored.uid}",
-        )
+        raise another_uid(resource, stored.key, uid, stored.uid)
     if revision and revision != str(stored.revision):
         raise storage_mismatch(
             resource,
-            stored,
+            stored.key,
             f"Precondition failed: ResourceVersion in precondition: {revision}, "
             f"ResourceVersion in object meta: {stored.revision}",
         )
@@ -233,6 +237,8 @@ class Writes:
             raise wrong_namespace()
         key = resource.key(target.namespace, target.name)
         if resource.create_on_update and not target.subresource and self._store.get(resource, key) is None:
+            if uid := metadata.get("uid"):
+                raise another_uid(resource, key, uid, "")
             metadata.pop("resourceVersion", None)
             return await self.create(target, obj), True
         body = msgspec.json.encode(obj)
