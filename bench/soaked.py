@@ -86,7 +86,7 @@ async def schedule(config: str, kubeconfig: str) -> None:
             scheduler.run,
             client,
             stop=scheduler.stop,
-            endpoints=endpoints(client, scheduler, None, reloader, comparer, Rivals(client, None, settings)),
+            endpoints=endpoints(client, scheduler, None, reloader, comparer, Rivals(client, None, lambda: frameworks)),
             beside=(comparer.run, collect_daily),
             signals={signal.SIGUSR1: tell_sizes, signal.SIGUSR2: comparer.soon, signal.SIGWINCH: tell_columns},
             synced=scheduler.wait_synced,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Set
 
 import msgspec
 import structlog
@@ -123,14 +123,15 @@ _lease = msgspec.json.Decoder(Lease)
 class Rivals:
     """Looks for them now and then, and says which there are. `own` holds our Lease.
 
-    `taken`: how many pods that we wanted to bind were bound already.
+    `names`: our schedulerNames, which a reload changes. `taken`: how many pods that we wanted to bind were bound
+    already.
     """
 
     def __init__(
         self,
         client: Client,
         own: Elector | None,
-        config: SchedulerConfiguration,
+        names: Callable[[], Iterable[str]],
         taken: Callable[[], int] = lambda: 0,
         *,
         clock: Callable[[], float] = boottime,
@@ -145,7 +146,7 @@ class Rivals:
         self._lost = 0
         self._client = client
         self._own = own
-        self._names = frozenset(profile.scheduler_name or "" for profile in config.profiles)
+        self._names = names
         self._clock = clock
         self._wall = wall
         self._known: dict[str, LiveSchedulers] = {}
@@ -161,8 +162,9 @@ class Rivals:
     async def look(self) -> None:
         """Look once; what is new is logged."""
         self._compare()
+        ours = frozenset(self._names())
         try:
-            there = await self._of_others()
+            there = await self._of_others(ours)
         except (ApiError, Unreachable, *MALFORMED) as error:
             if str(error) != self._refused:
                 log.info("it is not known if another scheduler serves the same pods", error=str(error)[:300])
@@ -173,19 +175,19 @@ class Rivals:
         before, now = self.found, self._clock()
         for key, lease in there.items():
             self._known[key].observe(lease, now, self._wall())
-        shared = {key: sorted(known.at(now) & self._names) for key, known in self._known.items()}
+        shared = {key: sorted(known.at(now) & ours) for key, known in self._known.items()}
         self.found = {key: names for key, names in shared.items() if names}
         for key in self.found.keys() - before.keys():
             said = "another scheduler serves the same pods, and both bind them"
             self._rate_limit.write("rival", log.warning, said, lease=key, serves=self.found[key])
 
-    async def _of_others(self) -> dict[str, Lease]:
+    async def _of_others(self, ours: Set[str]) -> dict[str, Lease]:
         """Return the Leases that say a name of ours and are not our own, by namespace/name."""
         found: dict[str, Lease] = {}
         read = 0
         async for raw in list_items(self._client, LEASES.path(), {"fieldSelector": _NOT_NODES}, tries=1):
             lease = _lease.decode(raw)
-            if self._is_of_others(lease) and self._names & (served(lease) or frozenset()):
+            if self._is_of_others(lease) and ours & (served(lease) or frozenset()):
                 found[f"{lease.namespace}/{lease.name}"] = lease
             read += 1
             if read == MOST_READ or len(found) == MOST:
@@ -200,7 +202,7 @@ class Rivals:
         self.contested = self._lost if min(before, self._lost) >= TAKEN else 0
         if self.contested and not was:
             said = "pods are bound by somebody else first: another scheduler may serve the same schedulerName"
-            log.warning(said, pods=before + self._lost, seconds=2 * LOOK_SECONDS, serves=sorted(self._names))
+            log.warning(said, pods=before + self._lost, seconds=2 * LOOK_SECONDS, serves=sorted(self._names()))
 
     def notes(self) -> dict[str, str]:
         """Return warnings for /readyz?verbose."""

@@ -56,7 +56,12 @@ async def schedule(
             tracing.follow_scheduler(scheduler)
         reloader = Reloader(scheduler, elector or sign, config, source)
         comparer = Comparer(client, scheduler)
-        rivals = Rivals(client, elector or sign, config, lambda: scheduler.writer.bindings.failures[TAKEN])
+        rivals = Rivals(
+            client,
+            elector or sign,
+            lambda: scheduler.engine.queue.frameworks,
+            lambda: scheduler.writer.bindings.failures[TAKEN],
+        )
         await until_told(
             scheduler.run,
             client,

@@ -21,7 +21,8 @@ from podberth.kube.kubeconfig import IN_CLUSTER
 from podberth.kube.lease import Elector, own_identity
 from tests.builders import configuration, profile
 
-CONFIG = decode(configuration(profile("berth"), profile("packed")))
+NAMES = ("berth", "packed")
+CONFIG = decode(configuration(*map(profile, NAMES)))
 
 
 async def held(client: Client, namespace: str, name: str = "berth", config: Any = CONFIG) -> Elector:
@@ -90,16 +91,19 @@ async def test_the_evictors_lease_is_there_too(monkeypatch: pytest.MonkeyPatch, 
 
 async def test_who_serves_the_same_pods() -> None:
     """Not we ourselves, nor who serves others, nor who is gone; each is said once, and in the notes while it lives."""
-    time = [0.0]
+    time, serves = [0.0], ["berth"]
     async with ApiServer() as server, Client(Connection(host=server.url), qps=-1) as client:
         await client.create("/api/v1/namespaces", b'{"metadata": {"name": "berth"}}')
         own = await held(client, "default")
         await held(client, "berth", "others", decode(configuration(profile("other"))))
-        rivals = Rivals(client, own, CONFIG, clock=lambda: time[0])
+        rivals = Rivals(client, own, lambda: serves, clock=lambda: time[0])
         with capture_logs() as logs:
             await rivals.look()
             assert rivals.notes() == {}
             chart = await held(client, "berth", config=decode(configuration(profile("packed"))))
+            await rivals.look()
+            assert rivals.notes() == {}
+            serves.append("packed")  # a reload
             await rivals.look()
             await rivals.look()
         (line,) = logs
@@ -117,7 +121,7 @@ async def test_leases_that_may_not_be_read() -> None:
     """That is said once."""
     with capture_logs() as logs:
         async with ApiServer(tokens={"t": "me"}) as server, Client(Connection(host=server.url), qps=-1) as client:
-            rivals = Rivals(client, None, CONFIG)
+            rivals = Rivals(client, None, lambda: NAMES)
             await rivals.look()
             await rivals.look()
     (line,) = logs
@@ -132,7 +136,7 @@ async def test_a_tenant_with_many_leases(monkeypatch: pytest.MonkeyPatch, most: 
     async with ApiServer() as server, Client(Connection(host=server.url), qps=-1) as client:
         for i in range(60):
             await held(client, "default", f"berth-{i:02}")
-        rivals = Rivals(client, None, CONFIG)
+        rivals = Rivals(client, None, lambda: NAMES)
         with capture_logs() as logs:
             await rivals.look()
     assert (len(rivals.found), len(logs)) == (15, 10)
@@ -142,7 +146,7 @@ async def test_pods_that_somebody_else_binds_first() -> None:
     """A few may be the last ones of a leader before us. If it goes on, it is said once, and noted while it does."""
     taken, notes = [0], []
     async with ApiServer() as server, Client(Connection(host=server.url), qps=-1) as client:
-        rivals = Rivals(client, None, CONFIG, lambda: taken[0])
+        rivals = Rivals(client, None, lambda: NAMES, lambda: taken[0])
         with capture_logs() as logs:
             for more in (50, 0, 3, 4, 5, 2):
                 taken[0] += more
