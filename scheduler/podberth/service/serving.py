@@ -173,7 +173,8 @@ class Serving:
     async def _contexts(self, news: asyncio.Event) -> AsyncIterator[ssl.SSLContext]:
         """Yield the context to serve with, each time that it is another one, until told to end."""
         certificate = self._certificate
-        certificate.refresh()
+        with contextlib.suppress(CertificateError):  # it is told below, and what was loaded before is served
+            certificate.refresh()
         follow_certificate = _Followed("certificate", certificate.refresh)
         follow_authorities = _Followed("CAs of clients", self._authorities_changed)
         served: ssl.SSLContext | None = None

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from podberth.service import loop
 from podberth.service.certificate import Certificate, CertificateError, self_signed
@@ -156,6 +157,22 @@ def test_certificates_are_followed(tmp_path: Path) -> None:
     key.unlink()
     with pytest.raises(CertificateError, match=r"tls\.key: no such file"):
         served.refresh()
+
+
+async def test_a_pair_that_is_rotated_while_we_start(tmp_path: Path) -> None:
+    """The certificate is new and the key is not there yet: the pair that was read with the options is served."""
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    for file, text in zip((certificate, key), self_signed(), strict=True):
+        file.write_bytes(text)
+    served = Serving(Address("127.0.0.1", 0, Certificate(str(certificate), str(key))), Gate(everybody), Endpoints())
+    certificate.write_bytes(self_signed()[0])
+    served.listen()
+    with capture_logs() as logs:
+        running = asyncio.create_task(served.run())
+        assert (await asyncio.to_thread(Asking(served.port), "/livez"))[0] == 200
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert "a changed file can't be used, the one before stays in use" in [line["event"] for line in logs]
 
 
 async def by_certificate(
