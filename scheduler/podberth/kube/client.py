@@ -144,6 +144,12 @@ class Client:
         refusal: ApiError | None = None
         attempt = 1
         renewed = False
+
+        def leaves() -> None:
+            self._left(verb, lane)  # once more: it may have waited for a connection
+            if on_send is not None:
+                on_send()
+
         await state.places.take(self._clock() if since is None else since)
         try:
             while True:
@@ -156,7 +162,7 @@ class Client:
                     headers = headers.replace(f"Accept: {JSON}\r\n", f"Accept: {lane.accept}\r\n", 1)
                 message = self._pool.message(verb, target, headers, body, content_type)
                 try:
-                    answer = await self._pool.send(verb, message, seconds, left, patience=patience, on_send=on_send)
+                    answer = await self._pool.send(verb, message, seconds, left, patience=patience, on_send=leaves)
                 except Unreachable as error:
                     if not error.timed_out:
                         connection.recheck_tls()  # TLS 1.3 tells of a refused certificate only after the handshake
@@ -256,7 +262,9 @@ class Client:
             await self._refresh(force=False)
         left, headers = self._left(verb, lane), self._headers
         messages = [self._pool.message(verb, path, headers, body, kind) for path, body, kind in requests]
-        return await self._pool.send_many(messages, self._timeout, left, bodies=bodies)
+        return await self._pool.send_many(
+            messages, self._timeout, left, bodies=bodies, on_send=lambda: self._left(verb, lane)
+        )
 
     async def replace(self, path: str, body: bytes, *, lane: Lane = API) -> bytes:
         """PUT an object; its resourceVersion in the body makes it conditional."""

@@ -139,11 +139,7 @@ class ConnectionPool:
                 self._put_back(connection)  # this process stood still while it waited
                 raise Unreachable("not sent: its time is over", sent=acted, timed_out=True)
             if on_send is not None and not left:
-                try:
-                    on_send()
-                except BaseException:
-                    self._put_back(connection)
-                    raise
+                self._may_leave(connection, on_send)
             answered = connection.ask(message)
             left, acted = True, verb != "GET"
             asked = self._clock()
@@ -168,12 +164,18 @@ class ConnectionPool:
             reused, connection = False, None
 
     async def send_many(
-        self, messages: list[bytes], seconds: float, within: float | None = None, *, bodies: bool = False
+        self,
+        messages: list[bytes],
+        seconds: float,
+        within: float | None = None,
+        *,
+        bodies: bool = False,
+        on_send: Callable[[], object] | None = None,
     ) -> list[Response]:
         """Send requests on one connection, one behind the other, and return the answers of those that were answered.
 
-        The server answers in the same order. `seconds` for all of it, `within` as in `send`. `bodies`: they are
-        wanted, and not only the statuses. Raises Unreachable if nothing was sent.
+        The server answers in the same order. `seconds` for all of it, `within` and `on_send` as in `send`. `bodies`:
+        they are wanted, and not only the statuses. Raises Unreachable if nothing was sent.
         """
         began = self._clock()
         latest = began + (seconds if within is None else min(within, seconds))
@@ -183,6 +185,8 @@ class ConnectionPool:
         if self._clock() > latest:
             self._put_back(connection)
             raise Unreachable("not sent: its time is over", sent=False, timed_out=True)
+        if on_send is not None:
+            self._may_leave(connection, on_send)
         answered = connection.ask(b"".join(messages), len(messages), bodies=bodies)
         timer = asyncio.get_running_loop().call_later(max(began + seconds - self._clock(), 0.0), connection.close)
         try:
@@ -196,6 +200,14 @@ class ConnectionPool:
             connection.close()
         self._put_back(connection)
         return found
+
+    def _may_leave(self, connection: HttpConnection, on_send: Callable[[], object]) -> None:
+        """Ask whether a message may leave. If that raises, others get the connection."""
+        try:
+            on_send()
+        except BaseException:
+            self._put_back(connection)
+            raise
 
     async def open(self, message: bytes, idle: float) -> Stream:
         """Send a GET and return its answer as soon as its head is there, whatever its status.

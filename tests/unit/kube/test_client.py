@@ -430,6 +430,20 @@ async def test_a_fence_stops_writes_where_they_wait(server: ScriptedServer) -> N
     assert [path for _, path in server.seen] == ["/binding", "/waits", "/read", "/lease"]
 
 
+@pytest.mark.parametrize("many", [False, True], ids=["one", "several"])
+async def test_a_fence_stops_writes_that_waited_for_a_connection(server: ScriptedServer, many: bool) -> None:
+    """It is open when their turn comes, and closed when they are about to leave."""
+    left = [5.0, 0.0]
+    async with server.client() as client:
+        client.fence = lambda: left.pop(0)
+        with pytest.raises(Unreachable, match="do not lead") as caught:
+            if many:
+                await client.create_many([("/a", b"{}"), ("/b", b"{}")], "application/json", lane=BIND)
+            else:
+                await client.create("/a", b"{}", lane=BIND)
+    assert (caught.value.sent, server.seen) == (False, [])
+
+
 async def test_impersonation_headers_go_with_each_request(server: ScriptedServer) -> None:
     """Repeated headers (groups) stay repeated."""
     server.answer = script(web.Response(body=b"{}"))
