@@ -10,7 +10,11 @@ from typing import Any
 
 Object = dict[str, Any]
 Rule = Callable[[Object], Any]
-"""What is asked → the answer; a number is an HTTP status without one."""
+"""What is asked → the answer; a number is an HTTP status without one, bytes are sent as they are."""
+
+
+def _written(answer: Any) -> bytes:
+    return answer if isinstance(answer, bytes) else json.dumps(answer).encode()
 
 
 class _Server(ThreadingHTTPServer):
@@ -36,7 +40,7 @@ class ExtenderServer:
                 verb = self.path.strip("/")
                 asked.append((verb, body))
                 answer = rules[verb](body)
-                status, text = (answer, b"") if isinstance(answer, int) else (200, json.dumps(answer).encode())
+                status, text = (answer, b"") if isinstance(answer, int) else (200, _written(answer))
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(text)))
                 self.end_headers()

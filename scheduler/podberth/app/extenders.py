@@ -127,6 +127,10 @@ class Extenders:
         except ExtenderError as error:
             log.warning("extender failed", pod=question.pod.key, error=str(error))
             self._answer(ExtendersFailed(question, str(error)))
+        except Exception:
+            # Whatever it was, the pod waits for an answer.
+            log.exception("asking extenders failed, this is a bug of Berth", pod=question.pod.key)
+            self._answer(ExtendersFailed(question, "a bug of the scheduler, whose log says more"))
 
     async def _about_nodes(self, question: NodesQuestion) -> NodesAnswer:
         kept = list(question.nodes)
@@ -246,7 +250,7 @@ class Extenders:
             raise ExtenderError(f'Post "{url}": {late}') from error
         except aiohttp.ClientError as error:
             raise ExtenderError(f'Post "{url}": {described(error)}') from error
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ExtenderError(f"{verb} of extender at URL {url}: {error}") from error
 
 

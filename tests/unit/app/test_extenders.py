@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from structlog.testing import capture_logs
 
 from podberth.app.extenders import ExtenderBinder, Extenders, _Filtered, _kept
 from podberth.app.watch import Originals
@@ -115,6 +116,10 @@ BAD: dict[str, tuple[Any, str]] = {
         'extender "{url}" claims a filtered node "n7" which is not found in the input node list',
     ),
     "not what was asked for": (lambda asked: [1, 2], "filter: expected a mapping, got a list"),
+    "nested too deep": (
+        lambda asked: b"[" * 100_000,
+        "filter of extender at URL {url}/filter: maximum recursion depth exceeded while deserializing an object",
+    ),
     "wrong type": (lambda asked: {"NodeNames": "n1"}, "filter: nodenames: expected a list, got text"),
 }
 
@@ -132,6 +137,16 @@ async def test_failures(case: str, ignorable: bool) -> None:
     else:
         assert isinstance(answer, ExtendersFailed)
         assert answer.message == message.format(url=server.url)
+
+
+async def test_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pod gets an answer; the log has the traceback."""
+    monkeypatch.delattr(Originals, "get")
+    with ExtenderServer({}) as server, capture_logs() as logs:
+        answer = await about_nodes({"urlPrefix": server.url, "filterVerb": "filter"})
+    assert isinstance(answer, ExtendersFailed)
+    assert answer.message == "a bug of the scheduler, whose log says more"
+    assert [line["event"] for line in logs] == ["asking extenders failed, this is a bug of Berth"]
 
 
 class Counted(list[str]):
