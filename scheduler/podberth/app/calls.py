@@ -26,6 +26,9 @@ from podberth.service.metrics import Asked, Counter, Instrument, Labels
 
 log = structlog.get_logger("plugins")
 
+CLOSE_SECONDS = 2.0
+"""Seconds for which a coroutine that was cancelled may clean up. Nobody waits any longer for one that goes on."""
+
 Key = tuple[str, str, str]
 """(schedulerName, plugin, source)."""
 
@@ -33,8 +36,10 @@ Key = tuple[str, str, str]
 class Calls:
     """The coroutines that are running."""
 
-    def __init__(self, answer: Callable[[Stimulus], None]) -> None:
+    def __init__(self, answer: Callable[[Stimulus], None], leads: Callable[[], bool] = lambda: True) -> None:
+        """`leads`: whether we may act; what extenders and plugins write goes past the fence of our own client."""
         self._answer = answer
+        self._leads = leads
         self._tasks: dict[Call, asyncio.Task[None]] = {}
         self._failures = RateLimit()
         self.carries: Carries = {RunCall: self.start, CancelCall: self.cancel}
@@ -45,8 +50,17 @@ class Calls:
     def start(self, instruction: RunCall) -> None:
         """Run a coroutine; `answer` gets CallEnded or CallFailed unless it is cancelled."""
         call = instruction.call
+        if not self._leads():
+            self._answer(CallFailed(call.pod.uid, call, "not started: we do not lead (any longer)"))
+            return
         task = self._tasks[call] = asyncio.create_task(self._run(call))
-        task.add_done_callback(lambda _: self._tasks.pop(call, None))
+        late = asyncio.get_running_loop().call_later(call.seconds + CLOSE_SECONDS, self._give_up, call)
+
+        def ended(_: asyncio.Task[None]) -> None:
+            late.cancel()
+            self._tasks.pop(call, None)
+
+        task.add_done_callback(ended)
 
     def cancel(self, instruction: CancelCall) -> None:
         """Cancel a coroutine whose result is no longer needed."""
@@ -55,11 +69,11 @@ class Calls:
             task.cancel()
 
     async def close(self) -> None:
-        """Cancel all of them and wait until they are gone; their pods stay pending for whoever schedules next."""
+        """Cancel all of them and wait for their end; their pods stay pending for whoever schedules next."""
         tasks = dict(self._tasks)
         for task in tasks.values():
             task.cancel()
-        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        await _ended(tasks.values())
         for call in tasks:  # since Python 3.12 this comes before the callbacks of tasks that had ended already
             self._tasks.pop(call, None)
 
@@ -77,14 +91,32 @@ class Calls:
             # The plugin's own: it waited for something that was cancelled, and its pod still waits for an answer.
             self._failed(call, described(error).removesuffix(": "))
         except TimeoutError:
-            self._failed(call, f"no answer within {duration_text(call.seconds)}")
+            self._failed(call, _no_answer(call.seconds))
         else:
-            self._answer(CallEnded(call.pod.uid, call, answer))
+            if call in self._tasks:
+                self._answer(CallEnded(call.pod.uid, call, answer))
+
+    def _give_up(self, call: Call) -> None:
+        """Answer for a coroutine that goes on although it was cancelled; what it says later counts for nothing."""
+        self._failed(call, _no_answer(call.seconds))
+        self._tasks.pop(call, None)
 
     def _failed(self, call: Call, message: str) -> None:
+        if call not in self._tasks:
+            return  # it was given up
         where = {"plugin": call.name, "point": call.point, "pod": call.pod.key}
         self._failures.write((call.name, call.point), log.warning, "plugin failed", **where, error=message)
         self._answer(CallFailed(call.pod.uid, call, message))
+
+
+async def _ended(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Wait for tasks that were cancelled, except for those that go on all the same."""
+    if waiting := list(tasks):
+        await asyncio.wait(waiting, timeout=CLOSE_SECONDS)
+
+
+def _no_answer(seconds: float) -> str:
+    return f"no answer within {duration_text(seconds)}"
 
 
 class Guarded:
@@ -188,26 +220,36 @@ class Sources:
 
     async def _stop(self, followed: Iterable[_Followed]) -> None:
         tasks = [one.end() for one in followed]
-        await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)
+        await _ended(task for task in tasks if task is not None)
 
     async def _refresh(self, key: Key, followed: _Followed) -> None:
-        profile, plugin, name = key
-        source = followed.source
+        source, loop = followed.source, asyncio.get_running_loop()
         while True:
-            where = {"plugin": plugin, "source": name}
-            error, at = await followed.fetch()
-            self._refreshes.add(1, *key, "error" if error else "success")
-            if error and error != followed.error:
-                at_line = {"at": at} if at else {}
-                log.warning("a source is not refreshed, its last value counts", **where, **at_line, error=error)
-            elif followed.error and not error:
-                log.info("a source is refreshed again", **where)
-            followed.error = error
-            if followed.changed:
-                self._answer(Refreshed(profile, plugin))
-            followed.asked = True
-            self._asked()
+            # Nobody waits for a call that goes on although it was cancelled.
+            late, said = source.timeout + CLOSE_SECONDS, _no_answer(source.timeout)
+            timer = loop.call_later(late, self._called, key, followed, said, "")
+            try:
+                error, at = await followed.fetch()
+            finally:
+                timer.cancel()
+            self._called(key, followed, error, at)
             await asyncio.sleep(source.interval)
+
+    def _called(self, key: Key, followed: _Followed, error: str, at: str) -> None:
+        """Say what came of a call."""
+        profile, plugin, name = key
+        where = {"plugin": plugin, "source": name}
+        self._refreshes.add(1, *key, "error" if error else "success")
+        if error and error != followed.error:
+            at_line = {"at": at} if at else {}
+            log.warning("a source is not refreshed, its last value counts", **where, **at_line, error=error)
+        elif followed.error and not error:
+            log.info("a source is refreshed again", **where)
+        followed.error = error
+        if followed.changed:
+            self._answer(Refreshed(profile, plugin))
+        followed.asked = True
+        self._asked()
 
     def notes(self) -> dict[str, str]:
         """Return warnings for /readyz?verbose."""
@@ -252,7 +294,7 @@ class _Followed:
         except PluginError as error:
             return error.text, error.at
         except TimeoutError:
-            return f"no answer within {duration_text(self.source.timeout)}", ""
+            return _no_answer(self.source.timeout), ""
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():

@@ -148,7 +148,7 @@ class Scheduler:
         self.freshness = self.watch.freshness
         name = f"berth-{machine.name}"
         self.writer = Writer(client, self.receive, name, machine=machine, freshness=self.freshness)
-        self.calls = Calls(self.receive)
+        self.calls = Calls(self.receive, lambda: self.leading)
         self.sources = Sources(frameworks, self.receive, machine.monotonic, self._awake.set)
         self._reports = Reports()
         self.carries: dict[type[Instruction], Callable[[Any], None]] = {
@@ -195,6 +195,8 @@ class Scheduler:
                 self.blocks.stop()
                 for task in following:
                     task.cancel()
+                await self.calls.close()
+                await self.extenders.close()
                 await self.writer.drain(0.0)
 
     async def lead_in_turn(self, loop: asyncio.Task[None], drain_seconds: float) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from podberth.apiserver import ApiServer
+from podberth.app import calls as calls_module
 from podberth.app.calls import Calls, Sources
 from podberth.app.scheduler import Scheduler
 from podberth.engine.instructions import Bind, CancelCall, Failed, Instruction, RunCall
@@ -134,6 +136,50 @@ async def test_cancelled() -> None:
     assert (answers, len(calls)) == ([], 0)
 
 
+class GoesOn:
+    """A coroutine that does not end when it is cancelled."""
+
+    def __init__(self) -> None:
+        self._released = asyncio.Event()
+
+    async def get(self) -> None:
+        """Wait to be let go."""
+        while not self._released.is_set():
+            with suppress(asyncio.CancelledError):
+                await self._released.wait()
+
+    async def let_go(self) -> None:
+        """Have it end, and wait until it has."""
+        self._released.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+async def test_one_that_goes_on_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pod is answered, once, and the end of the process waits for it only for a moment."""
+    monkeypatch.setattr(calls_module, "CLOSE_SECONDS", 0.01)
+    answers: asyncio.Queue[Stimulus] = asyncio.Queue()
+    calls, works = Calls(answers.put_nowait), GoesOn()
+    late, cancelled = call(works.get, 0.01), call(works.get)
+    async with asyncio.timeout(20):
+        calls.start(RunCall(POD, late))
+        assert await answers.get() == CallFailed(POD.uid, late, "no answer within 10ms")
+        calls.start(RunCall(POD, cancelled))
+        await asyncio.sleep(0)
+        await calls.close()
+    await works.let_go()
+    assert (answers.empty(), len(calls)) == (True, 0)
+
+
+async def test_nothing_is_started_by_who_does_not_lead() -> None:
+    """An extender or a plugin would write what another leader decides now."""
+    answers: list[Stimulus] = []
+    calls, asked = Calls(answers.append, lambda: False), call(fine)
+    calls.start(RunCall(POD, asked))
+    assert answers == [CallFailed(POD.uid, asked, "not started: we do not lead (any longer)")]
+    assert len(calls) == 0
+
+
 async def test_each_step_is_guarded() -> None:
     """While a step of the coroutine runs, the guard names its plugin; while it waits, it does not."""
     seen: list[Any] = []
@@ -159,7 +205,7 @@ class Tide(Plugin):
 
     name = "Tide"
     depends_on = NODE | SOURCES
-    says: asyncio.Queue[Any]
+    says: Any
     timeout = 5.0
 
     def __init__(self, args: Any = None) -> None:
@@ -262,6 +308,18 @@ async def test_no_answer_in_time(monkeypatch: pytest.MonkeyPatch, shore: Shore) 
     assert "berth_plugin_source_age_seconds" not in [name for name, values in shore.metrics().items() if values]
 
 
+async def test_a_start_does_not_wait_for_one_that_goes_on(monkeypatch: pytest.MonkeyPatch, shore: Shore) -> None:
+    """A source that does not end when its time is over counts as called, and /readyz says so."""
+    works = GoesOn()
+    monkeypatch.setattr(calls_module, "CLOSE_SECONDS", 0.01)
+    monkeypatch.setattr(Tide, "says", works)
+    monkeypatch.setattr(Tide, "timeout", 0.01)
+    shore.sources.follow(shore.profiles())
+    await shore.first()
+    assert shore.sources.notes() == {"sources": "source tide of plugin Tide: no answer within 10ms"}
+    await works.let_go()
+
+
 async def test_a_reloaded_configuration_goes_on(shore: Shore) -> None:
     """The plugin is another one, and has the last value at once; who was there before asks no more."""
     Tide.says.put_nowait(7)
@@ -342,3 +400,16 @@ async def test_the_end_does_not_wait_for_a_first_answer(monkeypatch: pytest.Monk
             await asyncio.sleep(0)
             scheduler.stop()
             await running
+
+
+async def test_the_end_of_the_scheduler_ends_what_it_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However it ends: who has lost the Lease may not have an extender bind."""
+    config = decode(configuration())
+    async with ApiServer() as server, Client(Connection(host=server.url), qps=-1) as client:
+        scheduler = Scheduler(client, build(config, IN_TREE), config)
+        running = asyncio.create_task(scheduler.run())
+        await scheduler.wait_synced()
+        scheduler.calls.start(RunCall(POD, call(late)))
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert len(scheduler.calls) == 0
