@@ -235,8 +235,10 @@ class AllocatedDevices:
 
     def _count(self, uid: str, allocation: Allocation, sign: int) -> set[PoolID]:
         touched = set()
-        for device in held(allocation.devices):
+        for device in allocation.devices:
             touched.add((device.id.driver, device.id.pool))
+            if device.admin_access:
+                continue  # nothing is taken from others, but who waits for the claim has to hear of it
             self.log.touch(device.id)
             if device.share is not None:
                 self._share(uid, device, sign)

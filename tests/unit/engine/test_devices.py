@@ -173,6 +173,27 @@ def test_a_promise_that_ends_wakes_who_waited_for_it(harness: Harness, one: Api,
     assert len([each for each in said if isinstance(each, Bind)]) == 1
 
 
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("admin", [True, False])
+def test_who_waits_for_the_same_claim_is_woken_when_it_gets_nothing(harness: Harness, admin: bool, gone: bool) -> None:
+    """Also where the pod is gone by then, and where the devices are taken from nobody."""
+    asked = request(adminAccess=True) if admin else request()
+    there = [node("n"), device_class(), resource_slice("n", device("d0"), node="n"), claim("c", asked, meta=FINALIZED)]
+    api = Api(harness, *there)
+    api.put(claiming(pod("p"), "c"))
+    harness.cycles()
+    api.put(claiming(pod("q"), "c"))
+    harness.cycles()
+    if gone:
+        harness.lose("Pod", "default", "p", "default/p")
+    harness.cycles()
+    harness.after(20)
+    assert not harness.cycles()
+    assert place_of(harness, "default/q") is Place.UNSCHEDULABLE
+    harness.handle(PreBindWriteFailed("default/p", 403, "no", {}))
+    assert place_of(harness, "default/q") is not Place.UNSCHEDULABLE
+
+
 def test_after_a_conflict_the_device_is_kept_until_the_watch_tells(harness: Harness, one: Api) -> None:
     """Somebody has written the claim, and that may have been us."""
     one.put(claim("other", meta=FINALIZED))
