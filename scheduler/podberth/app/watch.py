@@ -239,6 +239,15 @@ def _of_backup(reflector: Reflector[Any]) -> str:
     return f"the API server's data is that of a backup, and its {reflector.resource.called}s are not listed yet"
 
 
+def _gives(change: Change[Any]) -> bool:
+    """Return whether a change may give a claim devices.
+
+    A list has no order in time: what was freed in a gap of the watch has to be heard of before what was given then, or
+    one device seems to be given to two claims.
+    """
+    return not isinstance(change, Deleted) and change.object.allocation is not None
+
+
 class ClusterWatch:
     """The reflectors of all kinds that decisions need.
 
@@ -341,6 +350,8 @@ class ClusterWatch:
     def _hear(self, resource: Resource, changes: list[Change[Any]], replaced: bool) -> None:
         if changes and resource in DEVICES and self._evaluating is None:
             self._evaluating = beside(import_module, EVALUATING)  # 25 ms, in which the event loop goes on
+        if replaced and resource.called == CLAIM:
+            changes = sorted(changes, key=_gives)
         self._deliver(resource, changes)
         if replaced and resource in GROUPS:
             self._tell_followed(resource)
