@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Ints
+from podberth.cache.devices import held
 from podberth.framework.binding import AssumedPod, Wait, Write
 from podberth.framework.config import FeatureGates, gate_errors, gate_is_on, parse_duration
 from podberth.framework.decision import Decision
@@ -356,8 +357,10 @@ class DynamicResources(Plugin):
                 return True
             return old.owner is not None and old.namespace == pod.namespace
         before = old if isinstance(old, ResourceClaim) else None
-        if before is not None and before.allocation is not None and new.allocation is None:
-            return True
+        if before is not None and before.allocation is not None:
+            given = new.allocation
+            if given is None or list(held(before.allocation.devices)) != list(held(given.devices)):
+                return True
         return new.key in own and (before is None or before.raw_status != new.raw_status or before.uid != new.uid)
 
     def wants(self, pod: Pod, cluster: Cluster) -> PodDevices | None:
