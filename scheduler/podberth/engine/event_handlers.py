@@ -428,8 +428,10 @@ def device_changes(old: DeviceKind | None, new: DeviceKind | None) -> ClusterEve
     match old:
         case ResourceClaim():
             return ClusterEvent.DEVICE_CLAIM_GONE
-        case DeviceTaintRule():
-            return ClusterEvent.DEVICE_SLICE_UPDATED
+        case ResourceSlice() | DeviceTaintRule():
+            return ClusterEvent.DEVICE_SLICE_UPDATED  # the rest of its pool may be whole now
+        case DeviceClass():
+            return ClusterEvent.DEVICE_CLASS_UPDATED  # an older one serves its extended resource now
     return ClusterEvent.NOTHING
 
 

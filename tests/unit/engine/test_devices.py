@@ -299,6 +299,30 @@ def test_what_wakes_a_pod_without_devices(harness: Harness, change: Object) -> N
     assert place_of(harness) in (Place.ACTIVE, Place.BACKOFF)
 
 
+def test_the_end_of_a_slice_that_its_pool_had_too_many_wakes_who_waits(harness: Harness) -> None:
+    """Two slices of a pool that is to have one: none of its devices is given until one of them is gone."""
+    slices = [resource_slice(f"s{i}", device(f"d{i}"), node="n", pool="p") for i in range(2)]
+    api = Api(harness, node("n"), device_class(), *slices, claim(meta=FINALIZED))
+    api.put(claiming(pod("p"), "c"))
+    assert only(harness.cycles(), Failed).pod.name == "p"
+    harness.after(20)
+    harness.lose("ResourceSlice", "", "s1")
+    assert only(harness.cycles(), PreBindWrite).node == "n"
+
+
+def test_the_end_of_a_class_that_an_older_one_replaces_wakes_who_waits(harness: Harness) -> None:
+    """The newest class for an extended resource serves it, though its devices are nowhere."""
+    classes = [device_class("old"), device_class("new", 'device.driver == "other"')]
+    for day, one in enumerate(classes, 1):
+        one["metadata"]["creationTimestamp"] = f"2026-01-0{day}T00:00:00Z"
+        one["spec"]["extendedResourceName"] = "test/gpu"
+    Api(harness, node("n"), *classes, resource_slice("n", device("d0"), node="n"), extended())
+    assert only(harness.cycles(), Failed).pod.name == "p"
+    harness.after(20)
+    harness.lose("DeviceClass", "", "new")
+    assert only(harness.cycles(), PreBindWrite).node == "n"
+
+
 def test_a_freed_device_wakes_who_waits_for_it(harness: Harness, one: Api) -> None:
     """A claim that has lost its allocation, and one that is gone with it."""
     for how in ("freed", "gone"):
