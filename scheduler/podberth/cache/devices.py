@@ -5,6 +5,7 @@ kube-scheduler `plugins/dynamicresources/dra_manager.go` (claimTracker) and `all
 resources that classes stand for, `dynamic-resource-allocation/deviceclass/extendedresourcecache`.
 """
 
+from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
@@ -166,8 +167,11 @@ class AllocatedDevices:
         """Device → claim → how many shares."""
         self._used: dict[DeviceID, dict[str, int]] = {}
         """Device → capacity → nano-units that shares have taken."""
+        self._held: Counter[PoolID] = Counter()
+        """Pool → how many devices, or shares of some, are taken; without pools of which nothing is."""
+        self._changes = 0
         self.by_pool: dict[PoolID, int] = {}
-        """Pool → how often anything of it was taken or given back."""
+        """Pool of which something is taken → a number that is another one after each change."""
         self.log: ChangeLog[DeviceID] = ChangeLog(kept=FEW)
         """Devices of which something was taken or given back."""
 
@@ -219,7 +223,12 @@ class AllocatedDevices:
             touched |= self._count(uid, allocation, 1)
             self._of_claim[uid] = allocation
         for pool in touched:
-            self.by_pool[pool] = self.by_pool.get(pool, 0) + 1
+            if self._held[pool]:
+                self._changes += 1
+                self.by_pool[pool] = self._changes
+            else:
+                del self._held[pool]
+                self.by_pool.pop(pool, None)
         return touched
 
     def hand_over(self, uid: str, to: str) -> None:
@@ -236,9 +245,11 @@ class AllocatedDevices:
     def _count(self, uid: str, allocation: Allocation, sign: int) -> set[PoolID]:
         touched = set()
         for device in allocation.devices:
-            touched.add((device.id.driver, device.id.pool))
+            pool = device.id.driver, device.id.pool
+            touched.add(pool)
             if device.admin_access:
                 continue  # nothing is taken from others, but who waits for the claim has to hear of it
+            self._held[pool] += sign
             self.log.touch(device.id)
             if device.share is not None:
                 self._share(uid, device, sign)

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from podberth.cache.devices import Change
+from podberth.cache.devices import AllocatedDevices, Change
 from podberth.explain.objects.world import World
+from podberth.model.devices import AllocatedDevice, Allocation, DeviceID
 from podberth.plugins.dynamic_resources.pools_by_node import PoolsByNode, Reading
 from tests.builders import node
 from tests.devices import device, resource_slice, taint_rule
@@ -85,6 +86,17 @@ def test_nothing_is_kept_of_the_state_of_a_pool_that_no_node_uses() -> None:
     there.cluster.drop_node("a")
     pools.follow(there.cluster)
     assert pools.entries() == (1, 1, 1)
+
+
+def test_nothing_is_kept_of_pools_of_which_nothing_is_taken() -> None:
+    """Nodes come and go, each with a pool; a pool of which something is taken again is not taken for what it was."""
+    allocated, seen = AllocatedDevices(), set[object]()
+    for pool in ("a", "b", "c", "a"):
+        allocated.put("c", Allocation((AllocatedDevice("r", DeviceID("gpu.test", pool, "d")),), None))
+        seen.update(allocated.by_pool.items())
+        allocated.put("c", None)
+        assert allocated.by_pool == {}
+    assert len(seen) == 4
 
 
 @pytest.mark.parametrize(
