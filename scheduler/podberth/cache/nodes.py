@@ -190,7 +190,9 @@ class Nodes:
         self.unoffered: dict[str, dict[int, int]] = {}
         """Requests of placed pods for resources that no node offers: resource → row → amount."""
         self._beyond: dict[tuple[bool, int, int], int] = {}
-        """(of `nonzero`, index of the resource, row) → the exact sum, where the column holds less (`capped`)."""
+        """(of `nonzero`, index of the resource, row) → the exact sum, where it is more than half of what a column may
+        hold; the column holds it `capped`.
+        """
         self._offering: dict[str, int] = {}
         """Resource → nodes that offer it."""
         self._free_indices: list[int] = []
@@ -467,19 +469,21 @@ class Nodes:
             self.ports.charge(row, shape.host_ports, sign)
 
     def beyond(self, row: int) -> dict[tuple[bool, int, int], int]:
-        """Return the exact sums of a row of which columns hold less, for a copy of the row on row 0."""
+        """Return the exact sums of a row that `_beyond` has, for a copy of the row on row 0."""
         return {(of, index, 0): exact for (of, index, at), exact in self._beyond.items() if at == row}
 
     def any_beyond(self, rows: Iterable[int]) -> bool:
         """Return whether columns hold less than the exact sum on one of these rows."""
-        return bool(self._beyond) and not {row for _, _, row in self._beyond}.isdisjoint(rows)
+        if not self._beyond:
+            return False
+        return not {row for (_, _, row), exact in self._beyond.items() if exact != capped(exact)}.isdisjoint(rows)
 
     def _count(self, sums: Ints, index: int, row: int, amount: int) -> None:
         """Add an amount to a sum that the column may not hold: then the exact one is kept beside it."""
         key = sums is self.nonzero, index, row
         exact = self._beyond.pop(key, sums.item(index, row)) + amount
         sums[index, row] = capped(exact)
-        if abs(exact) > _MOST:
+        if abs(exact) > _MOST // 2:  # from here on small requests are counted with care, too
             self._beyond[key] = exact
 
     def suppose_all(self, where: Iterable[tuple[int, PodShape]], sign: int) -> None:

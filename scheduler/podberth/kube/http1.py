@@ -123,25 +123,25 @@ class ConnectionPool:
 
         `within`: seconds in which it has to be on its way, or it is not sent; afterwards it takes its time. `patience`:
         seconds after which we stop to wait for the answer, while the server still has its `seconds`. `on_send` is
-        called right before the message leaves, and holds it back by raising. Raises Unreachable: `sent` tells whether
-        the server may have acted.
+        called each time right before the message leaves, and holds it back by raising. Raises Unreachable: `sent`
+        tells whether the server may have acted.
         """
         began = self._clock()
         deadline = began + seconds
         latest = deadline if within is None else min(began + within, deadline)
         connection = await self._take_or_wait(latest - began, long_answer=verb == "GET")
         reused = connection is not None
-        left = acted = False
+        acted = False
         while True:
             if connection is None:
                 connection = await self._connect(latest - self._clock(), acted=acted)
             if within is not None and self._clock() > latest:
                 self._put_back(connection)  # this process stood still while it waited
                 raise Unreachable("not sent: its time is over", sent=acted, timed_out=True)
-            if on_send is not None and not left:
-                self._may_leave(connection, on_send)
+            if on_send is not None:
+                self._may_leave(connection, on_send, acted=acted)
             answered = connection.ask(message)
-            left, acted = True, verb != "GET"
+            acted = verb != "GET"
             asked = self._clock()
             until = deadline if patience is None else min(asked + patience, deadline)
             loop = asyncio.get_running_loop()
@@ -201,12 +201,17 @@ class ConnectionPool:
         self._put_back(connection)
         return found
 
-    def _may_leave(self, connection: HttpConnection, on_send: Callable[[], object]) -> None:
-        """Ask whether a message may leave. If that raises, others get the connection."""
+    def _may_leave(self, connection: HttpConnection, on_send: Callable[[], object], *, acted: bool = False) -> None:
+        """Ask whether a message may leave. If that raises, others get the connection.
+
+        `acted`: it left before, and the server may have acted on it.
+        """
         try:
             on_send()
-        except BaseException:
+        except BaseException as error:
             self._put_back(connection)
+            if acted and isinstance(error, Unreachable):
+                error.sent = True
             raise
 
     async def open(self, message: bytes, idle: float) -> Stream:

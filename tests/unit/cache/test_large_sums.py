@@ -115,3 +115,16 @@ def test_one_row_without_some_of_them() -> None:
     cluster.assume(a_pod("new", **MOST), row)
     for name in ("requested", "nonzero", "pods"):
         assert np.array_equal(getattr(view, name)[..., 0], getattr(cluster.nodes, name)[..., row])
+
+
+@pytest.mark.parametrize("at", [0, 128], ids=["before", "after"])
+def test_a_small_pod_takes_a_sum_past_what_a_column_holds(at: int) -> None:
+    """128 of the largest pods are as much as a column holds; the sum is the same whoever came last."""
+    cluster = a_town()
+    pods = [a_pod(f"p{i}", on="n1", **MOST) for i in range(128)]
+    pods.insert(at, a_pod("small", on="n1", cpu="1", memory="1Ki"))
+    for one in pods:
+        cluster.put_pod(one)
+    assert validate(cluster) == validate(rebuilt(cluster)) == []
+    leave(cluster, pods)
+    assert validate(cluster) == []

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -42,10 +42,12 @@ class Gated(ConnectionPool):
             raise ConnectionRefusedError("refused")
         return await self._create(*args, **more)
 
-    def ask(self, within: float | None = None, verb: str = "GET") -> asyncio.Task[Response]:
+    def ask(
+        self, within: float | None = None, verb: str = "GET", on_send: Callable[[], None] | None = None
+    ) -> asyncio.Task[Response]:
         """A request under way."""
         message = self.message(verb, "/x", "", None, "")
-        return asyncio.ensure_future(self.send(verb, message, LONG, within))
+        return asyncio.ensure_future(self.send(verb, message, LONG, within, on_send=on_send))
 
 
 @pytest.fixture
@@ -362,3 +364,24 @@ async def test_answers_to_several_requests_come_with_their_bodies_where_they_are
     found = await made.send_many(messages, LONG)
     assert [(one.status, one.body) for one in found] == [(200, b"")] * 3
     assert server.heard == [0] * 6
+
+
+@pytest.mark.parametrize(("verb", "acted"), [("DELETE", True), ("GET", False)])
+async def test_what_was_not_answered_is_not_sent_again_when_it_may_not_leave(
+    gated: Gated, verb: str, acted: bool
+) -> None:
+    """The server closes an idle connection as it is used; while another one is made, the Lease is lost."""
+    gated.released.release()
+    assert (await gated.ask()).status == 200
+    gated.hung_up, leads = 0, [True, False]
+
+    def may_leave() -> None:
+        if not leads.pop(0):
+            raise Unreachable("not sent: we do not lead", sent=False)
+
+    asked = gated.ask(verb=verb, on_send=may_leave)
+    gated.released.release()
+    with pytest.raises(Unreachable, match="do not lead") as caught:
+        await asked
+    assert caught.value.sent is acted
+    assert (gated.hung_up, gated.begun) == (1, 2)

@@ -107,7 +107,9 @@ def reading_of(wanted: Sequence[RequestedClaim], reads: Mapping[str, frozenset[s
 
 
 class _Known(Struct, gc=False, eq=False):
-    """A pool, and results that hold for it. `version`: devices had been taken or given back so many times by then."""
+    """A pool, and results that hold for it. `version`: its number in `AllocatedDevices.by_pool` by then; 0: nothing was
+    taken.
+    """
 
     pool: Pool
     version: int
