@@ -76,7 +76,10 @@ victims: they would be marked for ever, and the pod nominated to a node that it 
 {{- $preemption := dict "name" "DefaultPreemption" -}}
 {{- $plugins := $profile.plugins | default dict -}}
 {{- $given := $plugins.postFilter | default dict -}}
-{{- $enabled := without ($given.enabled | default list) $preemption -}}
+{{- $enabled := list -}}
+{{- range $given.enabled -}}
+{{- if ne .name "DefaultPreemption" -}}{{- $enabled = append $enabled . -}}{{- end -}}
+{{- end -}}
 {{- $disabled := append ($given.disabled | default list) $preemption -}}
 {{- $_ := set $plugins "postFilter" (dict "enabled" $enabled "disabled" $disabled) -}}
 {{- $_ = set $profile "plugins" $plugins -}}

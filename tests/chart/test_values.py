@@ -221,10 +221,15 @@ def test_configuration(chart: Chart, given: Object, filled: Object) -> None:
 def test_nobody_preempts_without_the_right_to_delete_pods(chart: Chart, preemption: bool) -> None:
     """A victim that can't be deleted would be marked for ever, so that no profile may look for any."""
     named = {"postFilter": {"enabled": [{"name": "DefaultPreemption"}], "disabled": [{"name": "*"}]}}
-    profiles = [{"schedulerName": "plain"}, {"schedulerName": "named", "plugins": named}]
+    weighed = {"postFilter": {"enabled": [{"name": "DefaultPreemption", "weight": 0}]}}
+    profiles = [
+        {"schedulerName": "plain"},
+        {"schedulerName": "named", "plugins": named},
+        {"schedulerName": "weighed", "plugins": weighed},
+    ]
     values = {"scheduler": {"rbac": {"preemption": preemption}, "config": {"profiles": profiles}}}
     (read,) = documents(by_kind(chart.objects(values), "ConfigMap")["berth-scheduler"]["data"]["config.yaml"])
     frameworks = build(decode(read), IN_TREE)
     looking = {name: framework.profile.plugins("post_filter") for name, framework in frameworks.items()}
     preempts = {name: any(plugin.name == "DefaultPreemption" for plugin in found) for name, found in looking.items()}
-    assert preempts == {"plain": preemption, "named": preemption}
+    assert preempts == {"plain": preemption, "named": preemption, "weighed": preemption}

@@ -115,6 +115,7 @@ class Freshness:
             on_restored=on_restored or self.restored,
             on_trust=self.trust,
             on_deleted=on_deleted,
+            last=_gives if resource is BY_KIND[CLAIM] else None,
             listed=self.listed,
             rng=self._machine.chance,
             clock=self._machine.monotonic,
@@ -350,8 +351,6 @@ class ClusterWatch:
     def _hear(self, resource: Resource, changes: list[Change[Any]], replaced: bool) -> None:
         if changes and resource in DEVICES and self._evaluating is None:
             self._evaluating = beside(import_module, EVALUATING)  # 25 ms, in which the event loop goes on
-        if replaced and resource.called == CLAIM:
-            changes = sorted(changes, key=_gives)
         self._deliver(resource, changes)
         if replaced and resource in GROUPS:
             self._tell_followed(resource)

@@ -299,6 +299,7 @@ class Engine:
 
     def _extenders_answered(self, question: Question, answer: NodesAnswer | VictimsAnswer | str, now: float) -> None:
         """Go on with the pod that waited, or its group. `answer`: a text if an extender failed that is not ignored."""
+        self.scheduling.at_hand = None
         call = self._extender_calls.take(question)
         if call is None:
             return

@@ -5,6 +5,7 @@ terminating from the moment when they are chosen.
 """
 
 from collections import Counter, deque
+from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -169,13 +170,24 @@ class Victims:
         else:
             pod, node, victims = self.leaving.popleft()
             if self._cluster.nominations.node_of.get(pod.uid) != node:
-                # Nobody waits for them any more. Others of a group that goes as a whole may have been told by now.
-                victims = tuple([victim for victim in victims if self._cluster.pod_groups.whole(victim) is not None])
+                victims = tuple(self.begun(victims))
             if len(victims) > _AT_ONCE:
                 self.leaving.appendleft((pod, node, victims[_AT_ONCE:]))
             if victims:
                 self.remove(pod, node, victims[:_AT_ONCE], now)
         self._others_had = not (self.leaving or self._nominator.ending)
+
+    def begun(self, victims: Sequence[Pod]) -> list[Pod]:
+        """Return those that go though nobody waits for them any more: their group goes as a whole, and others of it
+        were told to go.
+        """
+        wholes = {victim.scheduling_group: self._cluster.pod_groups.whole(victim) for victim in victims}
+        begun = {
+            key
+            for key, whole in wholes.items()
+            if whole is not None and any(one.terminating and one.preempted for one in whole.with_node)
+        }
+        return [victim for victim in victims if victim.scheduling_group in begun]
 
     def remove(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float, group: PodGroup | None = None) -> None:
         """Have victims removed for a pod, or for its group; from now on they count as terminating."""

@@ -71,9 +71,9 @@ class Reflector(Generic[T]):
     `decode(raw)` makes an object of bytes, and so does `decode_large(raw)` for large ones, in another thread: it must
     share nothing that changes with `decode`. Without it, large ones are decoded on the loop, too.
     `deliver(changes, replaced)` gets them in order, on the loop's thread, `replaced` True for the batches of a list:
-    the difference to what was delivered before, first everything that is gone. `on_malformed(resource, key, error)`
-    is called for objects that can't be decoded, `on_refused(resource, error)` for a 403 or 404 on the kind
-    (None: allowed again). `sleep` takes seconds.
+    the difference to what was delivered before, first everything that is gone, and at the end that for which
+    `last(change)` is True. `on_malformed(resource, key, error)` is called for objects that can't be decoded,
+    `on_refused(resource, error)` for a 403 or 404 on the kind (None: allowed again). `sleep` takes seconds.
 
     `check_seconds`: how often what is known is compared with a list of metadata (`cross_check`); None: never.
     `on_lost(resource, objects)` is called when so many differed and the kind is listed again, `on_restored(resource)`
@@ -103,6 +103,7 @@ class Reflector(Generic[T]):
         on_restored: Callable[[Resource], None] | None = None,
         on_trust: Callable[[], None] | None = None,
         on_deleted: Callable[[msgspec.Raw], None] | None = None,
+        last: Callable[[Change[T]], bool] | None = None,
         listed: asyncio.Event | None = None,
         rng: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
@@ -115,6 +116,7 @@ class Reflector(Generic[T]):
         self._decode_large = decode_large
         self._redelivered = 0
         self._deliver = deliver
+        self._last = last
         self._idle = idle
         self._on_refused = on_refused
         self._told_refused = False
@@ -324,6 +326,8 @@ class Reflector(Generic[T]):
         await self._in_slices(items, lambda item: item, machine.objects.listed)
         if machine.page_done():
             changes = machine.take()
+            if self._last is not None:
+                changes.sort(key=self._last)
             self._deliver(changes[:BATCH_OBJECTS], True)
             for start in range(BATCH_OBJECTS, len(changes), BATCH_OBJECTS):
                 await asyncio.sleep(0)

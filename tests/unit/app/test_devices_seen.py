@@ -7,6 +7,7 @@ import pytest
 
 from podberth.app import watch
 from podberth.engine.instructions import DeviceGivenTwice, Instruction
+from podberth.kube import reflector
 from podberth.kube.resources import BY_KIND, DEVICE_CLASSES, POD_GROUPS, PODS, Resource
 from podberth.model.devices import CLAIM
 from podberth.plugins.dynamic_resources.selecting import EVALUATING
@@ -46,10 +47,14 @@ def stored(document: Object, version: int) -> Object:
     return {**document, "metadata": {**document["metadata"], "resourceVersion": str(version)}}
 
 
-async def test_in_a_list_of_claims_those_that_were_freed_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("batch", [1000, 1], ids=["", "delivered in parts"])
+async def test_in_a_list_of_claims_those_that_were_freed_come_first(
+    monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
     """Else a device that one claim has after the other seems to be given to both."""
     said: list[Instruction] = []
     world = Followed()
+    monkeypatch.setattr(reflector, "BATCH_OBJECTS", batch)
     monkeypatch.setattr(world.scheduler, "_carry_out", said.extend)
     held = allocated(result("d0", "n"), reserved=["default/p"])
     await world.lists(PODS, [stored(pod("p", on="n"), 1)])

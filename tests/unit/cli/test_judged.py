@@ -240,3 +240,12 @@ def test_types_are_always_judged(berth: Berth, kind: str, field: str, value: obj
     found = berth("simulate", "-f", "made.json", "--cluster", "cluster.json", "--no-validate")
     said = f"spec.{field}: {json.dumps(value) if value else 'a mapping'}: expected a whole number"
     assert (found.code, found.out, found.err) == (2, "", f"berth: made.json: {kind} web: {said}\n")
+
+
+@pytest.mark.parametrize("more", [(), ("--no-validate",)])
+def test_an_empty_item_of_a_list_of_texts_is_an_empty_text(berth: Berth, more: tuple[str, ...]) -> None:
+    """As the API server reads it: a dash and nothing after it, in the arguments of a container."""
+    made = changed(pod("p", "1"), "spec.containers.0.args", ["-x", None])
+    Path("f.yaml").write_text(yaml.safe_dump(made))
+    Path("c.yaml").write_text(yaml.safe_dump(node("n1", "4")))
+    assert berth("explain", "-f", "f.yaml", "--cluster", "c.yaml", *more).code == 0

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from podberth.cache.validate import validate
+from podberth.engine.binding_cycle import BindingCycles
+from podberth.engine.binding_table import State
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import AskExtenders, Bind, Failed, Instruction, PatchCondition, Preempt
 from podberth.engine.queue.queued import Place
-from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed, Unwritten
+from podberth.engine.stimuli import Broke, ExtendersAnswered, ExtendersFailed, Unwritten
 from podberth.framework.config import decode
 from podberth.framework.extenders import NodesAnswer, NodesQuestion, Scores, VictimsQuestion
 from podberth.framework.profiles import build
@@ -332,3 +334,16 @@ def test_a_pod_that_gives_up_the_node_kept_for_it_is_tried_at_once(opened: Opene
     harness.put(web)
     answered(harness, asked(harness.cycles()), verdict(n1="not here"))
     assert harness.cycles() == []
+
+
+def test_a_late_answer_that_breaks_is_charged_to_nobody(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Binding of the pod that had the turn before is under way."""
+    harness = opened(FILTER, nodes=1)
+    harness.put(pod("web"))
+    question = asked(harness.cycle())
+    answered(harness, question, verdict("n1"))
+    with monkeypatch.context() as broken, pytest.raises(ZeroDivisionError):
+        broken.setattr(BindingCycles, "unsettled", property(lambda _: 1 // 0))
+        answered(harness, question, verdict("n1"))
+    harness.handle(Broke("a fault"))
+    assert harness.engine.binding.state("web") is State.BIND_POSTING

@@ -270,6 +270,27 @@ def test_a_group_that_is_deleted_while_its_victims_are_told_to_go(gangs: Harness
     assert len(victims(said)) == 32
 
 
+@pytest.mark.parametrize("grouped", [True, False], ids=["for a group", "for a pod"])
+def test_a_group_of_mode_all_goes_as_a_whole_also_where_nobody_waits_for_it_any_more(
+    gangs: Harness, grouped: bool
+) -> None:
+    """It was told in part when those who need its room changed or went. One of which nobody was told yet stays."""
+    gangs.put(node("n0", "100"), *(group(of, 1, mode="all") for of in ("one", "two")))
+    gangs.put(*(member(of, i, "n0") for of in ("one", "two") for i in range(50)))
+    urgent = [group("high", 1, 5), member("high", 0, cpu="100", priority=5)]
+    gangs.put(*(urgent if grouped else [pod("high-0", "100", priority=5)]))
+    said: list[Instruction] = []
+    while not victims(said):
+        said += gangs.cycle()
+    if grouped:
+        gangs.put(group("high", 2, 5))
+    else:
+        gangs.gone("Pod", "high-0")
+    said += gangs.cycles()
+    assert len(victims(said)) == 50
+    assert len({name.partition("-")[0] for name in victims(said)}) == 1
+
+
 def test_a_group_that_asks_for_less_while_the_plan_is_made(gangs: Harness) -> None:
     """It may fit by now: nobody is removed, and it is tried again after its backoff."""
     gangs.put(*(node(f"n{i}", "1") for i in range(4)), running("low", "n3"))

@@ -204,13 +204,15 @@ class Evictions:
         )
 
     def _remove(self, attempt: GroupAttempt, plan: Plan) -> Turns[None]:
-        if plan.victims and self._scheduling.record.clock is not None:
-            pod = attempt.pods[0].queued.pod
-            self._outbox.add(VictimsChosen(pod, "podgroup", len(plan.victims), plan.groups, plan.violations))
-        for start in range(0, len(plan.victims), _AT_ONCE):
-            if start:
+        victims = plan.victims
+        if not (victims and attempt.wants_room):
+            return
+        pod = attempt.pods[0].queued.pod
+        if self._scheduling.record.clock is not None:
+            self._outbox.add(VictimsChosen(pod, "podgroup", len(victims), plan.groups, plan.violations))
+        while victims:
+            told, left = victims[:_AT_ONCE], victims[_AT_ONCE:]
+            self._victims.remove(pod, NODE, tuple(told), attempt.now, attempt.group)
+            if left:
                 yield
-            if not attempt.wants_room:
-                return
-            some = tuple(plan.victims[start : start + _AT_ONCE])
-            self._victims.remove(attempt.pods[0].queued.pod, NODE, some, attempt.now, attempt.group)
+            victims = left if attempt.wants_room else self._victims.begun(left)

@@ -297,11 +297,14 @@ class Remedies:
             if kind in known:
                 continue
             found = commands(own, pod, self._written(pod))
-            if found is None or not self._does_the_same(found, pod, plan):
+            if found is None:
+                return None
+            repeated = made.keys() >= set(found.lines)
+            if (not repeated or len(known) < _EACH) and not self._does_the_same(found, pod, plan):
                 return None
             if not found.lines:
                 return []
-            if made.keys() >= set(found.lines):
+            if repeated:
                 known.add(kind)  # they change what has the template, so that the rest of its pods change, too
             made |= dict.fromkeys(found.lines)
             if len(made) > _EACH:

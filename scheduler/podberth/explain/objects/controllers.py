@@ -75,8 +75,9 @@ class Workload(NamedTuple):
     wants one on each node. `claims`: those that a StatefulSet makes for each pod; its pods are numbered from `start`.
     `labels`: what its controller sets on all its pods; `numbered`: on one, by its number and name. `own`: whether a pod
     that runs already is one of its, by the pod's labels; None: its owner says it. `owner`: the object's own name.
-    `note`: what to say. `controller`: of its pods; None where it is not known. `in_turn`: each pod is made when the one
-    before it is ready. `kind`, `place`: of the object, empty until it is known which one it is.
+    `note`: what to say. `most`: how many pods may succeed; None: any number. `controller`: of its pods; None where it
+    is not known. `in_turn`: each pod is made when the one before it is ready. `kind`, `place`: of the object, empty
+    until it is known which one it is.
     """
 
     path: str
@@ -91,6 +92,7 @@ class Workload(NamedTuple):
     owner: str = ""
     daemon: bool = False
     note: str = ""
+    most: int | None = None
     controller: Owner | None = None
     in_turn: bool = False
     kind: str = ""
@@ -196,7 +198,8 @@ def _job(found: Object) -> Iterator[Workload]:
     ended = mapping(found.get("status"), "status").get("succeeded")
     wanted = _job_size(spec, "spec", ended if isinstance(ended, int) else 0)
     each = _each(found, ("spec", "template"), 0 if note else wanted)
-    yield each._replace(note=note, controller=_itself(found), **_job_labels(found, each.name, spec))
+    most = _number(spec, "completions", "spec.completions", None)
+    yield each._replace(note=note, most=most, controller=_itself(found), **_job_labels(found, each.name, spec))
 
 
 def _cron_job(found: Object) -> Iterator[Workload]:

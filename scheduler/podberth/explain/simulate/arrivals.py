@@ -506,6 +506,8 @@ def still_to_come(batch: Batch, world: World) -> tuple[list[Workload], list[str]
     # What has succeeded does not run again; a file seldom says how many pods of a Job have.
     ended = (pod for pod in _its(batch, world.finished.values()) if pod.phase == "Succeeded")
     done = list(ended) if workload.kind == "Job" else []
+    if workload.most is not None:
+        wanted = min(wanted, max(0, workload.most - len(done)))
     if not there and not done:
         return [workload._replace(wanted=0) if workload.paused else workload], notes
     if len(there) > wanted:

@@ -190,7 +190,7 @@ class PolicyCache:
                 if not self.reflector.has_synced:
                     self._first.add(key)
                 self._wake.set()
-            if (held.left_out and not before.left_out) or (held.closed and not before.closed):
+            if held.left_out and (not before.left_out or (held.closed and not before.closed)):
                 log.error(
                     "the policies of a namespace cost too much, some do not apply",
                     namespace=namespace,

@@ -236,13 +236,13 @@ class Audits:
             mutated=result.total.mutated,
             problems=len(result.problems),
         )
+        self._rested[namespace] = self._clock() + result.cost / REST_COST
         if result.unlisted and namespace not in self._again:
             # An API server that has just started denies what it has not read the rights for yet.
             self._again.add(namespace)
-            queue[namespace] = self._clock() + RETRY_SECONDS
+            queue[namespace] = max(self._clock() + RETRY_SECONDS, self._rested[namespace])
             return
         self._again.discard(namespace)
-        self._rested[namespace] = self._clock() + result.cost / REST_COST
         self._light[namespace] = self._clock() + self._seconds
         self._wanted.set()
         self._counted[namespace] = revision_of(stored), result.policies

@@ -397,3 +397,12 @@ def test_what_was_not_tried_is_said() -> None:
     several = members(8, "1", labels={"app": "train"}, apart=["app=train per host"])
     answer = asked([*SIX, group(8), *several], work=30)
     assert "not every change was tried, and not every domain: that would have taken too long" in answer.notes
+
+
+def test_one_command_for_many_pods_that_differ_is_not_tried_with_each() -> None:
+    """A change of their template is found for as many as there are, within what may be tried."""
+    pods = of_deployment("a", 40)
+    for number, each in enumerate(pods):
+        each["spec"]["containers"][0]["resources"]["requests"]["memory"] = str(1000 + number)
+    answer = asked([node("n", cpu="64"), group(40), *pods], instead=["other"], work=1500)
+    assert len(commands(answer, "name the scheduler other")) == 1

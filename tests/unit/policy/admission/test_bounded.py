@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from podberth.policy.admission.cache import KEPT_UNITS, PolicyCache
 from podberth.policy.admission.group import Stored, known
@@ -64,6 +65,16 @@ async def test_long_policies_are_known_before_it_is_ready(api: Api) -> None:
         await cache.wait_known()
         assert cache.unready is None
         assert (cache.counts(), cache.of("team").units) == ((3, 0), units(wide("a"), wide("b"), wide("c")))
+
+
+async def test_a_long_policy_that_rejects_is_no_error_at_the_start(api: Api) -> None:
+    """Its namespace is closed until it is read, and costs no more than it may."""
+    await put(api, wide("p", reject=True))
+    with capture_logs() as logs:
+        async with following(api) as cache:
+            await cache.wait_known()
+            assert not cache.of("team").closed
+    assert [one["event"] for one in logs if one["log_level"] == "error"] == []
 
 
 async def test_too_many(api: Api) -> None:

@@ -213,3 +213,37 @@ async def test_a_list_that_fails_is_tried_again_before_the_audit_counts(
     running.cancel()
     problems = audits.of("team", revision_of(found))["forbid"].problems
     assert problems == ([] if denied == 1 else ["can't list pods: 403 Forbidden: rights are not read yet"])
+
+
+async def test_a_dear_audit_rests_before_it_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a kind can't be listed: else whoever edits policies there has each audit made twice."""
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "REST_COST", 0.001)
+    lists = Lists(pods=[item("a")])
+    (forbid,) = policies(FORBID).policies
+    found, get = [Stored("forbid", "team", "uid", "1", 1, 1, {}, forbid)], lists.get
+    denied = asyncio.Event()
+
+    async def denies(path: str, **given: Any) -> bytes:
+        if "services" in path:
+            denied.set()
+            raise ApiError(403, "Forbidden", "no")
+        return await get(path, **given)
+
+    monkeypatch.setattr(lists, "get", denies)
+
+    async def read(_namespace: str) -> list[Stored]:
+        return found
+
+    counted: list[str] = []
+    audit = Audit(lists, map(resource, ("pods", "services")), "berth", frozenset())  # type: ignore[arg-type]
+    audits = Audits(audit, read, counted.append, 3600.0)
+    audits.of("team", revision_of(found))
+    running = asyncio.create_task(audits.run())
+    async with asyncio.timeout(60):
+        await denied.wait()
+    for _ in range(100):  # turns of the loop: it would be tried again in one of the next
+        await asyncio.sleep(0)
+    running.cancel()
+    assert counted == []
