@@ -3,7 +3,7 @@
 With it: what it is asked, and phrases for its texts. The changes themselves are in `podberth.explain.changes`.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from msgspec import Struct, field
@@ -128,3 +128,9 @@ def domain(key: str, value: str) -> str:
     """A topology domain, well-known keys by their last word: `zone a`."""
     known = key.startswith(("topology.kubernetes.io/", "kubernetes.io/"))
     return f"{key.rpartition('/')[2]} {value}" if known else f"{key}={value}"
+
+
+def has_instead(labels: Mapping[str, str], key: str) -> str:
+    """What a node has where another value of a label is asked for, as a text."""
+    value = labels.get(key)
+    return f"node has {'no such label' if value is None else value or 'an empty value'}"

@@ -162,10 +162,13 @@ def without(pods: Sequence[Pod], cluster: Cluster) -> Iterator[None]:
     freed: list[ResourceClaim] = []
     placements = []
     for pod in pods:
-        for claim, _ in left_by(pod, cluster.devices, comes_again=True):
+        for claim, there in left_by(pod, cluster.devices, comes_again=True):
             held = cluster.devices.claims[claim.key]
             freed.append(held)
-            cluster.put_device(replace(claim, resource_version=held.resource_version))  # as it is taken back
+            if there:
+                cluster.put_device(replace(claim, resource_version=held.resource_version))  # as it is taken back
+            else:
+                cluster.drop_device(KIND, *claim.key)
         placements.append(cluster.drop_pod(pod.uid))
     try:
         yield

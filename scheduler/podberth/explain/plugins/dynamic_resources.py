@@ -7,7 +7,7 @@ changed; what is said of each device tells what would do.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -32,7 +32,6 @@ _REASONS = 4
 """The largest number of reasons that are given against devices of a request."""
 _PODS = 3
 """The largest number of pods that are named for a claim."""
-_FREE = "free"
 _HOLDERS = 4
 """The number of claims of a node each of which is offered to be freed."""
 _AT_ONCE = 3
@@ -163,9 +162,9 @@ class _Asking:
         self.pools = [pool for pool in pools if pool.usable]
         self.selects = selects
 
-    def against(self, one: Alternative) -> dict[PoolDevice, str]:
+    def against(self, one: Alternative) -> dict[PoolDevice, "_Verdict"]:
         """Return device → why it can't be given, of those that are of its class."""
-        found: dict[PoolDevice, str] = {}
+        found: dict[PoolDevice, _Verdict] = {}
         for pool in self.pools:
             left = available_counters(pool, self.devices.allocated)
             for entry in pool.devices:
@@ -224,7 +223,7 @@ def _together(asking: _Asking, wants: PodDevices, wanted: Sequence[RequestedClai
     for number, claim in enumerate(wanted):
         free: dict[DeviceID, PoolDevice] = {}
         for one in (each for alternatives in claim.requests for each in alternatives):
-            free |= {entry.id: entry for entry, reason in asking.against(one).items() if reason == _FREE}
+            free |= {entry.id: entry for entry, verdict in asking.against(one).items() if verdict == _FREE}
         for constraint in claim.spec.constraints:
             name = constraint.match or constraint.distinct or ""
             has = {str(each): _attribute(name, entry.device.traits) or "none" for each, entry in free.items()}
@@ -241,10 +240,11 @@ def _claim(wants: PodDevices, number: int) -> str:
 
 def _request(asking: _Asking, wants: PodDevices, number: int, alternative: Alternative) -> _Told:
     against = asking.against(alternative)
-    why = {str(entry.id): reason for entry, reason in against.items()}
-    free = sum(reason == _FREE for reason in why.values())
-    needed = max(len(why), 1) if alternative.wants_all else alternative.asked.count
-    told = {device: reason for device, reason in why.items() if reason != _FREE}
+    why = {str(entry.id): verdict.said for entry, verdict in against.items()}
+    free = sum(verdict == _FREE for verdict in against.values())
+    suiting = sum(verdict.suits for verdict in against.values())
+    needed = max(suiting, 1) if alternative.wants_all else alternative.asked.count
+    told = {str(entry.id): verdict.said for entry, verdict in against.items() if verdict != _FREE}
     extended = number >= len(wants.open)
     who = _claim(wants, number) + ("" if extended else f", request {alternative.name}")
     text = f"{who} needs {needed} of class {alternative.of.name}, {free or 'none'} free"
@@ -278,6 +278,16 @@ def _devices(devices: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
+class _Verdict(NamedTuple):
+    """Why a device can't be given. `suits`: it would do if it were free, so that "all devices" has it among them."""
+
+    said: str
+    suits: bool = True
+
+
+_FREE = _Verdict("free")
+
+
 def _against(
     alternative: Alternative,
     entry: PoolDevice,
@@ -285,29 +295,29 @@ def _against(
     left: Mapping[tuple[str, str], int],
     selects: Selects,
     holders: Holders,
-) -> str | None:
+) -> _Verdict | None:
     """Return the reason for which a device can't be given; None for one of another class."""
     traits, asked, allocated = entry.device.traits, alternative.asked, devices.allocated
     is_taken = not asked.admin_access and allocated.is_taken(entry.id)
     for number, (expression, whose) in enumerate(alternative.selectors):
         of_class = number < len(alternative.of.selectors)
-        if is_taken and not of_class:
+        if is_taken and not of_class and not alternative.wants_all:
             break
         try:
             selected = selects(expression, whose, traits, entry.id)
         except AllocationError as error:
-            return str(error)
+            return _Verdict(str(error))
         if not selected and of_class:
             return None
         if not selected:
             has = _values_named(expression, traits)
-            return f"not selected by {expression}" + (f", as {has}" if has else "")
+            return _Verdict(f"not selected by {expression}" + (f", as {has}" if has else ""), suits=False)
     if not entry.reached:
-        return "reached from other nodes only"
+        return _Verdict("reached from other nodes only", suits=False)
     if is_taken:
-        return f"allocated to {holders.said(entry.id)}"
+        return _Verdict(f"allocated to {holders.said(entry.id)}")
     if entry.taints and not tolerates_all(alternative, entry.taints):
-        return f"tainted {', '.join(f'{taint.key}:{taint.effect}' for taint in entry.taints)}"
+        return _Verdict(f"tainted {', '.join(f'{taint.key}:{taint.effect}' for taint in entry.taints)}")
     return _short(alternative, entry, allocated, left) or _FREE
 
 
@@ -344,26 +354,28 @@ def _text(value: object) -> str:
 
 def _short(
     alternative: Alternative, entry: PoolDevice, holders: AllocatedDevices, left: Mapping[tuple[str, str], int]
-) -> str | None:
-    """Return the capacity of which a device has too little."""
+) -> _Verdict | None:
+    """Return the capacity, or the counter of its pool, of which a device has too little."""
     capacity = entry.device.traits.capacity
     try:
         takes = alternative.takes(capacity)
     except CapacityError as error:
-        return str(error)
+        return _Verdict(str(error))
     if takes is None:
-        return "does not offer the capacity that is asked for"
+        return _Verdict("does not offer the capacity that is asked for", suits=False)
     used = holders.used(entry.id)
     for name, amount in takes.items():
-        free = capacity[name].value.nano - used.get(name, 0)
+        has = capacity[name].value.nano
+        free = has - used.get(name, 0)
         if amount.nano > free:
-            return f"needs {amount} {name}, {type(amount)(free, amount.notation)} free"
+            said = f"needs {amount} {name}, {type(amount)(free, amount.notation)} free"
+            return _Verdict(said, suits=amount.nano <= has)
     if holders.is_shared(entry.id):
         return None
     for (counter_set, counter), nano in uses(entry.device):
         missing = nano - left.get((counter_set, counter), 0)
         if missing > 0:
-            return f"counter {counter_set}/{counter} is short by {missing / 1e9:g}"
+            return _Verdict(f"counter {counter_set}/{counter} is short by {missing / 1e9:g}")
     return None
 
 

@@ -1,6 +1,6 @@
 """Explains InterPodAffinity's rejections: which pods are where, and what would help."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from podberth.explain.changes import Change, DropPodTerm, Fix, MovePod
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain, pods_with
@@ -17,6 +17,12 @@ Domains = dict[str, list[str]]
 """Value of a topology key → keys of the pods there."""
 
 
+def _pods_at(labels: Mapping[str, str], term: AffinityTerm, domains: Domains) -> list[str]:
+    """Return the pods in the domain of a node with these labels; a node without the topology key is in none."""
+    value = labels.get(term.topology_key)
+    return [] if value is None else domains.get(value, [])
+
+
 class InterPodAffinityExplainer(Explainer):
     """Says of a node that InterPodAffinity rejects: which pods are where, and what would help."""
 
@@ -31,14 +37,11 @@ class InterPodAffinityExplainer(Explainer):
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
         """Prefer what is required and fails here, or have the pods in the way leave."""
         labels, shape = inquiry.node(row).labels, inquiry.pod.shape
-
-        def here(domains: Domains, term: AffinityTerm) -> list[str]:
-            return domains.get(labels.get(term.topology_key, ""), [])
-
-        near = [term for term in shape.affinity_terms if not here(_selected(inquiry, term), term)]
-        crowded = {term: pods for term in shape.anti_affinity_terms if (pods := here(_selected(inquiry, term), term))}
+        near = [term for term in shape.affinity_terms if not _pods_at(labels, term, _selected(inquiry, term))]
+        apart_from = ((term, _pods_at(labels, term, _selected(inquiry, term))) for term in shape.anti_affinity_terms)
+        crowded = {term: pods for term, pods in apart_from if pods}
         repelling = inquiry.cluster.affinity.repelling(inquiry.pod)
-        repellers = {pod for term in repelling for pod in here(_carriers(inquiry, term), term)}
+        repellers = {pod for term in repelling for pod in _pods_at(labels, term, _carriers(inquiry, term))}
         apart: list[Change] = [_drop(term, anti=True) for term in crowded]
         moves = _moves(inquiry, repellers)
         found: list[Fix] = []
@@ -57,7 +60,7 @@ def _not_near(inquiry: Inquiry, row: int) -> Detail:
     for term in inquiry.pod.shape.affinity_terms:
         key, value = term.topology_key, node.labels.get(term.topology_key)
         domains = _selected(inquiry, term)
-        here = len(domains.get(value, ())) if value is not None else 0
+        here = len(_pods_at(node.labels, term, domains))
         data.append({"term": str(term), "topologyKey": key, "domain": value, "pods": here})
         if value is None:
             parts.append(f"node has no label {key}")
@@ -117,7 +120,7 @@ def _crowded(node: Node, terms: Iterable[tuple[AffinityTerm, Domains]], say: str
     parts, data = [], []
     for term, domains in terms:
         key, value = term.topology_key, node.labels.get(term.topology_key)
-        here = domains.get(value, ()) if value is not None else ()
+        here = _pods_at(node.labels, term, domains)
         if value is None or not here:
             continue
         names = ", ".join(here[:_FEW]) + (f" and {len(here) - _FEW} more" if len(here) > _FEW else "")

@@ -12,7 +12,7 @@ from podberth.explain.changes import (
     RespellNodeSelector,
 )
 from podberth.explain.spelling import label_values, near_labels
-from podberth.framework.explaining import Detail, Explainer, Inquiry, said
+from podberth.framework.explaining import Detail, Explainer, Inquiry, has_instead, said
 from podberth.framework.status import Reason
 from podberth.model.node import Node
 from podberth.model.selectors import NOTHING_MISSED, NodeSelector, Requirement
@@ -67,9 +67,8 @@ def missed_requirements(
     terms = len(required.terms) if required is not None else 0
     parts, failed = [], []
     for r in (*own, *of_labels):
-        has = node.labels.get(r.key)
-        parts.append(f"{said(r)}: node has {'no such label' if has is None else has or 'an empty value'}")
-        failed.append({"requirement": str(r), "key": r.key, "has": has})
+        parts.append(f"{said(r)}: {has_instead(node.labels, r.key)}")
+        failed.append({"requirement": str(r), "key": r.key, "has": node.labels.get(r.key)})
     for f in of_fields:
         parts.append(str(f))
         failed.append({"requirement": str(f), "key": f.key, "has": node.name})

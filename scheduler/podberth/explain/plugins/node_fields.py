@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from podberth.cache.nodes import conflicts
 from podberth.explain.changes import AwaitUntaint, Change, DropHostPort, Fix, MovePod, RemoveTaint, Tolerate, Uncordon
 from podberth.explain.of_controllers import BY_HAND, mark_of_taint
-from podberth.framework.explaining import Detail, Explainer, Inquiry
+from podberth.explain.plugins.node_affinity import missed_requirements
+from podberth.framework.explaining import Detail, Explainer, Inquiry, has_instead
 from podberth.framework.status import Reason
 from podberth.model.pod import Pod
 from podberth.model.shape import HostPort
@@ -77,12 +78,10 @@ class RequiredDuringExecutionExplainer(Explainer):
     plugin: RequiredDuringExecution
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        node, wanted = inquiry.node(row), self.plugin.wanted(inquiry.pod)
+        wanted = self.plugin.wanted(inquiry.pod)
         if wanted is None:
             return reason.text, {}
-        failed = wanted.broken(node.name, node.labels)
-        parts = [f"{r}: node has {node.labels.get(r.key, 'no such label') or 'an empty value'}" for r in failed]
-        return "; ".join(parts), {"failed": [{"requirement": str(r), "has": node.labels.get(r.key)} for r in failed]}
+        return missed_requirements(inquiry.node(row), wanted.labels, wanted.selector)
 
 
 class ServiceAffinityExplainer(Explainer):
@@ -93,7 +92,7 @@ class ServiceAffinityExplainer(Explainer):
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
         labels, wanted = inquiry.node(row).labels, self.plugin.wanted(inquiry.pod, inquiry.cluster)
         differ = {label: value for label, value in wanted.items() if labels.get(label) != value}
-        parts = [f"{label}={value}: node has {labels.get(label) or 'no such label'}" for label, value in differ.items()]
+        parts = [f"{label}={value}: {has_instead(labels, label)}" for label, value in differ.items()]
         return "; ".join(parts), {"wanted": wanted, "has": {label: labels.get(label) for label in wanted}}
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from podberth.cache.cluster import Cluster
 from podberth.cache.nodes import HOSTNAME
 from podberth.cache.volumes import Storage
 from podberth.explain.changes import Fix, FreeClaim, MovePod
@@ -23,7 +24,7 @@ from podberth.model.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from podberth.model.volumes import REGION, ZONE, ZONE_DELIMITER, ClaimVolume
+from podberth.model.volumes import ClaimVolume
 from podberth.plugins.node_volume_limits import NodeVolumeLimits
 from podberth.plugins.volume_binding.binder import Found, allowed_nodes, free_for, may_serve, reached_by
 from podberth.plugins.volume_binding.plugin import VolumeBinding
@@ -61,13 +62,11 @@ def where_volumes_are(inquiry: Inquiry) -> dict[str, str]:
         volume = None if claim is None else storage.volumes.stored(claim.volume_name)
         if volume is None:
             continue
-        for key in (ZONE, REGION):
-            if key in volume.labels:
-                found[key] = volume.labels[key].split(ZONE_DELIMITER)[0]
-        affinity = volume.affinity
-        for requirement in affinity.terms[0].labels if affinity is not None and affinity.terms else ():
-            if requirement.operator == "In" and requirement.values and requirement.key != HOSTNAME:
-                found[requirement.key] = min(requirement.values)
+        found |= {TODAY.get(label, label): min(values) for label, values in topologies_of(volume)}
+        for affinity in (volume.affinity, volume.translated_affinity):
+            for requirement in affinity.terms[0].labels if affinity is not None and affinity.terms else ():
+                if requirement.operator == "In" and requirement.values and requirement.key != HOSTNAME:
+                    found[requirement.key] = min(requirement.values)
     return found
 
 
@@ -115,32 +114,21 @@ def _fault(inquiry: Inquiry, used: ClaimVolume) -> Fault | None:
         return Fault(name, f"{said} was made for another pod: delete it, and another one is made")
     gone = claim.volume_name and storage.volumes.stored(claim.volume_name) is None
     if claim.lost or gone:
-        text = f"{said} is bound to the volume {claim.volume_name}, which does not exist"
-        return Fault(name, text)
+        return Fault(name, f"{said} is bound to the volume {claim.volume_name}, which does not exist")
     return None if claim.volume_name else _unbound(storage, claim, said)
 
 
 def _missing(inquiry: Inquiry, used: ClaimVolume, name: str) -> Fault:
     if used.ephemeral:
-        text = f"the claim {name} of this pod is not made yet: the ephemeral volume controller makes it"
-        return Fault(name, text)
-    near = similar(name, _names(inquiry))
-    text = f"the claim {name} of this pod does not exist{f'; did you mean {near[0]}?' if near else ''}"
-    return Fault(name, text)
-
-
-def _names(inquiry: Inquiry) -> list[str]:
-    return inquiry.once(
-        "names of claims",
-        lambda: [c.name for c in inquiry.cluster.storage.claims if c.namespace == inquiry.pod.namespace],
-    )
+        return Fault(name, f"the claim {name} of this pod is not made yet: the ephemeral volume controller makes it")
+    near = similar(name, (c.name for c in inquiry.cluster.storage.claims if c.namespace == inquiry.pod.namespace))
+    return Fault(name, f"the claim {name} of this pod does not exist{f'; did you mean {near[0]}?' if near else ''}")
 
 
 def _leaving(inquiry: Inquiry, claim: PersistentVolumeClaim, said: str) -> Fault:
     users = users_of(inquiry, claim.name)
     held = f", and is held by {', '.join(pod.key for pod, _ in users[:3])} until then" if users else ""
-    text = f"{said} is being deleted{held}"
-    return Fault(claim.name, text)
+    return Fault(claim.name, f"{said} is being deleted{held}")
 
 
 def _unbound(storage: Storage, claim: PersistentVolumeClaim, said: str) -> Fault | None:
@@ -184,7 +172,7 @@ def _say_unreachable(inquiry: Inquiry, row: int, found: Found) -> Detail:
     parts, data = [], []
     for claim, volume in _unreached(inquiry, row, found):
         text, numbers = missed_requirements(
-            node, (), _affinity(volume), f"claim {claim.name} has the volume {volume.name}: "
+            node, (), _affinity(volume, row, inquiry.cluster), f"claim {claim.name} has the volume {volume.name}: "
         )
         parts.append(text)
         data.append({"claim": claim.name, "volume": volume.name, **numbers})
@@ -222,8 +210,8 @@ def _say_full(inquiry: Inquiry, row: int, found: Found) -> Detail:
     """Return the capacity that a driver has published for the node, and the amounts that the claims ask for."""
     parts, data = [], []
     needed = free = 0
-    for claim, room in _full(inquiry, row, found):
-        asked, most = claim.size, room
+    for claim, most in _full(inquiry, row, found):
+        asked = claim.size
         text = f"at most {show('memory', most)}" if most else "none"
         parts.append(
             f"claim {claim.name} asks for {show('memory', asked)}: of the storage class {claim.storage_class} "
@@ -245,8 +233,13 @@ def _unreached(inquiry: Inquiry, row: int, found: Found) -> Iterator[tuple[Persi
             yield claim, volume
 
 
-def _affinity(volume: PersistentVolume) -> NodeSelector | None:
-    return volume.affinity if volume.affinity is not None else volume.translated_affinity
+def _affinity(volume: PersistentVolume, row: int, cluster: Cluster) -> NodeSelector | None:
+    """Return the terms by which a node reaches a volume: those of a CSI driver that has taken over there, else its
+    own.
+    """
+    moved = volume.translated
+    by_driver = moved is not None and cluster.storage.attached.migrated(moved.plugin)[row]
+    return volume.translated_affinity if by_driver else volume.affinity
 
 
 def _unmatched(inquiry: Inquiry, row: int, found: Found) -> Iterator[PersistentVolumeClaim]:
@@ -384,12 +377,14 @@ class VolumeZoneExplainer(ClaimsExplainer):
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
         """Return the places of the volumes of each claim, and of the node."""
-        labels = inquiry.node(row).labels
+        labels, storage, pod = inquiry.node(row).labels, inquiry.cluster.storage, inquiry.pod
+        claims = (storage.claims.stored((pod.namespace, used.name)) for used in pod.shape.volumes.claims)
+        claim_of = {claim.volume_name: claim.name for claim in claims if claim is not None}
         parts, data = [], []
         for volume, topologies in self._elsewhere(inquiry, row):
-            claim = volume.claim.name if volume.claim is not None else ""
-            for key, values in topologies:
-                key = TODAY.get(key, key)
+            claim = claim_of[volume.name]
+            for label, values in topologies:
+                key = label if label in labels else TODAY.get(label, label)  # as `within` looks
                 where = " or ".join(domain(key, value) for value in sorted(values))
                 has = labels.get(key)
                 here = f"is in {domain(key, has)}" if has else f"has no label {key}"

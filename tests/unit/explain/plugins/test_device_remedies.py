@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from podberth.cache.validate import validate
 from podberth.explain.changes import (
     AddNode,
     Change,
@@ -14,6 +15,7 @@ from podberth.explain.changes import (
     Request,
 )
 from podberth.explain.explanation import FITS, Explanation
+from podberth.explain.simulate.removable import removals
 from tests.builders import Object, node, pod
 from tests.devices import (
     allocated,
@@ -29,7 +31,7 @@ from tests.devices import (
     taint_rule,
 )
 from tests.unit.explain.plugins.offers import users
-from tests.unit.explain.story import explained
+from tests.unit.explain.story import explained, framework, world
 
 GPU = device_class("gpu", 'device.driver == "gpu.test"')
 LARGE = device_class("large", 'device.driver == "gpu.test" && device.attributes["gpu.test"].large')
@@ -264,6 +266,34 @@ def test_less_of_an_extended_resource() -> None:
     asking["spec"]["containers"][0]["resources"] = {"requests": {"example.com/gpu": "3"}}
     found = explained(asking, [served, *on("n", SMALL, device("d1"))])
     assert [each.text for each in found.remedies] == ["ask for 2 example.com/gpu instead of 3"]
+
+
+def with_extended(name: str, device: str, on: str) -> list[Object]:
+    """A placed pod with an extended resource, and the claim that the scheduler has made for it."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": name, "controller": True}
+    meta = {
+        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+        "ownerReferences": [owner],
+        "resourceVersion": "7",
+    }
+    made = pod(name, on=on, uid=name, others={"example.com/gpu": "1"})
+    made["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}]
+    status = allocated(result(device, on), node=on, reserved=[name])
+    return [made, claim(f"{name}-extended", status=status, meta=meta)]
+
+
+def test_a_pod_with_an_extended_resource_gives_its_device_back() -> None:
+    """Its claim goes with it, and it gets another one elsewhere."""
+    served = device_class("gpu", 'device.driver == "gpu.test"', extendedResourceName="example.com/gpu")
+    objects = [served, *on("n", SMALL), *with_extended("train", "d0", "n"), claim()]
+    incoming = claiming(pod("p", select={"kubernetes.io/hostname": "n"}), "c")
+    found = explained(incoming, [*objects, *on("m", SMALL)])
+    (move,) = [each for each in found.remedies if each.text == "move default/train off n"]
+    assert move.effects is not None and move.effects.moved == {"default/train": "m"}
+    there = world([*objects, *on("m", SMALL)])
+    assert [each.node for each in removals(there.cluster, framework(), lambda node: True).removable] == ["m", "n"]
+    validate(there.cluster)
+    assert there.cluster.devices.made_for("train", "train") is not None, "all is as before"
 
 
 def test_what_would_be_given() -> None:

@@ -182,6 +182,13 @@ _CASES: dict[str, tuple[Object, list[Object]]] = {
             claim("c", request("r", "gpu", MODEL, count=0, allocationMode="All"), request("s")),
         ],
     ),
+    "all devices that are selected are free, beside a request that can't be served": (
+        P,
+        [
+            on(device("a", model="x"), device("b", model="y")),
+            claim("c", request("r", "gpu", MODEL, count=0, allocationMode="All"), request("s", "large")),
+        ],
+    ),
     "free devices that are not selected are of no use": (
         P,
         [

@@ -115,6 +115,10 @@ CASES: dict[str, tuple[Object, list[Object]]] = {
         [A, named("d", "a", app="database")],
     ),
     "near on a node without the label": (pod("p", near=["app=db per rack"]), [A, named("d", "a", app="db")]),
+    "near and apart on a node without the label, where another node has an empty one": (
+        pod("p", near=["app=db per rack"], apart=["app=web per rack"]),
+        [A, node("n", labels={"rack": ""}), named("d", "n", app="db"), named("w", "n", app="web")],
+    ),
     "apart from one": (pod("p", apart=["app=db per zone"]), [A, named("d", "a", app="db")]),
     "apart from more than are told": (
         pod("p", apart=["app=db per zone"]),

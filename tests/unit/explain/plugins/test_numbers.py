@@ -1,11 +1,18 @@
 """The numbers behind each plugin's rejections."""
 
+import json
 from typing import Any
 
 import pytest
 
-from tests.builders import namespace, node, pod
-from tests.unit.explain.story import explained, why
+from podberth.explain.rejections import Asking
+from podberth.framework.config import decode
+from podberth.framework.explaining import Inquiry
+from podberth.framework.profiles import build
+from podberth.model.pod import Pod
+from podberth.plugins.registry import IN_TREE
+from tests.builders import configuration, namespace, node, pod, profile
+from tests.unit.explain.story import explained, why, world
 
 Object = dict[str, Any]
 
@@ -172,3 +179,28 @@ def spreading(name: str) -> Object:
 def test_numbers(incoming: Object, objects: list[Object], want: list[str]) -> None:
     """Each reason comes with its numbers."""
     assert why(explained(incoming, [namespace("default"), *objects]), "n") == want
+
+
+def test_an_empty_label_is_told_from_none() -> None:
+    """Also by plugins that a profile has to switch on; fields of a node are no labels."""
+    on = {"multiPoint": {"enabled": [{"name": "ServiceAffinity"}, {"name": "RequiredDuringExecution"}]}}
+    made = profile(plugins=on, ServiceAffinity={"affinityLabels": ["rack", "row"]})
+    framework = build(decode(configuration(made)), IN_TREE)["berth"]
+    incoming = pod("p", select={"rack": "r", "row": "1"})
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["m"]}]}
+    promise = json.dumps({"nodeSelectorTerms": [term]})
+    incoming["metadata"]["annotations"] = {"podberth.dev/required-during-execution": promise}
+    there = world([node("n", labels={"rack": ""})])
+    asked = there.decode(incoming)
+    assert isinstance(asked, Pod)
+    asking = Asking(Inquiry(asked, there.cluster), framework)
+    assert {
+        plugin.name: asking.detail(0, plugin.name, reason)[0]
+        for plugin in framework.profile.plugins("filter")
+        if plugin.name in ("ServiceAffinity", "RequiredDuringExecution")
+        for reason, rows in plugin.filter(asked, there.cluster)
+        if rows[0]
+    } == {
+        "ServiceAffinity": "rack=r: node has an empty value; row=1: node has no such label",
+        "RequiredDuringExecution": "metadata.name = m",
+    }

@@ -10,6 +10,7 @@ FAST, SLOW = storage_class("fast", "csi.test"), storage_class("slow", "csi.test"
 LOCAL = storage_class("local")
 IN_B = storage_class("far", "csi.test", allowed=["zone in b"])
 EBS: Object = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
+OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
 GCE: Object = {"gcePersistentDisk": {"pdName": "d", "readOnly": True}}
 
 
@@ -233,6 +234,23 @@ CASES: dict[str, tuple[Object, list[Object]]] = {
             FAST,
             *bound("data", "v", labels=None, on=["zone in b"]),
             *bound("near", "w", labels=None, on=["zone in a"]),
+        ],
+    ),
+    "a volume that does not name its claim yet": (
+        P,
+        [N, FAST, claim("data", storage_class="fast", to="v"), volume("v", storage_class="fast", labels={"zone": "b"})],
+    ),
+    "a zone by its old label, which the node has too, beside today's": (
+        P,
+        [node("n", zone="a", labels={OLD_ZONE: "b"}), FAST, *bound("data", "v", labels={OLD_ZONE: "a"})],
+    ),
+    "a volume whose CSI driver has taken over, and does not know the node's zone": (
+        P,
+        [
+            N,
+            FAST,
+            csi_node("n", migrated=["kubernetes.io/aws-ebs"]),
+            *bound("data", "v", labels=None, driver=None, on=["zone in a"], **EBS),
         ],
     ),
     "a disk that nobody shares": (
