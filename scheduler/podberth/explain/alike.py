@@ -29,11 +29,11 @@ def likeness(pod: Pod, framework: Framework, cluster: Cluster) -> Hashable:
         frozenset(affinity.repelling(pod)),
         tuple((constraint, constraint.selector.matches(pod.labels)) for constraint in uneven),
         frozenset(home.wanted(pod, cluster).items()) if isinstance(home, ServiceAffinity) else None,
-        tuple(_claims(pod, cluster)),
+        tuple(claims_made(pod, cluster)),
     )
 
 
-def _claims(pod: Pod, cluster: Cluster) -> Iterator[Hashable]:
+def claims_made(pod: Pod, cluster: Cluster) -> Iterator[Hashable]:
     """Yield what there is to know of the claims that were made for a pod, but for their names."""
     if pod.shape.claims:
         yield len(pod.made_claims)

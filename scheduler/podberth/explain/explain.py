@@ -75,14 +75,12 @@ def explain(
         message = gate[1].text
     fits = shown.UNCLAIMED if instead else shown.FITS
     outcome = shown.GATED if gate else fits if len(decision.feasible) else shown.UNSCHEDULABLE
-    rejected: list[shown.RejectedNode] = []
-    offered: list[shown.Remedy] = []
     why = None if gate is None or gate[0] == SchedulingGates.name else gate[1].text
     stuck = stuck_at(asking, decision)
-    rejected += [_rejected(each) for each in stuck]
+    offered: list[shown.Remedy] = []
     if outcome != shown.FITS:
         trial = Trial(asking, written, others)
-        offered += remedies(asking, trial, stuck, instead)
+        offered = remedies(asking, trial, stuck, instead)
         about.notes += dict.fromkeys(trial.notes)
     effects = SideEffects(asking, others)
     if outcome == shown.UNSCHEDULABLE:
@@ -107,7 +105,7 @@ def explain(
         verdict=decision.verdict or gate,
         detail=None if decision.verdict is None else asking.detail_of_pod(*decision.verdict),
         cause=why,
-        rejected=rejected,
+        rejected=[_rejected(each) for each in stuck],
         preemption=preemption,
         remedies=offered,
         promise=state_of(pod, node, framework, cluster, decision, past),

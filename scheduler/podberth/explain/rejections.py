@@ -332,8 +332,8 @@ def cause(asking: Asking, decision: Decision, stuck: Sequence[Stuck], meant: Seq
         return asking.detail_of_pod(*decision.verdict)[0]
     if not stuck:
         return None
-    by_volumes = next(_where_the_volumes_are(asking, stuck), None)
-    if by_volumes is not None:
+    by_volumes = _where_the_volumes_are(asking, stuck)
+    if by_volumes:
         return by_volumes
     if meant:
         return meant[0]
@@ -355,12 +355,12 @@ def goes_after(stuck: Sequence[Stuck]) -> str:
     return f"it waits for {some}" + (f", for which {where} kept" if len(stuck) > 1 else "")
 
 
-def _where_the_volumes_are(asking: Asking, stuck: Sequence[Stuck]) -> Iterator[str]:
-    """Yield which claims keep the pod off which nodes, and what is wrong with the others."""
-    elsewhere = [each for each in stuck if any(o.plugin in _BY_VOLUME for o in each.obstacles)]
+def _where_the_volumes_are(asking: Asking, stuck: Sequence[Stuck]) -> str:
+    """Return which claims keep the pod off which nodes, and what is wrong with the others; empty: none does."""
+    there = [each for each in stuck if not any(o.plugin in _BY_VOLUME for o in each.obstacles)]
     places = where_volumes_are(asking.inquiry)
-    if not elsewhere or not places:
-        return
+    if len(there) == len(stuck) or not places:
+        return ""
     storage, pod = asking.inquiry.cluster.storage, asking.inquiry.pod
     names = []
     for used in pod.shape.volumes.claims:
@@ -370,12 +370,10 @@ def _where_the_volumes_are(asking: Asking, stuck: Sequence[Stuck]) -> Iterator[s
     zones = {key: value for key, value in places.items() if key in (ZONE, REGION)}
     where = " and ".join(domain(key, value) for key, value in (zones or places).items())
     which = f"claim {names[0]} of this pod is bound to a volume" if len(names) == 1 else "its claims have volumes"
-    there = [each for each in stuck if each not in elsewhere]
     if not there:
-        yield f"{which} in {where}, and no node is there"
-        return
+        return f"{which} in {where}, and no node is there"
     nodes = "the one node there does not fit" if len(there) == 1 else f"none of the {len(there):,} nodes there fits"
-    yield f"{which} in {where}, and {nodes}: {_reasons(there)}"
+    return f"{which} in {where}, and {nodes}: {_reasons(there)}"
 
 
 def _reasons(stuck: Sequence[Stuck]) -> str:

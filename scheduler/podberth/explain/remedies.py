@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from podberth.cache.cluster import Cluster
 from podberth.cache.nodes import HOSTNAME
 from podberth.explain import explanation as shown
+from podberth.explain.alike import claims_made
 from podberth.explain.changes import (
     AddNode,
     AwaitPod,
@@ -55,7 +56,8 @@ class SideEffects:
         groups: dict[object, list[Pod]] = {}
         for pod in others:
             if pod.uid != self._pod.uid and not pod.gates and not pod.terminating:
-                groups.setdefault((id(pod.shape), pod.namespace, id(pod.labels), pod.priority), []).append(pod)
+                kind = id(pod.shape), id(pod.labels), pod.priority, tuple(claims_made(pod, self._cluster))
+                groups.setdefault(kind, []).append(pod)
         ordered = sorted(groups.values(), key=lambda group: (-len(group), group[0].key))[:_KINDS]
         self._groups = sorted(ordered, key=lambda group: (-group[0].priority, group[0].created, group[0].key))
         self._fit: list[bool] | None = None

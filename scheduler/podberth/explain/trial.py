@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
 from podberth.engine.schedule_one import Choice
+from podberth.explain.alike import likeness
 from podberth.explain.changes import (
     AddNode,
     AwaitPod,
@@ -201,7 +202,7 @@ class Trial:
         """Return the nodes that are left when others come first, and who takes some; it ends when none is left."""
         rest, takers, unfit = nodes, list[str](), set[object]()
         for each in comes:
-            kind = id(each.shape), id(each.labels), each.priority
+            kind = likeness(each, self._asking.framework, self.cluster), each.priority
             node = None if kind in unfit else place.put(replace(each, node_name="", nominated_node_name=""))
             if node is None:
                 unfit.add(kind)

@@ -230,6 +230,20 @@ OTHERS = {
         ),
         3,
     ),
+    "a Knative Service with a scale that is no number of pods": (
+        workload(
+            "Service",
+            "serving.knative.dev/v1",
+            "web",
+            {
+                "template": {
+                    **template(),
+                    "metadata": {"annotations": {"autoscaling.knative.dev/min-scale": "9" * 5000}},
+                }
+            },
+        ),
+        1,
+    ),
     "a Knative Service that begins with none": (
         workload(
             "Service",

@@ -20,6 +20,7 @@ _HASHED = "bcdfghjklmnpqrstvwxz2456789"
 """The letters of a pod-template-hash (SafeEncodeString)."""
 
 
+_DIGITS = 12
 _NO_LABELS: Mapping[str, str] = {}
 
 
@@ -429,8 +430,8 @@ def _knative(found: Object) -> Iterator[Workload]:
 def _scale(annotations: Any, name: str, usual: int) -> int:
     given = annotations if isinstance(annotations, dict) else {}
     words = (f"autoscaling.knative.dev/{name}", f"autoscaling.knative.dev/{name.replace('-s', 'S')}")
-    text = next((given[word] for word in words if word in given), usual)
-    return int(text) if str(text).isdecimal() else usual
+    number = number_in(str(next((given[word] for word in words if word in given), "")))
+    return usual if number is None else number
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -549,6 +550,11 @@ def mapping(value: Any, path: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ObjectError(said(path, value, "expected a mapping"))
     return value
+
+
+def number_in(text: str) -> int | None:
+    """Return the number that a text is; None: it is none, or has more digits than any number of pods."""
+    return int(text) if text.isdecimal() and len(text) <= _DIGITS else None
 
 
 def _has(labels: Labels) -> Callable[[Mapping[str, str]], bool]:

@@ -7,7 +7,7 @@ tried in older states, without the last placements, and in newer ones, with the 
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -208,7 +208,7 @@ class Shadow:
         wait = self._waits.pop(thing.uid, None)
         self._placed += 1
         self._lately.append((self._placed, thing.uid))
-        found = self._overtaken(None if wait is None else wait.since) if self.synced else []
+        found = self._overtaken(wait) if self.synced else []
         waits = bool(self._waits) and not self._exact
         if opened is not None and opened.verdict in said.DIFFER and before is not None and waits:
             self._open.append(_Open(before, opened, self._placed))
@@ -329,17 +329,20 @@ class Shadow:
                 cluster.put_pod(one)
         return found if verdict is None else _agreeing(found, verdict, said.OLDER, len(left_out))
 
-    def _overtaken(self, since: int | None) -> list[Compared]:
-        """Return the answers that a newer state settles. `since`: when the pod that was just placed began to wait."""
+    def _overtaken(self, wait: _Wait | None) -> list[Compared]:
+        """Return the answers that a newer state settles.
+
+        `wait`: of the pod that was just placed; None: the other scheduler did not place it, or it came with its node.
+        """
         done: list[Compared] = []
         left: list[_Open] = []
         for each in self._open:
-            if since is None or since >= each.number:
+            if wait is not None and wait.since >= each.number:
                 # It began to wait after that pod was bound, so no state with it was what the other scheduler saw.
                 done.append(each.found)
                 continue
             each.tried += 1
-            verdict = self._without(each)
+            verdict = None if wait is None else self._without(each)  # only its own Bindings overtake each other
             if verdict is not None:
                 done.append(_agreeing(each.found, verdict, said.NEWER, each.tried))
             elif each.tried >= LATER:
@@ -377,18 +380,19 @@ class Shadow:
         now.
         """
         refused = [pod for pod in self.world.waiting.values() if self._is_theirs(pod) and _is_refused(pod)]
-        fit = {pod.key: node for pod in refused[:_LOOKED] for node in self._node_for(pod)}
+        fit = {pod.key: node for pod in refused[:_LOOKED] if (node := self._node_for(pod)) is not None}
         return Waiting(len(refused), min(len(refused), _LOOKED), fit)
 
-    def _node_for(self, pod: Pod) -> Iterator[str]:
+    def _node_for(self, pod: Pod) -> str | None:
+        """Return the node that a waiting pod would get now; None: none."""
         cluster = self.world.cluster
         try:
-            if self._framework.held_by(pod, cluster) is None:
-                decision = self._framework.decide_quickly(pod, cluster)
-                if len(decision.feasible):
-                    yield cluster.nodes.names[self._choice.row(decision)] or ""
+            if self._framework.held_by(pod, cluster) is not None:
+                return None
+            decision = self._framework.decide_quickly(pod, cluster)
         except PluginError:
-            return
+            return None
+        return cluster.nodes.names[self._choice.row(decision)] if len(decision.feasible) else None
 
 
 def _is_refused(pod: Pod) -> bool:

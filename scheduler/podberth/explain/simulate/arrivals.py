@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from podberth.explain.judging.schema import shown
 from podberth.explain.objects import manifest, resource_claims
 from podberth.explain.objects.admission import RefusedError, lets
-from podberth.explain.objects.controllers import Owner, Workload, of_daemon
+from podberth.explain.objects.controllers import Owner, Workload, number_in, of_daemon
 from podberth.explain.objects.documents import ObjectError, located
 from podberth.explain.objects.world import World
 from podberth.explain.report.wording import count
@@ -30,8 +30,6 @@ from podberth.model.kinds import Modelled
 from podberth.model.pod import Pod
 from podberth.model.taints import untolerated
 
-_DIGITS = 12
-"""The most digits at the end of a name that count as a pod's number."""
 _MOST, _MOST_UNEQUAL = 50_000, 20_000
 """The largest numbers of pods of one workload that are decided: of equal ones, and of those with claims of their own,
 which take some ten times as long.
@@ -159,10 +157,11 @@ class Batch:
         """Return whether one of its pods has this namespace/name."""
         if self.workload.alone:
             return self.count > 0 and key == self.key(0)
-        stem, _, number = key.rpartition("-")
-        if not number.isdecimal() or stem != self.key(0).rpartition("-")[0] or len(number) > _DIGITS:
+        stem, _, text = key.rpartition("-")
+        number = number_in(text)
+        if number is None or str(number) != text or stem != _stem(self.key(0)):
             return False
-        return str(int(number)) == number and 0 <= int(number) - self.workload.start < self.count
+        return 0 <= number - self.workload.start < self.count
 
     def key(self, number: int) -> str:
         """Return namespace/name of a pod."""
@@ -539,9 +538,8 @@ def beyond(batch: Batch, world: World) -> int:
     for claim in world.cluster.storage.claims:
         if claim.namespace == namespace:
             names += [claim.name.removeprefix(f"{own}-") for own in batch.claimed if claim.name.startswith(f"{own}-")]
-    numbers = [name.removeprefix(workload.prefix) for name in names if name.startswith(workload.prefix)]
-    there = [int(number) for number in numbers if number.isdecimal() and len(number) <= _DIGITS]
-    return max([workload.start, *(number + 1 for number in there)])
+    numbers = (number_in(name.removeprefix(workload.prefix)) for name in names if name.startswith(workload.prefix))
+    return max([workload.start, *(number + 1 for number in numbers if number is not None)])
 
 
 def _its(batch: Batch, pods: Iterable[Pod]) -> Iterator[Pod]:
@@ -634,8 +632,8 @@ def _asked(pod: Pod, of_daemon: bool) -> tuple[object, ...]:
 
 def _number(pod: Pod, label: str) -> int:
     """Return the number of a pod, by its label or its name; -1 where neither says it."""
-    text = pod.labels.get(label) or pod.name.rpartition("-")[2]
-    return int(text) if text.isdecimal() else -1
+    number = number_in(pod.labels.get(label) or pod.name.rpartition("-")[2])
+    return -1 if number is None else number
 
 
 def _lowest(workload: Workload, number: int, taken: Set[int]) -> list[Workload]:

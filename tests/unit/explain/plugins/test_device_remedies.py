@@ -14,7 +14,7 @@ from podberth.explain.changes import (
     MovePod,
     Request,
 )
-from podberth.explain.explanation import FITS, Explanation
+from podberth.explain.explanation import FITS, Explanation, Remedy
 from podberth.explain.simulate.removable import removals
 from tests.builders import Object, node, pod
 from tests.devices import (
@@ -29,6 +29,7 @@ from tests.devices import (
     resource_slice,
     result,
     taint_rule,
+    templated,
 )
 from tests.unit.explain.plugins.offers import users
 from tests.unit.explain.story import explained, framework, world
@@ -294,6 +295,28 @@ def test_a_pod_with_an_extended_resource_gives_its_device_back() -> None:
     assert [each.node for each in removals(there.cluster, framework(), lambda node: True).removable] == ["m", "n"]
     validate(there.cluster)
     assert there.cluster.devices.made_for("train", "train") is not None, "all is as before"
+
+
+def test_of_pods_alike_only_one_has_its_claim() -> None:
+    """The one that is tried before it has none yet. It takes the room of a pod that it comes before, and what is left
+    by another.
+    """
+
+    def waiting(name: str, cpu: str, priority: int) -> Object:
+        return templated(pod(name, cpu, uid=name, priority=priority), "t")
+
+    def moved(*others: Object) -> list[Remedy]:
+        found = explained(pod("p", "2", priority=5), objects, waiting=others)
+        return [each for each in found.remedies if each.text == "move default/x off n"]
+
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "b", "uid": "b", "controller": True}
+    objects = [GPU, node("n", "4"), resource_slice("n", SMALL, node="n"), pod("x", "3", on="n", priority=5)]
+    objects.append(claim("b-t", meta={"ownerReferences": [owner]}))
+    made = {"status": {"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "b-t"}]}}
+    assert len(moved(waiting("a", "3", 10))) == 1
+    assert moved(waiting("a", "3", 10), waiting("b", "3", 10) | made) == []
+    (offer,) = moved(waiting("a", "2", 0), waiting("b", "2", 0) | made)
+    assert offer.effects is not None and offer.effects.lands == ["default/b"]
 
 
 def test_what_would_be_given() -> None:

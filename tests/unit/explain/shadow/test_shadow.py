@@ -229,6 +229,21 @@ def test_a_binding_that_was_overtaken() -> None:
     ]
 
 
+def test_what_others_place_ends_no_waiting() -> None:
+    """A pod of another scheduler comes between two Bindings of which one overtook the other."""
+    stream = Stream([node("n1", "5"), node("n2", "4")])
+    pinned = theirs("a", "3", select={"kubernetes.io/hostname": "n1"})
+    stream.put(pinned)
+    stream.put(theirs("b"))
+    stream.bind(theirs("b"), "n2")
+    assert stream.put(pod("other", "100m", on="n2")) == []
+    found = stream.bind(pinned, "n1")
+    assert [(each.pod, each.verdict, each.state, each.apart) for each in found] == [
+        ("default/b", said.SAME, said.NEWER, 2),
+        ("default/a", said.SAME, None, 0),
+    ]
+
+
 def test_who_came_later_is_not_waited_for() -> None:
     """The pod that is placed next was not there when the other one was decided: the answer stands."""
     stream = Stream([node("n1", "5"), node("n2", "4")])
