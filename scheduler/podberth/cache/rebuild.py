@@ -115,6 +115,7 @@ class Rebuild:
         nodes.log = RowLog(kept.log.version + 1)
         nodes.object_log = RowLog(kept.object_log.version + 1)
         nodes.population_changes = kept.population_changes + 1
+        nodes.label_changes = kept.label_changes + 1
         made = copy.copy(cluster)
         made.nodes, made.affinity = nodes, self._affinity
         made.supposed, made.supposed_leaving = {}, {}

@@ -32,10 +32,6 @@ Key = TypeVar("Key", bound=Hashable)
 Thing = TypeVar("Thing", bound=ClusterScoped | Namespaced)
 
 
-class OutOfSyncError(ValueError):
-    """An object to assume was made from a version that is not the API's latest."""
-
-
 class Assumed(Generic[Key, Thing]):
     """Objects as the API has them, and our own versions of some of them that the API does not show yet.
 
@@ -82,16 +78,7 @@ class Assumed(Generic[Key, Thing]):
         return self._stored.pop(key, None)
 
     def assume(self, key: Key, thing: Thing) -> None:
-        """Show our own version until the API has a newer one.
-
-        Raises OutOfSyncError when ours is not made from the API's latest.
-        """
-        stored = self._stored.get(key)
-        if stored is None:
-            raise OutOfSyncError(f"{_named(key)} is gone")
-        if stored.resource_version != thing.resource_version:
-            versions = f"stored: {stored.resource_version}, assume: {thing.resource_version}"
-            raise OutOfSyncError(f"{_named(key)} is out of sync ({versions})")
+        """Show our own version, which has to be made from the API's latest, until the API has a newer one."""
         self._assumed[key] = thing
 
     def restore(self, key: Key, resource_version: str) -> None:
@@ -99,10 +86,6 @@ class Assumed(Generic[Key, Thing]):
         assumed = self._assumed.get(key)
         if assumed is not None and assumed.resource_version == resource_version:
             del self._assumed[key]
-
-
-def _named(key: Hashable) -> str:
-    return "/".join(key) if isinstance(key, tuple) else str(key)
 
 
 UNLIMITED = -1
@@ -521,10 +504,9 @@ class Storage:
                 self.drivers[thing.name] = thing
                 return driver
             case CSIStorageCapacity():
-                capacity = self._drop_capacity((thing.namespace, thing.name))
-                key = (thing.namespace, thing.name)
-                self._class_of_capacity[key] = thing.storage_class
-                self._capacities.setdefault(thing.storage_class, {})[key] = thing
+                capacity = self._drop_capacity(thing.key)
+                self._class_of_capacity[thing.key] = thing.storage_class
+                self._capacities.setdefault(thing.storage_class, {})[thing.key] = thing
                 return capacity
             case VolumeAttachment():
                 attachment = self.attachments.get(thing.name)
@@ -560,10 +542,7 @@ class Storage:
         return attachment
 
     def assume_volume(self, volume: PersistentVolume) -> None:
-        """Show our own version of a volume until the API has a newer one.
-
-        Raises OutOfSyncError.
-        """
+        """Show our own version of a volume until the API has a newer one."""
         self.volumes.assume(volume.name, volume)
         self.version += 1
 
@@ -573,10 +552,7 @@ class Storage:
         self.version += 1
 
     def assume_claim(self, claim: PersistentVolumeClaim) -> None:
-        """Show our own version of a claim until the API has a newer one.
-
-        Raises OutOfSyncError.
-        """
+        """Show our own version of a claim until the API has a newer one."""
         self.claims.assume(claim.key, claim)
         self.version += 1
 

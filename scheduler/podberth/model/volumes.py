@@ -65,7 +65,10 @@ def aws_volume(volume_id: str) -> Translated:
     """An EBS volume: `vol-…`, `aws:///vol-…` or `aws://ZONE/vol-…` (KubernetesVolumeIDToEBSVolumeID)."""
     if not volume_id.startswith("aws://"):
         return Translated(AWS_EBS, volume_id)
-    found = urlsplit(volume_id).path.strip("/")
+    try:
+        found = urlsplit(volume_id).path.strip("/")
+    except ValueError:  # no URL, such as aws://[
+        found = ""
     if not _AWS_VOLUME.fullmatch(found):
         problem = f"failed to translate Kubernetes ID to EBS Volume ID Invalid format for AWS volume ({volume_id})"
         return Translated(AWS_EBS, "", problem)

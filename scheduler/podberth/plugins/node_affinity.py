@@ -114,10 +114,12 @@ class NodeAffinity(Plugin):
         return total
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
-        """A node that matches now and did not before."""
-        if self.added is not None and not node_matches(self.added, new):
-            return False
-        return pod_matches(pod, new) and (old is None or not pod_matches(pod, old))
+        """A node that matches now and did not before. Upstream overlooks one that now matches the added affinity."""
+        return self._takes(pod, new) and (old is None or not self._takes(pod, old))
+
+    def _takes(self, pod: Pod, node: Node) -> bool:
+        """Return whether one node matches the added affinity and the pod's own."""
+        return (self.added is None or node_matches(self.added, node)) and pod_matches(pod, node)
 
 
 def wanted_nodes(pod: Pod, nodes: Nodes) -> Bools | None:

@@ -47,14 +47,13 @@ class VolumeZone(Plugin):
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose volumes can't be looked at: a claim, class or volume is missing."""
-        volumes = volumes_of(pod, cluster)
-        return Reject(Unresolvable(volumes[-1][1])) if volumes and volumes[-1][1] else None
+        _, problem = volumes_of(pod, cluster)
+        return Reject(Unresolvable(problem)) if problem else None
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject nodes that have any zone or region label, and not one that a volume asks for."""
-        wanted = {
-            found for volume, _ in volumes_of(pod, cluster) if volume is not None for found in topologies_of(volume)
-        }
+        volumes, _ = volumes_of(pod, cluster)
+        wanted = {topology for volume in volumes for topology in topologies_of(volume)}
         if not wanted:
             return ()
         nodes = cluster.nodes
@@ -79,32 +78,29 @@ class VolumeZone(Plugin):
         return False
 
 
-def volumes_of(pod: Pod, cluster: Cluster) -> list[tuple[PersistentVolume | None, str]]:
-    """(bound volume, or None for one that is still to be chosen; what is wrong) of each claim, up to the first fault.
+def volumes_of(pod: Pod, cluster: Cluster) -> tuple[list[PersistentVolume], str]:
+    """(the bound volumes of a pod's claims, what is wrong with the first claim that can't be used); empty: nothing.
 
     Claims made for the pod are left out, as upstream does (getPVbyPod).
     """
     storage = cluster.storage
-    found: list[tuple[PersistentVolume | None, str]] = []
+    found: list[PersistentVolume] = []
     for used in pod.shape.volumes.claims:
         if used.ephemeral:
             continue
-        claim = storage.claims.stored((pod.namespace, used.name))
-        volume = None
-        problem = ""
         if not used.name:
-            problem = "PersistentVolumeClaim had no name"
-        elif claim is None:
-            problem = f'persistentvolumeclaim "{used.name}" not found'
-        elif claim.volume_name:
+            return found, "PersistentVolumeClaim had no name"
+        claim = storage.claims.stored((pod.namespace, used.name))
+        if claim is None:
+            return found, f'persistentvolumeclaim "{used.name}" not found'
+        if claim.volume_name:
             volume = storage.volumes.stored(claim.volume_name)
-            problem = "" if volume is not None else f'persistentvolume "{claim.volume_name}" not found'
-        else:
-            problem = _unbound(claim, storage.classes)
-        found.append((volume, problem))
-        if problem:
-            break
-    return found
+            if volume is None:
+                return found, f'persistentvolume "{claim.volume_name}" not found'
+            found.append(volume)
+        elif problem := _unbound(claim, storage.classes):
+            return found, problem
+    return found, ""
 
 
 def _unbound(claim: PersistentVolumeClaim, classes: dict[str, StorageClass]) -> str:

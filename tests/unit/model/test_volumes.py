@@ -54,6 +54,7 @@ def test_claims_in_the_order_of_the_spec() -> None:
         ("EBS, with zone", aws_volume("aws://us-east-1a/vol-1"), "vol-1"),
         ("EBS, without", aws_volume("aws:///vol-1"), "vol-1"),
         ("EBS, not one", aws_volume("aws://us-east-1a/disk-1"), None),
+        ("EBS, no URL", aws_volume("aws://[/vol-1"), None),
         ("PD, zone unknown", gce_disk("d"), "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d"),
         ("PD, zonal", gce_disk("d", "us-central1-a"), "projects/UNSPECIFIED/zones/us-central1-a/disks/d"),
         (

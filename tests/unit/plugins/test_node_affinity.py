@@ -143,3 +143,4 @@ def test_wakes_only_within_the_added_affinity(need: list[str], wakes: list[bool]
     made, asks = plugin("NodeAffinity", addedAffinity=added), a_pod(pod("p", need=[*need, "zone in d"] if need else []))
     there = [a_node(node("n", zone=zone, labels={"gen": "1"})) for zone in "ab"]
     assert [made.node_hint(asks, None, one) for one in there] == wakes
+    assert made.node_hint(asks, there[1], there[0]) is wakes[0], "it comes to match the added affinity"

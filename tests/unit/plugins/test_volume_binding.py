@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from podberth.cache.rebuild import rebuilt
 from podberth.framework.config import ConfigError, decode
 from podberth.framework.events import ClusterEvent
 from podberth.framework.profiles import build
@@ -270,6 +271,15 @@ def test_one_volume_serves_one_claim() -> None:
     assert rejected(plugin("VolumeBinding"), asks, *without_small) == nowhere(UNMATCHED)
 
 
+@pytest.mark.parametrize("made", [[WAIT, volume("v")], [MAKES]], ids=["there", "to be made"])
+def test_a_claim_that_the_pod_names_twice_gets_one_volume(made: list[Object]) -> None:
+    """kube-scheduler looks for two, and writes the claim twice where they are to be made: the second write is a 409."""
+    there = cluster(*NODES, *made, claim("data"))
+    found = plugin("VolumeBinding"), a_pod(using(pod("p"), "data", "data"))
+    assert reasons(found[0].filter(found[1], there), there) == {}
+    assert len(found[0].reserve(found[1], there, 0).writes) == 1
+
+
 @pytest.mark.parametrize("larger", ["1Gi", "2Gi"])
 def test_many_local_disks(larger: str) -> None:
     """A volume for each host, some hosts with several: two claims need two on the same host."""
@@ -406,6 +416,19 @@ def test_what_was_found_is_found_again_after_a_change() -> None:
     assert out() == "m n"
 
 
+def test_what_was_found_is_found_again_in_columns_that_were_rebuilt() -> None:
+    """Labels have changed twice in the old ones, and then twice in the new ones."""
+    made, asks = plugin("VolumeBinding"), a_pod(using(pod("p"), "data"))
+    there = cluster(*NODES, claim("data", to="v"), volume("v", on=["zone in a"]))
+    for zone in "ab":
+        there.put_node(a_node(node("m", zone=zone)))
+    assert set(reasons(made.filter(asks, there), there)) == {"m"}
+    there.adopt(rebuilt(there))
+    for one in (node("m", zone="a"), node("n", zone="b")):
+        there.put_node(a_node(one))
+    assert set(reasons(made.filter(asks, there), there)) == {"n"}
+
+
 def test_what_was_found_is_kept_until_something_changes() -> None:
     """Filter, Score and Reserve of one pod ask the same; another pod is another question."""
     made, asks, there = plugin("VolumeBinding"), a_pod(using(pod("p"), "data")), cluster(*NODES, claim("data"), WAIT)
@@ -434,6 +457,13 @@ def test_scores_of_several_claims() -> None:
     assert scored(plugin("VolumeBinding"), asks, *objects) == {"n": 82}
     bent = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
     assert scored(plugin("VolumeBinding", shape=bent), asks, *objects) == {"n": 19}
+
+
+def test_scores_of_many_large_claims() -> None:
+    """A hundred times what they ask for is more than an int64 holds: they take all of the room."""
+    objects = [node("n"), MAKES, csi_driver(capacity=True), capacity("c", "32Pi")]
+    claims = [claim(name, "32Pi") for name in "abc"]
+    assert scored(plugin("VolumeBinding"), using(pod("p"), "a", "b", "c"), *objects, *claims) == {"n": 0}
 
 
 def test_pods_without_claims_are_not_scored() -> None:

@@ -244,7 +244,7 @@ def _affinity(volume: PersistentVolume, row: int, cluster: Cluster) -> NodeSelec
 
 def _unmatched(inquiry: Inquiry, row: int, found: Found) -> Iterator[PersistentVolumeClaim]:
     storage = inquiry.cluster.storage
-    chosen = {choice.claim.key for choice in found.choices if choice.on(row) is not None}
+    chosen = {binding.claim.key for binding in found.static_bindings if binding.on(row) is not None}
     for claim in found.claims.waiting:
         wanted = storage.classes.get(claim.storage_class)
         elsewhere = claim.selected_node not in (None, inquiry.node(row).name)
@@ -306,7 +306,7 @@ def _volumes(storage: Storage, claim: PersistentVolumeClaim, again: str) -> str:
 def _full(inquiry: Inquiry, row: int, found: Found) -> Iterator[tuple[PersistentVolumeClaim, int]]:
     """Yield claims for which a driver has not enough room here, and how much it has for a volume."""
     cluster = inquiry.cluster
-    for provision in found.provisions:
+    for provision in found.dynamic_provisions:
         claim, storage = provision.claim, cluster.storage
         wanted = storage.classes.get(claim.storage_class)
         driver = None if wanted is None else storage.drivers.get(wanted.provisioner)
@@ -396,15 +396,15 @@ class VolumeZoneExplainer(ClaimsExplainer):
         """Return the bound volumes that are not where the node is."""
         found = []
         nodes = inquiry.cluster.nodes
-        for volume, _ in volumes_of(inquiry.pod, inquiry.cluster):
-            if volume is not None:
-                missed = [
-                    topology
-                    for topology in topologies_of(volume)
-                    if not inquiry.once(topology, partial(within, topology, nodes))[row]
-                ]
-                if missed:
-                    found.append((volume, missed))
+        volumes, _ = volumes_of(inquiry.pod, inquiry.cluster)
+        for volume in volumes:
+            missed = [
+                topology
+                for topology in topologies_of(volume)
+                if not inquiry.once(topology, partial(within, topology, nodes))[row]
+            ]
+            if missed:
+                found.append((volume, missed))
         return found
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import ABSENT, Bools, Column, Ints
 from podberth.cache.nodes import Nodes
-from podberth.cache.volumes import OutOfSyncError, Storage
+from podberth.cache.volumes import Storage
 from podberth.framework.binding import AssumedPod, ObjectKey, Patch
 from podberth.model.pod import Pod
 from podberth.model.storage import (
@@ -45,8 +45,8 @@ class Claims(Struct):
     """Unbound, and not ours to bind."""
 
 
-class Choice(Struct):
-    """The volume that a claim would get on each row."""
+class StaticBinding(Struct):
+    """The volume, of those that are there, that a claim would get on each row."""
 
     claim: PersistentVolumeClaim
     volumes: list[PersistentVolume]
@@ -60,7 +60,7 @@ class Choice(Struct):
         return None if chosen == NONE else self.volumes[chosen]
 
 
-class Provision(Struct):
+class DynamicProvision(Struct):
     """A claim whose volume would be made on some rows. `room`: the capacity found for it there, NONE: not looked at."""
 
     claim: PersistentVolumeClaim
@@ -80,21 +80,22 @@ class Found(Struct):
     full: Bools
     """Not enough room for a volume that is to be made."""
     claims: Claims
-    choices: list[Choice] = field(default_factory=list)
+    static_bindings: list[StaticBinding] = field(default_factory=list)
     numbers: dict[str, int] = field(default_factory=dict)
     """Volumes by name: the number under which one claim's volume is known to the next."""
-    provisions: list[Provision] = field(default_factory=list)
+    dynamic_provisions: list[DynamicProvision] = field(default_factory=list)
 
 
 def claims_of(pod: Pod, cluster: Cluster) -> Claims:
     """Sort a pod's claims, as they are assumed to be (GetPodVolumeClaims). Raises MatchingError.
 
-    One that is missing is left out: PreFilter has rejected the pod then.
+    One that is missing is left out: PreFilter has rejected the pod then. One that the pod names twice gets one volume;
+    upstream looks for two.
     """
     storage = cluster.storage
     found = Claims()
-    for used in pod.shape.volumes.claims:
-        claim = storage.claims.get((pod.namespace, used.claim(pod.name)))
+    for name in dict.fromkeys(used.claim(pod.name) for used in pod.shape.volumes.claims):
+        claim = storage.claims.get((pod.namespace, name))
         if claim is None:
             continue
         if claim.bound:
@@ -126,9 +127,9 @@ def find(pod: Pod, cluster: Cluster) -> Found:
         to_provision = [(claim, permitted) for claim in claims.waiting if claim.selected_node is not None]
         to_match = [claim for claim in claims.waiting if claim.selected_node is None]
         for claim in sorted(to_match, key=lambda claim: claim.requested or 0):
-            choice = _choose(claim, permitted, found, cluster)
-            found.choices.append(choice)
-            to_provision.append((claim, permitted & (choice.chosen == NONE)))
+            binding = _choose(claim, permitted, found, cluster)
+            found.static_bindings.append(binding)
+            to_provision.append((claim, permitted & (binding.chosen == NONE)))
         _provision(to_provision, cluster, found)
     return found
 
@@ -177,7 +178,7 @@ def reached_by(volume: PersistentVolume, cluster: Cluster) -> Bools | None:
     return np.where(migrated, reached_by_driver, everywhere if reached is None else reached)
 
 
-def _choose(claim: PersistentVolumeClaim, rows: Bools, found: Found, cluster: Cluster) -> Choice:
+def _choose(claim: PersistentVolumeClaim, rows: Bools, found: Found, cluster: Cluster) -> StaticBinding:
     """The smallest volume that serves a claim on each row, or the one that is meant for it (FindMatchingVolume)."""
     if claim.problem is not None:
         raise MatchingError(f"error creating internal label selector for claim: {claim}: {claim.problem}")
@@ -198,13 +199,13 @@ def _choose(claim: PersistentVolumeClaim, rows: Bools, found: Found, cluster: Cl
             continue
         here = rows & (chosen == nothing)
         if here.any():
-            here &= ~_taken(np.full(nodes.rows, numbers[index]), found.choices)
+            here &= ~_taken(np.full(nodes.rows, numbers[index]), found.static_bindings)
             chosen[here & _reaches(volume, nodes)] = index
     for key, by_value in by_label.items():
-        best = _by_label(nodes.label(key), by_value, numbers, rows, found.choices)
+        best = _by_label(nodes.label(key), by_value, numbers, rows, found.static_bindings)
         np.minimum(chosen, best, out=chosen)
     chosen[~rows | (chosen == nothing)] = NONE
-    return Choice(claim, volumes, chosen, numbers[chosen])
+    return StaticBinding(claim, volumes, chosen, numbers[chosen])
 
 
 def _size(volume: PersistentVolume) -> tuple[int, str]:
@@ -224,7 +225,7 @@ def _single_label(volume: PersistentVolume) -> tuple[str, str] | None:
 
 
 def _by_label(
-    column: Column[str], by_value: dict[str, list[int]], numbers: Ints, rows: Bools, earlier: Sequence[Choice]
+    column: Column[str], by_value: dict[str, list[int]], numbers: Ints, rows: Bools, earlier: Sequence[StaticBinding]
 ) -> Ints:
     """The first volume by row among those reached by one label: there may be one for every node."""
     nothing = len(numbers) - 1
@@ -253,11 +254,11 @@ def _reaches(volume: PersistentVolume, nodes: Nodes) -> Bools:
     return matches(volume.affinity, nodes, by_name=False)
 
 
-def _taken(volumes: Ints, earlier: Iterable[Choice]) -> Bools:
+def _taken(volumes: Ints, earlier: Iterable[StaticBinding]) -> Bools:
     """Rows where an earlier claim of the pod gets the volume whose number is given."""
     taken = np.zeros(len(volumes), dtype=np.bool_)
-    for choice in earlier:
-        taken |= choice.numbers == volumes
+    for binding in earlier:
+        taken |= binding.numbers == volumes
     return taken
 
 
@@ -289,15 +290,13 @@ def _provision(wanted: Iterable[tuple[PersistentVolumeClaim, Bools]], cluster: C
     for claim, where in wanted:
         rows = where & left
         if rows.any():
-            storage_class = cluster.storage.classes.get(claim.storage_class)
-            if storage_class is None:
-                raise MatchingError(f'failed to find storage class "{claim.storage_class}"')
+            storage_class = cluster.storage.classes[claim.storage_class]
             allowed = allowed_nodes(storage_class, cluster.nodes)
             room, enough = _room(claim, storage_class, cluster)
             found.unmatched |= rows & ~allowed
             found.full |= rows & allowed & ~enough
             left &= ~rows | (allowed & enough)
-            found.provisions.append(Provision(claim, rows, room))
+            found.dynamic_provisions.append(DynamicProvision(claim, rows, room))
 
 
 def allowed_nodes(storage_class: StorageClass, nodes: Nodes) -> Bools:
@@ -377,29 +376,25 @@ def claim_key(claim: PersistentVolumeClaim) -> ObjectKey:
 def assume(found: Found, cluster: Cluster, row: int) -> AssumedVolumes:
     """Assume the volumes that were found for a row, so that the next decision sees them as taken.
 
-    Raises OutOfSyncError when an object is not what it was chosen as; then nothing is assumed.
+    `found` has the API's latest versions: it is found anew after every change.
     """
     storage = cluster.storage
     taken = AssumedVolumes()
     node = cluster.nodes.names[row] or ""
     writes: list[Patch] = []
-    try:
-        for choice in found.choices:
-            volume = choice.on(row)
-            if volume is not None:
-                bound = _bound(volume, choice.claim)
-                storage.assume_volume(bound)
-                taken.volumes.append((bound, choice.claim))
-                writes.extend(_volume_patch(storage.volumes.stored(volume.name), bound, choice.claim))
-        for provision in found.provisions:
-            if provision.rows[row]:
-                claim = replace(provision.claim, selected_node=node)
-                storage.assume_claim(claim)
-                taken.claims.append(claim)
-                writes.extend(_claim_patch(storage.claims.stored(claim.key), claim))
-    except OutOfSyncError:
-        restore(taken, {}, storage)
-        raise
+    for binding in found.static_bindings:
+        volume = binding.on(row)
+        if volume is not None:
+            bound = _bound(volume, binding.claim)
+            storage.assume_volume(bound)
+            taken.volumes.append((bound, binding.claim))
+            writes.extend(_volume_patch(storage.volumes.stored(volume.name), bound, binding.claim))
+    for provision in found.dynamic_provisions:
+        if provision.rows[row]:
+            claim = replace(provision.claim, selected_node=node)
+            storage.assume_claim(claim)
+            taken.claims.append(claim)
+            writes.extend(_claim_patch(storage.claims.stored(claim.key), claim))
     taken.writes = tuple(writes)
     return taken
 

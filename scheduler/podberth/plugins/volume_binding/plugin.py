@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Ints
-from podberth.cache.volumes import OutOfSyncError, Storage
+from podberth.cache.volumes import Storage
 from podberth.framework.binding import AssumedPod, Wait
 from podberth.framework.events import ClusterEvent
 from podberth.framework.interface import MAX_SCORE, NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject, Plugin
@@ -123,21 +123,21 @@ class VolumeBinding(Plugin):
         if not pod.shape.volumes.claims:
             return None
         found = self.find(pod, cluster)
-        if not found.choices and not found.provisions:
+        if not found.static_bindings and not found.dynamic_provisions:
             return 0
         usage = _Usage(len(feasible))
         static = np.zeros(len(feasible), dtype=np.bool_)
-        for choice in found.choices:
-            chosen = choice.chosen[feasible]
+        for binding in found.static_bindings:
+            chosen = binding.chosen[feasible]
             static |= chosen != NONE
-            sizes = np.array([*(volume.size for volume in choice.volumes), 0], dtype=np.int64)[chosen]
-            classes = sorted({volume.spec_class for volume in choice.volumes})
-            codes = np.array([*(classes.index(volume.spec_class) for volume in choice.volumes), NONE])[chosen]
+            sizes = np.array([*(volume.size for volume in binding.volumes), 0], dtype=np.int64)[chosen]
+            classes = sorted({volume.spec_class for volume in binding.volumes})
+            codes = np.array([*(classes.index(volume.spec_class) for volume in binding.volumes), NONE])[chosen]
             for code, name in enumerate(classes):
                 rows = codes == code
-                usage.add(name, rows, choice.claim.size, sizes)
+                usage.add(name, rows, binding.claim.size, sizes)
         # Volumes that are to be made count only on nodes where none is there already.
-        for provision in found.provisions:
+        for provision in found.dynamic_provisions:
             room = provision.room[feasible]
             rows = provision.rows[feasible] & ~static & (room != NONE)
             usage.make(provision.claim.spec_class, rows, provision.claim.size, room)
@@ -165,11 +165,7 @@ class VolumeBinding(Plugin):
         """Take the volumes, and the claims to provision for, before the next pod is decided."""
         if not pod.shape.volumes.claims:
             return None
-        try:
-            found = self.find(pod, cluster)
-            return assume(found, cluster, row) or None
-        except OutOfSyncError as error:
-            raise PluginError(self.name, str(error), "Reserve") from None
+        return assume(self.find(pod, cluster), cluster, row) or None
 
     def unreserve(self, assumed: AssumedPod, cluster: Cluster) -> None:
         """Give back what was not written."""
@@ -255,7 +251,8 @@ class _Usage:
         total = np.zeros(self._rows, dtype=np.int64)
         count = np.zeros(self._rows, dtype=np.int64)
         for present, requested, capacity in self._classes.values():
-            utilization = requested * 100 // np.maximum(capacity, 1)  # beyond 100, shapes are flat
+            # Beyond 100, shapes are flat; and 100 times what many claims ask for may be more than an int64 holds.
+            utilization = np.minimum(requested, capacity) * 100 // np.maximum(capacity, 1)
             utilization[capacity == 0] = 100
             total += np.where(present, broken_linear(utilization, shape), 0)
             count += present
