@@ -74,6 +74,8 @@ class ReservedRoom(Struct, eq=False):
     rows: Ints = field(default_factory=_no_rows)
     at: dict[int, int] = field(default_factory=dict)
     """Row → its index in `rows`."""
+    there: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """bool for each of `rows`: its node is still there. Another one may have come to be on the row."""
     lost: bool = False
     """True if one of its nodes is gone, or has other labels, taints or features: its pods may not be allowed there."""
     seen: int = -1
@@ -96,6 +98,7 @@ class ReservedRoom(Struct, eq=False):
         self.at = {row: i for i, row in enumerate(rows)}
         self.rows = np.array(rows, dtype=np.int64)
         self.names = [nodes.names[row] or "" for row in rows]
+        self.there = np.ones(len(rows), dtype=np.bool_)
         self.share_pods = np.zeros(len(rows), dtype=np.int64)
         for start in range(0, len(pods), _AT_ONCE):
             some = pods[start : start + _AT_ONCE]
@@ -136,6 +139,7 @@ class ReservedRoom(Struct, eq=False):
     def _add_up(self, row: int, nodes: Nodes, there: list[Pod], wall: float) -> int:
         """Add up what ends in time on a row; return the number of pods there."""
         i = self.at[row]
+        self.there[i] = nodes.names[row] == self.names[i]
         if _offer(nodes.objects[row]) != _offer(self.objects[row]):
             self.lost = True
         self.ending_pods[i] = 0
@@ -184,13 +188,14 @@ class ReservedRoom(Struct, eq=False):
             if end is not None and end <= self.until:
                 return None
         if self.whole:
-            kept = np.ones(len(self.rows), dtype=np.bool_)
+            kept = self.there
         else:
-            kept = self._left_pods(nodes) < 1
+            short = self._left_pods(nodes) < 1
             for name, left in self._left(nodes, pod.shape.requests.keys()):
                 amount = pod.shape.requests[name]
                 if amount > 0:
-                    kept |= left < amount
+                    short |= left < amount
+            kept = short & self.there
         if not kept.any():
             return None
         mask = np.zeros(nodes.rows, dtype=np.bool_)

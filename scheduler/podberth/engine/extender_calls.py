@@ -165,15 +165,21 @@ class ExtenderCalls:
 def preempting(answer: VictimsAnswer, cluster: Cluster) -> PostFilterResult:
     """Return the node to preempt on, of those that the extenders left.
 
-    Pods that went away meanwhile need no removing; a node without victims is no candidate any more.
+    Pods that went away meanwhile need no removing; a node without victims is no candidate any more. Of a group that
+    goes as a whole all pods have to go, on whichever nodes they are.
     """
     candidates = []
     for name, (uids, violations) in answer.items():
         row = cluster.nodes.live_row(name)
         there = [cluster.placement(uid) for uid in uids]
-        victims = [placement.pod for placement in there if placement is not None and placement.row == row]
+        victims: dict[str, Pod] = {}
+        for placement in there:
+            if placement is not None and placement.row == row:
+                whole = cluster.pod_groups.whole(placement.pod)
+                together = (placement.pod,) if whole is None else whole.with_node
+                victims |= {pod.uid: pod for pod in together}
         if row is not None and victims:
-            candidates.append(Candidate(row, victims, violations))
+            candidates.append(Candidate(row, list(victims.values()), violations))
             candidates[-1].settle()
     if not candidates:
         return PostFilterResult("preemption: no candidate node for preemption", in_the_way=frozenset((EXTENDER,)))

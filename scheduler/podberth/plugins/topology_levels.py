@@ -32,7 +32,7 @@ def by_level(
     narrowest, broadest = levels.index(preferred), 0 if required is None else levels.index(required)
     tree = _Tree(levels[: narrowest + 1], nodes)
     paths = tree.paths_of(running)
-    leaves = [Placement("/".join(path), rows, 0, path) for path, rows, _ in tree.domains(narrowest + 1)]
+    leaves = [Placement(_name(path), rows, 0, path) for path, rows, _ in tree.domains(narrowest + 1)]
     found: list[Placement] = []
     for depth in range(narrowest, broadest - 1, -1):
         wanted = {None if path is None else path[: depth + 1] for path in paths}
@@ -43,13 +43,18 @@ def by_level(
             continue
         for path, rows, inside in tree.domains(depth + 1):
             if not wanted or path in wanted:
-                found.append(Placement("/".join(path), rows, narrowest - depth, path, tuple(leaves[inside])))
+                found.append(Placement(_name(path), rows, narrowest - depth, path, tuple(leaves[inside])))
     if required is None:
         alive = np.flatnonzero(nodes.alive[: nodes.rows])
         found.append(Placement("", alive, narrowest + 1, (), tuple(leaves)))
     broadest_level = max((one.level for one in found), default=0)
     anywhere = [one for one in found if one.level == broadest_level and one.domains]
     return found + [Placement(f"{one.name}{ANYWHERE}", one.rows, one.level + 1, one.path) for one in anywhere]
+
+
+def _name(path: Path) -> str:
+    """Return the name of a domain. A value may be empty, and the empty name is that of the whole cluster."""
+    return "/".join(path) or '""'
 
 
 class _Tree:

@@ -11,14 +11,16 @@ from podberth.engine.binding_table import State
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import AskExtenders, Bind, Failed, Instruction, PatchCondition, Preempt
 from podberth.engine.queue.queued import Place
-from podberth.engine.stimuli import Broke, ExtendersAnswered, ExtendersFailed, Unwritten
+from podberth.engine.stimuli import Broke, ExtendersAnswered, ExtendersFailed, Follows, Unwritten
 from podberth.framework.config import decode
 from podberth.framework.extenders import NodesAnswer, NodesQuestion, Scores, VictimsQuestion
 from podberth.framework.profiles import build
+from podberth.model.pod_group import NATIVE
 from tests.builders import configuration
 from tests.registered import registry
 
 from .conftest import Harness, node, pod
+from .test_gangs_preempting import group, member
 from .test_points import everything, of, place
 
 Opened = Callable[..., Harness]
@@ -262,6 +264,23 @@ def test_victims(opened: Opened) -> None:
     }
     (preempt,) = of(answered(harness, question, {"n2": (("small2",), 0)}), Preempt)
     assert (preempt.node, [victim.name for victim in preempt.victims]) == ("n2", ["small2"])
+
+
+def test_a_group_that_goes_as_a_whole(opened: Opened) -> None:
+    """Its pods on other nodes have to go as well, also one of which the extender does not know."""
+    harness = opened(PREEMPT, nodes=3)
+    harness.handle(Follows(NATIVE, True))
+    harness.put(group("all", 1, mode="all"))
+    harness.put(*(member("all", i, f"n{i}", cpu="900m") for i in (1, 2)), pod("big", cpu="1", priority=10))
+    harness.put(pod("high", cpu="1", nodeName="n3", priority=10))
+    question = asked(everything(harness))
+    assert {node: {one.name for one in pods} for node, (pods, _) in question.victims.items()} == {
+        "n1": {"all-1", "all-2"},
+        "n2": {"all-1", "all-2"},
+    }
+    harness.put(member("all", 3, "n4", cpu="900m"))
+    (preempt,) = of(answered(harness, question, {"n2": (("all-1", "all-2"), 0)}), Preempt)
+    assert (preempt.node, {victim.name for victim in preempt.victims}) == ("n2", {"all-1", "all-2", "all-3"})
 
 
 def test_a_pod_that_shrinks_while_extenders_look_for_victims(opened: Opened) -> None:

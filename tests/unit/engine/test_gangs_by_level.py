@@ -147,6 +147,31 @@ def test_what_is_no_level(asked: dict[str, Any], says: str) -> None:
     assert says in message
 
 
+@pytest.mark.usefixtures("pod_by_pod")
+@pytest.mark.parametrize("turns", range(1, 7))
+def test_a_node_of_another_block_comes_where_one_of_a_rack_was(turns: int) -> None:
+    """It has the row of a node that went while the gang was tried, and does not count as one of that rack."""
+    harness = leveled()
+    harness.put(at("a1", "a", "r1", 2), at("a2", "a", "r2", 2), at("a3", "a", "r3", 2))
+    harness.put(gang(4, required="block"), *ranked(5))
+    found: dict[str, str] = {}
+    for _ in range(turns):
+        found |= on(harness.cycle())
+    harness.gone("Node", "a3")
+    harness.put(at("b1", "b", "r1", 2))
+    found |= on(harness.cycles())
+    assert len(found) == 4
+    assert set(found.values()) <= {"a1", "a2"}
+
+
+def test_a_rack_whose_name_is_empty_is_not_the_whole_cluster() -> None:
+    """Three of the four are in one rack, and it takes the last one."""
+    harness = leveled(["rack"])
+    harness.put(at("x", "a", "", 1), at("y", "a", "r1", 2), at("z", "a", "r2", 3), at("zz", "a", "r3", 3))
+    harness.put(gang(4), *ranked(4))
+    assert set(on(harness.cycles()).values()) == {"z", "x"}
+
+
 def test_without_levels_annotations_do_not_count() -> None:
     """Not even those that name no level; and the pods are tried as they come."""
     harness = leveled([])

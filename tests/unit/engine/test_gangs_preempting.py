@@ -10,7 +10,7 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.rebuild import Rebuild
 from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Failed, Instruction, Preempt, SetGroupCondition
-from podberth.engine.stimuli import Follows, VictimStays
+from podberth.engine.stimuli import Follows, Gone, VictimStays
 from podberth.model.pod_group import NATIVE
 from tests.builders import Object
 
@@ -301,6 +301,20 @@ def test_a_group_that_asks_for_less_while_the_plan_is_made(gangs: Harness) -> No
     assert (victims(said), bound(said)) == (set(), {})
     gangs.after(30)
     assert len(bound(gangs.cycles())) == 3
+
+
+def test_a_group_that_is_made_anew_while_the_plan_is_made(gangs: Harness) -> None:
+    """Its condition is that of the object which is there."""
+    gangs.put(node("n0", "2"), running("r", "n0", "2"))
+    gangs.put(group("gang", 2, priority=5), *(member("gang", i, priority=5) for i in range(2)))
+    until_planning(gangs)
+    gangs.handle(Gone("PodGroup", "default", "gang", "uid-gang"))
+    anew = group("gang", 2, priority=5)
+    anew["metadata"]["uid"] = "anew"
+    gangs.put(anew)
+    said = gangs.cycles()
+    assert victims(said) == {"r"}
+    assert {one.group.uid for one in said if isinstance(one, SetGroupCondition)} == {"anew"}
 
 
 def test_a_pod_that_changes_while_the_plan_is_made(gangs: Harness) -> None:

@@ -319,6 +319,48 @@ def test_a_node_that_goes_has_the_room_looked_for_again(busy: Harness) -> None:
     assert room.expires == 1600.0
 
 
+def test_a_node_that_comes_where_a_kept_one_was_is_not_kept(busy: Harness) -> None:
+    """It is on the row of one that went, also before the gang has been tried again."""
+    waiting(busy)
+    busy.gone("Pod", "a")
+    busy.gone("Node", "n0")
+    busy.put(node("new"), small("s", "3", nodeSelector={"kubernetes.io/hostname": "new"}))
+    assert busy.engine.cluster.reservations
+    assert busy.binds() == {"s": "new"}
+
+
+def test_who_waited_for_a_node_goes_there_when_room_is_kept_on_another_one(busy: Harness) -> None:
+    """The gang would start sooner beside a pod that ends sooner: that node is kept instead of n1."""
+    waiting(busy)
+    busy.put(small("s", "3", nodeSelector={"kubernetes.io/hostname": "n1"}))
+    assert busy.binds() == {}
+    busy.tick(61.0)
+    busy.put(node("n3"), running("d", "n3", lasts=50, since=1061))
+    found = busy.binds()
+    (room,) = busy.engine.cluster.reservations.by_profile.values()
+    assert sorted(room.names) == ["n0", "n3"]
+    busy.tick(10.0)
+    assert found | busy.binds() == {"s": "n1"}
+
+
+def test_room_is_not_given_up_for_sooner_room_on_too_many_nodes() -> None:
+    """Of four nodes two are kept, which is half of them; three would take the gang sooner."""
+    harness = reserving(percentageOfNodes=50)
+    harness.put(*(node(f"n{i}", "8") for i in range(4)))
+    harness.put(*(running(f"p{i}", f"n{i}", "8", lasts=300 if i < 2 else None) for i in range(4)))
+    waiting(harness, min_count=4)
+    harness.tick(61.0)
+    for name in ("p0", "p2", "p3"):
+        harness.gone("Pod", name)
+    harness.put(running("short", "n0", "4", lasts=100, since=1061), running("long", "n2", "4"))
+    harness.put(running("other", "n3", "4"))
+    harness.put(running("brief", "n3", "1", lasts=20, since=1061))
+    said = harness.cycles()
+    assert "room is kept for it on 2 nodes" in conditions(said)[0][2]
+    (room,) = harness.engine.cluster.reservations.by_profile.values()
+    assert sorted(room.names) == ["n0", "n1"]
+
+
 @pytest.mark.parametrize("turns", range(1, 18))
 def test_room_is_not_kept_on_a_node_that_the_gang_may_not_use(busy: Harness, turns: int) -> None:
     """It gets a taint while room is looked for, or later."""

@@ -204,10 +204,9 @@ class GroupCycles:
         group = self._cluster.pod_groups.get(attempt.entry.key)
         if group is None:
             return _not_found(attempt.entry.key)
-        if not attempt.decided:
-            attempt.group = group
-        elif group.asks != attempt.group.asks:
+        if attempt.decided and group.asks != attempt.group.asks:
             attempt.outdated = attempt.missed = True
+        attempt.group = group
         return ""
 
     # -- what is done ------------------------------------------------------------------------------------------------

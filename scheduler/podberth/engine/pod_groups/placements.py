@@ -243,11 +243,16 @@ class Placements:
 
     def _start(self, attempt: GroupAttempt, search: Search, name: str) -> None:
         """Make a placement the current one, with its domains in the order in which they are filled."""
-        search.current, search.filled = name, 0
-        search.domains, _ = self._order(attempt, search, name, len(attempt.members))
+        search.current = name
+        self._fill(attempt, search)
         why = unsatisfied(attempt.group, self._cluster.pod_groups.scheduled(attempt.entry.key), len(attempt.members))
         if why:
             attempt.fail(why, early=True)
+
+    def _fill(self, attempt: GroupAttempt, search: Search) -> None:
+        """Have the domains of the current placement filled from the first one on."""
+        search.domains, _ = self._order(attempt, search, search.current, len(attempt.members))
+        search.filled = 0
 
     def _fail(self, attempt: GroupAttempt, search: Search, outcome: Outcome) -> None:
         """End the attempt with the outcome of the first or the broadest placement: the group fits into none."""
@@ -279,6 +284,7 @@ class Placements:
         search.waiting.extend(name for name in found if name not in search.found)
         gone = {name: Placement(name, NOWHERE, one.level) for name, one in search.found.items() if name not in found}
         search.renew({name: found.get(name, gone.get(name, one)) for name, one in search.found.items()} | found)
+        self._fill(attempt, search)
 
     def _framework(self, attempt: GroupAttempt) -> Framework:
         first = next(iter(attempt.members.values())).queued.pod

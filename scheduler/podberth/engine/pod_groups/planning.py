@@ -265,7 +265,7 @@ class Trial:
         nodes = self._cluster.nodes
         first, group = self._attempt.pods[0].queued.pod, self._attempt.entry.key
         kept = [
-            room.rows
+            room.rows[room.there]
             for room in self._cluster.reservations.by_profile.values()
             if room.group != group and room.priority >= first.priority
         ]

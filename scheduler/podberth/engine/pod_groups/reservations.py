@@ -259,28 +259,29 @@ class Reservations:
         cluster, key = self._cluster, attempt.entry.key
         pod = attempt.pods[0].queued.pod
         profile = pod.scheduler_name
-        before = self._kept.by_profile.get(profile)
-        mine = before is not None and before.group == key
+        before = self._kept.of(key)
         if room is not None and 100 * len(room.rows) > wanted.percentage_of_nodes * cluster.nodes.count:
             most = wanted.percentage_of_nodes
-            why = f"it needs {len(room.rows)} nodes, more than {most}% of all (percentageOfNodes)"
-        if not mine and now < self._not_before.get(key.namespace, now):
-            why = "its namespace has just had room"  # which has ended while the search went on
-        if mine and before is not None and self._stands(before, attempt) and not _sooner(room, before):
+            why, room = f"it needs {len(room.rows)} nodes, more than {most}% of all (percentageOfNodes)", None
+        if before is None and now < self._not_before.get(key.namespace, now):
+            why, room = "its namespace has just had room", None  # which has ended while the search went on
+        if before is not None and self._stands(before, attempt) and not _sooner(room, before):
             before.found = now
             self._say(attempt, before)
             return
-        if why or room is None:
-            if mine:
+        if room is None:
+            if before is not None:
                 self._end(profile, now, f"room is no longer kept: {why}")
             self._tell(attempt, f"no room is kept for it: {why}")
             return
-        if before is not None and not mine:
+        if before is None and profile in self._kept.by_profile:
             self._end(profile, now, f"room is kept for podgroup {key} of higher priority instead")
         self._kept.put(profile, room)
         self._say(attempt, room)
-        if not mine:
+        if before is None:
             self._outbox.add(RecordEvent(pod, "Normal", "RoomKept", said(room)))
+        else:
+            self._queue.wake_everyone(ClusterEvent.KEPT_ROOM_GONE, now)  # it may be kept on other nodes now
 
     def _room(
         self, attempt: GroupAttempt, plugin: str, wanted: Reservation, found: Drained, now: float
@@ -288,9 +289,8 @@ class Reservations:
         """Return the reservation before anything on its nodes is counted."""
         wall, nodes = self._cluster.devices.wall, self._cluster.nodes
         pod, key = attempt.pods[0].queued.pod, attempt.entry.key
-        before = self._kept.by_profile.get(pod.scheduler_name)
-        mine = before is not None and before.group == key
-        expires = before.expires if mine and before is not None else now + wanted.for_seconds
+        before = self._kept.of(key)
+        expires = now + wanted.for_seconds if before is None else before.expires
         planned = {one.uid: nodes.names[row] or "" for one, row in found.assigned}
         return ReservedRoom(
             key,
@@ -301,7 +301,7 @@ class Reservations:
             found.draining,
             whole=not all(map(plain, {one.shape for one, _ in found.assigned})),
             trusting=wanted.trust_expected_duration,
-            since=before.since if mine and before is not None else now,
+            since=now if before is None else before.since,
             found=now,
             expires=expires,
             expires_text=_text(wall + expires - now),
