@@ -53,8 +53,8 @@ class AffinityCounts:
         self.add(pod, row, -1)
 
     def relabel(self, row: int, keys: Sequence[str], *, inhabited: bool) -> None:
-        """Note that labels of a node changed. `inhabited`: the node has pods."""
-        if inhabited or self.pods.placed.changed_lately(row) or self.terms.sets.placed.changed_lately(row):
+        """Note that labels of a node changed. `keys`: those that have a column. `inhabited`: the node has pods."""
+        if keys and (inhabited or self.pods.placed.changed_lately(row) or self.terms.sets.placed.changed_lately(row)):
             self.pods.relabel(keys)
 
     def selected(self, terms: Terms, topology_key: str) -> Selected:
@@ -102,7 +102,8 @@ class AffinityCounts:
 
     def repulsion(self, other: Pod, row: int, existing: ExistingTermSums) -> int:
         """Return how many of another pod's terms keep a pod away from a row."""
-        return self.terms.repulsion(other.shape, row, existing)
+        of = self.terms.sets.find(other.shape)
+        return 0 if of is None else existing.repulsion(of.number, row)
 
     def repulsion_by(self, other: Pod, key: str, existing: ExistingTermSums) -> int:
         """Return how many of another pod's terms of one topology key keep a pod away."""

@@ -61,6 +61,10 @@ class Cluster:
         """UID → (pod, row, 1 for a pod that a dry run added, -1 for one that it removed)."""
         self.supposed_leaving: dict[str, tuple[Pod, int, int]] = {}
         """The supposed pods that are on their way out."""
+        self._supposed_on: dict[int, list[Pod]] = {}
+        """Row → the pods that `supposing` counts there, for `pods_on`."""
+        self._left_out: set[str] = set()
+        """UIDs of the pods that `leave_out` left out."""
         self.selecting_changes: dict[str, int] = {}
         """Namespace → a number that differs after each change of `selecting` there; missing where there are no such
         objects.
@@ -88,8 +92,10 @@ class Cluster:
         return iter(self._placed.values())
 
     def pods_on(self, row: int) -> list[Pod]:
-        """Return the pods that are placed on a node."""
-        return [placement.pod for placement in self.on_row.get(row, {}).values()]
+        """Return the pods on a node: in a dry run without those that it left out, and with those that it supposes."""
+        left_out = self._left_out
+        pods = [placement.pod for uid, placement in self.on_row.get(row, {}).items() if uid not in left_out]
+        return pods + self._supposed_on.get(row, []) if self._supposed_on else pods
 
     def count_pods(self, namespace: str | None = None, labels: Mapping[str, str] = NO_LABELS) -> Ints:
         """Return int64[rows]: the number of placed pods with these labels, of one namespace or (None) of all, without
@@ -271,10 +277,15 @@ class Cluster:
             for pod, row in there:
                 self._suppose(pod, row, sign)
 
+        on: dict[int, list[Pod]] = {}
+        for pod, row in () if usage_only else there:
+            on.setdefault(row, []).append(pod)
         count(1)
+        self._supposed_on = on
         try:
             yield
         finally:
+            self._supposed_on = {}
             count(-1)
 
     @contextmanager
@@ -293,14 +304,12 @@ class Cluster:
     def leave_out(self, placement: Placement) -> None:
         """Leave a placed pod out of all counts until `put_back`; for dry runs only."""
         self._suppose(placement.pod, placement.row, -1)
+        self._left_out.add(placement.pod.uid)
 
     def put_back(self, placement: Placement) -> None:
         """Count a pod again that was left out."""
         self._suppose(placement.pod, placement.row, 1)
-
-    def placements_on(self, row: int) -> list[Placement]:
-        """Return the pods that are placed on a row, each with its placement."""
-        return list(self.on_row.get(row, {}).values())
+        self._left_out.discard(placement.pod.uid)
 
     def put_namespace(self, namespace: Namespace) -> Mapping[str, str] | None:
         """Add or update a namespace; returns the labels before."""
@@ -393,18 +402,19 @@ class Cluster:
         self._selecting_number += 1
         self.selecting_changes[namespace] = self._selecting_number
 
-    def apart(self) -> None:
+    def apart(self, storage: Storage) -> None:
         """Turn this copy of a cluster into one for a dry run: it knows no pod by name, and its changes show nowhere
         else.
 
-        Objects other than nodes and pods stay shared.
+        Objects other than nodes and pods stay shared. `storage`: the storage objects, with the volumes that the pods
+        of the copy use.
         """
         self.nominations = self.nominations.copied()
-        self.storage = self.storage.without_pods(self.nodes)
+        self.storage = storage
         groups, self.pod_groups = self.pod_groups, PodGroups()
         self.pod_groups.followed = groups.followed
         self.priorities = Counter()
-        self._placed, self.on_row, self.supposed, self.supposed_leaving = {}, {}, {}, {}
+        self._placed, self.on_row, self.supposed, self.supposed_leaving, self._left_out = {}, {}, {}, {}, set()
 
     def adopt(self, made: "Cluster") -> None:
         """Use the columns and counts of a cluster that was rebuilt from this one."""

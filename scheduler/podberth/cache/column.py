@@ -155,12 +155,6 @@ class Column(Generic[Value]):
         size = sum(memo.answers.nbytes for memo in self._memos.values())
         return KeptAnswers(len(self._memos), size)
 
-    def in_order(self, rows: int) -> bool:
-        """Return whether each of the first rows has a value of its own, whose code is the row's number: no lookup is
-        needed.
-        """
-        return self._in_order == rows
-
     @property
     def blank(self) -> bool:
         """True if no row has a value."""
@@ -220,10 +214,9 @@ class Column(Generic[Value]):
         count = len(self.values)
         if memo is None or memo.epoch != self._epoch or count >= len(memo.answers):
             answers = np.zeros(2 * count + 2, dtype=dtype)
+            answers[-1] = ask(None)  # before it is counted as kept: a plugin's function may raise
             self._make_room(key, answers.nbytes)
-            memo = _Memo(answers, self._epoch)
-            memo.answers[-1] = ask(None)
-            self._memos[key] = memo
+            memo = self._memos[key] = _Memo(answers, self._epoch)
         for code in range(memo.known, count):
             value = self.values[code]
             if value is not None:

@@ -144,10 +144,6 @@ class TermSets:
         """Return the term of a number; None when it is gone."""
         return self._terms[number]
 
-    def get(self, term: tuple[AffinityTerm, int]) -> IndexedTerm | None:
-        """Return a term that is in the index."""
-        return self._by_term.get(term)
-
     def find(self, shape: PodShape) -> TermSet | None:
         """Return the set that pods of a shape carry, if any do; None: it is not known."""
         of = self._by_shape.get(shape)
@@ -417,7 +413,8 @@ class ExistingTerms:
     def __init__(self, nodes: Nodes) -> None:
         self.sets = TermSets()
         self._nodes = nodes
-        self._asked: dict[tuple[str, int], Asked] = {}
+        self.asked: dict[tuple[str, int], Asked] = {}
+        """(namespace, identity of the labels) → what is known of pods that have them."""
         self.sums: BoundedBytes[bytes, ExistingTermSums] = BoundedBytes(_SUMS, _KEPT_BYTES)
         """The sums that are kept, by the numbers of the terms that select a pod. Pods that the same terms select share
         them.
@@ -426,11 +423,11 @@ class ExistingTerms:
     def sums_for(self, pod: Pod, pods: PodClasses) -> ExistingTermSums | None:
         """Return the sums of the placed pods' terms that select a pod; None: none does."""
         sets = self.sets
-        asked = self._asked.get((pod.namespace, id(pod.labels)))
+        asked = self.asked.get((pod.namespace, id(pod.labels)))
         if asked is None:
-            if len(self._asked) >= _ASKED:
-                self._asked.clear()
-            asked = self._asked[pod.namespace, id(pod.labels)] = Asked(pod.namespace, pod.labels)
+            if len(self.asked) >= _ASKED:
+                self.asked.clear()
+            asked = self.asked[pod.namespace, id(pod.labels)] = Asked(pod.namespace, pod.labels)
         basis = sets.numbering, sets.born, pods.namespace_changes
         if asked.basis != basis:
             asked.by, asked.basis = self._selecting(asked, pods), basis
@@ -439,6 +436,7 @@ class ExistingTerms:
         sums = self.sums.recall(asked.by)
         if sums is None:
             self.sums.keep(asked.by, sums := ExistingTermSums(asked.by))
+        asked.by = sums.by  # equal bytes once for all: beside many terms they are some 10 KB
         sums.follow(sets, self._nodes, pods)
         return sums
 
@@ -460,11 +458,6 @@ class ExistingTerms:
             if column is not None and any(column.codes[row] >= 0 for row in rows):
                 found.append(carried.term)
         return found
-
-    def repulsion(self, shape: PodShape, row: int, sums: ExistingTermSums) -> int:
-        """Return how many of a placed pod's terms keep another pod away from a row. `shape`: the placed pod's."""
-        of = self.sets.find(shape)
-        return 0 if of is None else sums.repulsion(of.number, row)
 
 
 def _of_kind(weights: Ints, kind: Kind) -> Bools:

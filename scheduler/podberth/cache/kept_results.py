@@ -40,6 +40,11 @@ class ChangeLog(Generic[Entry]):
         self._base = start
         self._kept = KEPT if kept is None else kept
 
+    @property
+    def remembered(self) -> int:
+        """Return the number of changes that are remembered."""
+        return len(self._changed)
+
     def touch(self, entry: Entry) -> None:
         """Append a change."""
         self.version += 1

@@ -244,7 +244,7 @@ class Nodes:
 
     def live_row(self, name: str) -> int | None:
         """Return the row of a node that exists."""
-        row = self._row.get(name)
+        row = self.row_of(name)
         return row if row is not None and self.alive[row] else None
 
     def named(self, names: Iterable[str]) -> Bools:
@@ -527,7 +527,7 @@ class Nodes:
 
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
         """Return bool[rows]: the rows on which any of the host ports is taken (HostPortInfo.CheckConflict)."""
-        return self.ports.users(ports, self.rows) > 0
+        return self.port_users(ports) > 0
 
     def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
         """Return int64[rows]: the number of pairs of one of these host ports and a pod that holds it, or one that
@@ -541,7 +541,7 @@ class Nodes:
 
     def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:
         """Return whether any of the host ports is taken on one row."""
-        return self.ports.users_on(ports, row) > 0
+        return self.port_users_on(ports, row) > 0
 
     def _grow(self, capacity: int) -> None:
         def grown(array: Array) -> Array:

@@ -30,6 +30,8 @@ Terms = tuple[AffinityTerm, ...]
 
 _OF_A_TERM, _OF_A_VALUE = 800, 200
 """Measured bytes of a term with one requirement, and of each value: 1.2 KB together, and some more in the index."""
+_OF_A_CHANGE = 120
+"""Bytes of a change that is remembered."""
 _ONE_BY_ONE = 32
 """The largest number of new classes that are compared with the terms one by one; with more, matching all again costs
 less.
@@ -361,7 +363,7 @@ class OnRows(KeptResult[list[Moved]]):
     @property
     def size(self) -> int:
         """The approximate size in bytes."""
-        return self.counts.nbytes + self._members.weights.size
+        return self.counts.nbytes + self._members.weights.size + self._members.size + _OF_A_CHANGE * self.log.remembered
 
     def by_row(self, rows: int) -> Ints:
         """Return int64[rows]; do not change it."""

@@ -406,7 +406,7 @@ def _term_sets(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]
 
 def _towards(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
     affinity = cluster.affinity
-    for asked in list(affinity.terms._asked.values()):
+    for asked in list(affinity.terms.asked.values()):
         pod = _like(asked.namespace, asked.labels, placed)
         if pod is None:
             continue

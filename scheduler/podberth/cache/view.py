@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podberth.cache.cluster import Cluster, Placement
-from podberth.cache.column import Bools, Column, Ints, Numbers, Value
+from podberth.cache.column import Column, Ints, Numbers, Value
 from podberth.cache.nodes import HostPorts, Nodes, OfAll, OfRow
 from podberth.model.node import Node
 from podberth.model.pod import Pod
@@ -117,11 +117,6 @@ class SomeNodes(Nodes):
         column = self._nodes.topology(key)
         return None if column is None else _SomeCodes(column, self._of)
 
-    def live_row(self, name: str) -> int | None:
-        """Return the position of a node among these rows."""
-        row = self._nodes.live_row(name)
-        return None if row is None else self._positions.get(row)
-
     def derived(self, question: Hashable, of_all: OfAll, of_row: OfRow) -> Numbers:
         """Return numbers that follow from each row alone, of these rows."""
         return self._nodes.derived(question, of_all, of_row)[..., self._of]
@@ -137,15 +132,6 @@ class SomeNodes(Nodes):
     def port_users_on(self, ports: tuple[HostPort, ...], row: int) -> int:
         """Return `port_users` of one of these rows."""
         return int(self.port_users(ports)[row])
-
-    def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:
-        """Return whether one of these rows has any of the host ports taken."""
-        return bool(self.port_conflicts(ports)[row])
-
-    def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
-        """Return which of these rows have any of the host ports taken."""
-        conflicts: Bools = self._nodes.port_conflicts(ports)[self._of]
-        return conflicts
 
 
 class _OtherPods(SomeNodes):
@@ -170,11 +156,6 @@ class _OtherPods(SomeNodes):
         """Return the number of pairs of such a port and a pod that holds it (`Nodes.port_users`)."""
         users = self._nodes.port_users_on(ports, self._of_whole) + self.ports.users_on(ports, 0)
         return np.array([users], dtype=np.int64)
-
-    def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
-        """Return whether the pods that are there have any of the host ports."""
-        conflict: Bools = self.port_users(ports) > 0
-        return conflict
 
 
 class _PodsOfSome:

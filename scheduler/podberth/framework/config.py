@@ -18,6 +18,8 @@ from podberth.model.resources import is_extended
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
 DEFAULT_SCHEDULER_NAME = "berth"
+MAX_WEIGHT = (1 << 63) // 100 // 1000
+"""With it, the scores of a thousand plugins add up to no more than an int64 holds."""
 Target = TypeVar("Target")
 Percent = Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": 100})]
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -419,6 +421,8 @@ def _validate_extenders(extenders: list[Extender]) -> list[str]:
             errors.append(
                 f"{where}.weight: Invalid value: {extender.weight}: must have a positive weight applied to it"
             )
+        if extender.weight > MAX_WEIGHT:
+            errors.append(f"{where}.weight: Invalid value: {extender.weight}: not in valid range [1-{MAX_WEIGHT}]")
         if parse_duration(extender.http_timeout) is None:
             errors.append(f'{where}.httpTimeout: Invalid value: "{extender.http_timeout}": not a duration such as 5s')
         for j, resource in enumerate(extender.managed_resources):

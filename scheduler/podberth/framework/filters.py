@@ -204,6 +204,8 @@ class FilterPlugins:
         self._declared = [(plugin, declared(plugin)) for plugin in plugins]
         counting = [plugin for plugin, its in self._declared if its.counts]
         self._nominated = NominatedPods(counting, guard)
+        self.go_by_usage = all(its.counts or its.static or not its.on_node for _, its in self._declared)
+        """Filters of one node go by what its pods use: one that does not say what it counts may look at the pods."""
         counts = [its.counts for _, its in self._declared]
         self._counting_first = not any(
             its.may_look_elsewhere and any(counts[i:]) for i, (_, its) in enumerate(self._declared)
@@ -273,7 +275,7 @@ class FilterPlugins:
         if not here.any():
             return passed, rejected
         ahead = {int(nominated.rows[i]): nominated.pods[i] for i in np.flatnonzero(here).tolist()}
-        attempts = [(list(ahead), self.goes_by_shape(pod))]
+        attempts = [(list(ahead), self.go_by_usage and self.goes_by_shape(pod))]
         if self.affected_by(pod, cluster, [other for pods in ahead.values() for other in pods]):
             # One row after the other, except where the amounts alone reject the row.
             short = here & self._nominated.short(pod, cluster, nominated) if self._counting_first else here & False

@@ -402,6 +402,9 @@ class NoArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
 class Filters(Protocol):
     """A profile's filter plugins, for a PostFilter plugin that tries what would fit."""
 
+    go_by_usage: bool
+    """In a dry run it is enough to count in `cluster.nodes` what pods use. False: a filter may look at the pods."""
+
     def passing(
         self,
         pod: Pod,

@@ -12,6 +12,7 @@ import msgspec
 
 from podberth.framework.config import (
     API_VERSION,
+    MAX_WEIGHT,
     ConfigError,
     PluginRef,
     PluginSet,
@@ -79,7 +80,6 @@ _UPSTREAM_ALSO = {
 
 _CAMEL = {point: point.split("_")[0] + "".join(word.title() for word in point.split("_")[1:]) for point in POINTS}
 NO_PLUGIN = "no plugin of this name"
-_MAX_WEIGHT = (1 << 63) // 100 // 1000
 _EVERY_NODE = 100
 _ALL = [{"name": "*"}]
 _TYPED = frozenset(
@@ -183,8 +183,8 @@ def _unknown_plugins(config: ProfileConfig, registry: Mapping[str, Any], path: s
                 errors.append(problem)
             elif point != "multi_point" and not _may_name(registry, ref.name, point):
                 errors.append(f'{where}.name: Invalid value: "{ref.name}": does not implement {_CAMEL[point]}')
-            if ref.weight is not None and not 0 <= ref.weight <= _MAX_WEIGHT:
-                errors.append(f"{where}.weight: Invalid value: {ref.weight}: not in valid range [0-{_MAX_WEIGHT}]")
+            if ref.weight is not None and not 0 <= ref.weight <= MAX_WEIGHT:
+                errors.append(f"{where}.weight: Invalid value: {ref.weight}: not in valid range [0-{MAX_WEIGHT}]")
     if config.plugins.pod_group_post_filter.enabled:
         where = f"{path}.plugins.podGroupPostFilter.enabled"
         errors.append(f"{where}: Forbidden: the plugins at postFilter are asked about groups, too")

@@ -75,6 +75,10 @@ class Narrow:
 
     names: frozenset[str]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.names, frozenset | set):
+            raise TypeError(f"want a set of names in the Narrow, got {shown(self.names)}")
+
 
 class PluginError(Exception):
     """A plugin could not answer; the pod fails with this plugin's name and is tried again later."""

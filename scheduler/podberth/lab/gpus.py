@@ -228,7 +228,7 @@ class GPUShare(Plugin):
     def devices(self, cluster: Cluster) -> Ints:
         """Return int[rows, devices]: the thousandths that are left of each device; 0 where a node has fewer."""
         nodes = cluster.nodes
-        last = self._last
+        last = None if cluster.supposed else self._last
         if last is not None and last[0] is nodes and last[1] == nodes.log.version:
             return last[2]
         counts = self._counts(nodes).tolist()
@@ -248,7 +248,8 @@ class GPUShare(Plugin):
                     self._seen[node] = seen = (pods, self._left(pods, node, count))
                 rows[row] = seen[1] if count == most else seen[1] + none[count:]
         found = np.array(rows, dtype=np.int64).reshape(len(rows), most)
-        self._last = (nodes, nodes.log.version, found)
+        if not cluster.supposed:  # the version does not tell of a dry run's pods
+            self._last = (nodes, nodes.log.version, found)
         return found
 
     def _asked(self, shape: PodShape) -> int:

@@ -357,7 +357,8 @@ def _container_key(c: wire.Container) -> tuple[str, bytes, bytes, str | None, st
 
 
 def _volumes_key(volumes: list[wire.Volume]) -> tuple[Any, ...]:
-    found: list[Any] = []
+    # Their number is held to a limit, also where most of them are of kinds that do not decide.
+    found: list[Any] = [len(volumes)]
     for v in volumes:
         if v.persistent_volume_claim:
             found.append(v.persistent_volume_claim.claim_name)

@@ -211,11 +211,6 @@ def hold(conditions: Iterable[Condition], labels: Mapping[str, str]) -> bool:
     return all(condition.accepts(get(condition.key)) for condition in conditions)
 
 
-def values_in(conditions: Iterable[Requirement]) -> int:
-    """Return how many conditions there are, and values that they name: what it costs to look them all up."""
-    return sum([1 + len(condition.values) for condition in conditions])
-
-
 class LabelSelector(Struct, frozen=True, dict=True):
     """ANDed requirements; `nothing` is the null selector, which matches no object."""
 
@@ -238,7 +233,7 @@ class LabelSelector(Struct, frozen=True, dict=True):
     @cached_property
     def size(self) -> int:
         """Return how many requirements and values it has."""
-        return values_in(self.requirements)
+        return sum([1 + len(requirement.values) for requirement in self.requirements])
 
     @cached_property
     def is_everything(self) -> bool:

@@ -103,6 +103,17 @@ def test_terms_of_placed_pods_are_not_held_against_each_pod(kind: str, looks: Co
     assert looks.total() < 10 * len(others)
 
 
+def test_the_terms_that_select_many_pods_are_kept_once() -> None:
+    """Beside 256,000 terms, their numbers are 32 KB, and 16,384 pods may have asked."""
+    cluster, decoder = town(10)
+    cluster.assume(hostile(decoder, "apart", TERMS), 0)
+    for i in range(20):
+        look(cluster, decoder.pod(wire.encode(pod(f"o{i}", uid=f"o{i}", labels={"zz": f"o{i}"}))))
+    asked = cluster.affinity.terms.asked.values()
+    assert len(asked) == 20
+    assert len({id(one.by) for one in asked}) == 1
+
+
 def test_a_pod_that_comes_changes_no_sum_that_nobody_asks_for(looks: Counter[str]) -> None:
     """However many sums are kept: whoever asks next catches up, with what came since."""
     cluster, decoder = town(10)

@@ -22,7 +22,7 @@ from podberth.engine.stimuli import Bound, CallEnded, CallFailed
 from podberth.framework.binding import AssumedPod, BindResult
 from podberth.framework.events import ClusterEvent
 from podberth.framework.interface import ANYTHING, NODE, Plugin
-from podberth.framework.status import Reject, Unschedulable
+from podberth.framework.status import Narrow, Reject, Unschedulable
 from tests.builders import configuration, profile
 from tests.messages import without_place
 
@@ -292,6 +292,11 @@ def test_hints(opened: Callable[..., Harness], hint: str) -> None:
             "reason as text",
             {"pre_filter": lambda *_: Reject("no")},  # type: ignore[arg-type]
             'want a Reason in the Reject, got "no"',
+        ),
+        (
+            "one name",
+            {"pre_filter": lambda *_: Narrow("n0")},  # type: ignore[arg-type]
+            'want a set of names in the Narrow, got "n0"',
         ),
         (
             "floats",

@@ -88,6 +88,10 @@ REFUSED: list[tuple[Any, str]] = [
         "extenders[0].weight: Invalid value: 0: must have a positive weight applied to it",
     ),
     (
+        configuration(extenders=[{"urlPrefix": "x", "prioritizeVerb": "p", "weight": 10**18}]),
+        "extenders[0].weight: Invalid value: 1000000000000000000: not in valid range [1-92233720368547]",
+    ),
+    (
         configuration(extenders=[{"urlPrefix": "x", "bindVerb": "b"}] * 2),
         'extenders: Invalid value: "found 2 extenders implementing bind": only one extender can implement bind',
     ),

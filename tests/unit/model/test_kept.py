@@ -88,6 +88,19 @@ def test_answers_about_a_column_are_bounded_by_bytes() -> None:
     assert column.kept().size <= 8 << 20
 
 
+def test_a_question_that_raises_counts_as_nothing_kept() -> None:
+    """A plugin's function may raise in each attempt: other answers are kept all the same."""
+    column: Column[str] = Column(5000)
+    for row in range(5000):
+        column.set(row, f"v{row}")
+    for i in range(150):
+        with pytest.raises(TypeError):
+            column.map(5000, ("raises", i), len)  # type: ignore[arg-type]
+    for question in ("one", "other"):
+        column.map(5000, question, lambda value: len(value or ""))
+    assert column.kept().questions == 2
+
+
 names = st.sampled_from(("", "a", "b"))
 values = st.sampled_from(("", "a", "1", "2", "3", "03", "-1", "9223372036854775808"))
 effects = st.sampled_from(("", "NoSchedule", "PreferNoSchedule", "NoExecute"))

@@ -161,6 +161,16 @@ def test_too_many_labels() -> None:
     assert found.labels == {"k0": "v", "k1": "v", "k2": "v"}
 
 
+@pytest.mark.parametrize("numbers", [(1, 3), (3, 1)])
+def test_the_number_of_volumes_is_each_pods_own(numbers: tuple[int, int]) -> None:
+    """Of pods that differ in nothing else that decides, whichever is read first."""
+    decoder = Decoder(limits=FEW)
+    for number in numbers:
+        made = pod("p")
+        made["spec"]["volumes"] = [{"name": f"v{i}", "emptyDir": {}} for i in range(number)]
+        assert (decoder.pod(encode(made)).too_large is not None) == (number > FEW.volumes)
+
+
 def test_annotations_that_plugins_read() -> None:
     """All of them together; those that nobody reads do not count, however long they are."""
     read = AnnotationsRead(of_pods=frozenset(("a/x", "a/y")))

@@ -76,7 +76,7 @@ def _cluster(placed: Iterable[tuple[int, int, str, Any, bool]]) -> Cluster:
 def _all_but(cluster: Cluster, kept: set[str]) -> RemovedPods:
     """All pods are gone from their nodes but these."""
     rows = np.arange(len(ZONES))
-    there = [cluster.placements_on(row) for row in rows.tolist()]
+    there = [[*cluster.on_row.get(row, {}).values()] for row in rows.tolist()]
     removed = RemovedPods(rows, list(chain.from_iterable(there)), np.repeat(rows, [len(some) for some in there]))
     removed.gone[:] = [placement.pod.uid not in kept for some in there for placement in some]
     return removed
@@ -92,7 +92,7 @@ def test_each_row_is_judged_as_if_its_pods_alone_were_gone(placed: Any, wants: A
         plugin: Any = framework.plugin(name)
         found = [(reason.text, mask) for reason, mask in plugin.filter_removed(preemptor, cluster, removed)]
         for row in range(len(ZONES)):
-            leaving = [one for one in cluster.placements_on(row) if one.pod.uid not in kept]
+            leaving = [one for one in cluster.on_row.get(row, {}).values() if one.pod.uid not in kept]
             for one in leaving:
                 cluster.leave_out(one)
             expected = {reason.text for reason, mask in plugin.filter(preemptor, cluster) if mask[row]}

@@ -9,11 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podberth.cache.cluster import Cluster
+from podberth.cache.column import Ints
+from podberth.cache.validate import validate
+from podberth.framework.config import decode
 from podberth.framework.filters import FilterPlugins
+from podberth.framework.interface import PODS_HERE, Plugin
+from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
+from podberth.framework.status import Rejections, Unschedulable
 from podberth.model.pod import Pod
 from podberth.plugins.node_resources import NodeResourcesFit as Fit
-from tests.builders import label, node, pod, term
+from tests.builders import configuration, label, node, pod, profile, term
+from tests.registered import registry
 from tests.unit.plugins.preempting import a_framework, decoder
 
 NODES = 6
@@ -142,6 +149,56 @@ def test_nominated_pods_are_added_up_once_for_all_who_need_the_same_things(monke
         made = pod(f"q{i}", uid=f"q{i}", cpu=f"{1_000 + i}m", memory=f"{1 + i}Mi")
         framework.decide_quickly(decoder.pod(msgspec.json.encode(made)), cluster)
     assert 0 < looked <= MANY
+
+
+class OneEach(Plugin):
+    name = "OneEach"
+    depends_on = PODS_HERE
+    taken = Unschedulable("node(s) have a pod of this app")
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        return [(self.taken, self.there(cluster) > 0)]
+
+    def there(self, cluster: Cluster) -> Ints:
+        raise NotImplementedError
+
+
+class Counts(OneEach):
+    def there(self, cluster: Cluster) -> Ints:
+        return cluster.count_pods("default", {"app": "a"})
+
+
+class Lists(OneEach):
+    def there(self, cluster: Cluster) -> Ints:
+        pods = map(cluster.pods_on, range(cluster.nodes.rows))
+        return np.array([sum(one.labels["app"] == "a" for one in some) for some in pods], dtype=np.int64)
+
+
+@pytest.mark.parametrize("plugin", [Counts, Lists])
+def test_a_filter_of_ones_own_sees_nominated_pods(plugin: type[OneEach]) -> None:
+    """Whether it counts pods or lists them, in the quick way and in the full one."""
+    wanted = decode(configuration(profile("berth", {"multiPoint": {"enabled": [{"name": "OneEach"}]}})))
+    framework, cluster = build(wanted, {**registry(), "OneEach": plugin})["berth"], a_town(2)
+    cluster.nominations.put(a_pod("kept", 1, 1_000, labels={"app": "a"}), "n0")
+    for priority, fits in ((0, [1]), (2_000, [0, 1])):
+        asks = a_pod("q", 1, priority, labels={"app": "a"})
+        assert framework.decide_quickly(asks, cluster).fitting == len(fits)
+        assert framework.decide(asks, cluster).feasible.tolist() == fits
+    assert validate(cluster) == []
+
+
+@pytest.mark.parametrize("apart", [[], [term("app=c", "host")]])
+@pytest.mark.parametrize("plugin", [Counts, Lists])
+def test_preemption_removes_whom_a_filter_of_ones_own_counts(plugin: type[OneEach], apart: list[Any]) -> None:
+    """Also for a pod that looks at other nodes, for which one node is tried after the other."""
+    wanted = decode(configuration(profile("berth", {"multiPoint": {"enabled": [{"name": "OneEach"}]}})))
+    framework, cluster = build(wanted, {**registry(), "OneEach": plugin})["berth"], a_town(2)
+    for i, app in enumerate("aab"):
+        cluster.assume(a_pod(f"p{i}", 1, i, labels={"app": app}), i % 2)
+    asks = a_pod("q", 1, 1_000, labels={"app": "a"}, apart=apart)
+    found = framework.post_filter_result(asks, cluster, framework.decide(asks, cluster))
+    assert (found.node, [victim.uid for victim in found.victims]) == ("n0", ["p0"])
+    assert validate(cluster) == []
 
 
 @pytest.mark.parametrize(("select", "supposed"), [({"nowhere": "x"}, 0), ({}, MANY)])

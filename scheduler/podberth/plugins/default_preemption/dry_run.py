@@ -355,6 +355,8 @@ class DryRun:
         """
         if self._lasting:
             return False
+        if not self._filters.go_by_usage:
+            return True
         victims = [placement.pod for placement in batch.placements]
         victims += [one.pod for whole in batch.whole for one in whole.everywhere]
         here = not batch.whole and self._ahead.keys().isdisjoint(batch.rows)
@@ -541,10 +543,11 @@ class DryRun:
     def _count(self, placements: list[Placement], sign: int, *, apart: bool) -> None:
         """Take placed pods away (-1) or give them back (1).
 
-        Unless rows are tried one after the other, that is what they use of their nodes, volumes included.
+        Unless rows are tried one after the other, or filters look at pods, that is what they use of their nodes,
+        volumes included.
         """
         cluster = self._cluster
-        if apart:
+        if apart or not self._filters.go_by_usage:
             for placement in placements:
                 (cluster.leave_out if sign < 0 else cluster.put_back)(placement)
             return
