@@ -2,12 +2,16 @@
 
 When all of it takes too much, the owner that has most loses what it has not asked for longest, whoever added last. So
 an owner that keeps less than an equal share loses nothing. A thing that several owners ask for is kept once, counts in
-full for each of them, and stays for as long as one of them has it.
+full for each of them, and stays for as long as one of them has it. An owner that is gone asks for nothing: of too many
+owners, the one that has not asked for longest loses all that it has.
 """
 
 from typing import Generic, TypeVar
 
 Thing = TypeVar("Thing")
+
+MOST_OWNERS = 10_000
+"""The number of owners that are known. Each takes some 400 bytes, whatever it has."""
 
 
 class _Kept(Generic[Thing]):
@@ -27,7 +31,7 @@ class Owned(Generic[Thing]):
         self._most = most
         self._kept: dict[str, _Kept[Thing]] = {}
         self._of: dict[str, dict[str, None]] = {}
-        """Owner → the names of its things, least recently used first."""
+        """Owner → the names of its things, both least recently used first."""
         self._sizes: dict[str, int] = {}
         """Owner → the size of its things."""
         self.size = 0
@@ -46,11 +50,7 @@ class Owned(Generic[Thing]):
         kept = self._kept.get(name)
         if kept is None:
             return None
-        own = self._of.setdefault(owner, {})
-        if owner in kept.owners:
-            own[name] = own.pop(name)
-        else:
-            self._give(name, kept, owner)
+        self._give(name, kept, owner)
         return kept.thing
 
     def put(self, name: str, thing: Thing, size: int, owner: str) -> None:
@@ -76,11 +76,20 @@ class Owned(Generic[Thing]):
         self.__init__(self._most)  # type: ignore[misc]
 
     def _give(self, name: str, kept: _Kept[Thing], owner: str) -> None:
-        kept.owners.add(owner)
-        self._of.setdefault(owner, {})[name] = None
-        self._sizes[owner] = self._sizes.get(owner, 0) + kept.size
+        """Note that an owner uses a thing, which it may have already."""
+        own = self._of[owner] = self._of.pop(owner, {})
+        own.pop(name, None)
+        own[name] = None
+        if owner not in kept.owners:
+            kept.owners.add(owner)
+            self._sizes[owner] = self._sizes.get(owner, 0) + kept.size
+        if len(self._of) > MOST_OWNERS:
+            oldest = next(iter(self._of))
+            for one in tuple(self._of[oldest]):
+                self._take(one, oldest)
 
     def _take(self, name: str, owner: str) -> None:
+        """Take a thing from an owner; it is dropped if nobody else has it."""
         kept = self._kept[name]
         kept.owners.discard(owner)
         del self._of[owner][name]

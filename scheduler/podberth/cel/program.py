@@ -82,19 +82,20 @@ def _by_domain(values: Mapping[str, Value], driver: str) -> DefaultMap:
 class Program:
     """A compiled expression, or the reason why there is none."""
 
-    __slots__ = ("_code", "_slots", "error", "expression", "steps", "weight")
+    __slots__ = ("_plan", "error", "expression", "steps", "weight")
 
     def __init__(self, expression: str, made: Planned | CompileError, spent: int) -> None:
         self.expression = expression
-        self.error = made if isinstance(made, CompileError) else None
-        self._code, self._slots, patterns = _REFUSED if isinstance(made, CompileError) else made
+        self._plan = None if isinstance(made, CompileError) else made
+        self.error = str(made) if isinstance(made, CompileError) else None
+        """The reason, as a text: an exception that is raised again and again keeps the frames of each time."""
         self.steps = _STEPS_PER_CHARACTER * len(expression) + spent
         """The steps that compiling took, each of about a microsecond."""
-        self.weight = _LEAST + len(expression) + _PATTERN * patterns
+        self.weight = _LEAST + len(expression) + (0 if self._plan is None else _PATTERN * self._plan.patterns)
         """The size of the program in the cache."""
 
     def matches(self, device: DeviceView) -> bool:
-        """Return whether the device is selected. Raises EvaluationError."""
+        """Return whether the device is selected. Raises EvaluationError and CompileError."""
         return self.evaluate(device).matches
 
     def evaluate(self, device: DeviceView, most: int = STEPS) -> Evaluation:
@@ -102,11 +103,11 @@ class Program:
 
         `most`: about how many steps it may take. One that would take more is ended by EffortError.
         """
-        if self.error is not None:
-            raise self.error
+        if self._plan is None:
+            raise CompileError(self.error)
         METER.begin(most)
         try:
-            value = self._code(Frame(device.value(), self._slots))
+            value = self._plan.code(Frame(device.value(), self._plan.slots))
             METER.spend(0)
             result = value if type(value) is bool else _unwrapped(value)
             if type(result) is not bool:
@@ -119,13 +120,6 @@ class Program:
             error.steps = METER.steps
             raise
         return Evaluation(result, METER.steps)
-
-
-def _refused(frame: Frame) -> Value:
-    raise AssertionError("the expression was not compiled")
-
-
-_REFUSED: Final = Planned(_refused, 0, 0)
 
 
 def _unwrapped(value: Value) -> Value:
@@ -184,7 +178,7 @@ _PROGRAMS: Final = Programs()
 
 
 def compile(expression: str, owner: str = "") -> Program:
-    """Return the program of an expression. Never raises: a mistake is the program's `error`.
+    """Return the program of an expression. Never raises: what is wrong with it is the program's `error`.
 
     `owner`: whoever asks. What one owner has compiled displaces nothing that others have.
     """

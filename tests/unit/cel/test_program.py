@@ -70,8 +70,11 @@ def test_a_mistake_is_the_programs_error_and_never_raised_by_compile() -> None:
     assert str(error) == (
         "compilation failed: ERROR: <input>:1:7: undefined field 'drvier'\n | device.drvier == 1\n | ......^"
     )
-    with pytest.raises(programs.CompileError, match="undefined field"):
+    with pytest.raises(programs.CompileError, match="undefined field") as one:
         matches("device.drvier == 1")
+    with pytest.raises(programs.CompileError, match="undefined field") as other:
+        matches("device.drvier == 1")
+    assert one.value is not other.value, "it would keep the frames of each time that it was raised"
 
 
 @pytest.mark.parametrize(

@@ -111,9 +111,14 @@ def test_a_claim_that_another_pod_is_about_to_use_is_left_alone(harness: Harness
     assert [each.pod.name for each in said if isinstance(each, Bind)] == ["p"]
 
 
-def test_a_claim_that_is_deleted_is_forgotten(harness: Harness, one: Api) -> None:
+@pytest.mark.parametrize("first", ["pod", "claim"])
+def test_a_claim_that_is_deleted_is_forgotten(harness: Harness, one: Api, first: str) -> None:
+    """Whatever is still known of its pod: each claim of a template ends with its pod."""
     one.put(claiming(pod("p"), "c"))
     write_all(harness, one, harness.cycles())
-    gone(harness)
+    if first == "pod":
+        gone(harness)
     harness.lose("ResourceClaim", "default", "c")
+    gone(harness)
     assert len(harness.engine.orphaned_claims) == 0
+    assert harness.engine.cluster.devices.users.moved_on == set()

@@ -1,11 +1,16 @@
 """Results of selectors are kept by who asks for them: what one tenant asks displaces nothing of others."""
 
+import gc
+import sys
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podberth.cel.owned import Owned
-from podberth.model.devices import DeviceTraits
-from podberth.plugins.dynamic_resources.selecting import SelectorResults
+from podberth.cel.owned import MOST_OWNERS, Owned
+from podberth.model.devices import DeviceID, DeviceTraits
+from podberth.plugins.dynamic_resources.requested import AllocationError
+from podberth.plugins.dynamic_resources.selecting import Programs, SelectorResults
 
 DEVICES = 200
 MOST = 64 << 10
@@ -70,6 +75,18 @@ def test_numbers_begin_afresh_when_devices_come_and_go() -> None:
             assert results.known("100", traits) == (i < 100)
 
 
+def test_a_selector_that_can_not_be_compiled_keeps_nothing_of_who_asks() -> None:
+    """Each attempt asks it once more, on thousands of nodes."""
+    (traits, *_), device = of_devices(), DeviceID("gpu.test", "p", "d")
+    before = sys.getrefcount(traits)
+    for _ in range(3):
+        with pytest.raises(AllocationError, match="class c: CEL compile error") as failed:
+            Programs().selects("(", "class c", traits, device)
+        del failed
+    gc.collect()
+    assert sys.getrefcount(traits) == before
+
+
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(1, 8), st.booleans()), max_size=60))
 def test_an_owner_within_its_share_loses_nothing(steps: list[tuple[str, int, int, bool]]) -> None:
@@ -92,6 +109,19 @@ def test_an_owner_within_its_share_loses_nothing(steps: list[tuple[str, int, int
         assert kept.size <= most or len([one for one in there if one[0] == owner]) == 1
         modest -= {who for who in modest if sum(size for one, size in sizes.items() if one[0] == who) > most // 3}
         assert {one for one in sizes if one[0] in modest} <= there
+
+
+def test_an_owner_that_asks_no_more_loses_what_it_has_when_many_others_come() -> None:
+    """Namespaces come and go, and all of them may ask for one thing, which takes no more room for that."""
+    kept: Owned[int] = Owned(10)
+    for name, owner in (("own", "gone"), ("its", "there")):
+        kept.put(name, 0, 1, owner)
+    kept.put("common", 0, 1, "")
+    for number in range(MOST_OWNERS):
+        kept.get("common", f"namespace {number}")
+        kept.get("its", "there")
+    assert kept.peek("own") is None
+    assert (kept.peek("its"), kept.peek("common")) == (0, 0)
 
 
 def test_owners_that_each_add_one_thing_more_than_the_last_stay_within_the_bound() -> None:

@@ -42,7 +42,7 @@ def _matches(owner: str, search: CappedSearch | None, expression: str, traits: D
     if search is not None:
         search.take(steps + _ASKED + len(traits.attributes) // _SHOWN_PER_STEP)
     if program.error is not None:
-        raise program.error
+        raise CompileError(program.error)
     try:
         answer = program.evaluate(_view(traits), _MOST)
     except EvaluationError as error:

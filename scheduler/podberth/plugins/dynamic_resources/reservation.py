@@ -528,8 +528,8 @@ def _note_written(reservation: Reservation, assumed: AssumedPod, devices: Device
 def _part(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> None:
     """The claims are written, or the pod does not need them any more: it neither writes nor counts on them."""
     for one in reservation.claims:
-        version = assumed.written.get(one.object_key)
-        if version is not None and one.extended is None:
+        version, claim = assumed.written.get(one.object_key), devices.claims.get(one.key)
+        if version is not None and claim is not None and claim.uid == one.uid:  # else nothing would forget it
             devices.users.moved_on.add(one.uid)
         reserved = version is not None and one.over is not None and _latest(one.over, version) != one.over
         if devices.late_bindings and reserved and not one.found:
