@@ -384,9 +384,9 @@ class Cluster:
         rows: Iterable[int] = range(nodes.rows)
         for pool in {change.pool for change in changes} if changes is not None else {None}:
             slices = [] if pool is None else self.devices.slices_of(pool).values()
-            if not slices or not all(one.place.node for one in slices):
+            if not slices or not all(one.access.node_name for one in slices):
                 break
-            names.update(one.place.node for one in slices)
+            names.update(one.access.node_name for one in slices)
         else:
             rows = [row for name in names if (row := nodes.row_of(name)) is not None]
         for row in rows:

@@ -565,8 +565,8 @@ class Devices:
     def _put_slice(self, thing: ResourceSlice) -> None:
         self.slices[thing.name] = thing
         self._pools.setdefault(thing.pool_id, {})[thing.name] = thing
-        if thing.place.node:
-            self._on_node.setdefault(thing.place.node, {})[thing.name] = thing
+        if thing.access.node_name:
+            self._on_node.setdefault(thing.access.node_name, {})[thing.name] = thing
         else:
             self._shared[thing.name] = thing
         self.log.touch(Change(thing.pool_id, True))
@@ -576,11 +576,11 @@ class Devices:
         if gone is None:
             return None
         _take(self._pools, gone.pool_id, name)
-        if gone.place.node:
-            _take(self._on_node, gone.place.node, name)
+        if gone.access.node_name:
+            _take(self._on_node, gone.access.node_name, name)
         else:
             del self._shared[name]
-        self.log.touch(Change(gone.pool_id, True, gone.place.node))
+        self.log.touch(Change(gone.pool_id, True, gone.access.node_name))
         return gone
 
     def _put_class(self, thing: DeviceClass) -> DeviceClass | None:

@@ -573,8 +573,8 @@ def _indexes(devices: Devices) -> Iterator[str]:
     shared = set()
     for one in devices.slices.values():
         pools.setdefault(one.pool_id, set()).add(one.name)
-        if one.place.node:
-            on_node.setdefault(one.place.node, set()).add(one.name)
+        if one.access.node_name:
+            on_node.setdefault(one.access.node_name, set()).add(one.name)
         else:
             shared.add(one.name)
     yield from _differ("devices", "slices by pool", {pool: set(found) for pool, found in devices._pools.items()}, pools)

@@ -31,7 +31,7 @@ from podberth.explain.rejections import Asking
 from podberth.explain.written import Written
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
-from podberth.model.devices import Place, ResourceSlice
+from podberth.model.devices import NodeAccess, ResourceSlice
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.storage import StorageKind
@@ -392,7 +392,7 @@ def _published_for(clone: Node, like: str, cluster: Cluster) -> list[ResourceSli
             uid="",
             pool=f"{one.pool}{suffix}",
             count=counts[one.pool_id],
-            place=Place(clone.name, False, None, None),
+            access=NodeAccess(clone.name),
         )
         for one in newest
     ]

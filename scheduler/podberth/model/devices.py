@@ -75,18 +75,19 @@ class Capacity(Struct, gc=False, frozen=True):
     valid_range: CapacityRange | None = None
 
 
-class Place(NamedTuple):
-    """The nodes that reach a slice, or one device of it. `raw`: the selector as it was written."""
+class NodeAccess(NamedTuple):
+    """The nodes that reach a slice, or one device of it: nodeName, allNodes and nodeSelector, of which one is given."""
 
-    node: str
-    all_nodes: bool
-    selector: NodeSelector | None
-    raw: Any
+    node_name: str = ""
+    all_nodes: bool = False
+    selector: NodeSelector | None = None
+    raw_selector: Any = None
+    """The selector as it was written."""
 
     @property
-    def said(self) -> bool:
-        """Return whether it says anything."""
-        return bool(self.node) or self.all_nodes or self.selector is not None
+    def is_given(self) -> bool:
+        """Return whether one of them is given."""
+        return bool(self.node_name) or self.all_nodes or self.selector is not None
 
 
 class DeviceTraits(Struct, eq=False):
@@ -119,7 +120,7 @@ class Device(Struct, gc=False, frozen=True, eq=False):
     traits: DeviceTraits
     consumes: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
     """(counter set, (counter, nano-units) pairs)."""
-    place: Place
+    access: NodeAccess
     taints: tuple[Taint, ...]
     binds_to_node: bool
     binding_conditions: tuple[str, ...]
@@ -134,7 +135,7 @@ class ResourceSlice(ClusterScoped, gc=False, frozen=True, eq=False):
     generation: int
     count: int
     """The number of slices in this generation of the pool (resourceSliceCount)."""
-    place: Place
+    access: NodeAccess
     per_device_nodes: bool
     """Each device says itself which nodes reach it (perDeviceNodeSelection)."""
     devices: tuple[Device, ...]
@@ -263,7 +264,6 @@ class ResourceClaim(Namespaced, gc=False, frozen=True, eq=False):
 
 
 DeviceKind = ResourceClaim | ResourceSlice | DeviceClass | DeviceTaintRule
-_NOWHERE = Place("", False, None, None)
 _listed = msgspec.json.Decoder(list[devices_wire.Device])
 _spec = msgspec.json.Decoder(devices_wire.ClaimSpec)
 _status = msgspec.json.Decoder(devices_wire.ClaimStatus)
@@ -290,7 +290,7 @@ def _slice(wired: devices_wire.ResourceSlice, interner: Interner) -> ResourceSli
         pool=spec.pool.name,
         generation=spec.pool.generation,
         count=spec.pool.resource_slice_count,
-        place=_place(spec),
+        access=_node_access(spec),
         per_device_nodes=bool(spec.per_device_node_selection),
         devices=devices,
         counters=tuple([(one.name, _counters(one.counters)) for one in spec.shared_counters or ()]),
@@ -312,15 +312,20 @@ def _devices(raw: bytes, driver: str, interner: Interner) -> tuple[tuple[Device,
     return found
 
 
-def _place(said: devices_wire.SliceSpec | devices_wire.Device) -> Place:
-    if said.node_selector is None:
-        return (
-            Place(said.node_name or "", bool(said.all_nodes), None, None)
-            if said.node_name or said.all_nodes
-            else _NOWHERE
-        )
-    selector = parse_node_selector(said.node_selector, "spec.nodeSelector")
-    return Place(said.node_name or "", bool(said.all_nodes), selector, msgspec.to_builtins(said.node_selector))
+def _node_access(said: devices_wire.SliceSpec | devices_wire.Device) -> NodeAccess:
+    if not (said.node_name or said.all_nodes or said.node_selector):
+        return _NOT_GIVEN
+    selector = said.node_selector
+    return NodeAccess(
+        node_name=said.node_name or "",
+        all_nodes=bool(said.all_nodes),
+        selector=None if selector is None else parse_node_selector(selector, "spec.nodeSelector"),
+        raw_selector=None if selector is None else msgspec.to_builtins(selector),
+    )
+
+
+_NOT_GIVEN = NodeAccess()
+"""One object for the devices of all slices that say it themselves."""
 
 
 def _counters(counters: Mapping[str, devices_wire.Counter] | None) -> dict[str, int]:
@@ -334,7 +339,7 @@ def _device(device: devices_wire.Device, driver: str, interner: Interner) -> Dev
         consumes=tuple(
             [(use.counter_set, tuple(_counters(use.counters).items())) for use in device.consumes_counters or ()]
         ),
-        place=_place(device),
+        access=_node_access(device),
         taints=tuple(device.taints or ()),
         binds_to_node=bool(device.binds_to_node),
         binding_conditions=tuple(device.binding_conditions or ()),

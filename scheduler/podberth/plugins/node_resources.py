@@ -381,13 +381,13 @@ def _devices_for(node: Node, devices: Devices) -> Iterator[tuple[DeviceID, Devic
     for one in devices.slices_on(node.name):
         yield from _of(one, node)
     for one in devices.shared_slices:
-        if one.per_device_nodes or one.place.all_nodes or one.place.selector is None or reaches(node, one.place):
+        if one.per_device_nodes or one.access.all_nodes or one.access.selector is None or reaches(node, one.access):
             yield from _of(one, node)
 
 
 def _of(one: ResourceSlice, node: Node) -> Iterator[tuple[DeviceID, Device]]:
     for device in one.devices:
-        if not one.per_device_nodes or device.place.all_nodes or reaches(node, device.place):
+        if not one.per_device_nodes or device.access.all_nodes or reaches(node, device.access):
             yield DeviceID(one.driver, one.pool, device.name), device
 
 

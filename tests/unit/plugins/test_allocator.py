@@ -18,8 +18,8 @@ from podberth.plugins.dynamic_resources import results
 from podberth.plugins.dynamic_resources.allocation import allocation_of, written
 from podberth.plugins.dynamic_resources.evaluating import _view
 from podberth.plugins.dynamic_resources.pools import pools_of
-from podberth.plugins.dynamic_resources.requested import AllocationError, wanted
-from podberth.plugins.dynamic_resources.results import IdlePools
+from podberth.plugins.dynamic_resources.requested import AllocationError, requested_claim
+from podberth.plugins.dynamic_resources.results import UnwantedPools
 from podberth.plugins.dynamic_resources.search import Search
 from podberth.plugins.dynamic_resources.selecting import Programs
 from tests.builders import Object, node
@@ -68,7 +68,7 @@ class Case:
         return self.decoder.of_kind(document["kind"])(wire.encode(document))
 
     def search(self, steps: CappedSearch | None = None) -> Search:
-        wants = [wanted(str(claim), claim.spec, self.devices.classes) for claim in self.claims]
+        wants = [requested_claim(str(claim), claim.spec, self.devices.classes) for claim in self.claims]
         return Search(
             wants, pools_of(self.node, self.devices), self.devices.allocated, Programs().selects, steps or capped()
         )
@@ -471,7 +471,7 @@ def test_shares_have_ids_as_kube_scheduler_makes_them() -> None:
 
 
 def test_what_is_written() -> None:
-    """AllocationsByNode, configurations of the class and of the claim, and the nodes that reach all of the devices."""
+    """Results, configurations of the class and of the claim, and the nodes that reach all of the devices."""
     opaque = {"opaque": {"driver": "gpu.test", "parameters": {"kind": "Mode"}}}
     of = device_class("gpu", config=[opaque])
     selector = in_zone("z")
@@ -482,7 +482,7 @@ def test_what_is_written() -> None:
     search = case.search()
     assert search.run()
     (one,), (chosen,) = case.claims, search.result
-    ready = wanted(str(one), one.spec, case.devices.classes)
+    ready = requested_claim(str(one), one.spec, case.devices.classes)
     allocation = allocation_of(one, chosen, "n", "seed")
     assert written(one, ready, chosen, allocation, "n") == {
         "devices": {
@@ -564,10 +564,10 @@ def test_steps_of_finding_out_that_a_pool_is_of_no_use() -> None:
         resource_slice("all", *(device(name) for name in "abc"), allNodes=True), claim("c", request("r", "nic"))
     )
     (pool,) = pools_of(there.node, there.devices)
-    wants = [wanted(str(one), one.spec, there.devices.classes) for one in there.claims]
-    idle, steps = IdlePools(Programs().selects), capped()
+    wants = [requested_claim(str(one), one.spec, there.devices.classes) for one in there.claims]
+    unwanted, steps = UnwantedPools(Programs().selects), capped()
     for _ in range(2):
-        assert idle.is_idle(pool, wants, steps)
+        assert unwanted.has(pool, wants, steps)
         assert steps.taken == 3
 
 
@@ -575,10 +575,10 @@ def test_pools_that_are_of_no_use_are_not_kept_for_ever(monkeypatch: pytest.Monk
     """A node whose devices each name it has a new pool after each change of the node: some are forgotten then."""
     monkeypatch.setattr(results, "_MOST_KNOWN", 2)
     there = Case(resource_slice("all", device("a"), allNodes=True), claim("c", request("r", "nic")))
-    wants = [wanted(str(one), one.spec, there.devices.classes) for one in there.claims]
+    wants = [requested_claim(str(one), one.spec, there.devices.classes) for one in there.claims]
     pools = [pools_of(there.node, there.devices)[0] for _ in range(3)]
-    idle, steps = IdlePools(Programs().selects), capped()
-    assert all(idle.is_idle(pool, wants, steps) for pool in (*pools, pools[-1], pools[0]))
+    unwanted, steps = UnwantedPools(Programs().selects), capped()
+    assert all(unwanted.has(pool, wants, steps) for pool in (*pools, pools[-1], pools[0]))
     assert steps.taken == 4
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from podberth.model.devices import MOST_DEVICES, ResourceClaim
 from podberth.plugins.dynamic_resources.pools import pools_of
-from podberth.plugins.dynamic_resources.requested import AllocationError, wanted
+from podberth.plugins.dynamic_resources.requested import AllocationError, requested_claim
 from podberth.plugins.dynamic_resources.search import Search
 from podberth.plugins.dynamic_resources.selecting import Programs
 from tests.builders import Object
@@ -26,7 +26,7 @@ Devices = list[Object]
 
 def search(case: Case, further: int) -> Search:
     """For the claims of a case."""
-    wants = [wanted(str(one), one.spec, case.devices.classes) for one in case.claims]
+    wants = [requested_claim(str(one), one.spec, case.devices.classes) for one in case.claims]
     pools = pools_of(case.node, case.devices)
     return Search(wants, pools, case.devices.allocated, Programs().selects, capped(), further=further)
 

@@ -21,7 +21,7 @@ from podberth.plugins.dynamic_resources import pools_by_node, results
 from podberth.plugins.dynamic_resources.allocation import unusable_rows
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
 from podberth.plugins.dynamic_resources.pools import LARGE, pools_of
-from podberth.plugins.dynamic_resources.requested import wanted
+from podberth.plugins.dynamic_resources.requested import requested_claim
 from podberth.plugins.dynamic_resources.search import Search
 from podberth.plugins.dynamic_resources.selecting import Programs
 from podberth.plugins.registry import IN_TREE
@@ -392,7 +392,7 @@ def searched(there: World, claims: list[ResourceClaim], row: int) -> Names | str
     devices, place = there.cluster.devices, there.cluster.nodes.objects[row]
     assert place is not None
     search = Search(
-        [wanted(f"\0{i}\0", one.spec, devices.classes) for i, one in enumerate(claims)],
+        [requested_claim(f"\0{i}\0", one.spec, devices.classes) for i, one in enumerate(claims)],
         pools_of(place, devices),
         devices.allocated,
         Programs().selects,

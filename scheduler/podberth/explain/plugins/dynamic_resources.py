@@ -62,9 +62,9 @@ class DynamicResourcesExplainer(Explainer):
             lacking = sorted(name for name in asked if name not in node.allocatable and name not in wants.resources)
             return f"has no {', '.join(lacking)}, neither as devices nor otherwise", {"lacking": lacking}
         unallocatable = reason in (plugin.unallocatable, plugin.invalid, plugin.no_other, plugin.given_up)
-        if unallocatable and wants.request is not None:
+        if unallocatable and wants.results is not None:
             pools = plugin.requests.pools(row, node, inquiry.cluster.devices)
-            wanted = wants.request.of(node) or ()
+            wanted = wants.results.request.claims_on(node) or ()
             return _unallocatable(inquiry, node, wants, pools, wanted, plugin.programs.selects)
         return reason.text, {}
 
@@ -77,10 +77,10 @@ class DynamicResourcesExplainer(Explainer):
         for reason in reasons:
             if reason == plugin.unavailable:
                 found.append(_leave(self._unusable_on(row, wants, inquiry.cluster), inquiry.cluster))
-            elif reason in (plugin.unallocatable, plugin.no_other, plugin.given_up) and wants.request is not None:
+            elif reason in (plugin.unallocatable, plugin.no_other, plugin.given_up) and wants.results is not None:
                 pools = plugin.requests.pools(row, node, inquiry.cluster.devices)
                 asking = _Asking(inquiry, pools, plugin.programs.selects)
-                wanted = wants.request.of(node) or ()
+                wanted = wants.results.request.claims_on(node) or ()
                 found += [*_less(asking, wants, wanted, inquiry.pod), *_freed(asking, wanted, inquiry.cluster)]
         return [fix for fix in found if fix]
 
@@ -177,7 +177,7 @@ class _Asking:
 def _less(asking: _Asking, wants: PodDevices, wanted: Sequence[RequestedClaim], pod: Pod) -> Iterator[Fix]:
     """Yield smaller requests for extended resources, for which the scheduler makes the claim."""
     for number, claim in enumerate(wanted):
-        for one, *_ in claim.requests if number >= len(wants.open) else ():
+        for one, *_ in claim.requests if number >= len(wants.unallocated) else ():
             short, _, _ = _request(asking, wants, number, one)
             for resource, of in wants.resources.items():
                 asked = pod.shape.requests[resource]
@@ -235,7 +235,9 @@ def _together(asking: _Asking, wants: PodDevices, wanted: Sequence[RequestedClai
 
 def _claim(wants: PodDevices, number: int) -> str:
     """Return the name of what asks for devices: a claim, or the extended resources for which one would be made."""
-    return f"claim {wants.open[number]}" if number < len(wants.open) else ", ".join(sorted(wants.resources))
+    return (
+        f"claim {wants.unallocated[number]}" if number < len(wants.unallocated) else ", ".join(sorted(wants.resources))
+    )
 
 
 def _request(asking: _Asking, wants: PodDevices, number: int, alternative: Alternative) -> _Told:
@@ -245,14 +247,14 @@ def _request(asking: _Asking, wants: PodDevices, number: int, alternative: Alter
     suiting = sum(verdict.suits for verdict in against.values())
     needed = max(suiting, 1) if alternative.wants_all else alternative.asked.count
     told = {str(entry.id): verdict.said for entry, verdict in against.items() if verdict != _FREE}
-    extended = number >= len(wants.open)
+    extended = number >= len(wants.unallocated)
     who = _claim(wants, number) + ("" if extended else f", request {alternative.name}")
     text = f"{who} needs {needed} of class {alternative.of.name}, {free or 'none'} free"
     if not why:
         text = f"{who} needs {needed} of class {alternative.of.name}, of which the node reaches none"
     elif told:
         text += f" ({_grouped(told)})"
-    claim = "its extended resources" if extended else str(wants.open[number])
+    claim = "its extended resources" if extended else str(wants.unallocated[number])
     data = {"claim": claim, "request": alternative.name, "needed": needed, "free": free, "devices": why}
     return needed - free, text, data
 

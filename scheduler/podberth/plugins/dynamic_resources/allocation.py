@@ -54,11 +54,11 @@ def selector_of(claim: str, chosen: Sequence[Chosen], node: str) -> dict[str, An
     fields: list[dict[str, Any]] = []
     labels: list[dict[str, Any]] = []
     for one in chosen:
-        place = one.entry.device.place if one.entry.slice.per_device_nodes else one.entry.slice.place
-        if place.node or one.entry.device.binds_to_node:
+        access = one.entry.device.access if one.entry.slice.per_device_nodes else one.entry.slice.access
+        if access.node_name or one.entry.device.binds_to_node:
             only = {"key": "metadata.name", "operator": "In", "values": [node]}
             return {"nodeSelectorTerms": [{"matchFields": [only]}]}
-        terms = (place.raw or {}).get("nodeSelectorTerms") or []
+        terms = (access.raw_selector or {}).get("nodeSelectorTerms") or []
         if len(terms) > 1:
             text = f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms"
             raise AllocationError(f"create NodeSelector for claim {claim}: {text}")

@@ -58,17 +58,11 @@ from podberth.plugins.dynamic_resources.reservation import (
     reserve,
 )
 from podberth.plugins.dynamic_resources.results import (
-    FAILED,
-    FITS,
-    GIVEN_UP,
     GIVEN_UP_TEXT,
-    INVALID,
-    NO_OTHER,
     NO_OTHER_TEXT,
-    NO_SOLUTION,
-    REFUSED,
     AllocationRequests,
     AllocationsByNode,
+    Outcome,
     PodDevices,
     named,
 )
@@ -210,18 +204,18 @@ class DynamicResources(Plugin):
             return [(self.stale, np.ones(rows, dtype=np.bool_))]
         found: list[tuple[Reason, Bools]] = []
         if wants.results is not None:
-            codes = wants.results.codes
+            outcomes = wants.results.outcomes
             found += [
-                (reason, codes == code)
-                for reason, code in (
-                    (self.refused, REFUSED),
-                    (self.unallocatable, NO_SOLUTION),
-                    (self.invalid, INVALID),
-                    (self.no_other, NO_OTHER),
-                    (self.given_up, GIVEN_UP),
+                (reason, outcomes == outcome)
+                for reason, outcome in (
+                    (self.refused, Outcome.REFUSED),
+                    (self.unallocatable, Outcome.NO_SOLUTION),
+                    (self.invalid, Outcome.INVALID),
+                    (self.no_other, Outcome.NO_OTHER),
+                    (self.given_up, Outcome.GIVEN_UP),
                 )
             ]
-            if (codes == FAILED).any():
+            if (outcomes == Outcome.FAILED).any():
                 found.append(self._broken(pod, wants, wants.results))
         unusable = (self.unusable(claim, cluster) for claim in wants.claims)
         failed = [where for where in unusable if where is not None]
@@ -317,7 +311,7 @@ class DynamicResources(Plugin):
         wants, node = self.wants(pod, cluster), cluster.nodes.objects[row]
         if wants is None or node is None:
             return None
-        if wants.results is not None and wants.results.of(row).code != FITS:
+        if wants.results is not None and wants.results.of(row).outcome is not Outcome.FITS:
             raise PluginError(self.name, "claim allocation not found for node", "Reserve")
         try:
             group = cluster.pod_groups.of(pod)
@@ -390,9 +384,9 @@ class DynamicResources(Plugin):
         if wants is None or node is None:
             return None
         found = {claim.name: list(claim.allocation.devices) for claim in wants.claims if claim.allocation is not None}
-        if wants.results is not None and wants.request is not None:
-            names = [claim.name for claim in wants.open]
-            if wants.request.extended(node) is not None:
+        if wants.results is not None:
+            names = [claim.name for claim in wants.unallocated]
+            if wants.results.request.extended_claim_on(node) is not None:
                 names.append(f"({pod.name}{EXTENDED_SUFFIX})")
             for name, chosen in zip(names, wants.results.of(row).chosen, strict=True):
                 found[name] = list(allocated(chosen, name))
@@ -413,9 +407,9 @@ class DynamicResources(Plugin):
 
     def _broken(self, pod: Pod, wants: PodDevices, results: AllocationsByNode) -> tuple[Reason, Bools]:
         """One reason for all nodes: each of thousands may have an error of its own, which names its devices."""
-        failed = results.codes == FAILED
+        failed = results.outcomes == Outcome.FAILED
 
         def said(row: int) -> str:
-            return named(results.of(row).text, wants, pod)
+            return named(results.of(row).error, wants, pod)
 
         return ErrorByNode(said(int(failed.argmax())), True, True, said), failed

@@ -10,7 +10,7 @@ from functools import partial
 from msgspec import Struct
 
 from podberth.cache.devices import AllocatedDevices, Devices
-from podberth.model.devices import Device, DeviceID, DeviceTaintRule, Place, PoolID, ResourceSlice
+from podberth.model.devices import Device, DeviceID, DeviceTaintRule, NodeAccess, PoolID, ResourceSlice
 from podberth.model.node import Node
 from podberth.model.taints import HARD, Taint, tolerates
 from podberth.plugins.dynamic_resources.requested import Alternative
@@ -77,11 +77,11 @@ class Pool(Struct, gc=False, eq=False):
         return not self.incomplete and not self.invalid
 
 
-def reaches(node: Node, place: Place) -> bool:
-    """Return whether a node is one of those that a place names (NodeMatches)."""
-    if place.node:
-        return node.name == place.node
-    return place.all_nodes or (place.selector is not None and node_matches(place.selector, node))
+def reaches(node: Node, access: NodeAccess) -> bool:
+    """Return whether a node is one of those that have access (NodeMatches)."""
+    if access.node_name:
+        return node.name == access.node_name
+    return access.all_nodes or (access.selector is not None and node_matches(access.selector, node))
 
 
 def pool_of(node: Node, slices: Sequence[ResourceSlice], devices: Devices) -> Pool | None:
@@ -153,9 +153,9 @@ def pools_of(
 
 
 def _is_relevant(node: Node, one: ResourceSlice) -> bool:
-    if one.place.said:
-        return reaches(node, one.place)
-    return one.per_device_nodes and any(reaches(node, device.place) for device in one.devices)
+    if one.access.is_given:
+        return reaches(node, one.access)
+    return one.per_device_nodes and any(reaches(node, device.access) for device in one.devices)
 
 
 def _is_plain(one: ResourceSlice) -> bool:
@@ -173,7 +173,7 @@ def _rules_for(one: ResourceSlice, devices: Devices) -> list[DeviceTaintRule]:
 def _entries(node: Node, one: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> Iterator[PoolDevice]:
     for device in one.devices:
         ruled = [rule.taint for rule in rules if rule.device in (None, device.name)]
-        yield _entry(one, device, reached=not one.per_device_nodes or reaches(node, device.place), ruled=ruled)
+        yield _entry(one, device, reached=not one.per_device_nodes or reaches(node, device.access), ruled=ruled)
 
 
 def _entry(one: ResourceSlice, device: Device, *, reached: bool = True, ruled: Sequence[Taint] = ()) -> PoolDevice:

@@ -8,7 +8,7 @@ Next stage: `podberth.plugins.dynamic_resources.results` asks the allocator abou
 nodes changed.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -17,6 +17,7 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.devices import AllocatedDevices, Devices
 from podberth.cache.devices import Change as DeviceChange
 from podberth.cache.kept_results import FEW, ChangeLog, KeptResult, SeveralLogs
+from podberth.cel.reads import attributes_read
 from podberth.model.devices import Device, DeviceID, DeviceTraits, PoolID, ResourceSlice
 from podberth.model.node import Node
 from podberth.plugins.dynamic_resources.pools import (
@@ -85,21 +86,13 @@ class Reading:
         return name in self.names or f"{driver}/{name}" in self.names
 
 
-def expressions(wanted: Sequence[RequestedClaim]) -> Iterator[str]:
-    """The expressions by which the claims select devices."""
-    for claim in wanted:
-        for alternatives in claim.requests:
-            for one in alternatives:
-                for expression, _ in one.selectors:
-                    yield expression
-
-
-def reading_of(wanted: Sequence[RequestedClaim], reads: Mapping[str, frozenset[str] | None]) -> Reading:
-    """Return what claims read. `reads`: of each expression, the attributes that it reads; None: any."""
+def reading_of(wanted: Sequence[RequestedClaim]) -> Reading:
+    """Return what the constraints and the selectors of claims read of devices."""
     constraints = (one for claim in wanted for one in claim.spec.constraints)
     names = {name for one in constraints for name in (one.match, one.distinct) if name is not None}
-    for expression in expressions(wanted):
-        read = reads[expression]
+    every = (one for claim in wanted for alternatives in claim.requests for one in alternatives)
+    for expression in {expression for one in every for expression, _ in one.selectors}:
+        read = attributes_read(expression)
         if read is None:
             return Reading(None)
         names |= read
@@ -245,7 +238,7 @@ class PoolStates:
         return known[1]
 
     def _taking(self, pool: Pool, version: int, allocated: AllocatedDevices) -> int:
-        if version and pool.size >= LARGE and not pool.devices[0].slice.place.node:
+        if version and pool.size >= LARGE and not pool.devices[0].slice.access.node_name:
             return self._takings.fresh()  # few pools are as large: to look at all its devices costs more than a search
         taken = [_taken(one.id, allocated) for one in pool.devices] if version else ()
         left = frozenset(available_counters(pool, allocated).items()) if pool.consumers else None
@@ -327,7 +320,7 @@ class PoolsByNode(KeptResult[tuple[set[DeviceChange], set[int]]]):
             if pool is not None and not rebuilt:
                 self.log.touch(pool)
             elif pool is not None:
-                named = {one.place.node for one in devices.slices_of(pool).values()}
+                named = {one.access.node_name for one in devices.slices_of(pool).values()}
                 there = {found for name in named if (found := nodes.row_of(name)) is not None}
                 for row in there | self._rows.pop(pool, set()):
                     self._forget(row)
@@ -373,11 +366,11 @@ class PoolsByNode(KeptResult[tuple[set[DeviceChange], set[int]]]):
         if pool is None or devices is None:
             return False
         slices = devices.slices_of(pool)
-        return all(one.place.node for one in slices.values())
+        return all(one.access.node_name for one in slices.values())
 
     def _made(self, node: Node, slices: Sequence[ResourceSlice], devices: Devices) -> Pool | None:
         """One object for all nodes that can use the same slices of a pool, so that they share results."""
-        if any(one.place.node or one.per_device_nodes for one in slices):
+        if any(one.access.node_name or one.per_device_nodes for one in slices):
             found = pool_of(node, slices, devices)
         else:
             key = slices[0].pool_id, frozenset([one.name for one in slices])

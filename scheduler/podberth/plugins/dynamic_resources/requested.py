@@ -171,7 +171,7 @@ class RequestedClaim(Struct, frozen=True, eq=False):
     requests: tuple[tuple[Alternative, ...], ...]
 
 
-def wanted(
+def requested_claim(
     name: str, spec: ClaimSpec, classes: Mapping[str, DeviceClass], *, thousandths: bool = False
 ) -> RequestedClaim:
     """Make a claim ready. `name`: namespace/name; `thousandths`: ranges of capacity are counted in these.

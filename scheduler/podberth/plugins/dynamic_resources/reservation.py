@@ -14,7 +14,7 @@ Upstream: `dynamicresources.go` (Reserve, Unreserve, bindClaim, isPodReadyForBin
 """
 
 import hashlib
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -44,7 +44,6 @@ from podberth.plugins.dynamic_resources.claims import (
     late_at,
     readiness,
 )
-from podberth.plugins.dynamic_resources.requested import RequestedClaim
 from podberth.plugins.dynamic_resources.results import PodDevices
 
 FURTHER = "kube-scheduler's search finds no devices there, looking further did"
@@ -142,20 +141,18 @@ def reserve(
     claims of its own.
     """
     found = Reservation(group=group, claiming=claiming)
-    opened: list[ResourceClaim] = list(wants.open)
-    extended = None if wants.request is None else wants.request.extended(node)
-    if extended is not None:
-        opened.append(_to_be_made(pod, extended, devices))
-    allocated = None if wants.results is None else wants.results.of(row)
-    chosen = () if allocated is None else allocated.chosen
-    found.further = allocated is not None and allocated.further
-    wanted: Sequence[RequestedClaim] = () if wants.request is None else wants.request.of(node) or ()
-    for claim, one, those in zip(opened, wanted, chosen, strict=True):
-        seed = f"{pod.uid}/{claim.uid}/{claim.resource_version}"
-        allocation = allocation_of(claim, those, node.name, seed)
-        document = written(claim, one, those, allocation, node.name)
-        made = extended if claim.uid.startswith(_NUMBER) else None
-        found.claims.append(ReservedClaim(claim.key, claim.uid, allocation, document, made))
+    if wants.results is not None:
+        request, allocated = wants.results.request, wants.results.of(row)
+        found.further = allocated.further
+        unallocated, extended = list(wants.unallocated), request.extended_claim_on(node)
+        if extended is not None:
+            unallocated.append(_to_be_made(pod, extended, devices))
+        for claim, wanted, chosen in zip(unallocated, request.claims_on(node) or (), allocated.chosen, strict=True):
+            seed = f"{pod.uid}/{claim.uid}/{claim.resource_version}"
+            allocation = allocation_of(claim, chosen, node.name, seed)
+            document = written(claim, wanted, chosen, allocation, node.name)
+            made = extended if claim.uid.startswith(_NUMBER) else None
+            found.claims.append(ReservedClaim(claim.key, claim.uid, allocation, document, made))
     for given in found.claims:
         if given.allocation is not None:
             shared = None if given.extended else group

@@ -1,10 +1,17 @@
-"""Devices that a pod asks for, and the allocator's result for it on each node, kept until something changes.
+"""What a pod asks for, and what the allocator finds for that on each node, kept until something changes.
 
-A pod asks for claims without an allocation, and for extended resources. Pods that ask for the same share results. A
-change of a pool that several nodes reach changes no result of a request that can't use any of its devices ("idle").
+It is shared as far as it goes. Pods that ask for the same share an `AllocationRequest`, and what is found for it on
+all nodes (`AllocationsByNode`). Nodes that reach the same pools share one search. Nodes whose pools are alike share
+what a search has found (`PoolsByNode.state_of`).
+
+A pod asks for its claims that are not allocated, and for extended resources that a device class serves. When it asks,
+only the nodes are searched whose pools have changed since the last one that asked for the same. A change of a pool that
+several nodes reach has none of them searched again if the claims can't use any of its devices (`UnwantedPools`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,31 +23,20 @@ from podberth.cache.column import Ints
 from podberth.cache.devices import Devices
 from podberth.cache.kept_results import Bounded, ChangeLog, KeptResult
 from podberth.cache.search_steps import CappedSearch
-from podberth.cel.reads import attributes_read
 from podberth.model.devices import MOST_ALTERNATIVES, ClaimSpec, DeviceClass, PoolID, ResourceClaim
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.shape import DeviceContainer, may_be_devices
 from podberth.plugins.dynamic_resources.claims import ExtendedClaim, device_resources, extended_claim
 from podberth.plugins.dynamic_resources.pools import Pool
-from podberth.plugins.dynamic_resources.pools_by_node import PoolsByNode, Reading, expressions, reading_of
-from podberth.plugins.dynamic_resources.requested import AllocationError, RequestedClaim, wanted
+from podberth.plugins.dynamic_resources.pools_by_node import PoolsByNode, Reading, reading_of
+from podberth.plugins.dynamic_resources.requested import AllocationError, RequestedClaim, requested_claim
 from podberth.plugins.dynamic_resources.search import Chosen, Search, Selects
 
-OPEN, FITS, NO_SOLUTION, INVALID, FAILED, REFUSED, NO_OTHER, GIVEN_UP = range(8)
-"""The outcome for a row. OPEN: it was never searched since all were opened. NO_OTHER, GIVEN_UP: of the search beyond
-kube-scheduler's.
-"""
 _MOST_KNOWN = 1 << 14
-"""So many outcomes of different pools are remembered for a request, and so many pools as idle or not. With one more,
+"""So many outcomes of different pools are remembered for a request, and so many pools as wanted or not. With one more,
 all of these are forgotten.
 """
-_NO_OTHER = "looking further found no other way"
-_GIVEN_UP = "looking further was given up, as it took too many steps"
-NO_OTHER_TEXT = f"cannot allocate all claims: {_NO_OTHER}"
-GIVEN_UP_TEXT = f"cannot allocate all claims: {_GIVEN_UP}"
-Ask = Callable[[Node], "Sequence[RequestedClaim] | None"]
-"""The claims to allocate on a node; None: it can't serve the pod for another reason."""
 _ROWS = 200_000
 """Rows whose results are kept, for all requests together."""
 _FEWEST = 4
@@ -48,324 +44,27 @@ _FEWEST = 4
 _NO_RESOURCES: frozenset[str] = frozenset()
 
 
-class IdlePools:
-    """The pools of which no claim of one request can use a device."""
-
-    def __init__(self, selects: Selects) -> None:
-        self._selects = selects
-        self._judged: dict[tuple[int, int], tuple[bool, Pool, Sequence[RequestedClaim]]] = {}
-        """Claims and a pool, by identity → whether no claim can use a device of it; and both, to keep them alive."""
-
-    def clear(self) -> None:
-        """Forget all of it."""
-        self._judged.clear()
-
-    def is_idle(self, pool: Pool, wanted: Sequence[RequestedClaim], steps: CappedSearch) -> bool:
-        """Return whether no device of a pool is wanted, so that nothing that happens to it matters.
-
-        Asked of pools that several nodes may reach: else one pod on a shared device would have all nodes asked again.
-        Raises SearchCapError.
-        """
-        if not pool.usable or not pool.devices or pool.devices[0].slice.place.node:
-            return False
-        key = (id(wanted), id(pool))
-        known = self._judged.get(key)
-        if known is None:
-            if len(self._judged) >= _MOST_KNOWN:
-                self._judged.clear()
-            known = self._judged[key] = not self._may_be_wanted(pool, wanted, steps), pool, wanted
-        return known[0]
-
-    def _may_be_wanted(self, pool: Pool, wanted: Sequence[RequestedClaim], steps: CappedSearch) -> bool:
-        """Return whether a device of a pool is selected by a request."""
-        every = [alternative.selectors for claim in wanted for request in claim.requests for alternative in request]
-        for selectors in dict.fromkeys(every):
-            for entry in pool.devices:
-                steps.take(1)
-                try:
-                    if all(self._selects(one, whose, entry.device.traits, entry.id) for one, whose in selectors):
-                        return True
-                except AllocationError:
-                    return True  # the search will come upon it, if it gets there
-        return False
-
-
-class NodeAllocation(Struct, gc=False, eq=False):
-    """The outcome for one node, with the chosen devices of each claim."""
-
-    code: int
-    chosen: Sequence[Sequence[Chosen]] = ()
-    text: str = ""
-    score: int = 0
-    further: bool = False
-    """kube-scheduler's search has found nothing; looking further has."""
-
-
-class _Outcome(Struct, gc=False, eq=False):
-    """The result of a search of some pools. It also holds for pools that differ only in names and in attributes that
-    no expression reads.
-    """
-
-    answer: NodeAllocation
-    pools: Sequence[Pool]
-
-    def for_pools(self, pools: Sequence[Pool]) -> NodeAllocation:
-        """This allocation, with the devices of other pools."""
-        if pools is self.pools or not self.answer.chosen:
-            return self.answer
-        by_id = {pool.id: (pool, other) for pool, other in zip(self.pools, pools, strict=True)}
-        there = []
-        for claim in self.answer.chosen:
-            entries = []
-            for one in claim:
-                pool, other = by_id[one.entry.id.driver, one.entry.id.pool]
-                entries.append(one.entry if pool is other else other.devices[pool.devices.index(one.entry)])
-            there.append([Chosen(e, one.alternative, one.consumed) for e, one in zip(entries, claim, strict=True)])
-        return replace(self.answer, chosen=there)
-
-
-class _Group(Struct, eq=False):
-    """Rows that reach the same pools, and what was found for all of them. A row whose pools are its own is alone."""
-
-    outcome: _Outcome
-    pools: Sequence[Pool] = ()
-    """The pools that the claims may use."""
-    wanted: Sequence[RequestedClaim] = ()
-    key: tuple[int, ...] = ()
-    """The claims and the pools, by identity; empty: no other row may join."""
-    rows: set[int] | None = None
-    """Its rows; of a row that is alone, nobody asks."""
-    index: Ints | None = None
-    """The rows; None: they have changed."""
-
-
-class AllocationsByNode(KeptResult[set[int | PoolID]]):
-    """Keeps the outcome for each row. The rows that changed are open until `follow` has searched them again."""
-
-    def __init__(self, ask: Ask, selects: Selects, pools_by_node: PoolsByNode, further: int = 0) -> None:
-        """`further`: steps for looking further than kube-scheduler where its search has found nothing; 0: none."""
-        self._ask = ask
-        self._further = further
-        self._selects = selects
-        self._pools_by_node = pools_by_node
-        self.codes: Ints = np.zeros(0, dtype=np.int64)
-        self.scores: Ints = np.zeros(0, dtype=np.int64)
-        self._answers: dict[int, _Group] = {}
-        self._groups: dict[tuple[int, ...], _Group] = {}
-        """Rows that reach pools which others reach as well."""
-        self._with: dict[PoolID, dict[tuple[int, ...], None]] = {}
-        """Pool → the groups that may use it."""
-        self._open: dict[int, None] = {}
-        self._open_groups: dict[tuple[int, ...], None] = {}
-        self._known: dict[tuple[Any, ...], _Outcome] = {}
-        """Claims, and the states of the pools that they may use → the outcome."""
-        self._reads: dict[str, frozenset[str] | None] = {}
-        """Expression → the attributes that it reads."""
-        self._readings: dict[Sequence[RequestedClaim], Reading] = {}
-        self._failed: dict[tuple[int, ...], _Outcome] = {}
-        """Claims and pools, by identity → a search that failed, as its message names devices."""
-        self._idle = IdlePools(selects)
-
-    def follow(self, cluster: Cluster, steps: CappedSearch) -> None:
-        """Bring all rows up to date. Raises SearchCapError; what was found until then holds."""
-        pools, nodes = self._pools_by_node, cluster.nodes
-        pools.follow(cluster)
-        self.renew((pools.computed, nodes.rows), pools.log, nodes.rows)
-        for key in tuple(self._open_groups):
-            group = self._groups.get(key)
-            if group is not None and group.rows:
-                group.outcome = self._outcome(min(group.rows), group.wanted, group.pools, cluster, steps)
-                if group.index is None:
-                    group.index = np.fromiter(group.rows, dtype=np.int64, count=len(group.rows))
-                self.codes[group.index] = group.outcome.answer.code
-                self.scores[group.index] = group.outcome.answer.score
-            del self._open_groups[key]
-        for row in tuple(self._open):
-            node = nodes.objects[row]
-            group = _Group(_REFUSED) if node is None else self._group(row, node, cluster, steps)
-            self._leave(row)
-            self._answers[row] = group
-            if group.rows is not None:
-                group.rows.add(row)
-                group.index = None
-            self.codes[row], self.scores[row] = group.outcome.answer.code, group.outcome.answer.score
-            del self._open[row]
-
-    def of(self, row: int) -> NodeAllocation:
-        """The outcome for one row."""
-        group = self._answers[row]
-        return group.outcome.for_pools(group.pools)
-
-    def changes(self, log: ChangeLog[int | PoolID], asked: Any) -> set[int | PoolID] | None:
-        """Return the rows and the pools that changed."""
-        return log.since(self.version)
-
-    def apply(self, changes: set[int | PoolID], asked: Any) -> None:
-        """Open the rows that changed, and those that reach a pool which did."""
-        pools = self._pools_by_node
-        again: set[int] = set()
-        for entry in changes:
-            if isinstance(entry, int):
-                again.add(entry)
-            elif pools.is_local(entry):
-                again |= pools.rows_of(entry)
-            else:
-                self._open_groups |= self._with.get(entry, {})
-        if again or self._open_groups:
-            self._failed.clear()
-            for row in again:
-                self._leave(row)
-            self._open |= dict.fromkeys(sorted(again))
-
-    def compute(self, asked: Any) -> None:
-        """Open all rows."""
-        rows: int = asked
-        self.codes = np.zeros(rows, dtype=np.int64)
-        self.scores = np.zeros(rows, dtype=np.int64)
-        if rows < len(self._answers):
-            self._answers.clear()  # else each is replaced when `follow` searches its row
-        self._idle.clear()
-        for known in (self._known, self._failed, self._reads, self._readings, self._groups, self._with):
-            known.clear()
-        self._open_groups.clear()
-        self._open = dict.fromkeys(range(rows))
-
-    def _leave(self, row: int) -> None:
-        """Take a row out of its group: its node or its pools are different now."""
-        group = self._answers.get(row)
-        if group is None or group.rows is None or row not in group.rows:
-            return
-        group.rows.remove(row)
-        group.index = None
-        if not group.rows and self._groups.get(group.key) is group:
-            del self._groups[group.key]
-            for pool in group.pools:
-                del self._with[pool.id][group.key]
-
-    def _group(self, row: int, node: Node, cluster: Cluster, steps: CappedSearch) -> _Group:
-        """The group that a row belongs to."""
-        try:
-            wanted = self._ask(node)
-        except AllocationError as error:
-            return _Group(_Outcome(NodeAllocation(FAILED, text=str(error)), ()))
-        if wanted is None:
-            return _Group(_REFUSED)
-        if not wanted:
-            return _Group(_FITS)
-        by_node = self._pools_by_node
-        pools = by_node.of(row, node, cluster.devices)
-        if by_node.are_local(row):
-            return _Group(self._outcome(row, wanted, pools, cluster, steps), pools)
-        pools = [pool for pool in pools if not self._idle.is_idle(pool, wanted, steps)]
-        key = (id(wanted), *map(id, pools))
-        group = self._groups.get(key)
-        if group is None:
-            outcome = self._outcome(row, wanted, pools, cluster, steps)
-            group = self._groups[key] = _Group(outcome, pools, wanted, key, set())
-            for pool in pools:
-                self._with.setdefault(pool.id, {})[key] = None
-        return group
-
-    def _outcome(
-        self, row: int, wanted: Sequence[RequestedClaim], pools: Sequence[Pool], cluster: Cluster, steps: CappedSearch
-    ) -> _Outcome:
-        """Return what is found for one row, and for all that reach the same pools."""
-        by_node, devices = self._pools_by_node, cluster.devices
-        reading = self._reading(wanted)
-        states = (wanted, *[by_node.state_of(pool, devices, reading) for pool in pools])
-        known = self._known.get(states)
-        if known is not None:
-            return known
-        same = (id(wanted), *map(id, pools))
-        known = self._failed.get(same)
-        if known is not None:
-            return known
-        found = _Outcome(self._searched(wanted, pools, cluster, steps), pools)
-        if found.answer.code == FAILED:
-            self._failed[same] = found
-        else:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[states] = found
-        return found
-
-    def _reading(self, wanted: Sequence[RequestedClaim]) -> Reading:
-        """Return what of devices the claims read."""
-        found = self._readings.get(wanted)
-        if found is None:
-            for expression in expressions(wanted):
-                if expression not in self._reads:
-                    self._reads[expression] = attributes_read(expression)
-            found = self._readings[wanted] = reading_of(wanted, self._reads)
-        return found
-
-    def _searched(
-        self, wanted: Sequence[RequestedClaim], pools: Sequence[Pool], cluster: Cluster, steps: CappedSearch
-    ) -> NodeAllocation:
-        search = self._search(wanted, pools, cluster, steps)
-        try:
-            if search.run():
-                return _found(wanted, search)
-            usual = NodeAllocation(INVALID if search.problem else NO_SOLUTION, text=search.problem)
-        except AllocationError as error:
-            usual = NodeAllocation(FAILED, text=str(error))
-        if not self._further:
-            return usual
-        search = self._search(wanted, pools, cluster, steps, self._further)
-        if search.run():
-            return _found(wanted, search, further=True)
-        if usual.code == FAILED:
-            return NodeAllocation(FAILED, text=f"{usual.text}; {_GIVEN_UP if search.given_up else _NO_OTHER}")
-        return NodeAllocation(GIVEN_UP if search.given_up else NO_OTHER)
-
-    def _search(
-        self,
-        wanted: Sequence[RequestedClaim],
-        pools: Sequence[Pool],
-        cluster: Cluster,
-        steps: CappedSearch,
-        further: int = 0,
-    ) -> Search:
-        devices, by_node = cluster.devices, self._pools_by_node
-        return Search(
-            wanted,
-            pools,
-            devices.allocated,
-            self._selects,
-            steps,
-            further=further,
-            places_of=lambda pool: by_node.places_of(pool, devices),
-        )
-
-
-def _found(wanted: Sequence[RequestedClaim], search: Search, *, further: bool = False) -> NodeAllocation:
-    """Return what a search came to. The score is higher for earlier alternatives of `firstAvailable` (computeScore)."""
-    score = 0
-    for claim, chosen in zip(wanted, search.result, strict=True):
-        used = {one.alternative.name for one in chosen if one.alternative.parent}
-        for alternatives in claim.requests if used else ():
-            score += sum(MOST_ALTERNATIVES - one.place for one in alternatives if one.parent and one.name in used)
-    return NodeAllocation(FITS, search.result, score=score, further=further)
-
-
-_REFUSED = _Outcome(NodeAllocation(REFUSED), ())
-_FITS = _Outcome(NodeAllocation(FITS), ())
+# -- what a pod asks for -----------------------------------------------------------------------------------------------
 
 
 class PodDevices(Struct, eq=False):
-    """The devices that one pod asks for. `open`: its claims without an allocation."""
+    """The claims of one pod, and what has to be allocated for it."""
 
     claims: list[ResourceClaim]
-    open: list[ResourceClaim]
+    unallocated: list[ResourceClaim]
+    """Those of them that have no allocation."""
     resources: Mapping[str, DeviceClass]
     """Extended resources that devices may serve."""
-    results: AllocationsByNode | None
+    results: "AllocationsByNode | None"
     """None: nothing has to be allocated."""
-    request: "AllocationRequest | None"
 
 
 class AllocationRequest:
-    """Devices that are asked for, whichever pod asks: specs of claims, and extended resources of containers."""
+    """What is to be allocated, whichever pod asks: specs of claims, and extended resources of containers.
+
+    A node that offers an extended resource itself, by a device plugin, needs no devices for it. So what is to be
+    allocated differs between nodes. Nodes with the same answer are given the same tuple.
+    """
 
     def __init__(
         self,
@@ -380,103 +79,431 @@ class AllocationRequest:
         self._resources = [name for name, amount in requests.items() if amount and may_be_devices(name)]
         self._devices: Devices | None = None
         self._version = -1
-        self._of_classes: dict[str, DeviceClass] = {}
-        """The resources that a class serves now."""
-        self._variants: dict[frozenset[str], tuple[RequestedClaim, ...]] = {}
+        self._class_of: dict[str, DeviceClass] = {}
+        """Resource → the class that serves it now."""
+        self._claims: dict[frozenset[str], tuple[RequestedClaim, ...]] = {}
+        """Resources that need devices → the claims to allocate."""
         self._extended: dict[frozenset[str], ExtendedClaim] = {}
+        """Resources that need devices → the claim to make for them."""
 
-    def begin(self, devices: Devices) -> None:
+    def follow(self, devices: Devices) -> None:
         """Use the device classes as they are now."""
         if self._devices is not devices or self._version != devices.class_changes:
             self._devices, self._version = devices, devices.class_changes
             found = {name: devices.class_of(name) for name in self._resources}
-            self._of_classes = {name: of for name, of in found.items() if of is not None}
-            self._variants.clear()
+            self._class_of = {name: of for name, of in found.items() if of is not None}
+            self._claims.clear()
             self._extended.clear()
 
-    def of(self, node: Node) -> Sequence[RequestedClaim] | None:
+    def claims_on(self, node: Node) -> Sequence[RequestedClaim] | None:
         """The claims to allocate on a node; None: it offers one of the resources neither as devices nor otherwise.
 
         Raises AllocationError.
         """
-        names = self._by_devices(node)
+        names = self._needing_devices(node)
         if names is None:
             return None
-        found = self._variants.get(names)
+        found = self._claims.get(names)
         if found is None:
             assert self._devices is not None
             classes = self._devices.classes
             specs = [*self._specs, *([self._claim_for(names).spec] if names else ())]
-            claims = [wanted(whose(i), one, classes, thousandths=self._thousandths) for i, one in enumerate(specs)]
-            found = self._variants[names] = tuple(claims)
+            claims = [
+                requested_claim(placeholder(i), spec, classes, thousandths=self._thousandths)
+                for i, spec in enumerate(specs)
+            ]
+            found = self._claims[names] = tuple(claims)
         return found
 
-    def extended(self, node: Node) -> ExtendedClaim | None:
-        """The claim to make for resources that the node offers as devices; None: there are none."""
-        names = self._by_devices(node)
+    def extended_claim_on(self, node: Node) -> ExtendedClaim | None:
+        """The claim to make for resources that the node offers as devices only; None: there are none."""
+        names = self._needing_devices(node)
         return self._claim_for(names) if names else None
 
     def _claim_for(self, names: frozenset[str]) -> ExtendedClaim:
         found = self._extended.get(names)
         if found is None:
-            classes = {name: self._of_classes[name] for name in names}
+            classes = {name: self._class_of[name] for name in names}
             found = self._extended[names] = extended_claim(self._containers, classes)
         return found
 
-    def _by_devices(self, node: Node) -> frozenset[str] | None:
+    def _needing_devices(self, node: Node) -> frozenset[str] | None:
+        """The resources that the node offers as devices only; None: it does not offer one of them at all."""
         if not self._resources:
             return _NO_RESOURCES
         found = []
         for name in self._resources:
-            if name in self._of_classes and not node.allocatable.get(name, 0):
+            if name in self._class_of and not node.allocatable.get(name, 0):
                 found.append(name)
             elif name not in node.allocatable:
                 return None
         return frozenset(found)
 
 
-def whose(number: int) -> str:
-    """A placeholder for the name of the claim with this number: errors are kept for all pods that ask for the same."""
+def placeholder(number: int) -> str:
+    """What stands for the name of the claim with this number: errors are kept for all pods that ask for the same."""
     return f"\0{number}\0"
 
 
 def named(text: str, wants: PodDevices, pod: Pod) -> str:
     """The text of an error, with the names of the pod's claims in place of the placeholders."""
-    for number, claim in enumerate(wants.open):
-        text = text.replace(whose(number), str(claim))
-    return text.replace(whose(len(wants.open)), f"{pod.namespace}/<extended-resources>")
+    for number, claim in enumerate(wants.unallocated):
+        text = text.replace(placeholder(number), str(claim))
+    return text.replace(placeholder(len(wants.unallocated)), f"{pod.namespace}/<extended-resources>")
 
 
 class AllocationRequests:
-    """The requests of the last pods, with their results."""
+    """What the last pods have asked for, with what was found for it."""
 
     def __init__(self, selects: Selects, further: int = 0, *, thousandths: bool = False) -> None:
-        """`further`: steps for looking further than kube-scheduler, on each node. `thousandths`: as for `wanted`."""
+        """`further`, `thousandths`: as for `AllocationsByNode` and `requested_claim`."""
         self._selects = selects
         self._thousandths = thousandths
         self._further = further
         self._pools_by_node = PoolsByNode()
-        self._kept: Bounded[Any, tuple[AllocationRequest, AllocationsByNode]] = Bounded(_FEWEST)
+        self._kept: Bounded[Any, AllocationsByNode] = Bounded(_FEWEST)
 
     def pools(self, row: int, node: Node, devices: Devices) -> list[Pool]:
         """The pools that a node reaches."""
         return self._pools_by_node.of(row, node, devices)
 
     def about(self, pod: Pod, claims: list[ResourceClaim], cluster: Cluster) -> PodDevices:
-        """Return what a pod with these claims asks for. No node is asked yet."""
+        """Return what a pod with these claims asks for. No node is searched yet."""
         resources = device_resources(pod, cluster.devices)
-        opened = [claim for claim in claims if claim.allocation is None]
-        if not opened and not resources:
-            return PodDevices(claims, opened, resources, None, None)
-        specs = tuple([claim.spec for claim in opened])
+        unallocated = [claim for claim in claims if claim.allocation is None]
+        if not unallocated and not resources:
+            return PodDevices(claims, unallocated, resources, None)
+        specs = tuple([claim.spec for claim in unallocated])
         key: Any = (specs, pod.shape if resources else None)
         found = self._kept.recall(key)
         if found is None:
             requests = pod.shape.requests if resources else {}
             request = AllocationRequest(specs, pod.shape.containers, requests, self._thousandths)
-            found = request, AllocationsByNode(request.of, self._selects, self._pools_by_node, self._further)
+            found = AllocationsByNode(request, self._selects, self._pools_by_node, self._further)
             self._kept.most = max(_FEWEST, _ROWS // (cluster.nodes.rows + 1))
             self._kept.keep(key, found)
-        request, results = found
-        request.begin(cluster.devices)
-        return PodDevices(claims, opened, resources, results, request)
+        return PodDevices(claims, unallocated, resources, found)
+
+
+# -- what is found for it ----------------------------------------------------------------------------------------------
+
+
+class Outcome(IntEnum):
+    """What a search came to."""
+
+    NONE = 0
+    """The node was not searched yet."""
+    FITS = 1
+    NO_SOLUTION = 2
+    INVALID = 3
+    """There is no solution, and some pool is invalid."""
+    FAILED = 4
+    """Something is wrong with a claim, a class or a device, which fails the pod."""
+    REFUSED = 5
+    """Nothing was searched: the node offers an extended resource neither as devices nor otherwise."""
+    NO_OTHER = 6
+    """Neither kube-scheduler's search nor looking further has found anything."""
+    GIVEN_UP = 7
+    """kube-scheduler's search has found nothing, and looking further took too many steps."""
+
+
+_NO_OTHER = "looking further found no other way"
+_GIVEN_UP = "looking further was given up, as it took too many steps"
+NO_OTHER_TEXT = f"cannot allocate all claims: {_NO_OTHER}"
+GIVEN_UP_TEXT = f"cannot allocate all claims: {_GIVEN_UP}"
+
+
+class NodeAllocation(Struct, gc=False, eq=False):
+    """What was found for a node; if it fits, with the chosen devices of each claim."""
+
+    outcome: Outcome
+    pools: Sequence[Pool] = ()
+    """The pools that were searched."""
+    chosen: Sequence[Sequence[Chosen]] = ()
+    score: int = 0
+    further: bool = False
+    """kube-scheduler's search has found nothing; looking further has."""
+    error: str = ""
+    """Why it failed."""
+
+    def of_pools(self, pools: Sequence[Pool]) -> "NodeAllocation":
+        """The same allocation, with the devices at the same places of other pools, which are alike."""
+        if pools is self.pools or not self.chosen:
+            return self
+        by_id = {pool.id: (pool, other) for pool, other in zip(self.pools, pools, strict=True)}
+        there = []
+        for claim in self.chosen:
+            entries = []
+            for one in claim:
+                pool, other = by_id[one.entry.id.driver, one.entry.id.pool]
+                entries.append(one.entry if pool is other else other.devices[pool.devices.index(one.entry)])
+            there.append([Chosen(e, one.alternative, one.consumed) for e, one in zip(entries, claim, strict=True)])
+        return replace(self, pools=pools, chosen=there)
+
+
+_REFUSED = NodeAllocation(Outcome.REFUSED)
+_FITS = NodeAllocation(Outcome.FITS)
+
+
+class _Group(Struct, eq=False):
+    """Rows that reach the same pools, and what was found for all of them. A row whose pools are its own is alone."""
+
+    found: NodeAllocation
+    """It may be of pools that are like these."""
+    pools: Sequence[Pool] = ()
+    """The pools that the claims may use."""
+    wanted: Sequence[RequestedClaim] = ()
+    key: tuple[int, ...] = ()
+    """The claims and the pools, by identity; empty: no other row may join."""
+    rows: set[int] | None = None
+    """Its rows; of a row that is alone, nobody asks."""
+    index: Ints | None = None
+    """The rows as an array; None: they have changed."""
+
+
+class AllocationsByNode(KeptResult[set[int | PoolID]]):
+    """What is found for one request, by row. `follow` brings it up to date; then `outcomes`, `scores` and `of` hold.
+
+    Rows and groups whose pools have changed are open until they are searched again.
+    """
+
+    def __init__(
+        self, request: AllocationRequest, selects: Selects, pools_by_node: PoolsByNode, further: int = 0
+    ) -> None:
+        """`further`: steps for looking further than kube-scheduler, on each node where its search has found nothing."""
+        self.request = request
+        self.outcomes: Ints = np.zeros(0, dtype=np.int64)
+        self.scores: Ints = np.zeros(0, dtype=np.int64)
+        self._selects = selects
+        self._pools_by_node = pools_by_node
+        self._further = further
+        self._unwanted = UnwantedPools(selects)
+        self._group_of: dict[int, _Group] = {}
+        """By row."""
+        self._groups: dict[tuple[int, ...], _Group] = {}
+        """Those that more rows may join, by their keys."""
+        self._using: dict[PoolID, dict[tuple[int, ...], None]] = {}
+        """Pool → the keys of the groups that may use it."""
+        self._open_rows: dict[int, None] = {}
+        self._open_groups: dict[tuple[int, ...], None] = {}
+        self._known: dict[tuple[Any, ...], NodeAllocation] = {}
+        """Claims, and the states of the pools that they may use → what was found."""
+        self._failed: dict[tuple[int, ...], NodeAllocation] = {}
+        """Claims and pools, by identity → a search that failed, as its error names devices."""
+        self._readings: dict[Sequence[RequestedClaim], Reading] = {}
+
+    def of(self, row: int) -> NodeAllocation:
+        """What was found for one row."""
+        group = self._group_of[row]
+        return group.found.of_pools(group.pools)
+
+    def follow(self, cluster: Cluster, steps: CappedSearch) -> None:
+        """Bring all rows up to date. Raises SearchCapError; what was found until then holds."""
+        self.request.follow(cluster.devices)
+        pools, rows = self._pools_by_node, cluster.nodes.rows
+        pools.follow(cluster)
+        self.renew((pools.computed, rows), pools.log, rows)
+        for key in tuple(self._open_groups):
+            self._search_group(key, cluster, steps)
+            del self._open_groups[key]
+        for row in tuple(self._open_rows):
+            self._search_row(row, cluster, steps)
+            del self._open_rows[row]
+
+    # -- what changed --------------------------------------------------------------------------------------------------
+
+    def changes(self, log: ChangeLog[int | PoolID], asked: Any) -> set[int | PoolID] | None:
+        """Return the rows and the pools that changed."""
+        return log.since(self.version)
+
+    def apply(self, changes: set[int | PoolID], asked: Any) -> None:
+        """Open the rows that changed, and those that reach a pool which did."""
+        pools = self._pools_by_node
+        rows: set[int] = set()
+        for changed in changes:
+            if isinstance(changed, int):
+                rows.add(changed)
+            elif pools.is_local(changed):
+                rows |= pools.rows_of(changed)
+            else:
+                self._open_groups |= self._using.get(changed, {})
+        if rows or self._open_groups:
+            self._failed.clear()
+            for row in rows:
+                self._leave(row)
+            self._open_rows |= dict.fromkeys(sorted(rows))
+
+    def compute(self, asked: Any) -> None:
+        """Open all rows."""
+        rows: int = asked
+        self.outcomes = np.zeros(rows, dtype=np.int64)
+        self.scores = np.zeros(rows, dtype=np.int64)
+        if rows < len(self._group_of):
+            self._group_of.clear()  # else each is replaced when `follow` searches its row
+        self._unwanted.clear()
+        for known in (self._known, self._failed, self._readings, self._groups, self._using, self._open_groups):
+            known.clear()
+        self._open_rows = dict.fromkeys(range(rows))
+
+    # -- rows and their groups -----------------------------------------------------------------------------------------
+
+    def _search_group(self, key: tuple[int, ...], cluster: Cluster, steps: CappedSearch) -> None:
+        """Search once more, for all rows of a group."""
+        group = self._groups.get(key)
+        if group is None or not group.rows:
+            return
+        group.found = self._find(group.wanted, group.pools, cluster, steps)
+        if group.index is None:
+            group.index = np.fromiter(group.rows, dtype=np.int64, count=len(group.rows))
+        self.outcomes[group.index], self.scores[group.index] = group.found.outcome, group.found.score
+
+    def _search_row(self, row: int, cluster: Cluster, steps: CappedSearch) -> None:
+        """Put a row into the group to which it belongs now. That is searched if the row is the first there."""
+        node = cluster.nodes.objects[row]
+        group = _Group(_REFUSED) if node is None else self._group(row, node, cluster, steps)
+        self._leave(row)
+        self._group_of[row] = group
+        if group.rows is not None:
+            group.rows.add(row)
+            group.index = None
+        self.outcomes[row], self.scores[row] = group.found.outcome, group.found.score
+
+    def _leave(self, row: int) -> None:
+        """Take a row out of its group: its node or its pools are different now."""
+        group = self._group_of.get(row)
+        if group is None or group.rows is None or row not in group.rows:
+            return
+        group.rows.remove(row)
+        group.index = None
+        if not group.rows and self._groups.get(group.key) is group:
+            del self._groups[group.key]
+            for pool in group.pools:
+                del self._using[pool.id][group.key]
+
+    def _group(self, row: int, node: Node, cluster: Cluster, steps: CappedSearch) -> _Group:
+        """Return the group to which a row belongs."""
+        try:
+            wanted = self.request.claims_on(node)
+        except AllocationError as error:
+            return _Group(NodeAllocation(Outcome.FAILED, error=str(error)))
+        if wanted is None:
+            return _Group(_REFUSED)
+        if not wanted:
+            return _Group(_FITS)
+        by_node = self._pools_by_node
+        pools = by_node.of(row, node, cluster.devices)
+        if by_node.are_local(row):
+            return _Group(self._find(wanted, pools, cluster, steps), pools)
+        pools = [pool for pool in pools if not self._unwanted.has(pool, wanted, steps)]
+        key = _identity(wanted, pools)
+        group = self._groups.get(key)
+        if group is None:
+            found = self._find(wanted, pools, cluster, steps)
+            group = self._groups[key] = _Group(found, pools, wanted, key, set())
+            for pool in pools:
+                self._using.setdefault(pool.id, {})[key] = None
+        return group
+
+    # -- searches ------------------------------------------------------------------------------------------------------
+
+    def _find(
+        self, wanted: Sequence[RequestedClaim], pools: Sequence[Pool], cluster: Cluster, steps: CappedSearch
+    ) -> NodeAllocation:
+        """Return what is found in these pools, or was found in others that are alike."""
+        reading = self._readings.get(wanted)
+        if reading is None:
+            reading = self._readings[wanted] = reading_of(wanted)
+        states = (wanted, *[self._pools_by_node.state_of(pool, cluster.devices, reading) for pool in pools])
+        found = self._known.get(states) or self._failed.get(_identity(wanted, pools))
+        if found is None:
+            found = self._search(wanted, pools, cluster, steps)
+            if found.outcome is Outcome.FAILED:
+                self._failed[_identity(wanted, pools)] = found
+            else:
+                if len(self._known) >= _MOST_KNOWN:
+                    self._known.clear()
+                self._known[states] = found
+        return found
+
+    def _search(
+        self, wanted: Sequence[RequestedClaim], pools: Sequence[Pool], cluster: Cluster, steps: CappedSearch
+    ) -> NodeAllocation:
+        """Search as kube-scheduler does, and then further, if that finds nothing and the profile asks for it."""
+        devices, by_node = cluster.devices, self._pools_by_node
+        places_of = partial(by_node.places_of, devices=devices)
+        begin = partial(Search, wanted, pools, devices.allocated, self._selects, steps, places_of=places_of)
+        search, error = begin(), ""
+        try:
+            if search.run():
+                return _fitting(wanted, pools, search)
+        except AllocationError as failed:
+            error = str(failed)
+        if not self._further:
+            unsolved = Outcome.INVALID if search.problem else Outcome.NO_SOLUTION
+            return NodeAllocation(Outcome.FAILED if error else unsolved, pools, error=error)
+        search = begin(further=self._further)
+        if search.run():
+            return _fitting(wanted, pools, search, further=True)
+        if error:
+            return NodeAllocation(
+                Outcome.FAILED, pools, error=f"{error}; {_GIVEN_UP if search.given_up else _NO_OTHER}"
+            )
+        return NodeAllocation(Outcome.GIVEN_UP if search.given_up else Outcome.NO_OTHER, pools)
+
+
+def _identity(wanted: Sequence[RequestedClaim], pools: Sequence[Pool]) -> tuple[int, ...]:
+    """Return a key that stands for these very objects, as long as whoever keeps it keeps them, too."""
+    return (id(wanted), *map(id, pools))
+
+
+def _fitting(
+    wanted: Sequence[RequestedClaim], pools: Sequence[Pool], search: Search, *, further: bool = False
+) -> NodeAllocation:
+    """Return what a search has chosen. Earlier alternatives of `firstAvailable` make a higher score (computeScore)."""
+    score = 0
+    for claim, chosen in zip(wanted, search.result, strict=True):
+        used = {one.alternative.name for one in chosen if one.alternative.parent}
+        for alternatives in claim.requests if used else ():
+            score += sum(MOST_ALTERNATIVES - one.place for one in alternatives if one.parent and one.name in used)
+    return NodeAllocation(Outcome.FITS, pools, search.result, score, further)
+
+
+class UnwantedPools:
+    """The pools of which no claim of one request can use a device: what happens to them does not matter."""
+
+    def __init__(self, selects: Selects) -> None:
+        self._selects = selects
+        self._judged: dict[tuple[int, int], tuple[bool, Pool, Sequence[RequestedClaim]]] = {}
+        """A pool and claims, by identity → whether it is unwanted; and both, to keep them alive."""
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self._judged.clear()
+
+    def has(self, pool: Pool, wanted: Sequence[RequestedClaim], steps: CappedSearch) -> bool:
+        """Return whether no device of a pool is wanted. It is looked at only if several nodes may reach the pool.
+
+        Without this, one pod on a shared device would have all nodes searched again. Raises SearchCapError.
+        """
+        if not pool.usable or not pool.devices or pool.devices[0].slice.access.node_name:
+            return False
+        key = (id(wanted), id(pool))
+        judged = self._judged.get(key)
+        if judged is None:
+            if len(self._judged) >= _MOST_KNOWN:
+                self._judged.clear()
+            judged = self._judged[key] = not self._may_be_wanted(pool, wanted, steps), pool, wanted
+        return judged[0]
+
+    def _may_be_wanted(self, pool: Pool, wanted: Sequence[RequestedClaim], steps: CappedSearch) -> bool:
+        """Return whether a device of a pool is selected by a request."""
+        every = [alternative.selectors for claim in wanted for request in claim.requests for alternative in request]
+        for selectors in dict.fromkeys(every):
+            for entry in pool.devices:
+                steps.take(1)
+                try:
+                    if all(self._selects(one, whose, entry.device.traits, entry.id) for one, whose in selectors):
+                        return True
+                except AllocationError:
+                    return True  # the search will come upon it, if it gets there
+        return False
