@@ -19,6 +19,7 @@ from podberth.policy.keys import RESERVED, Reserved
 from podberth.policy.kinds import mistake
 from podberth.policy.native.policy_set import Source, policy_set
 from podberth.policy.objects import JsonObject, Snapshot
+from podberth.policy.options import Options
 from podberth.policy.qos import qos_class
 from podberth.policy.questions import Questions, TooComplexError
 from podberth.policy.space import AXIS, MOST_WEIGHT, Axis, Space, changed_by, criteria, meet, weigh
@@ -200,11 +201,9 @@ def _plain(policies: Policies, live: frozenset[str] | None, emptied: Collection[
         for write in rule.writes:
             if (write.field, write.key) == ("annotation", keys.QOS):
                 yield _finding("stamp-written", [rule], f"{rule} writes {_shown(write)}: on pods the QoS stamp stays")
-            if (write.field, write.key) != ("annotation", keys.SCHEDULER_NAME) or live is None:
-                continue
-            if write.value not in live and write.value != keys.DEFAULT_SCHEDULER:
-                message = f'{rule} sends pods to the scheduler "{write.value}", which has no live Lease'
-                yield _finding("no-live-scheduler", [rule], message, _sent(rule))
+        if live is not None and rule.scheduler not in (None, keys.DEFAULT_SCHEDULER, *live):
+            message = f'{rule} sends pods to the scheduler "{rule.scheduler}", which has no live Lease'
+            yield _finding("no-live-scheduler", [rule], message, _sent(rule))
 
 
 def _sent(rule: Rule) -> JsonObject | None:
@@ -530,12 +529,16 @@ def _last_word(write: Write, about: Questions, gone: set[int]) -> bool:
 # -- counterexamples in words ----------------------------------------------------------------------------------------
 
 
+_ALL_WRITTEN = Options(reserve_known=False)
+"""What is never written was taken out of the policies before (`_without`)."""
+
+
 def passes(policies: Policies, obj: JsonObject) -> list[Verdict]:
     """Return the verdicts of repeated passes, until one denies, nothing changes, or an object recurs."""
     found: list[Verdict] = []
     seen: list[Snapshot] = []
     while len(found) < MOST_PASSES:
-        verdict = evaluate(policies, "CREATE", obj)
+        verdict = evaluate(policies, "CREATE", obj, None, _ALL_WRITTEN)
         found.append(verdict)
         after = objects.snapshot(verdict.object)
         if not verdict.allowed or not verdict.patch or after in seen:
@@ -552,7 +555,7 @@ def _written(policies: Policies, obj: JsonObject) -> list[Write]:
     if is_pod:
         annotations[keys.QOS] = qos_class(obj)
     matching = [rule for rule in policies.enforcing if rule.matches(objects.kind(obj), labels, annotations)]
-    merged = merge(matching, Snapshot(labels, annotations), is_pod)
+    merged = merge(matching, Snapshot(labels, annotations), is_pod, _ALL_WRITTEN.reserved)
     return [*merged.labels.values(), *merged.annotations.values()]
 
 

@@ -136,8 +136,9 @@ def check(policies: Policies, case: Any, path: str) -> list[str]:
         raise CaseError(f"{path}.expect: Required value")
     _known(expected, f"{path}.expect", EXPECT)
     try:
-        given = options.parse(case.get("options"))
-        if (wrong := options.unknown(case.get("options") or {})) is not None:
+        asked = _field(case, "options", dict, {})
+        given = options.parse(asked)
+        if (wrong := options.unknown(asked)) is not None:
             raise CaseError(wrong)
         found = judged(policies, case, given)
     except (CaseError, options.OptionsError) as error:

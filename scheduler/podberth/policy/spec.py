@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct, structs
 
 from podberth.model.selectors import Requirement
-from podberth.policy.keys import reserved_for
+from podberth.policy.keys import SCHEDULER_NAME, reserved_for
 
 GROUP, VERSION, KIND = "podberth.dev", "v1alpha1", "MetadataPolicy"
 Mode = Literal["enforce", "warn", "observe"]
@@ -103,6 +103,13 @@ class Rule(Struct, frozen=True, dict=True):
             Write(self, "annotation", key, value, reserved_for(key)) for key, value in self.action.annotations.items()
         ]
         return (*labels, *annotations)
+
+    @property
+    def scheduler(self) -> str | None:
+        """The scheduler that it sends pods to."""
+        if self.action.reject or (self.applies_to and "Pod" not in self.applies_to):
+            return None
+        return self.action.annotations.get(SCHEDULER_NAME)
 
     @cached_property
     def announced(self) -> tuple[tuple[Write, str], ...]:

@@ -12,6 +12,7 @@ import pytest
 from podberth.model.selectors import LabelSelector
 from podberth.policy import analyse as analysing
 from podberth.policy.analyse import FINDING, MOST_PASSES, Finding, analyse, left_out, passes
+from podberth.policy.keys import Reserved
 from podberth.policy.options import selector
 from podberth.policy.questions import Questions
 from podberth.policy.space import AXIS, Among, weigh
@@ -123,6 +124,24 @@ def test_self_poison() -> None:
     )
 
 
+def test_allowed_keys_are_part_of_the_story() -> None:
+    """What comes of a key that is reserved elsewhere is told of the policy that writes it, where the admin allows it."""
+    revision = {"istio.io/rev": "x"}
+    documents = [
+        policy("tag", rule(has(app="web"), set_labels=revision)),
+        policy("more", rule(has(**revision), set_labels={"zone": "dmz"})),
+        policy("ban", rule(has(**revision, app="api"), reject=True)),
+    ]
+    found = only(*documents[:2], reserved=Reserved(allowed=("istio.io/",)))
+    assert found.policies == ("tag", "more")
+    assert found.message == (
+        'MetadataPolicy "tag" rules[0] writes label istio.io/rev="x"; in a second pass '
+        'MetadataPolicy "more" rules[0] writes label zone="dmz"; it rests after 2 passes'
+    )
+    tags = policy("tag", rule(has(app="api"), set_labels=revision))
+    assert only(tags, documents[2], reserved=Reserved(known=False)).policies == ("tag", "ban")
+
+
 def test_chain() -> None:
     """A write that makes another rule match in the next pass is named, with where it ends."""
     documents = [
@@ -165,6 +184,8 @@ def test_schedulers() -> None:
     found = only(route, live_schedulers=frozenset({"berth"}))
     assert (found.kind, found.example is not None) == ("no-live-scheduler", True)
     assert findings(route, live_schedulers=frozenset({"gone"})) == []
+    of_deployments = policy("p", rule(set_annotations={NAME: "gone"}, kinds=["Deployment.apps"]))
+    assert findings(of_deployments, live_schedulers=frozenset({"berth"})) == []
 
 
 @pytest.mark.parametrize(
@@ -182,8 +203,8 @@ def test_an_example_is_the_least_that_matches(
     """A pod where the rule takes pods, with no label that the rule does not ask for, and the first value that it
     takes.
     """
-    wrong = policy("p", rule(predicate, set_annotations={NAME: "gone"}, kinds=kinds))
-    example = only(wrong, live_schedulers=frozenset()).example or {}
+    wrong = rule(predicate, reject=True, kinds=kinds)
+    example = only(policy("p", wrong, wrong)).example or {}
     assert (example["kind"], example["metadata"].get("labels")) == (kind, labels)
 
 

@@ -181,6 +181,12 @@ def test_warnings_are_texts(warnings: Any) -> None:
         differing({"warnings": warnings}, config_map())
 
 
+def test_options_are_a_map() -> None:
+    """What `berth policy eval` says of the options of a case, a test says, too."""
+    with pytest.raises(CaseError, match=r"cases\[0\]\.options: want a map, got a list"):
+        check(policies(), {"object": pod(), "options": ["stamp"], "expect": {}}, "cases[0]")
+
+
 def test_a_case_is_judged_in_both_passes() -> None:
     bans = policy("bans", rule(has(seen="yes"), reject=True))
     case: Object = {"object": config_map(), "expect": {"allowed": False, "labels": {"seen": None}}}

@@ -202,6 +202,17 @@ def test_what_is_too_large_is_left_out() -> None:
     assert size < LARGEST
 
 
+def test_policies_that_are_left_out_take_no_room() -> None:
+    """The API server would refuse a set whose annotations have more than 256 KiB, and with it all other policies."""
+    many = [policy(f"{i:03}{'x' * 240}", rule(set_annotations={"note": "y" * 300})) for i in range(900)]
+    found = made(*many)
+    assert found.left
+    assert found.document is not None
+    annotations = found.document["metadata"]["annotations"]
+    assert sum(len(key) + len(value) for key, value in annotations.items()) < LARGEST
+    assert len(found.document["metadata"]["ownerReferences"]) == len(many)
+
+
 def test_what_is_too_much_work_is_left_out() -> None:
     criteria = [{"key": f"k{i}", "operator": "Exists"} for i in range(16)]
     many = [

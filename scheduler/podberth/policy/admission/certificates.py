@@ -166,7 +166,7 @@ class Secret(Partial):
         text = (self.metadata.annotations or {}).get(ROTATE)
         try:
             return None if text is None else datetime.fromisoformat(text).astimezone(UTC)
-        except ValueError:
+        except (ValueError, OverflowError):
             log.warning("the annotation is not a time, it is ignored", annotation=ROTATE)
             return None
 

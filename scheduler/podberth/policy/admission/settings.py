@@ -44,10 +44,8 @@ class Settings(ServiceSettings):
             raise SettingsError("--cert-file and --key-file: want both or neither")
         if self.ca_file is not None and self.cert_file is None:
             raise SettingsError("--ca-file: only goes with --cert-file and --key-file")
-        if self.url:
-            parts = urlsplit(self.url)
-            if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment or parts.username:
-                raise SettingsError(f"--url {self.url}: want https://host[:port], as the API server can reach it")
+        if self.url and not _is_base(self.url):
+            raise SettingsError(f"--url {self.url}: want https://host[:port], as the API server can reach it")
         seconds("--overlap", self.overlap_seconds)
         seconds("--drain", self.drain_seconds)
         if self.failure_policy not in FAILURE_POLICIES:
@@ -69,3 +67,14 @@ class Settings(ServiceSettings):
             except ValueError:
                 found.insert(0, host)
         return tuple(found)
+
+
+def _is_base(url: str) -> bool:
+    """Return whether API servers can be told to call this URL, and a certificate can name its host."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        return False
+    beside = parts.query or parts.fragment or parts.username
+    return parts.scheme == "https" and bool(host) and host.isascii() and not beside

@@ -106,7 +106,11 @@ def policy_set(
         closed = closed or CLOSED
     if not fitted and not closed:
         return PolicySet(None, left=left)
-    made = [{"name": one.policy.name, "uid": one.uid, "generation": one.generation} for one in ordered]
+    made = [
+        {"name": one.policy.name, "uid": one.uid, "generation": one.generation}
+        for one in ordered
+        if one.policy.name not in left  # which may be many more than an object has room for
+    ]
     data = {POLICIES_KEY: msgspec.json.encode(made).decode(), **_data(fitted)}
     if closed:
         data[CLOSED_KEY] = closed

@@ -217,10 +217,10 @@ class Audits:
         stored = await self._read(namespace)
         if any(one.unread for one in stored):
             log.warning("a namespace is not audited, its policies are too large", namespace=namespace)
-            return
         policies = Policies(one.policy for one in bounded(stored) if one.policy is not None)
         if not policies.policies:
             self._counted.pop(namespace, None)
+            self._rested.pop(namespace, None)
             self._again.discard(namespace)
             return
         if queue is self._light and weight(policies) > HEAVY:

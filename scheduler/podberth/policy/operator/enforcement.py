@@ -368,7 +368,7 @@ class Enforcer:
             self._say("policies are not enforced by the API server itself", self._missing)
         if self.native:
             if self._known.is_set() and not self.moved and self._all_proved():
-                await self._write(moved=True)
+                await self._write(now_moved=True)
                 log.info("policies are enforced by the API server itself")
             if self.moved:
                 await self._drop_webhooks()
@@ -426,10 +426,12 @@ class Enforcer:
         found = [msgspec.json.decode(item) async for item in list_items(self._client, KINDS[kind].path(), ours)]
         return [((kind, one["metadata"]["name"]), one) for one in found]
 
-    async def _write(self, *, moved: bool | None = None) -> None:
-        """Make the admission policies and bindings what they should be. `moved` None: the annotation stays as it is."""
+    async def _write(self, *, now_moved: bool = False) -> None:
+        """Make the admission policies and bindings what they should be, with the annotation `MOVED` if they have it, or
+        are to get it now.
+        """
         settings = self._settings
-        moved = self.moved if moved is None else moved
+        moved = now_moved or self.moved
         owners = await self._owners()
         wanted = admission_policies(settings.release, await self._myself(), settings.exempt, stamp=settings.stamp)
         self._objects = len(wanted)
@@ -443,7 +445,7 @@ class Enforcer:
                 continue
             if key[0] == "MutatingAdmissionPolicy" and before is None:
                 await asyncio.sleep(PAUSE_SECONDS)
-            self.repairs += before is None and self._known.is_set()
+            self.repairs += self._known.is_set() and not now_moved
             self.found[key] = {**one, "metadata": await self._apply(KINDS[key[0]], None, {**one, "metadata": meta})}
             self._changed = self._machine.monotonic()
             if key == self._binding and before is None:

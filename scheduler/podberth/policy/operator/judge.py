@@ -29,6 +29,21 @@ INCONSISTENT: tuple[Kind, ...] = ("self-poison", "not-idempotent")
 REMARKS: tuple[Kind, ...] = ("dead-rule", "no-action", "void-writes", "stamp-written", "reserved-key", "unknown-kind")
 
 
+_WRONG = {
+    "Accepted": "False",
+    "Conflict": "True",
+    "SelfConsistent": "False",
+    "SchedulerAvailable": "False",
+    "OwnersIntact": "False",
+}
+"""Type of a condition → the status that is a problem. Who enforces a policy has a column of its own."""
+
+
+def is_warning(type_: str, status: str, reason: str) -> bool:
+    """Return whether the column WARNINGS has such a condition."""
+    return status == _WRONG.get(type_) or reason == "AcceptedWithRemarks"
+
+
 class Condition(msgspec.Struct, frozen=True):
     """One condition, without its times."""
 
@@ -40,11 +55,9 @@ class Condition(msgspec.Struct, frozen=True):
     @property
     def is_problem(self) -> bool:
         """Return whether somebody should be told by an Event."""
-        bad = {"Accepted": "False", "Conflict": "True", "SelfConsistent": "False"}
-        bad |= {"SchedulerAvailable": "False", "OwnersIntact": "False"}
         if self.type == "Enforced":
             return self.reason == "Refused" or (self.status == "False" and self.reason != "Starting")
-        return self.status == bad[self.type] or self.reason == "AcceptedWithRemarks"
+        return is_warning(self.type, self.status, self.reason)
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -71,8 +84,7 @@ class Stored(msgspec.Struct, frozen=True):
     def schedulers(self) -> frozenset[str]:
         """The schedulers that it sends pods to."""
         rules = () if self.policy is None else self.policy.rules
-        named = (rule.action.annotations.get(keys.SCHEDULER_NAME) for rule in rules if not rule.action.reject)
-        return frozenset(name for name in named if name is not None)
+        return frozenset(rule.scheduler for rule in rules if rule.scheduler is not None)
 
 
 def read(document: JsonObject, allowed_prefixes: tuple[str, ...] = ()) -> Stored:

@@ -13,7 +13,7 @@ import msgspec
 from podberth.kube import writes
 from podberth.kube.resources import EVENTS, METADATA_POLICIES
 from podberth.kube.writes import Regarding, object_patch
-from podberth.policy.operator.judge import Condition, Stored
+from podberth.policy.operator.judge import Condition, Stored, is_warning
 
 CONTROLLER = "podberth.dev/operator"
 MOST_EXAMPLES = 10
@@ -83,7 +83,6 @@ def change(
 
     `counts` and `enforcement` None: as they are.
     """
-    warnings = ", ".join(condition.reason for condition in found if condition.is_problem)
     if enforcement is not None:
         found = (*found, enforcement.condition)
     listed = [one for one in stored.status.get("conditions") or [] if isinstance(one, dict)]
@@ -92,12 +91,14 @@ def change(
     types = {condition.type for condition in found}
     kept = [one for one in listed if one.get("type") not in types]
     place = {str(one.get("type")): number for number, one in enumerate(listed)}
+    # In the order that they have: which of ours are found anew may differ from look to look.
+    conditions = sorted([*ours, *kept], key=lambda one: place.get(str(one.get("type")), -1))
     wanted: JsonObject = {
         "observedGeneration": stored.generation,
         "rules": stored.rules,
-        # In the order that they have: which of ours are found anew may differ from look to look.
-        "conditions": sorted([*ours, *kept], key=lambda one: place.get(str(one.get("type")), -1)),
+        "conditions": conditions,
     }
+    warnings = ", ".join(str(one.get("reason")) for one in conditions if _warns(one, stored.generation))
     if warnings or stored.status.get("warnings"):
         wanted["warnings"] = warnings
     if counts is not None:
@@ -137,6 +138,12 @@ def event(stored: Stored, condition: Condition, instance: str, moment: float) ->
         moment=moment,
     )
     return EVENTS.path(stored.namespace), made.json()
+
+
+def _warns(condition: Mapping[str, Any], generation: int) -> bool:
+    """Return whether a condition as the API holds it is a problem of this spec."""
+    said = (str(condition.get(field)) for field in ("type", "status", "reason"))
+    return condition.get("observedGeneration") == generation and is_warning(*said)
 
 
 def _block(found: Enforcement, stored: Stored, now: str) -> JsonObject:

@@ -284,12 +284,13 @@ async def test_rotation_of_the_secret_on_demand(api: Api) -> None:
         assert (await api.get(ONE))["metadata"]["annotations"] == {ROTATE: moment}
 
 
-async def test_unreadable_demand_is_ignored(api: Api) -> None:
+@pytest.mark.parametrize("demand", ["as soon as possible", "0001-01-01T00:00:00+14:00"])
+async def test_unreadable_demand_is_ignored(api: Api, demand: str) -> None:
     """An annotation that is no time rotates nothing."""
     async with api.client() as client:
         replica = shared(client)
         await replica.ready()
-        marked = {"metadata": {"annotations": {ROTATE: "as soon as possible"}}}
+        marked = {"metadata": {"annotations": {ROTATE: demand}}}
         await api.call("PATCH", ONE, marked, "application/merge-patch+json")
         before = replica.bundle
         await replica.advance(published=True)

@@ -247,3 +247,28 @@ async def test_a_dear_audit_rests_before_it_is_tried_again(monkeypatch: pytest.M
         await asyncio.sleep(0)
     running.cancel()
     assert counted == []
+
+
+async def test_of_a_namespace_without_policies_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tenants make and delete namespaces all day."""
+    monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
+    (forbid,) = policies(FORBID).policies
+    found = [Stored("forbid", "team", "uid", "1", 1, 1, {}, forbid)]
+    counted, emptied = asyncio.Event(), asyncio.Event()
+
+    async def read(_namespace: str) -> list[Stored]:
+        if not found:
+            emptied.set()
+        return list(found)
+
+    audit = Audit(Lists(pods=[item("a")]), [resource("pods")], "berth", frozenset())  # type: ignore[arg-type]
+    audits = Audits(audit, read, lambda _namespace: counted.set(), 0.001)
+    audits.of("team", revision_of(found))
+    running = asyncio.create_task(audits.run())
+    async with asyncio.timeout(60):
+        await counted.wait()
+        found.clear()
+        await emptied.wait()
+        await asyncio.sleep(0)
+    running.cancel()
+    assert not any("team" in held for held in vars(audits).values() if isinstance(held, dict | set))

@@ -320,6 +320,7 @@ async def test_drift(cluster: Cluster, harm: Callable[[Cluster, str], None], num
     harm(cluster, path)
     await release.look()
     assert cluster.wrote == [f"PATCH {path}"]
+    assert release.enforcer.repairs == 1
     now = cluster.objects[path]
     assert now["spec"] == before["spec"]
     for field in ("labels", "ownerReferences"):

@@ -128,6 +128,12 @@ def test_scheduler_available(scheduler: str, live: frozenset[str] | None, want: 
     assert told(judged(one, live=live)["p"])["SchedulerAvailable"] == want
 
 
+def test_only_pods_are_sent_to_a_scheduler() -> None:
+    """On an object of another kind the annotation means nothing."""
+    one = stored("p", rule(set_annotations={NAME: "gone"}, kinds=["Deployment.apps"]))
+    assert told(judged(one, live=frozenset())["p"])["SchedulerAvailable"] == ("True", "NoneNamed")
+
+
 def test_rejecting_rules_send_nobody() -> None:
     """The writes of a rule that rejects are void, so the scheduler in them need not live."""
     one = stored("p", rule(reject=True, set_annotations={NAME: "nobody"}))

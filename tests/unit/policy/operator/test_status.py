@@ -109,6 +109,21 @@ def test_the_printed_columns_show_what_is_wrong() -> None:
     assert "warnings" not in written(with_status(None)).status
 
 
+def test_what_was_not_looked_at_anew_is_still_wrong() -> None:
+    """While an audit or a long analysis is under way, the column says what the conditions say that stay; of an older
+    spec they say nothing.
+    """
+    one = with_status(None)
+    lost = Condition("OwnersIntact", "False", "OwnerSelector", "owners lose what they make")
+    poison = Condition("SelfConsistent", "False", "SelfPoison", "rejects its own changes")
+    found = change(one, (*good(one)[:2], poison, good(one)[3], lost), None, NOON)
+    assert found is not None
+    assert found.status["warnings"] == "SelfPoison, OwnerSelector"
+    assert change(with_status(found.status), (), None, LATER) is None
+    edited = with_status(found.status, generation=4)
+    assert written(edited).status["warnings"] == ""
+
+
 def test_others_conditions_stay() -> None:
     """Conditions of other writers are kept, and their presence is no difference."""
     foreign = {"type": "Blessed", "status": "True", "reason": "R", "message": "", "lastTransitionTime": NOON}
