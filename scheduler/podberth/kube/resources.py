@@ -90,6 +90,16 @@ METADATA_POLICIES = Resource("podberth.dev", "v1alpha1", "metadatapolicies", Tru
 CONFIG_MAPS = Resource("", "v1", "configmaps", True, "ConfigMap")
 EVENTS = Resource("events.k8s.io", "v1", "events", True, "Event")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", True, "Lease")
+CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", False, "ClusterRole")
+_ADMISSION = "admissionregistration.k8s.io", "v1"
+MUTATING_WEBHOOKS = Resource(*_ADMISSION, "mutatingwebhookconfigurations", False, "MutatingWebhookConfiguration")
+VALIDATING_WEBHOOKS = Resource(*_ADMISSION, "validatingwebhookconfigurations", False, "ValidatingWebhookConfiguration")
+VALIDATING_POLICIES = Resource(*_ADMISSION, "validatingadmissionpolicies", False, "ValidatingAdmissionPolicy")
+VALIDATING_BINDINGS = Resource(
+    *_ADMISSION, "validatingadmissionpolicybindings", False, "ValidatingAdmissionPolicyBinding"
+)
+MUTATING_POLICIES = Resource(*_ADMISSION, "mutatingadmissionpolicies", False, "MutatingAdmissionPolicy")
+MUTATING_BINDINGS = Resource(*_ADMISSION, "mutatingadmissionpolicybindings", False, "MutatingAdmissionPolicyBinding")
 
 SCHEDULING: tuple[Resource, ...] = (
     NODES,

@@ -82,11 +82,6 @@ class Report(Struct, frozen=True):
         """Return whether every question was answered within the bound."""
         return not self.of("undecided")
 
-    @property
-    def self_consistent(self) -> bool:
-        """Return whether a second pass changes nothing and never rejects (the condition SelfConsistent)."""
-        return not self.of("self-poison", "not-idempotent", "undecided")
-
 
 def analyse(
     policies: Policies,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from podberth.policy.exempt import NAMESPACES
 from podberth.policy.keys import Reserved
+from podberth.policy.options import Options
 
 ENFORCEMENTS = ("auto", "native", "webhook")
 """The values of `--enforcement`."""
@@ -58,7 +59,18 @@ class ServiceSettings:
     @property
     def reserved(self) -> Reserved:
         """The keys that policies may not write."""
-        return Reserved(self.reserve_known, self.reserved_prefixes, self.allowed_prefixes)
+        return self.options.reserved
+
+    @property
+    def options(self) -> Options:
+        """The facts that hold for every object."""
+        return Options(
+            own_namespace=self.namespace,
+            allowed_prefixes=self.allowed_prefixes,
+            reserved_prefixes=self.reserved_prefixes,
+            reserve_known=self.reserve_known,
+            stamp=self.stamp,
+        )
 
     @property
     def exempt(self) -> tuple[str, ...]:

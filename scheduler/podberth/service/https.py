@@ -6,16 +6,19 @@ import asyncio
 import socket
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from aiohttp import web
 from prometheus_client import PROCESS_COLLECTOR, generate_latest
 
-from podberth.service.metrics import CONTENT_TYPE, Reading, page
-from podberth.service.pages import KINDS, Answer, Checks, health
+from podberth.service.metrics import CONTENT_TYPE, page
+from podberth.service.pages import KINDS, health
 from podberth.service.port import READ_BYTES, Limits, Port
+
+if TYPE_CHECKING:
+    from podberth.service.serving import Serving
 
 PATIENCE = 10.0
 """Seconds that the main loop, and the API server behind it, get for an answer."""
@@ -26,32 +29,17 @@ MOST, MOST_OF_PEER = 32, 8
 Found = TypeVar("Found")
 
 
-class Source(Protocol):
-    """The answers of a service. The coroutines run on the main loop, the rest on the serving thread."""
-
-    def live(self) -> Checks: ...
-    def ready(self) -> Checks: ...
-    def notes(self) -> Mapping[str, str]: ...
-    def held(self) -> str | None: ...
-    async def authorize(
-        self, authorization: str | None, path: str, certificate: bytes | None, peer: str
-    ) -> tuple[int, str]: ...
-    async def readings(self) -> list[Reading]: ...
-    async def configuration(self) -> Any: ...
-    def zpage(self, path: str, accept: str) -> Answer: ...
-    async def look_up(self, path: str, query: Mapping[str, str]) -> tuple[int, str | bytes]: ...
-
-
 async def serve(
     listening: Sequence[socket.socket],
     contexts: AsyncIterator[ssl.SSLContext],
-    source: Source,
+    source: Serving,
     main: asyncio.AbstractEventLoop,
     listens: Callable[[Port], None],
 ) -> None:
     """Answer on these sockets with each context in turn until there is none; calls `listens` when it does.
 
-    With another context others are trusted, so connections that were made before are closed.
+    The coroutines of `source` run on the main loop, its other methods on this thread. With another context others are
+    trusted, so connections that were made before are closed.
     """
     pages = _Pages(source, main)
     try:
@@ -70,7 +58,7 @@ async def serve(
 
 
 class _Pages:
-    def __init__(self, source: Source, main: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, source: Serving, main: asyncio.AbstractEventLoop) -> None:
         self.context: ssl.SSLContext | None = None
         self.listens = False
         self.port = Port("serving", self.handle, LIMITS, read_bufsize=READ_BYTES, lingering_time=0.0)

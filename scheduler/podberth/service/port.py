@@ -89,10 +89,8 @@ class Port:
         limits: Limits,
         *,
         clock: Callable[[], float] = time.monotonic,
-        turns: Turns | None = None,
         **options: Any,
     ) -> None:
-        """`turns`: those of this loop, if more than the handshakes of this port take them."""
         self.name = name
         self.connections = Connections(limits.within(descriptors()))
         self.complaints = Complaints(name, clock)
@@ -105,7 +103,7 @@ class Port:
             **given,
         )
         self._handler = handle
-        self.turns = Turns() if turns is None else turns
+        self.turns = Turns()
         self._context: Context = lambda: None
         self.clock = clock
         self._of: dict[object, _Watched] = {}

@@ -26,28 +26,17 @@ from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.objects import Change, MarkedMeta, Partial
 from podberth.kube.objects import partial as metadata
 from podberth.kube.reflector import Reflector
-from podberth.kube.resources import Resource
+from podberth.kube.resources import CLUSTER_ROLES, MUTATING_BINDINGS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from podberth.policy.admission.settings import Settings
 from podberth.policy.native import requests
+from podberth.policy.native.admission_policies import IN_FORCE
 from podberth.policy.spec import GROUP
 from podberth.service.applied import apply
 from podberth.service.certificate import CertificateError
 
-MUTATING = Resource(
-    "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", False, "MutatingWebhookConfiguration"
-)
-VALIDATING = Resource(
-    "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", False, "ValidatingWebhookConfiguration"
-)
-OWNERS = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", False, "ClusterRole")
-PATHS = {MUTATING.plural: "/mutate", VALIDATING.plural: "/validate"}
+PATHS = {MUTATING_WEBHOOKS.plural: "/mutate", VALIDATING_WEBHOOKS.plural: "/validate"}
 TIMEOUT_SECONDS = 3
 LABELS = {"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "admission"}
-BINDINGS = Resource(
-    "admissionregistration.k8s.io", "v1", "mutatingadmissionpolicybindings", False, "MutatingAdmissionPolicyBinding"
-)
-IN_FORCE = "podberth.dev/in-force"
-"""Annotation of the release's binding: "true" once all policies were seen to be enforced by the API server."""
 FIELD_MANAGER = "berth-admission"
 LOOK_SECONDS = 5.0
 PAUSE_SECONDS = 0.5
@@ -84,7 +73,7 @@ def desired(settings: Settings, resource: Resource, bundle: bytes | None, owner_
         "name": f"{path[1:]}.metadatapolicy.{GROUP}",
         "clientConfig": client,
         "rules": requests.rules(),
-        "failurePolicy": settings.failure_policy if resource is VALIDATING else "Ignore",
+        "failurePolicy": settings.failure_policy if resource is VALIDATING_WEBHOOKS else "Ignore",
         "matchPolicy": "Equivalent",
         "namespaceSelector": {
             "matchExpressions": [
@@ -98,11 +87,16 @@ def desired(settings: Settings, resource: Resource, bundle: bytes | None, owner_
         "admissionReviewVersions": ["v1"],
         "matchConditions": requests.of_resources(),
     }
-    if resource is MUTATING:
+    if resource is MUTATING_WEBHOOKS:
         hook["reinvocationPolicy"] = "IfNeeded"
     meta: Object = {"name": settings.configuration, "labels": LABELS}
     if owner_uid is not None:
-        owner = {"apiVersion": OWNERS.api_version, "kind": OWNERS.kind, "name": settings.owner, "uid": owner_uid}
+        owner = {
+            "apiVersion": CLUSTER_ROLES.api_version,
+            "kind": CLUSTER_ROLES.kind,
+            "name": settings.owner,
+            "uid": owner_uid,
+        }
         meta["ownerReferences"] = [owner]
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, "webhooks": [hook]}
 
@@ -167,9 +161,11 @@ class Registration:
         """Reconcile until cancelled."""
         self._published = None
         async with asyncio.TaskGroup() as tasks:
-            watched = [(resource, self._settings.configuration) for resource in (MUTATING, VALIDATING)]
+            watched = [
+                (resource, self._settings.configuration) for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+            ]
             if self._settings.enforcement != "webhook":
-                watched.append((BINDINGS, self._settings.binding))
+                watched.append((MUTATING_BINDINGS, self._settings.binding))
             for resource, name in watched:
                 selector = f"metadata.name={name}"
                 tasks.create_task(
@@ -189,7 +185,10 @@ class Registration:
             return
         bundle = self._certificates.bundle
         if not self.native:
-            done = [await self._attempt(r.plural, partial(self._one, r, bundle)) for r in (MUTATING, VALIDATING)]
+            done = [
+                await self._attempt(r.plural, partial(self._one, r, bundle))
+                for r in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+            ]
             if not all(done):
                 return
         if self._published is None or self._published[0] != bundle:
@@ -220,7 +219,7 @@ class Registration:
         in_force = False
         webhook_only = self._settings.enforcement == "webhook"
         try:
-            body = await self._client.get(BINDINGS.path(None, self._settings.binding))
+            body = await self._client.get(MUTATING_BINDINGS.path(None, self._settings.binding))
         except ApiError as error:
             # 404: there is none, or this API server has no such kind. Who keeps the webhook in any case only looks.
             if error.status != 404 and not webhook_only:
@@ -264,7 +263,7 @@ class Registration:
         """Return the owner's UID. It is read each time, as a role that was deleted and created again has another."""
         if not self._settings.owner:
             return None
-        found = read_answer(await self._client.get(OWNERS.path(None, self._settings.owner)), metadata.decode)
+        found = read_answer(await self._client.get(CLUSTER_ROLES.path(None, self._settings.owner)), metadata.decode)
         return found.metadata.uid
 
     def _wrote(self, resource: Resource, how: str) -> None:

@@ -27,7 +27,6 @@ from podberth.policy.admission.registration import Registration
 from podberth.policy.admission.reviewer import Reviewer
 from podberth.policy.admission.server import AdmissionServer, Metrics
 from podberth.policy.admission.settings import Settings
-from podberth.policy.options import Options
 from podberth.service.certificate import Certificate
 from podberth.service.election import candidate, lead
 from podberth.service.loop import Blocks, give_memory_back
@@ -90,14 +89,7 @@ class Replica:
                 client, settings.namespace, settings.secret, settings.names, tls, overlap=overlap, on_change=self._look
             )
         self.cache = PolicyCache(client, settings.allowed_prefixes, machine=machine)
-        options = Options(
-            own_namespace=settings.namespace,
-            allowed_prefixes=settings.allowed_prefixes,
-            reserved_prefixes=settings.reserved_prefixes,
-            reserve_known=settings.reserve_known,
-            stamp=settings.stamp,
-        )
-        self.reviewer = Reviewer(self.cache, options, frozenset(settings.exempt))
+        self.reviewer = Reviewer(self.cache, settings.options, frozenset(settings.exempt))
         self.schedulers = Schedulers(
             client,
             settings.namespace,

@@ -46,6 +46,10 @@ from podberth.policy.objects import JsonObject
 from podberth.policy.spec import GROUP
 
 API_VERSION = "admissionregistration.k8s.io/v1"
+IN_FORCE = f"{GROUP}/in-force"
+"""Annotation of a release's mutating binding: "true" once all policies were seen to be enforced by the API server. Then
+the admission server keeps no webhook.
+"""
 MOST_BYTES = 5120
 """The message of a refusal may have so many bytes; the API server shows another message in place of a longer one."""
 _CUT = MOST_BYTES // 4 - 1

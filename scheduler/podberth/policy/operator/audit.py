@@ -17,18 +17,18 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 
 import msgspec
 import structlog
+from msgspec import structs
 
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.resources import OWNERS, Resource
 from podberth.policy import impact, objects
 from podberth.policy.evaluate import admitted
-from podberth.policy.keys import RESERVED, Reserved
 from podberth.policy.objects import JsonObject, ShapeError
 from podberth.policy.operator.judge import Revision, Stored, bounded, revision_of
 from podberth.policy.operator.listing import pages
 from podberth.policy.operator.status import MOST_EXAMPLES, Counts
-from podberth.policy.options import Options
+from podberth.policy.options import NO_OPTIONS, Options
 from podberth.policy.spec import Policies, cut
 
 SLICE = 10_000
@@ -77,27 +77,18 @@ class Audit:
         self,
         client: Client,
         kinds: Iterable[Resource],
-        own_namespace: str,
         exempt: Collection[str],
-        reserved: Reserved = RESERVED,
+        options: Options = NO_OPTIONS,
     ) -> None:
-        self._reserved = reserved
         self._client = client
         self._kinds = tuple(kinds)
-        self._own_namespace = own_namespace
         self._exempt = exempt
+        self._options = options
         self._complained: set[str] = set()
 
     async def run(self, namespace: str, policies: Policies) -> Result:
         """Look at every object of a namespace. Kinds that can't be listed are told in `problems`."""
-        options = Options(
-            namespace=namespace,
-            own_namespace=self._own_namespace,
-            allowed_prefixes=self._reserved.allowed,
-            reserved_prefixes=self._reserved.more,
-            reserve_known=self._reserved.known,
-        )
-        tally = Tally(policies, options)
+        tally = Tally(policies, structs.replace(self._options, namespace=namespace))
         if namespace in self._exempt:
             return tally.result
         listed = {(kind.group, kind.plural) for kind in self._kinds}

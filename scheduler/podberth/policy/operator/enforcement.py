@@ -6,7 +6,7 @@ one away. While both are there, both enforce. What is done depends on nothing bu
 goes on where one ended:
 
 - *To the API server.* Sets and admission policies are written. Once all sets are seen to be in force, the mutating
-  binding gets the annotation `MOVED`, by which the admission server keeps no webhook configurations, and these go.
+  binding gets the annotation `IN_FORCE`, by which the admission server keeps no webhook configurations, and these go.
 - *To the webhook.* The admission server, which has the same switch, writes its configurations. Once they are there,
   and the webhook answers, bindings and admission policies go, and then the sets.
 
@@ -31,9 +31,19 @@ from podberth.kube.client import Client, list_items, read_answer
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.objects import Version, older, partial, read_version
-from podberth.kube.resources import CONFIG_MAPS, Resource
+from podberth.kube.resources import (
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    MUTATING_BINDINGS,
+    MUTATING_POLICIES,
+    MUTATING_WEBHOOKS,
+    VALIDATING_BINDINGS,
+    VALIDATING_POLICIES,
+    VALIDATING_WEBHOOKS,
+    Resource,
+)
 from podberth.policy import bounds
-from podberth.policy.native.admission_policies import admission_policies, name_of, same
+from podberth.policy.native.admission_policies import IN_FORCE, admission_policies, name_of, same
 from podberth.policy.native.policy_set import API_VERSION, SET_KIND, SET_NAME, SET_PLURAL, PolicySet, Source, policy_set
 from podberth.policy.native.requests import SEEN_NAME
 from podberth.policy.operator.judge import Stored
@@ -43,8 +53,6 @@ from podberth.policy.operator.status import NATIVE, NOT_ACCEPTED, OLDER, Enforce
 from podberth.policy.spec import GROUP
 from podberth.service.applied import APPLY, apply
 
-MOVED = f"{GROUP}/in-force"
-"""Annotation of the mutating binding: "true" once all policies were seen to be enforced by the API server."""
 LOOK_SECONDS = 30.0
 """Between two looks at the whole, if nothing happens."""
 RETRY_SECONDS = 2.0
@@ -56,23 +64,17 @@ SPREAD_SECONDS = 3.0
 UNSEEN_SECONDS = 10.0
 """Statuses wait so long for what was written; then they say what the API server answers instead."""
 LOOK_AGAIN_SECONDS = 1.0
-ROOT = "/apis/admissionregistration.k8s.io/v1"
 KINDS = {
-    kind: Resource("admissionregistration.k8s.io", "v1", plural, False, kind)
-    for kind, plural in (
-        ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
-        ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
-        ("MutatingAdmissionPolicy", "mutatingadmissionpolicies"),
-        ("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"),
-    )
+    resource.kind: resource
+    for resource in (VALIDATING_POLICIES, VALIDATING_BINDINGS, MUTATING_POLICIES, MUTATING_BINDINGS)
 }
+"""In the order in which they are written."""
 SETS = Resource("", API_VERSION, SET_PLURAL, True, SET_KIND)
-WEBHOOKS = (f"{ROOT}/mutatingwebhookconfigurations", f"{ROOT}/validatingwebhookconfigurations")
+WEBHOOKS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 OPEN = ("default", "kube-public")
 """Namespaces that each cluster has: in one of them the webhook is asked whether it answers."""
 GATHER_SECONDS = 0.2
 REFUSALS = (400, 413, 422)
-ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 MYSELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 FIELD_MANAGER = "berth-operator"
 NOTHING_TOLD = "it was refused, but without the warning that shows that modes warn and observe are told of"
@@ -179,7 +181,7 @@ class Enforcer:
     def moved(self) -> bool:
         """Return whether the webhook has left policies to the API server."""
         binding = self.found.get(self._binding)
-        return binding is not None and (binding["metadata"].get("annotations") or {}).get(MOVED) == "true"
+        return binding is not None and (binding["metadata"].get("annotations") or {}).get(IN_FORCE) == "true"
 
     @property
     def _binding(self) -> Key:
@@ -414,7 +416,7 @@ class Enforcer:
 
     async def _discover(self) -> tuple[str, list[str]]:
         """Return why the API server can't enforce policies by itself (empty when it can), and which kinds it has."""
-        plurals = await served(self._client, ROOT)
+        plurals = await served(self._client, VALIDATING_POLICIES.root)
         found = [kind for kind, resource in KINDS.items() if resource.plural in plurals]
         gone = sorted({resource.plural for resource in KINDS.values()} - plurals)
         if gone:
@@ -427,9 +429,7 @@ class Enforcer:
         return [((kind, one["metadata"]["name"]), one) for one in found]
 
     async def _write(self, *, now_moved: bool = False) -> None:
-        """Make the admission policies and bindings what they should be, with the annotation `MOVED` if they have it, or
-        are to get it now.
-        """
+        """Make the admission policies and bindings what they should be. `now_moved`: the webhook can go from now on."""
         settings = self._settings
         moved = now_moved or self.moved
         owners = await self._owners()
@@ -439,7 +439,7 @@ class Enforcer:
             key = one["kind"], one["metadata"]["name"]
             meta = {**one["metadata"], **({"ownerReferences": owners} if owners else {})}
             if key == self._binding and moved:
-                meta["annotations"] = {MOVED: "true"}
+                meta["annotations"] = {IN_FORCE: "true"}
             before = self.found.get(key)
             if before is not None and _means(before, {**one, "metadata": meta}, key == self._binding):
                 continue
@@ -457,13 +457,13 @@ class Enforcer:
         name = self._settings.owner
         if name:
             try:
-                uid = read_answer(await self._client.get(f"{ROLES}/{name}"), partial.decode).metadata.uid
+                uid = read_answer(await self._client.get(CLUSTER_ROLES.path(None, name)), partial.decode).metadata.uid
             except ApiError as error:
                 if error.status not in (403, 404):
                     raise
                 log.error("the owner of admission policies can't be read", owner=name, error=str(error)[:300])
             else:
-                head = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
+                head = {"apiVersion": CLUSTER_ROLES.api_version, "kind": CLUSTER_ROLES.kind}
                 self._owner = [{**head, "name": name, "uid": uid}]
         return self._owner
 
@@ -478,23 +478,23 @@ class Enforcer:
     async def _drop_webhooks(self) -> None:
         if not self._settings.webhook:
             return
-        for path in WEBHOOKS:
-            await self._remove(f"{path}/{self._settings.webhook}")
+        for resource in WEBHOOKS:
+            await self._remove(resource.path(None, self._settings.webhook))
 
     async def _webhook_problem(self) -> str:
         """Return why the webhook can't take over; empty when it enforces already."""
         name = self._settings.webhook
         if not name:
             return "there is no webhook"
-        for path in WEBHOOKS:
+        for resource in WEBHOOKS:
             try:
-                found = read_answer(await self._client.get(f"{path}/{name}"), _configuration)
+                found = read_answer(await self._client.get(resource.path(None, name)), _configuration)
             except ApiError as error:
                 if error.status not in (403, 404):
                     raise
                 return str(error)
             if not found.webhooks or not all(one.client_config.get("caBundle") for one in found.webhooks):
-                return f"{path.rpartition('/')[2]} {name} has no caBundle yet"
+                return f"{resource.plural} {name} has no caBundle yet"
         where = next((one for one in OPEN if one not in self._settings.exempt), "")
         answer = (await self._dry_run(where))[0] if where else ""
         return "" if not where or _ANSWERED.search(answer) else f"the webhook does not answer a dry run: {answer}"
@@ -550,4 +550,4 @@ def _means(found: Object, wanted: Object, annotated: bool) -> bool:
 
 
 def _mark(meta: Object) -> Any:
-    return (meta.get("annotations") or {}).get(MOVED)
+    return (meta.get("annotations") or {}).get(IN_FORCE)

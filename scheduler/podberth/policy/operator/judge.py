@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -18,7 +18,6 @@ MESSAGE_LENGTH = 2000
 MOST_FINDINGS = 5
 Truth = Literal["True", "False", "Unknown"]
 JsonObject = dict[str, Any]
-Analyse = Callable[[Policies, Reserved], Report]
 Revision = frozenset[tuple[str, int]]
 """The specs of a namespace: uid and generation of each policy."""
 TOTAL, EACH = 5_000_000, 1_000_000
@@ -170,22 +169,16 @@ NOTHING_TOLD = Told()
 WAITING = Told(undecided="the analysis of this namespace's policies takes long and is under way")
 
 
-def within(total: int, each: int) -> Analyse:
-    """The analysis with a budget of steps."""
-    return lambda policies, reserved: analyse(policies, total=total, each=each, reserved=reserved)
-
-
-def findings(stored: Iterable[Stored], ask: Analyse | None = None, reserved: Reserved = RESERVED) -> Judged:
-    """Return what the analysis says of each accepted policy of a namespace.
+def findings(stored: Iterable[Stored], reserved: Reserved = RESERVED, total: int = TOTAL, each: int = EACH) -> Judged:
+    """Return what the analysis says of each accepted policy of a namespace. `total` and `each`: as for `analyse`.
 
     A policy that enforces is looked at among those that do; one in mode warn or observe as if all of them enforced,
     which is what its author wants to know.
     """
-    ask = ask or within(TOTAL, EACH)
     policies = Policies(one.policy for one in stored if one.policy is not None)
-    now = ask(policies, reserved)
+    now = analyse(policies, total=total, each=each, reserved=reserved)
     enforcing = all(policy.mode == "enforce" for policy in policies.policies)
-    then = now if enforcing else ask(policies.enforced(), reserved)
+    then = now if enforcing else analyse(policies.enforced(), total=total, each=each, reserved=reserved)
     reports = (now,) if then is now else (now, then)
     by_name = {id(report): _by_name(report) for report in reports}
     told = {

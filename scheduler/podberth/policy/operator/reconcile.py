@@ -217,13 +217,9 @@ class Reconciler:
             about.rested = self._machine.monotonic() + min(REST * computed, LONGEST_REST)
         await self._tell(namespace, stored, judged, enforced.ways)
 
-    async def read(self, namespace: str, entries: Iterable[Entry] | None = None) -> list[Stored]:
-        """The policies of a namespace. `entries` None: those of the index.
-
-        Raises ApiError and Unreachable.
-        """
-        found = self._policies(namespace) if entries is None else entries
-        entries = sorted(found, key=lambda one: one.name)
+    async def read(self, namespace: str) -> list[Stored]:
+        """Return the policies of a namespace, by name. Raises ApiError and Unreachable."""
+        entries = sorted(self._policies(namespace), key=lambda one: one.name)
         if why := too_large(sum(one.size for one in entries), sum(one.texts for one in entries)):
             return [judge.unread(msgspec.json.decode(one.raw, type=judge.Unread), why) for one in entries]
         raw = [one.raw if one.whole else await self._whole(namespace, one) for one in entries]
@@ -245,24 +241,24 @@ class Reconciler:
             return about.judged[1]
         if about.long is not None:
             return None
-        judged = await self._think(self._quick, stored, judge.within(QUICK, QUICK))
+        judged = await self._think(self._quick, stored, QUICK, QUICK)
         if judged.decided:
             about.judged = revision, judged
             return judged
         about.long = asyncio.create_task(self._think_long(about))
         return None
 
-    async def _think(self, lock: asyncio.Lock, stored: Sequence[Stored], ask: judge.Analyse) -> Judged:
+    async def _think(self, lock: asyncio.Lock, stored: Sequence[Stored], total: int, each: int) -> Judged:
         """Ask the analysis, off the loop, and one at a time: what it takes of memory is bounded too."""
         async with lock:
-            return await asyncio.to_thread(judge.findings, stored, ask, self._settings.reserved)
+            return await asyncio.to_thread(judge.findings, stored, self._settings.reserved, total, each)
 
     async def _think_long(self, about: _Namespace) -> None:
         """The analysis that takes longer than a pass, with all of its budget."""
         again = RETRY_SECONDS
         try:
             stored = judge.bounded(await self.read(about.name))
-            judged = await self._think(self._slow, stored, judge.within(judge.TOTAL, judge.EACH))
+            judged = await self._think(self._slow, stored, judge.TOTAL, judge.EACH)
             about.judged, again = (revision_of(stored), judged), 0.0
             if not judged.decided:
                 told = "the policies of a namespace are not analysed in full, it would take too long"

@@ -117,9 +117,7 @@ class Operator:
         self.enforcer = Enforcer(
             client, settings, self.set_of, self._namespaces, lambda: self.look_everywhere(), machine
         )
-        self.audit = Audit(
-            slow, map(resource, settings.audit_kinds), settings.namespace, settings.exempt, settings.reserved
-        )
+        self.audit = Audit(slow, map(resource, settings.audit_kinds), settings.exempt, settings.options)
         self.audits = Audits(
             self.audit,
             lambda namespace: self.reconciler.read(namespace),

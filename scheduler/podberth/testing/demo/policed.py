@@ -13,8 +13,7 @@ import msgspec
 
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
-from podberth.kube.resources import METADATA_POLICIES, NAMESPACES, Resource
-from podberth.policy.admission.registration import MUTATING, VALIDATING
+from podberth.kube.resources import METADATA_POLICIES, MUTATING_WEBHOOKS, NAMESPACES, VALIDATING_WEBHOOKS, Resource
 from podberth.policy.admission.replica import Replica
 from podberth.policy.admission.settings import Settings
 from podberth.testing.demo.cast import Object, namespace
@@ -68,7 +67,7 @@ class Policed:
         if self._running is not None:
             self._replica.end()
             await asyncio.gather(self._running, return_exceptions=error is not None)
-        for resource in (MUTATING, VALIDATING):
+        for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             await self._client.delete(resource.path(name=self._configuration))
         for policy in self._policies:
             await self._client.delete(METADATA_POLICIES.path(self._where, policy["metadata"]["name"]))

@@ -11,8 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from podberth.kube.errors import ApiError
-from podberth.policy.admission.registration import IN_FORCE, MUTATING, VALIDATING, Registration, desired
+from podberth.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from podberth.policy.admission.registration import Registration, desired
 from podberth.policy.admission.settings import Settings
+from podberth.policy.native.admission_policies import IN_FORCE
 from podberth.policy.settings import SettingsError
 
 BUNDLE = b"-----BEGIN CERTIFICATE-----\n"
@@ -20,7 +22,7 @@ BUNDLE = b"-----BEGIN CERTIFICATE-----\n"
 
 def test_mutating() -> None:
     """The mutating webhook never blocks, is asked again after others, and leaves nothing to defaults."""
-    found = desired(Settings(namespace="berth", failure_policy="Fail"), MUTATING, BUNDLE)
+    found = desired(Settings(namespace="berth", failure_policy="Fail"), MUTATING_WEBHOOKS, BUNDLE)
     (hook,) = found["webhooks"]
     assert found["metadata"]["name"] == "zz-berth-admission"
     assert hook["failurePolicy"] == "Ignore"
@@ -44,7 +46,7 @@ def test_mutating() -> None:
 def test_validating() -> None:
     """The validating webhook's failurePolicy is the user's choice, and its URL is what the API server can reach."""
     settings = Settings(namespace="berth", url="https://127.0.0.1:9443/", failure_policy="Fail")
-    (hook,) = desired(settings, VALIDATING, BUNDLE)["webhooks"]
+    (hook,) = desired(settings, VALIDATING_WEBHOOKS, BUNDLE)["webhooks"]
     assert hook["failurePolicy"] == "Fail"
     assert "reinvocationPolicy" not in hook
     assert hook["clientConfig"]["url"] == "https://127.0.0.1:9443/validate"
@@ -54,7 +56,7 @@ def test_validating() -> None:
 def test_exemptions() -> None:
     """Namespaces are exempt by the label that only the API server writes; the kinds by name and group."""
     settings = Settings(namespace="berth", exempt_namespaces=("monitoring", "berth"))
-    (hook,) = desired(settings, MUTATING, None)["webhooks"]
+    (hook,) = desired(settings, MUTATING_WEBHOOKS, None)["webhooks"]
     (criterion,) = hook["namespaceSelector"]["matchExpressions"]
     assert criterion == {
         "key": "kubernetes.io/metadata.name",
@@ -99,7 +101,7 @@ class Api:
 
     async def request(self, _verb: str, path: str, **_: Any) -> bytes:
         """What applying a configuration changes: nothing."""
-        resource = MUTATING if MUTATING.plural in path else VALIDATING
+        resource = MUTATING_WEBHOOKS if MUTATING_WEBHOOKS.plural in path else VALIDATING_WEBHOOKS
         found = desired(self._settings, resource, BUNDLE)
         return json.dumps({**found, "metadata": {**found["metadata"], "resourceVersion": "1"}}).encode()
 

@@ -61,7 +61,7 @@ async def audited(
     lists: Lists, *kinds: str, found: Policies | None = None, exempt: frozenset[str] = frozenset()
 ) -> Result:
     """The result for the namespace `team`."""
-    audit = Audit(lists, map(resource, kinds), "berth", exempt)  # type: ignore[arg-type]
+    audit = Audit(lists, map(resource, kinds), exempt)  # type: ignore[arg-type]
     return await audit.run("team", found or policies(FORBID, LABEL))
 
 
@@ -204,7 +204,7 @@ async def test_a_list_that_fails_is_tried_again_before_the_audit_counts(
         return found
 
     counted = asyncio.Event()
-    audit = Audit(lists, [resource("pods")], "berth", frozenset())  # type: ignore[arg-type]
+    audit = Audit(lists, [resource("pods")], frozenset())  # type: ignore[arg-type]
     audits = Audits(audit, read, lambda _namespace: counted.set(), 3600.0)
     assert audits.of("team", revision_of(found)) == {}
     running = asyncio.create_task(audits.run())
@@ -237,7 +237,7 @@ async def test_a_dear_audit_rests_before_it_is_tried_again(monkeypatch: pytest.M
         return found
 
     counted: list[str] = []
-    audit = Audit(lists, map(resource, ("pods", "services")), "berth", frozenset())  # type: ignore[arg-type]
+    audit = Audit(lists, map(resource, ("pods", "services")), frozenset())  # type: ignore[arg-type]
     audits = Audits(audit, read, counted.append, 3600.0)
     audits.of("team", revision_of(found))
     running = asyncio.create_task(audits.run())
@@ -261,7 +261,7 @@ async def test_of_a_namespace_without_policies_nothing_is_kept(monkeypatch: pyte
             emptied.set()
         return list(found)
 
-    audit = Audit(Lists(pods=[item("a")]), [resource("pods")], "berth", frozenset())  # type: ignore[arg-type]
+    audit = Audit(Lists(pods=[item("a")]), [resource("pods")], frozenset())  # type: ignore[arg-type]
     audits = Audits(audit, read, lambda _namespace: counted.set(), 0.001)
     audits.of("team", revision_of(found))
     running = asyncio.create_task(audits.run())

@@ -13,21 +13,11 @@ import pytest
 
 from podberth.kube.errors import ApiError
 from podberth.kube.machine import Machine
-from podberth.policy.native.admission_policies import admission_policies
+from podberth.kube.resources import CLUSTER_ROLES, VALIDATING_POLICIES
+from podberth.policy.native.admission_policies import IN_FORCE, admission_policies
 from podberth.policy.native.policy_set import SET_NAME
 from podberth.policy.operator import enforcement as module
-from podberth.policy.operator.enforcement import (
-    KINDS,
-    MOVED,
-    NOTHING_TOLD,
-    ROLES,
-    ROOT,
-    SETS,
-    WEBHOOKS,
-    Enforcer,
-    Kept,
-    kept,
-)
+from podberth.policy.operator.enforcement import KINDS, NOTHING_TOLD, SETS, Enforcer, Kept, kept
 from podberth.policy.operator.judge import Stored
 from podberth.policy.operator.settings import Settings
 from podberth.policy.operator.status import NATIVE, NOT_ACCEPTED, OLDER, Enforcement
@@ -37,6 +27,8 @@ from tests.unit.policy.operator.conftest import Clock, Object, stored
 
 USER = "system:serviceaccount:berth:berth-operator"
 WANTED = admission_policies("berth", USER, Settings("berth").exempt)
+ROOT, ROLES = VALIDATING_POLICIES.root, CLUSTER_ROLES.path()
+WEBHOOKS = tuple(resource.path() for resource in module.WEBHOOKS)
 HOOK = {"metadata": {"name": "hook", "uid": "hook"}, "webhooks": [{"clientConfig": {"caBundle": "Y2E="}}]}
 FORBID = stored("forbid", rule(has(bad="yes"), reject=True))
 NOTE = stored("note", rule(set_annotations={"note": "here"}))
@@ -173,7 +165,7 @@ class Cluster:
     @property
     def moved(self) -> bool:
         """Whether the binding says that the webhook has left policies to the API server."""
-        return bool(self.objects.get(BINDING, {}).get("metadata", {}).get("annotations") == {MOVED: "true"})
+        return bool(self.objects.get(BINDING, {}).get("metadata", {}).get("annotations") == {IN_FORCE: "true"})
 
 
 class Release:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from podberth.policy.analyse import Finding, Report
-from podberth.policy.keys import Reserved
 from podberth.policy.operator import judge
 from podberth.policy.operator.judge import MESSAGE_LENGTH, Condition, Stored
 from podberth.policy.spec import Policies
@@ -146,11 +146,12 @@ def test_exempt_namespace() -> None:
     assert told(found)["Accepted"] == ("False", "ExemptNamespace")
 
 
-def test_undecided() -> None:
+def test_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the analysis could not decide is Unknown, not fine."""
     one = stored("p", RULE_A)
     report = Report((Finding("undecided", ("p",), ("p/rules[0]",), "too complex"),))
-    found = judge.findings([one], lambda *_: report)
+    monkeypatch.setattr(judge, "analyse", lambda *_, **__: report)
+    found = judge.findings([one])
     assert not found.decided
     conditions = {c.type: c for c in judge.conditions(one, found.told["p"], frozenset())}
     assert conditions["Conflict"].message == "too complex"
@@ -167,17 +168,18 @@ def test_messages_are_bounded() -> None:
     assert condition.message.endswith("; and 35 more")
 
 
-def test_analysis_is_asked_once_when_all_enforce() -> None:
+def test_analysis_is_asked_once_when_all_enforce(monkeypatch: pytest.MonkeyPatch) -> None:
     """The analysis can take seconds; it runs a second time only for policies that do not enforce."""
     asked: list[Policies] = []
 
-    def ask(policies: Policies, reserved: Reserved) -> Report:
+    def ask(policies: Policies, **_: Any) -> Report:
         asked.append(policies)
         return Report()
 
-    judge.findings([stored("a", RULE_A), stored("b", RULE_B)], ask)
+    monkeypatch.setattr(judge, "analyse", ask)
+    judge.findings([stored("a", RULE_A), stored("b", RULE_B)])
     assert len(asked) == 1
-    judge.findings([stored("a", RULE_A), stored("b", RULE_B, mode="warn")], ask)
+    judge.findings([stored("a", RULE_A), stored("b", RULE_B, mode="warn")])
     assert len(asked) == 3
 
 
@@ -193,7 +195,7 @@ def test_the_budget_is_kept_and_its_end_is_told() -> None:
     """A namespace that takes more than its budget is Unknown, and each of its policies says why."""
     rules = [rule(set_labels={"team": f"t{i % 2}"}) for i in range(64)]
     all_stored = [stored(f"p{i}", *rules) for i in range(32)]
-    found = judge.findings(all_stored, judge.within(50_000, 50_000))
+    found = judge.findings(all_stored, total=50_000, each=50_000)
     assert not found.decided
     assert found.steps < 150_000
     last = {c.type: c for c in judge.conditions(all_stored[-1], found.told["p31"], frozenset())}
