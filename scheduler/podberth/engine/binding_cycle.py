@@ -60,7 +60,9 @@ from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey
 
 TIMED = (State.WAITING_ON_PERMIT, State.PRE_BIND_WAITING, State.GROUP_GATHERING)
+"""States in which a pod has a deadline."""
 IDLE = frozenset((*TIMED, State.GROUP_DECIDING, *CALLING))
+"""States in which no write of ours is under way for a pod."""
 _GIVEN_UP_AT_ONCE = 64
 """The number of pods that are given up in one turn because their time is over."""
 _TOLD_AFTER = 5.0
@@ -72,6 +74,8 @@ _STEPS_FROM = {state: tuple(_STEPS[i:]) for i, state in enumerate(ASKING)}
 _LOOK_STEPS, _A_LOOK = 10_000, 50
 """Steps of a last look at a node: those that all pods may cost together, and those of an ordinary pod."""
 _FEW = 1024
+_UNTOLD = object()
+"""The cause for which a pod of a group gives back what it holds, if its story does not say so."""
 _POST, _POSTS = BindResult.POST, Event.POSTS
 _EVENTS = {type(None): Event.SUCCESS, Refusal: Event.REJECTED, Holds: Event.HELD, Call: Event.CALLS}
 
@@ -217,7 +221,7 @@ class BindingCycles:
 
     @property
     def writing(self) -> int:
-        """Pods for which a write is under way."""
+        """Return the number of pods for which a write is under way."""
         return len(self._cycles) - self._idle
 
     @property
@@ -226,7 +230,7 @@ class BindingCycles:
         return self._queue.frameworks
 
     def queued(self, uid: str) -> QueuedPod | None:
-        """A pod that is about to be bound, as the queue knew it."""
+        """Return a pod that is about to be bound, as the queue knew it; None: it is in no binding cycle."""
         cycle = self._cycles.get(uid)
         return None if cycle is None else cycle.queued
 
@@ -235,7 +239,7 @@ class BindingCycles:
         return len(self._cycles) + len(self.waiting_pods) + len(self._deadlines) + self.gathering.entries()
 
     def state(self, uid: str) -> State | None:
-        """The state of a pod; None: it is in no binding cycle."""
+        """Return the state of a pod; None: it is in no binding cycle."""
         cycle = self._cycles.get(uid)
         return None if cycle is None else cycle.state
 
@@ -252,7 +256,7 @@ class BindingCycles:
         return min(len(self.gathering.released), AT_ONCE)
 
     def next_tick(self) -> float | None:
-        """Engine time at which `tick`, or `settle`, has something to do."""
+        """Return the engine time at which `tick`, or `settle`, has something to do."""
         return 0.0 if self.unsettled else self._deadlines.next()
 
     def may_be_bound(self, uid: str) -> bool:
@@ -310,7 +314,7 @@ class BindingCycles:
             return
         self._assuming = uid if quietly else ""
         try:
-            self._take(cycle, Event.GROUP_BACK, untold, now)
+            self._take(cycle, Event.GROUP_BACK, _UNTOLD if untold else None, now)
         finally:
             self._assuming = ""
 
@@ -466,7 +470,7 @@ class BindingCycles:
             self._take(cycle, Event.BROKE, message, now)
 
     def _take(self, cycle: BindingCycle, event: Event, cause: Any, now: float) -> bool:
-        """Do what the table says; returns whether it says to do anything."""
+        """Do what the table says, and return whether it says to do anything."""
         action, state, _ = TABLE[cycle.state][event]
         if state is not cycle.state:
             if cycle.state in IDLE:
@@ -545,10 +549,11 @@ class BindingCycles:
         self._take(cycle, Event.TIME_OVER, _rejected(GANG_SCHEDULING, timeout_text(seconds, GANG_SCHEDULING)), now)
         for uid in self.gathering.waiting(cycle.group):
             other = self._cycles[uid]
+            if other.deadline <= now and not other.gathers_on:
+                break  # its time is over as well: it does the same for those after it
             other.gathers_on = 0.0
-            if other.deadline > now:
-                other.deadline = now
-                self._deadlines.add(uid, now)
+            other.deadline = now
+            self._deadlines.add(uid, now)
 
     def _hold(self, cycle: BindingCycle, held: Holds, now: float) -> None:
         self._idle += 1
@@ -575,7 +580,7 @@ class BindingCycles:
         uid, plugin = cycle.queued.pod.uid, cycle.plugins.plugin
         if cycle.waits != plugin or wait.pause:
             cycle.waits, cycle.deadline = "" if wait.pause else plugin, now + wait.seconds
-            self._deadlines.add(uid, cycle.deadline)
+        self._deadlines.add(uid, cycle.deadline)  # also the one of before: it was dropped if a coroutine ran meanwhile
         cycle.wait = wait
         if wait.event is not None:
             self._outbox.add(instructions.RecordEvent(cycle.queued.pod, "Normal", *wait.event))
@@ -671,10 +676,10 @@ class BindingCycles:
         for hear in self._observers.left:
             hear(pod.uid, "terminating", now)
 
-    def _give_back(self, cycle: BindingCycle, untold: Any, now: float) -> None:
+    def _give_back(self, cycle: BindingCycle, cause: Any, now: float) -> None:
         pod = cycle.queued.pod
         self._revert(cycle, now)
-        if not untold:
+        if cause is not _UNTOLD:
             for hear in self._observers.reverted:
                 hear(cycle.queued, cycle.node, now)
         if pod.nominated_node_name:
@@ -739,7 +744,6 @@ class BindingCycles:
         leaves = cycle.leaves or pod.terminating or status == 404
         if isinstance(cause, (PreBindWritten, PreBindWriteFailed)):
             cycle.plugins.wrote(cause.written, cause.status if isinstance(cause, PreBindWriteFailed) else None)
-        self.left_deciding += cycle.state is State.GROUP_DECIDING
         self._drop(cycle)
         self.gathering.leaves(pod.uid)
         version, given = self._cluster.storage.version, self._cluster.devices.log.version
@@ -794,7 +798,7 @@ def _rejected(plugin: str, message: str) -> Refusal:
 
 
 def event_of(said: PointAnswer | PluginError) -> Event:
-    """The event in the table for an answer of the plugins."""
+    """Return the event in the table for an answer of the plugins."""
     if said is _POST:
         return _POSTS
     if isinstance(said, Wait):

@@ -111,7 +111,7 @@ Row = dict[State, tuple[Action, State]]
 
 
 def _to(action: Action, target: State, states: Iterable[State] = LIVE, but: Iterable[State] = ()) -> Row:
-    """From each of these states."""
+    """Return a row in which the same follows from each of these states."""
     return {state: (action, target) for state in states if state not in but}
 
 

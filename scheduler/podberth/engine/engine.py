@@ -94,7 +94,6 @@ class Engine:
         self.scheduling = SchedulingCycle(
             self.cluster,
             self.queue,
-            frameworks,
             self._extender_calls,
             rotation,
             self.binding,

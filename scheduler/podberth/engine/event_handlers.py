@@ -138,7 +138,8 @@ class EventHandlers:
         return self._queue.remove(uid) or asked or tried
 
     def _put_placed(self, pod: Pod, now: float) -> None:
-        pod = self._victims.shown(pod)
+        if pod.uid in self._victims.told:
+            pod = self._victims.shown(pod)
         group = self._cluster.pod_groups.members.get(pod.uid)
         self._take_out(pod.uid)
         ours = self._binding.may_be_bound(pod.uid)
@@ -156,7 +157,8 @@ class EventHandlers:
         confirmed = before is None or before.assumed
         if confirmed:
             self._queue.wake_for_pod(ClusterEvent.POD_PLACED, pod, now)
-            self._binding.gathering.leaves(pod.uid)
+            if pod.uid in self._binding.gathering.came_for:
+                self._binding.gathering.leaves(pod.uid)
         joins = before is None or group != pod.scheduling_group
         if pod.scheduling_group is not None and (confirmed or joins):
             self._binding.gathering.look(pod.scheduling_group)
@@ -194,12 +196,10 @@ class EventHandlers:
             self._groups.drop(pod.uid)
         if self._binding.happens(pod.uid, Event.TERMINATING if pod.terminating else Event.UPDATED, pod, now):
             return
-        if self._extender_calls.waiting:
-            self._extender_calls.update(pod)
         if pod.terminating:
             if placement is None:
                 self._left_unbound(pod, now)
-            self._queue.remove(pod.uid)
+            self._take_out(pod.uid)
             self._left(pod.uid, "terminating", now)
             self._nominator.end(pod, now)
         elif queued is not None:
@@ -267,8 +267,7 @@ class EventHandlers:
                 device = self._put_device(thing)
                 queue.wake_for_object(device_changes(device, thing), device, thing, now)
             case PodGroup():
-                group = cluster.pod_groups.put(thing)
-                queue.groups.put(group, thing, now)
+                queue.groups.put(cluster.pod_groups.put(thing), thing, now)
                 self._binding.gathering.look(thing.key)
             case _:
                 before = cluster.storage.put(thing)
@@ -332,13 +331,13 @@ class EventHandlers:
         return owner is not None and (owner[1] in self._queue or self._binding.state(owner[1]) is not None)
 
     def _promised(self, key: ClaimKey) -> ResourceClaim | None:
-        """A claim that is about to be given something, as if it had that."""
+        """Return a claim with the devices that are being written for it, as if it had them; None: none are."""
         claim, flight = self._cluster.devices.claims.get(key), self._cluster.devices.promised_to(key)
         return None if claim is None or flight is None else replace(claim, allocation=flight.allocation)
 
 
 def node_changes(old: Node | None, new: Node) -> ClusterEvent:
-    """The events for a change of a node: those parts of it that a decision reads."""
+    """Return the events for a change of a node: of those parts of it that a decision reads."""
     if old is None:
         return ClusterEvent.NODE_ADDED
     event = ClusterEvent.NOTHING
@@ -356,7 +355,7 @@ def node_changes(old: Node | None, new: Node) -> ClusterEvent:
 
 
 def placed_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
-    """The events for a change of a placed pod that may help others."""
+    """Return the events for a change of a placed pod that may help others."""
     event = ClusterEvent.NOTHING
     if old.labels is not new.labels and old.labels != new.labels:
         event |= ClusterEvent.POD_LABELS
@@ -368,7 +367,7 @@ def placed_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
 
 
 def waiting_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
-    """The events for a change of a waiting pod that may help the pod itself."""
+    """Return the events for a change of a waiting pod that may help the pod itself."""
     event = ClusterEvent.NOTHING
     if old.labels is not new.labels and old.labels != new.labels:
         event |= ClusterEvent.OWN_LABELS
@@ -407,7 +406,7 @@ def _terms(shape: PodShape) -> tuple[object, ...]:
 
 
 def storage_changes(old: StorageKind | None, new: StorageKind) -> ClusterEvent:
-    """The events for an added or updated storage object."""
+    """Return the events for an added or updated storage object."""
     added, updated = _STORAGE.get(type(new).__name__, (ClusterEvent.NOTHING, ClusterEvent.NOTHING))
     return added if old is None else updated
 

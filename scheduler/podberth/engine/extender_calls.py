@@ -68,10 +68,6 @@ class ExtenderCalls:
         """Return the same extenders, for questions about another cluster: one in which a plan is made."""
         return ExtenderCalls(cluster, {profile: framework}, Rotation(), self.extenders)
 
-    def adopt(self, call: ExtenderCall) -> AskExtenders:
-        """Have the pod of such a question, which was put together by `about`, wait here."""
-        return self._ask(call)
-
     def on_nodes(self, pod: Pod) -> tuple[Extender, ...]:
         """Return the extenders that want to be asked about the nodes for a pod."""
         if not self.extenders:
@@ -105,15 +101,13 @@ class ExtenderCalls:
             return decision
         names = tuple([cluster.nodes.names[row] or "" for row in decision.feasible])
         only = nominated and names == (cluster.nominations.node_of.get(pod.uid) or pod.nominated_node_name,)
-        return self._ask(ExtenderCall(queued, NodesQuestion(pod, extenders, names), decision, only))
+        return self.ask(ExtenderCall(queued, NodesQuestion(pod, extenders, names), decision, only))
 
     def ask_about_victims(
         self, queued: QueuedPod, extenders: tuple[Extender, ...], decision: Decision, result: PostFilterResult
     ) -> AskExtenders:
         """Let extenders choose among the nodes where preemption would help."""
-        return self._ask(
-            ExtenderCall(queued, VictimsQuestion(queued.pod, extenders, dict(result.candidates)), decision)
-        )
+        return self.ask(ExtenderCall(queued, VictimsQuestion(queued.pod, extenders, dict(result.candidates)), decision))
 
     def apply_answer(
         self, call: ExtenderCall, answer: NodesAnswer | VictimsAnswer, within: Bools | None = None
@@ -137,7 +131,8 @@ class ExtenderCalls:
             add_scores(decision, answer, self._cluster)
         return decision
 
-    def _ask(self, call: ExtenderCall) -> AskExtenders:
+    def ask(self, call: ExtenderCall) -> AskExtenders:
+        """Have a pod wait here for the answer to its question, which may have been put together by `about`."""
         self.waiting[call.queued.pod.uid] = call
         return AskExtenders(call.queued.pod, call.question)
 
@@ -145,16 +140,6 @@ class ExtenderCalls:
         """Take out and return the pod that waits for the answer to this very question; None: none does."""
         found = self.waiting.get(question.pod.uid)
         return self.waiting.pop(question.pod.uid) if found is not None and found.question is question else None
-
-    def update(self, pod: Pod) -> bool:
-        """Exchange a pod that changed, and return whether it waits here. The answer is applied to the changed pod."""
-        found = self.waiting.get(pod.uid)
-        if found is None:
-            return False
-        if pod.terminating:
-            del self.waiting[pod.uid]
-        found.queued.update(pod)
-        return True
 
     def drop(self, uid: str) -> QueuedPod | None:
         """Take out and return a pod that is gone, or placed; None: it does not wait here."""

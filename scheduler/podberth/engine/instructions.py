@@ -1,6 +1,6 @@
 """The engine says what is to be done: the kinds of instructions, and the list of those that follow from one stimulus.
 
-The part of the controller that has a kind in its `carries` carries it out.
+The part of the shell that has a kind in its `carries` carries it out.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -30,7 +30,7 @@ class Instruction(Struct, frozen=True):
 
 
 Carries = Mapping[type[Instruction], Callable[[Any], None]]
-"""The kinds of instructions that a part of the controller carries out, and how."""
+"""The kinds of instructions that a part of the shell carries out, and how."""
 
 
 class _ToBind(Instruction, frozen=True):

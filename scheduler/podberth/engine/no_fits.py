@@ -41,7 +41,7 @@ class NoFit:
         return self.points is not None
 
     def of(self, pod: Pod) -> "NoFit":
-        """This outcome for another pod. Who rejected which node is left out: the message says what is known of it."""
+        """Return this outcome for another pod, without who rejected which node: its message says what is known."""
         found = NoFit.__new__(NoFit)
         found.decision = Decision(pod, self.decision.nodes, self.decision.feasible, quick=True)
         found.result, found.plugins, found.message, found.points = self.result, self.plugins, self.message, self.points

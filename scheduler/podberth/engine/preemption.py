@@ -140,7 +140,7 @@ class Victims:
         """Since the last of those, somebody else had a turn."""
         self.leaving: deque[tuple[Pod, str, tuple[Pod, ...]]] = deque()
         """(preemptor, node, victims that are still to be told to go)."""
-        self._told: set[str] = set()
+        self.told: set[str] = set()
         """UIDs of those that were told to go and that the API does not show as terminating yet."""
 
     def take_turn(self) -> bool:
@@ -200,25 +200,23 @@ class Victims:
         reverted = tuple(victim for victim in there if self._binding.preempt(victim.uid, now))
         going = tuple(victim for victim in there if victim not in reverted)
         for victim in going:
-            self._told.add(victim.uid)
+            self.told.add(victim.uid)
             self._cluster.replace(replace(victim, terminating=True, preempted=True))
         if there:
             self._outbox.add(Preempt(pod, node, going, reverted, group))
 
     def shown(self, pod: Pod) -> Pod:
-        """Return a placed pod that the API shows, as it counts: one that was told to go goes, although what is shown
-        first of that is only the condition that we write.
+        """Return a placed pod that was told to go as it counts: it goes, although what the API shows first of that is
+        only the condition that we write.
         """
-        if pod.uid not in self._told:
-            return pod
         if pod.terminating:
-            self._told.remove(pod.uid)
+            self.told.remove(pod.uid)
             return pod
         return replace(pod, terminating=True, preempted=True)
 
     def gone(self, uid: str) -> None:
         """Follow that a pod is gone."""
-        self._told.discard(uid)
+        self.told.discard(uid)
 
     def stays(self, victim: Pod, now: float) -> None:
         """A victim could not be removed, as far as is known: unless the API shows that it goes, it counts as before.
@@ -226,9 +224,9 @@ class Victims:
         Its room does not become free: pods that wait for it have to be tried again. They wait out their backoff, as the
         API server may refuse the next attempt's victims, too.
         """
-        if victim.uid not in self._told:
+        if victim.uid not in self.told:
             return
-        self._told.remove(victim.uid)
+        self.told.remove(victim.uid)
         placement = self._cluster.placement(victim.uid)
         if placement is not None:
             was = replace(placement.pod, terminating=victim.terminating, preempted=victim.preempted)

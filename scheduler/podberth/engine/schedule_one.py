@@ -71,7 +71,6 @@ class SchedulingCycle:
         self,
         cluster: Cluster,
         queue: SchedulingQueue,
-        frameworks: Mapping[str, Framework],
         extender_calls: ExtenderCalls,
         rotation: Rotation,
         binding: BindingCycles,
@@ -105,11 +104,9 @@ class SchedulingCycle:
         """The record of the attempt under way."""
         self.at_hand: QueuedPod | None = None
         """The pod that was tried in this turn, in case the turn raises; None: the turn is a group's, or victims'."""
-        self.follow(frameworks)
 
     def follow(self, frameworks: Mapping[str, Framework]) -> None:
         """Ask these profiles from now on."""
-        self._frameworks = frameworks
         self.extender_calls.follow(frameworks)
         if self._verifier is not None:
             self._verifier.follow(frameworks)
@@ -182,7 +179,7 @@ class SchedulingCycle:
             # A decision that is to be verified, or to be shown in full, has to be taken.
             shared = not (verify or self._in_full)
             if shared and self.no_fits.kept:
-                known = self.no_fits.find(pod, self._frameworks[pod.scheduler_name], self.record)
+                known = self.no_fits.find(pod, self._queue.frameworks[pod.scheduler_name], self.record)
                 if known is not None:
                     return known
             step = self._find(queued, None, verify=verify)
@@ -191,7 +188,7 @@ class SchedulingCycle:
             return NoFit(answer[0].decision, step)
         if isinstance(step, AskExtenders) or len(step.feasible):
             return step
-        framework = self._frameworks[pod.scheduler_name]
+        framework = self._queue.frameworks[pod.scheduler_name]
         try:
             result = framework.post_filter_result(pod, self._cluster, step)
         except PluginError as error:
@@ -231,7 +228,7 @@ class SchedulingCycle:
     def _find(self, queued: QueuedPod, within: Bools | None, *, verify: bool) -> Decision:
         """Return the decision of the profile's own filters and scores. Raises PluginError."""
         pod, cluster, rotation = queued.pod, self._cluster, self._rotation
-        framework = self._frameworks[pod.scheduler_name]
+        framework = self._queue.frameworks[pod.scheduler_name]
         reserved = ReservedNodes(pod, cluster, within) if cluster.reservations.by_profile else None
         if reserved is not None:
             within = reserved.within

@@ -187,7 +187,7 @@ Entry = (
 
 
 def cut(text: str) -> str:
-    """A message, cut to the length that is kept."""
+    """Return a message, cut to the length that is kept."""
     return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
 
 
@@ -334,13 +334,15 @@ def _queued(queued: Queued) -> str:
 
 
 def _why(queued: Queued) -> str:
-    """The event, as a sentence."""
-    if queued.event in _OWN:
+    """Return the event, as a sentence."""
+    if queued.event in _OWN and not queued.object:
         return _OWN[queued.event]
     kind, _, name = queued.object.partition(" ")
     about = f"{kind.lower() if kind in ('Node', 'Pod', 'Namespace') else kind} {name}" if name else "something"
     usual = next((text for end, text in _BY_ENDING.items() if queued.event.endswith(end)), "{} changed")
     happened = _EVENTS.get(queued.event, usual).format(about)
+    if queued.queue == Place.GATED or not queued.plugins:
+        return f"woken: {happened}"  # the plugins are those that gate it now, or none has rejected it
     return f"woken: {happened}, which may help against {', '.join(sorted(queued.plugins))}"
 
 
@@ -355,6 +357,7 @@ _OWN = {
 }
 _BY_ENDING = {"Add": "{} was added", "Delete": "{} was deleted"}
 _EVENTS = {
+    "UnscheduledPodAdd": "pods of {} came or went",
     "NodeLabelUpdate": "labels of {} changed",
     "NodeTaintUpdate": "taints of {} changed",
     "NodeAllocatableUpdate": "what {} can hold changed",

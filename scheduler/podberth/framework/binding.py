@@ -68,11 +68,11 @@ class WaitingPod:
             self._spoken_for.append(self)
 
     def earliest(self) -> tuple[float, str]:
-        """(engine time, plugin) of the next timeout."""
+        """Return (engine time, plugin) of the next timeout."""
         return min((deadline, plugin) for plugin, (deadline, _) in self.pending.items())
 
     def timed_out(self) -> tuple[str, str] | None:
-        """(plugin, message) of the plugin whose time is over; None: the pod was rejected, or all have allowed it."""
+        """Return (plugin, message) for the time that is over; None: the pod was rejected, or all have allowed it."""
         if self.rejected is not None or not self.pending:
             return None
         plugin = self.earliest()[1]
@@ -140,7 +140,7 @@ class AssumedPod(Struct):
     written: dict[ObjectKey, str] = {}
     """The objects that were written for the plugin's `Wait`, with the new resourceVersions."""
     expired: bool = False
-    """The time of the plugin's `Wait` is over."""
+    """The time of the plugin's last `Wait` is over."""
     refused: int | None = None
     """The HTTP status with which a write for the plugin was refused, the last thing that happens; 0: none came."""
     leaves: bool = False
@@ -215,7 +215,7 @@ NOW = "\0now"
 
 
 def next_version(write: Write) -> str:
-    """The resourceVersion that an object may have after a write, for shells without an API server."""
+    """Return a resourceVersion that an object may have after a write, for shells without an API server."""
     before = write.resource_version if isinstance(write, Patch) else ""
     return f"{before}0" if before else "1"
 
@@ -282,7 +282,7 @@ class Call:
         return name
 
     def error(self, message: str) -> PluginError:
-        """The error to report when the call fails."""
+        """Return the error to report when the call fails."""
         return PluginError(self.name, message, spelled(self.point))
 
 
@@ -345,7 +345,7 @@ PluginsByPoint = Mapping[str, tuple[PluginAtPoint, ...]]
 
 
 def by_point(points: Mapping[str, Iterable[Any]], which: Iterable[str] = FROM_RESERVE) -> PluginsByPoint:
-    """A profile's plugins from Reserve on, each at its points."""
+    """Return a profile's plugins from Reserve on, each at its points."""
     return {
         point: tuple(
             PluginAtPoint(
@@ -362,7 +362,7 @@ def by_point(points: Mapping[str, Iterable[Any]], which: Iterable[str] = FROM_RE
 
 
 def for_shape(plugins: PluginsByPoint, shape: PodShape) -> PluginsByPoint:
-    """The plugins that pods of a shape concern."""
+    """Return the plugins that pods of a shape concern."""
     return {point: tuple([at for at in there if at.asked_about(shape)]) for point, there in plugins.items()}
 
 
@@ -473,11 +473,11 @@ class BindingPlugins:
         self._assumed_by(self._plugins[self._point][self._next].plugin).expired = True
 
     def error(self, message: str) -> PluginError:
-        """The error to report when the plugin that was asked last fails."""
+        """Return the error to report when the plugin that was asked last fails."""
         return PluginError(self.plugin, message, spelled(self._point))
 
     def unreserve(self, cluster: Cluster, *, leaves: bool = False) -> tuple[list[Write], list[PluginError]]:
-        """Have the plugins give back what they reserved, the last one first; what is to be written, what went wrong.
+        """Have the plugins give back what they reserved, the last one first; return what to write, and what went wrong.
 
         `leaves`: the pod is gone, or is being deleted.
         """
@@ -521,7 +521,7 @@ class BindingPlugins:
         return calls, errors
 
     def _answer(self, at: PluginAtPoint, cluster: Cluster) -> Any:
-        """The plugin's answer, or the Call that will return it.
+        """Return the plugin's answer, or the Call that will return it.
 
         Raises PluginError, also for an answer of the wrong type.
         """
@@ -534,6 +534,7 @@ class BindingPlugins:
             seconds = float(at.plugin.time_limit)
             pod, _, node = self._where
             return Call(pod, node, at.plugin, at.point, seconds, lambda: at.method(assumed), self._guard)
+        assumed.expired = False  # what it waits for next has a time of its own
         types, words = _ANSWERS[at.point]
         if not isinstance(answer, types):
             raise self._wrong(words, answer)
@@ -550,12 +551,12 @@ class BindingPlugins:
 
 
 def _wanted(wanted: str, answer: Any) -> str:
-    """The message about an answer of the wrong type."""
+    """Return the message about an answer of the wrong type."""
     if inspect.iscoroutine(answer):
         answer.close()  # nobody will await it
     return f"want {wanted}, got {shown(answer)}"
 
 
 def not_none(call: Call, answer: Any) -> PluginError | None:
-    """The error for a PostBind coroutine that returned something: nothing would read it."""
+    """Return the error for a PostBind coroutine that returned something: nothing would read it."""
     return None if answer is None else call.error(_wanted("None", answer))

@@ -11,7 +11,14 @@ from podberth.engine.binding_table import State
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import AskExtenders, Bind, Failed, Instruction, PatchCondition, Preempt
 from podberth.engine.queue.queued import Place
-from podberth.engine.stimuli import Broke, ExtendersAnswered, ExtendersFailed, Follows, Unwritten
+from podberth.engine.stimuli import (
+    Broke,
+    ExtendersAnswered,
+    ExtendersFailed,
+    Follows,
+    PostFilterWriteFailed,
+    Unwritten,
+)
 from podberth.framework.config import decode
 from podberth.framework.extenders import NodesAnswer, NodesQuestion, Scores, VictimsQuestion
 from podberth.framework.profiles import build
@@ -366,3 +373,13 @@ def test_a_late_answer_that_breaks_is_charged_to_nobody(opened: Opened, monkeypa
         answered(harness, question, verdict("n1"))
     harness.handle(Broke("a fault"))
     assert harness.engine.binding.state("web") is State.BIND_POSTING
+
+
+def test_a_refused_write_while_extenders_choose_victims(opened: Opened) -> None:
+    """The pod is tried again: what it waits for since its attempt before will not come."""
+    harness = opened(PREEMPT, nodes=1)
+    harness.put(pod("small", cpu="900m", nodeName="n1", priority=0), pod("big", cpu="900m", priority=10))
+    question = asked(everything(harness))
+    harness.handle(PostFilterWriteFailed("big", ()))
+    answered(harness, question, {})
+    assert place(harness, "big") is Place.BACKOFF

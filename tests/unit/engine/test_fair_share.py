@@ -96,6 +96,17 @@ def test_priority_comes_first() -> None:
     assert run(harness) == ["high", "other", "same", "low"]
 
 
+def test_no_backoff_ends_early_while_pods_are_put_behind_others() -> None:
+    """Somebody is active, though the first hundreds of pods have to let others go first."""
+    harness = opened()
+    harness.put(of("a", "dear", DEAR), of("b", "backs-off", nodeSelector={"disk": "ssd"}))
+    run(harness)
+    harness.put(node("n3", disk="ssd"))
+    assert harness.engine.queue.counts()[Place.BACKOFF] == 1
+    harness.put(*(of("a", f"held{i}") for i in range(300)), of("b", "other"))
+    assert run(harness)[0] == "other"
+
+
 def test_what_was_charged_is_paid_off_in_time() -> None:
     """A namespace is as any other a while later, and its pod has waited long enough for those that come now."""
     harness = opened()

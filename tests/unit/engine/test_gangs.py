@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import pytest
 
 from podberth.cache.validate import validate
+from podberth.engine import binding_cycle
 from podberth.engine.binding_table import State
 from podberth.engine.instructions import Bind, Failed, Instruction, Preempt, SetGroupCondition
 from podberth.engine.pod_groups.cycle import AT_A_TURN
@@ -19,6 +20,7 @@ from podberth.framework.interface import Plugin
 from podberth.framework.status import Reject, Unschedulable
 from podberth.model.pod_group import NATIVE
 from tests.builders import Object, configuration, profile
+from tests.unit.work import lines
 
 from .conftest import Harness, node, pod
 
@@ -272,6 +274,9 @@ def test_a_node_goes_between_two_pods() -> None:
     assert placement is not None
     harness.gone("Node", harness.engine.cluster.nodes.names[placement.row] or "")
     assert harness.engine.binding.state("train-0") is None
+    story = harness.engine.history.story("train-0")
+    assert story is not None
+    assert story.entries[-1].kind == "reverted"
     assert len(bound(harness.cycles())) == 4
     settled(harness)
 
@@ -456,6 +461,21 @@ def test_whoever_waits_in_vain_gives_back(refusing: Harness) -> None:
     assert failures(said) == {f"train-{i}": timeout for i in range(3)}
     assert refusing.engine.cluster.assumed() == 0
     assert refusing.engine.queue.counts()[Place.GATED] == 3
+
+
+def test_who_gives_up_does_not_look_at_all_others(refusing: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one does. Else the last pods of a gang of thousands would hold the loop for seconds."""
+    monkeypatch.setattr(binding_cycle, "_GIVEN_UP_AT_ONCE", 1)
+    refusing.put(node("n1", "100"), group(min_count=100), *members(100))
+    refusing.cycles()
+    while (due := refusing.engine.next_tick()) is not None and due <= 1005.0:
+        refusing.tick(due - refusing.now)
+    refusing.tick(295.0)
+    second = lines(lambda: refusing.tick(0.0))[0]
+    while refusing.engine.cluster.assumed() > 2:
+        refusing.tick(0.0)
+    assert second < 1.5 * lines(lambda: refusing.tick(0.0))[0]
+    refusing.tick(0.0)
 
 
 def test_a_new_pod_completes_the_gang(refusing: Harness) -> None:

@@ -1,4 +1,4 @@
-"""Permit: pods that have their node and wait for a plugin's word, and coroutines that outlive their pod."""
+"""Permit and PreBind: pods that have their node and wait for a plugin, and coroutines that outlive their pod."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,12 +8,12 @@ import pytest
 from podberth.engine.instructions import Bind, CancelCall, Failed, Preempt, RunCall
 from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import Broke, CallEnded, CallFailed
-from podberth.framework.binding import AssumedPod, BindResult, Hold
+from podberth.framework.binding import AssumedPod, BindResult, Hold, Wait
 from podberth.framework.interface import Plugin
 from podberth.framework.status import Reject, Unschedulable
 
 from .conftest import Harness, node, pod
-from .test_points import everything, of, opened, place, plugin
+from .test_points import everything, of, opened, place, plugin, run_calls
 
 __all__ = ["opened"]
 
@@ -290,3 +290,43 @@ def test_a_cycle_that_breaks_for_another_pod(opened: Open) -> None:
     ]
     assert (place(harness, "b"), place(harness, "c")) == (Place.BACKOFF, Place.BACKOFF)
     assert harness.engine.cluster.assumed() == 1
+
+
+def relabelled(value: str) -> dict[str, Any]:
+    document = node("n1", a=value)
+    document["metadata"]["uid"] = "n1"
+    return document
+
+
+def test_a_coroutine_that_waits_once_more_has_no_longer_than_before(opened: Open) -> None:
+    """Its time goes on while it runs, and ends the waiting."""
+
+    async def pre_bind(self: Any, assumed: AssumedPod) -> Wait:
+        return Wait(10.0, on=frozenset((("Node", "", "n1"),)))
+
+    harness = opened(plugin(pre_bind=pre_bind))
+    harness.put(relabelled("b"), pod("web"))
+    everything(harness)
+    harness.now += 4.0
+    called = harness.tell(relabelled("c"))
+    assert harness.engine.next_tick() is None
+    run_calls(harness, called)
+    assert harness.engine.next_tick() == harness.now + 6.0
+    (failed,) = of(harness.tick(6.0), Failed)
+    assert failed.message == 'running PreBind plugin "Own": timed out'
+
+
+def test_each_pause_has_a_time_of_its_own(opened: Open) -> None:
+    """A plugin that pauses again is asked about a change without being told that this pause is over, too."""
+    told = []
+
+    def pre_bind(self: Any, assumed: AssumedPod, cluster: Any) -> Wait:
+        told.append(assumed.expired)
+        return Wait(10.0, on=frozenset((("Node", "", "n1"),)), pause=True)
+
+    harness = opened(plugin(pre_bind=pre_bind))
+    harness.put(relabelled("b"), pod("web"))
+    everything(harness)
+    harness.tick(10.0)
+    harness.put(relabelled("c"))
+    assert told == [False, True, False]

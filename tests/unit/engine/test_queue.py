@@ -33,17 +33,17 @@ def test_errors_and_rejections_are_counted_apart(harness: Harness) -> None:
         harness.cycle()
         harness.after(301)
     (queued,) = harness.engine.queue
-    assert (queued.rejections, harness.engine.queue.backoff(queued)) == (4, 8.0)
+    assert (queued.rejections, harness.engine.queue.places.backoff(queued)) == (4, 8.0)
     harness.put(node("n2", cpu="8"))
     harness.after(60)
     harness.binds()
     harness.bind_failed("web")
-    assert (queued.errors, harness.engine.queue.backoff(queued)) == (1, 1.0)
+    assert (queued.errors, harness.engine.queue.places.backoff(queued)) == (1, 1.0)
     assert harness.engine.queue.next_tick() == harness.now + 1.0
     harness.put(pod("web", cpu="9"))
     harness.after(1)
     harness.cycles()
-    assert (queued.errors, queued.rejections, harness.engine.queue.backoff(queued)) == (0, 5, 10.0)
+    assert (queued.errors, queued.rejections, harness.engine.queue.places.backoff(queued)) == (0, 5, 10.0)
 
 
 def test_backoff_begins_when_the_attempt_has_come_to_nothing(harness: Harness) -> None:

@@ -6,11 +6,13 @@ import pytest
 
 from podberth.engine.instructions import Failed, Preempt
 from podberth.engine.queue.queued import Place
+from podberth.engine.queue.scheduling_queue import AT_ONCE
 from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed, Follows
 from podberth.framework.binding import AssumedPod, Hold
 from podberth.framework.config import decode
 from podberth.framework.interface import Plugin
 from podberth.framework.profiles import build
+from podberth.framework.status import Unschedulable
 from podberth.model.pod_group import NATIVE
 from tests.builders import configuration, profile
 from tests.registered import registry
@@ -129,3 +131,38 @@ def test_a_pod_that_waits_for_extenders_has_missed_other_profiles(asking: Opened
     harness.engine.reconfigure(build(decode(configuration()), registry()), 1, 10, harness.now)
     harness.handle(ExtendersAnswered(question, verdict(n1="no berth")))
     assert place(harness, "web") is Place.BACKOFF
+
+
+def test_a_gang_whose_profile_goes_while_it_backs_off(harness: Harness) -> None:
+    """Its backoff ends before its turn has come to leave, as many pods wait before it."""
+    harness.handle(Follows(NATIVE, True))
+    gated = [pod(f"held-{i}", schedulingGates=[{"name": "example.com/wait"}]) for i in range(2 * AT_ONCE + 1)]
+    gang = [member(f"train-{i}", scheduler="packed") for i in range(2)]
+    harness.put(node("n1", "1"), *gated, group(min_count=2), *gang)
+    harness.cycles()
+    harness.put(node("n2", "500m"))
+    assert place(harness, "train-0") is Place.BACKOFF
+    harness.engine.reconfigure(build(decode(configuration()), registry()), 1, 10, harness.now)
+    harness.tick(60)
+    assert state(harness, "train-0") == state(harness, "train-1") == "its profile is not configured any more"
+    harness.cycles()
+    settled(harness)
+
+
+def test_a_pod_that_backs_off_when_a_plugin_begins_to_gate_it(harness: Harness) -> None:
+    """It need not wait for the end of its backoff, but the plugin is asked first."""
+
+    class Own(Plugin):
+        name = "Own"
+
+        def pre_enqueue(self, pod: Any) -> Any:
+            return Unschedulable("not today")
+
+    harness.put(node("n1", cpu="1"), pod("low", cpu="1", nodeName="n1"), pod("web", cpu="1"))
+    harness.cycles()
+    harness.gone("Pod", "low")
+    assert place(harness, "web") is Place.BACKOFF
+    config = decode(configuration(profile(plugins={"multiPoint": {"enabled": [{"name": "Own"}]}})))
+    harness.engine.reconfigure(build(config, {**registry(), "Own": Own}), 1, 10, harness.now)
+    assert harness.binds() == {}
+    assert place(harness, "web") is Place.GATED

@@ -10,13 +10,14 @@ from podberth.engine.engine import Engine
 from podberth.engine.instructions import AskExtenders, PreBindWrite, Preempt
 from podberth.engine.queue.places import FLUSH_AFTER
 from podberth.engine.queue.queued import Place
-from podberth.engine.stimuli import Broke, Cycle, PreBindWriteFailed, VictimStays
+from podberth.engine.stimuli import Broke, Cycle, Follows, PreBindWriteFailed, VictimStays
 from podberth.engine.story import LONGEST_TEXT, Told
 from podberth.framework.binding import AssumedPod, BindResult
 from podberth.framework.config import decode
 from podberth.framework.interface import Plugin
 from podberth.framework.profiles import build
 from podberth.framework.status import Reject, Unschedulable
+from podberth.model.pod_group import NATIVE
 from tests.builders import configuration, profile
 from tests.messages import without_place
 from tests.registered import registry
@@ -25,6 +26,7 @@ from tests.storage import claim, storage_class, using, volume
 from .api import Api
 from .conftest import Harness, node, pod
 from .test_extenders import FILTER, answered, asked, verdict
+from .test_gangs import group, member
 from .test_permit import gang
 from .test_points import coroutine, everything, named, of, opened, plugin
 
@@ -542,3 +544,23 @@ def test_permit_plugins_see_no_story(opened: Open) -> None:
     harness.put(node("n1"), pod("web"))
     everything(harness)
     assert not any("story" in name for held in seen for name in (*dir(held), *dir(held.pod)))
+
+
+def test_a_gang(harness: Harness) -> None:
+    """All its pods say what became of the group, and which plugin gates it, though it holds only one of them."""
+    harness.handle(Follows(NATIVE, True))
+    harness.put(node("n1", cpu="1"), group(min_count=2), member("train-0"), member("train-1"), member("train-2"))
+    harness.cycles()
+    harness.put(group(min_count=1))
+    harness.gone("PodGroup", "train")
+    needs = "waiting for minCount pods from a gang to appear in scheduling queue"
+    assert told(harness, "train-1") == [
+        f"queued: the pod was added; gated by GangScheduling: {needs}",
+        "woken: pods of PodGroup default/train came or went, which may help against GangScheduling",
+        f"attempt 1: unschedulable: 0/1 nodes are available: 1 {NO_CPU}.",
+        "waits for a change that may help against NodeResourcesFit",
+        "woken: PodGroup default/train changed, which may help against NodeResourcesFit; backs off for 1.0 s first",
+        "woken: PodGroup default/train was deleted; gated by GangScheduling: "
+        'waiting for pods\'s pod group "train" to appear in scheduling queue',
+    ]
+    assert told(harness, "train-0")[-2] == "woken: PodGroup default/train changed; backs off for 1.0 s first"

@@ -26,7 +26,7 @@ class Gathering:
 
     def __init__(self, groups: PodGroups) -> None:
         self._groups = groups
-        self._came_for: dict[str, GroupKey] = {}
+        self.came_for: dict[str, GroupKey] = {}
         """UID → the group with which the pod is bound. By now, its labels may name another one."""
         self._waiting: dict[GroupKey, dict[str, None]] = {}
         self._let_go: dict[GroupKey, set[str]] = {}
@@ -36,7 +36,7 @@ class Gathering:
     def entries(self) -> int:
         """Return the number of entries, for tests of what a tenant can make grow."""
         kept = sum(map(len, self._waiting.values())) + sum(map(len, self._let_go.values()))
-        return kept + len(self._came_for) + len(self.released)
+        return kept + len(self.came_for) + len(self.released)
 
     def seconds(self, key: GroupKey) -> float:
         """Return the seconds for which a pod of this group waits at most."""
@@ -47,12 +47,12 @@ class Gathering:
 
     def has_let_go(self, uid: str) -> bool:
         """Return whether a pod was released, but not bound yet."""
-        key = self._came_for.get(uid)
+        key = self.came_for.get(uid)
         return key is not None and uid in self._let_go.get(key, ())
 
     def arrives(self, key: GroupKey, uid: str) -> bool:
         """Note a pod that is ready to be bound. Return True if it may be bound at once, else it waits for its group."""
-        self._came_for[uid] = key
+        self.came_for[uid] = key
         if key not in self._waiting and self._enough(key, 1):
             self._let_go.setdefault(key, set()).add(uid)
             return True
@@ -77,7 +77,7 @@ class Gathering:
 
     def leaves(self, uid: str) -> None:
         """Remove a pod that is bound, as the API shows, or gives back what it holds, or is gone."""
-        key = self._came_for.pop(uid, None)
+        key = self.came_for.pop(uid, None)
         if key is None:
             return
         self.released.pop(uid, None)

@@ -386,7 +386,7 @@ class Planning(ABC, Generic[Found]):
                     break
                 consulting = self._consulting
                 if self._extenders is not None and consulting is not None and consulting.waits_for is not None:
-                    question = self._extenders.adopt(consulting.waits_for)
+                    question = self._extenders.ask(consulting.waits_for)
                     attempt.asking = question.question
                     outbox.add(question)
                 self.turns += 1

@@ -21,8 +21,6 @@ from podberth.model.limits import TOO_LARGE
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey, PodGroup
 
-_POD_CAME = Cause("UnscheduledPodAdd")
-_GROUP_ADDED, _GROUP_UPDATED, _GROUP_GONE = Cause("PodGroupAdd"), Cause("PodGroupUpdate"), Cause("PodGroupDelete")
 MOST_PODS = 10_000
 """The largest number of waiting pods with which a group is tried. To ask the plugins about so many takes 30 ms."""
 _MANY = 256
@@ -122,21 +120,21 @@ class QueuedGroups:
 
     def put(self, before: PodGroup | None, group: PodGroup, now: float) -> None:
         """Move a group whose object was added or updated."""
-        cause = _GROUP_ADDED if before is None else _GROUP_UPDATED
-        self.changed(group.key, now, cause, helps=before is None or before.asks != group.asks)
+        event = "PodGroupAdd" if before is None else "PodGroupUpdate"
+        self.changed(group.key, now, event, helps=before is None or before.asks != group.asks)
 
     def gone(self, group: PodGroup, now: float) -> None:
         """Gate a group whose object was deleted: its pods wait until there is one again."""
-        self.changed(group.key, now, _GROUP_GONE)
+        self.changed(group.key, now, "PodGroupDelete")
 
-    def changed(self, key: GroupKey, now: float, cause: Cause | None = None, *, helps: bool = False) -> None:
+    def changed(self, key: GroupKey, now: float, event: str = "UnscheduledPodAdd", *, helps: bool = False) -> None:
         """Ask again about a group of which the object or the number of pods changed, and move it. `helps`: it may fit
         now.
         """
-        cause = _POD_CAME if cause is None else cause
         entry = self._entries.get(key)
         if entry is None or entry.trying:
             return
+        cause = Cause(event, f"PodGroup {key}")
         waiting = next(iter(entry.held_by_group), None)
         if waiting is not None:
             plugin, _ = entry.held[waiting]
@@ -171,6 +169,7 @@ class QueuedGroups:
             del self._places.pods[uid]
             queued.attempts += 1
             queued.left_at = event
+            queued.plugins = frozenset()  # until this attempt rejects it; what gated it has let it go
         entry.attempts += 1
         entry.early = False
         entry.trying, entry.pods = in_order(pods.values()), {}
@@ -343,18 +342,13 @@ class QueuedGroups:
     def _release(self, entry: QueuedGroup, uid: str) -> None:
         """Note that no plugin holds a pod any more."""
         entry.held_by_group.pop(uid, None)
-        if entry.held.pop(uid, None) is not None:
-            self._do_not_ask_about(entry.pods[uid])
+        if entry.held.pop(uid, None) is not None and entry.pods[uid].equals is not None:
+            self._places.unschedulable.take(entry.pods[uid])
 
     def _release_from(self, plugin: str, entry: QueuedGroup) -> None:
         """Note that a plugin which decides by the group no longer holds any of its pods. It is asked after others."""
         for uid in [uid for uid in entry.held_by_group if entry.held[uid][0] == plugin]:
             self._release(entry, uid)
-
-    def _do_not_ask_about(self, queued: QueuedPod) -> None:
-        """Stop asking plugins about this pod when events happen."""
-        if queued.equals is not None:
-            self._places.unschedulable.take(queued)
 
     # -- from place to place -----------------------------------------------------------------------------------------
 
@@ -495,7 +489,11 @@ class QueuedGroups:
 
     def _activate(self, entry: QueuedGroup, now: float, cause: Cause) -> None:
         first = entry.first
-        framework = self._places.frameworks[first.pod.scheduler_name]
+        framework = self._places.frameworks.get(first.pod.scheduler_name)
+        if framework is None:
+            self._ask_all(entry, now)  # pods whose profile is gone leave
+            self._asked(entry, now, cause)
+            return
         group = self._places.cluster.pod_groups.get(entry.key)
         pod = first.pod
         if group is not None and group.priority not in (None, pod.priority):
@@ -572,6 +570,7 @@ class QueuedGroups:
         """Tell observers the place of a pod, and what holds it or another pod of its group there."""
         reason = ""
         if entry.held and entry.place is Place.GATED:
-            reason = entry.held.get(queued.pod.uid, next(iter(entry.held.values())))[1]
+            plugin, reason = entry.held.get(queued.pod.uid) or next(iter(entry.held.values()))
+            queued.plugins = frozenset((plugin,))
         for hear in self._places.observers.queued:
             hear(queued, cause.event, cause.about, until, reason, now, many)

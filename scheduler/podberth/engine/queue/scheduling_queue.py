@@ -148,10 +148,6 @@ class SchedulingQueue:
         """Return the number of waiting pods by place."""
         return dict(self.places.counts)
 
-    def backoff(self, queued: QueuedPod) -> float:
-        """Return the seconds that a pod has to wait after its last attempt."""
-        return self.places.backoff(queued)
-
     def entries(self) -> int:
         """Return the number of entries, for tests of what a tenant can make grow."""
         return self.places.entries() + self.groups.entries() + len(self.events)
@@ -387,7 +383,7 @@ class SchedulingQueue:
         """
         queued = self._pods.get(uid)
         if queued is None:
-            self.events.add(ClusterEvent.NOTHING, real=False)
+            self.events.add(ANY, real=False)
         elif queued.place is Place.UNSCHEDULABLE:
             (queued.group or queued).early = False  # nothing has changed
             self._wake(queued, now, _FAILED)
@@ -404,7 +400,7 @@ class SchedulingQueue:
             return None
         queued = self._next_active(now)
         if queued is None:
-            if self.has_pending_work:
+            if self.has_pending_work or self.places.active.peek() is not None:
                 return None
             queued = self.places.take_early(now)
         return None if queued is None else self._popped(queued)
@@ -535,11 +531,8 @@ class SchedulingQueue:
                 continue
             if queued.group is not None:
                 self.groups.reenter(queued, now, _ACTIVATED)
-            elif queued.place is Place.BACKOFF and queued.pod.scheduler_name in self.frameworks:
-                self._leave(queued)
-                self.places.to_backoff(queued, now, _ACTIVATED)
             else:
-                self._wake(queued, now, _ACTIVATED)
+                self.places.wake(queued, now, _ACTIVATED)
 
     def retry(self, uids: list[str], now: float) -> None:
         """Try pods again that wait for an event: their nomination has ended, so that event may never come.
