@@ -26,6 +26,7 @@ from podberth.model.kinds import Modelled
 from podberth.model.pod import Pod
 from podberth.model.quantity import exact, milli_units, parse_nano, units
 from podberth.model.selectors import SelectorError, parse_node_selector_term
+from podberth.model.shape import ANY_IP
 from podberth.model.terms import parse_affinity_term
 
 Operation = dict[str, Any]
@@ -126,21 +127,19 @@ def lowered(change: changes.Request, whole: Spec) -> Iterator[Lowered]:
         of_pod = _asked(whole.get("resources"), name) if at_pod_level(name) else 0
         if of_pod:
             yield Lowered("", 0, "", name, exact(name, _keep(of_pod, most)))
-        init = list(enumerate(whole.get("initContainers") or ()))
-        side = [("containers", i, each) for i, each in enumerate(whole.get("containers") or ())]
-        side += [("initContainers", i, each) for i, each in init if each.get("restartPolicy") == "Always"]
-        asked = {(field, i): _asked(each.get("resources"), name) for field, i, each in side}
+        lasting = dict(_lasting(whole))
+        asked = {where: _asked(each.get("resources"), name) for where, each in lasting.items()}
         less = sum(asked.values()) - most
-        for field, i, each in sorted(side, key=lambda one: -asked[one[:2]]):
-            before = asked[field, i]
+        for where, each in sorted(lasting.items(), key=lambda one: -asked[one[0]]):
+            before = asked[where]
             if less > 0 and before:
-                asked[field, i] = left = max(before - less, -(-before // _LEAST))
+                asked[where] = left = max(before - less, -(-before // _LEAST))
                 less -= before - left
-                yield Lowered(field, i, str(each.get("name")), name, exact(name, left))
+                yield Lowered(*where, str(each.get("name")), name, exact(name, left))
         if less > 0:
             raise NoPatchError
         beside = 0
-        for i, each in init:
+        for i, each in enumerate(whole.get("initContainers") or ()):
             own = _asked(each.get("resources"), name)
             if ("initContainers", i) in asked:
                 beside += asked["initContainers", i]
@@ -210,10 +209,11 @@ def _operations(change: OnPod, spec: Spec, namespace: str) -> Iterator[Operation
                 yield _replace("ScheduleAnyway", "topologySpreadConstraints", i, "whenUnsatisfiable")
         case changes.RaiseMaxSkew(key, skew):
             for i in _constraints(spec, key):
-                yield _test(key, "topologySpreadConstraints", i, "topologyKey")
-                yield _replace(skew, "topologySpreadConstraints", i, "maxSkew")
-        case changes.DropHostPort(_, protocol, port):
-            yield from _drop_port(spec, protocol, port)
+                if spec["topologySpreadConstraints"][i].get("maxSkew", 0) < skew:
+                    yield _test(key, "topologySpreadConstraints", i, "topologyKey")
+                    yield _replace(skew, "topologySpreadConstraints", i, "maxSkew")
+        case changes.DropHostPort():
+            yield from _drop_port(spec, change)
         case changes.AllowPreemption() if spec.get("preemptionPolicy"):
             yield _replace("PreemptLowerPriority", "preemptionPolicy")
         case changes.NameScheduler(name):
@@ -274,15 +274,25 @@ def _constraints(spec: Spec, key: str) -> list[int]:
     return [i for i, c in found if c.get("topologyKey") == key and c.get("whenUnsatisfiable") == "DoNotSchedule"]
 
 
-def _drop_port(spec: Spec, protocol: str, number: int) -> Iterator[Operation]:
+def _drop_port(spec: Spec, change: changes.DropHostPort) -> Iterator[Operation]:
     # On the host's network a container port is a host port, also where it does not say so.
     field = "containerPort" if spec.get("hostNetwork") else "hostPort"
-    for c, container in enumerate(spec.get("containers") or ()):
+    wanted = change.ip, change.protocol, change.port
+    for where, container in _lasting(spec):
         ports = container.get("ports") or ()
         for p in reversed(range(len(ports))):
-            if (ports[p].get("protocol") or "TCP", ports[p].get(field)) == (protocol, number):
-                yield _test(number, "containers", c, "ports", p, field)
-                yield _remove("containers", c, "ports", p, *(() if field == "containerPort" else (field,)))
+            port = ports[p]
+            if (port.get("hostIP") or ANY_IP, port.get("protocol") or "TCP", port.get(field)) == wanted:
+                yield _test(change.port, *where, "ports", p, field)
+                yield _remove(*where, "ports", p, *(() if field == "containerPort" else (field,)))
+
+
+def _lasting(spec: Spec) -> Iterator[tuple[tuple[str, int], Spec]]:
+    """Yield (field and place, container) of those that run as long as the pod: containers, and sidecars."""
+    for field in ("containers", "initContainers"):
+        for i, each in enumerate(spec.get(field) or ()):
+            if field == "containers" or each.get("restartPolicy") == "Always":
+                yield (field, i), each
 
 
 def _at(spec: Any, steps: Sequence[str]) -> Any:

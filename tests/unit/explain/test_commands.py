@@ -251,6 +251,33 @@ def test_a_patch_of_the_owner_does_what_it_says(made: Object, there: list[Object
     assert sorted(cluster.nodes.names[row] or "" for row in feasible) == found.nodes
 
 
+def patched(made: Object, there: list[Object], text: str) -> Object:
+    """The spec of a pod's template after the commands for a change."""
+    [found] = [each for each in explained(owned(made, "StatefulSet", "db"), there).remedies if each.text == text]
+    template: Object = {"spec": {"template": {"spec": deepcopy(made["spec"])}}}
+    spec: Object = carried_out(found.commands[:-1], "statefulset db", template)["spec"]["template"]["spec"]
+    return spec
+
+
+def test_a_larger_max_skew_stays() -> None:
+    """Of two constraints per zone only the one is changed that keeps the pod away."""
+    made = spreading()
+    loose = made["spec"]["topologySpreadConstraints"][0] | {"maxSkew": 5}
+    made["spec"]["topologySpreadConstraints"].append(loose)
+    after = patched(made, [namespace("default"), *UNEVEN], "let the spread over zone have maxSkew 3")
+    assert [each["maxSkew"] for each in after["topologySpreadConstraints"]] == [3, 5]
+
+
+def test_host_ports_are_told_apart() -> None:
+    """A sidecar has some too, and a port of another address stays."""
+    made = pod("p")
+    ports = [{"containerPort": 80, "hostPort": 80, "hostIP": ip, "protocol": "TCP"} for ip in ("10.0.0.1", "10.0.0.2")]
+    made["spec"]["initContainers"] = [{"name": "side", "restartPolicy": "Always", "ports": ports}]
+    there = [namespace("default"), node("n"), pod("q", on="n", ports=["10.0.0.1:80"])]
+    after = patched(made, there, "do without host port TCP 80")
+    assert [each.get("hostPort") for each in after["initContainers"][0]["ports"]] == [None, 80]
+
+
 def test_a_patch_is_refused_when_the_template_is_another_now() -> None:
     """It tests what it goes by, instead of changing whatever stands at that place."""
     found = commands(owned(spreading(), "StatefulSet", "db"), *UNEVEN)["let the spread over zone have maxSkew 3"]

@@ -94,12 +94,9 @@ class Batch:
     def find_nodes(self) -> None:
         """Look where a DaemonSet runs; nodes may have been added since it was read."""
         if self.workload.kind == "DaemonSet":
-            space, name = self.first.namespace, self.workload.owner
-            there = {
-                pod.node_name
-                for pod in self._world.placed.values()
-                if pod.namespace == space and pod.owner is not None and pod.owner[:2] == ("DaemonSet", name)
-            }
+            pods = (pod for pod in _unfinished(self._world) if pod.namespace == self.first.namespace)
+            own = (pod for pod in pods if _is_its(pod, self.workload))
+            there = set(chain.from_iterable(map(_nodes_of_daemon, own)))
             nodes = _daemon_nodes(
                 {**self.workload.made(self._asked, 0), "metadata": self.whole["metadata"]}, self._world
             )
@@ -438,6 +435,12 @@ def _daemon_nodes(pod: Object, world: World) -> list[str]:
         and (affinity is None or (affinity.terms and not any(affinity.missed(node.name, node.labels)[1:])))
         and untolerated(shape.tolerations, node.taints, comparing=True) is None
     ]
+
+
+def _nodes_of_daemon(pod: Pod) -> Iterable[str]:
+    """Return the node of a DaemonSet's pod: where it is, or where it is to go."""
+    required = pod.shape.required_node_affinity
+    return [pod.node_name] if pod.node_name else (required and required.names) or ()
 
 
 def _named_in(spec: Object) -> set[str]:

@@ -256,6 +256,15 @@ def test_a_claim_that_is_there_is_used() -> None:
     assert [each.pod for each in found.waiting] == ["default/w-0"]
 
 
+def test_a_daemonset_makes_no_second_pod_for_a_node() -> None:
+    """Whether its pod runs there or waits for it."""
+    runs, waits = owned(pod("a", on="small"), "DaemonSet"), owned(pod("b", "9", need=["@name in large"]), "DaemonSet")
+    made = workload("DaemonSet", pod("t"))
+    made["metadata"]["name"] = "owner"
+    found = outcome([SMALL, LARGE, runs, waits], [made])
+    assert [(each.wanted, each.placed) for each in found.workloads] == [(0, 0)]
+
+
 def test_a_daemonset_runs_where_it_may() -> None:
     """On each node that its selector and tolerations allow, cordoned ones too; a full one keeps its pod waiting."""
     there = [
