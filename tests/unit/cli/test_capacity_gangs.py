@@ -64,6 +64,16 @@ def test_groups_of_scheduler_plugins_and_jobs(berth: Berth) -> None:
     assert asked(berth, group(4), job(4), cluster=SIX)["gangs"] == 3
 
 
+def test_what_keeps_the_next_pod_out_is_said_of_the_next(berth: Berth) -> None:
+    """Not of one that was placed, whose claim has its device on one node."""
+    there = [device_class(), claim_template()]
+    for name in "ab":
+        there += [node(name, "8"), resource_slice(name, *(device(f"d{i}") for i in range(2)), node=name)]
+    answer = asked(berth, group(2), *(templated(each, "t") for each in members(2, "1")), cluster=there)
+    assert answer["gangs"] == 2
+    assert answer["limits"] == [{"reason": "cannot allocate all claims", "nodes": 2}]
+
+
 def test_text_and_page(berth: Berth) -> None:
     write("cluster.json", *SIX)
     write("file.json", group(4), *members(4))

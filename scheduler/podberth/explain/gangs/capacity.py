@@ -78,8 +78,7 @@ def gang_capacity(
         gangs_in[name] += 1
         pods_in[name] += len(nodes)
     fit = [DomainGangs(one.name, gangs_in[one.name], pods_in[one.name]) for one in where]
-    first = replace(batches[0].pod(0), preempts=False)
-    reasons = against(framework.find(first, cluster))
+    reasons = against(framework.find(filling.next(), cluster))
     message, exhausted = filling.message, filling.exhausted
     one_more = list(filling.one_more(most)) if exhausted else []
     size = sum(batch.count for batch in batches)
@@ -137,6 +136,13 @@ class _Filling:
             placed.append(nodes)
         self.exhausted = False
         return placed
+
+    def next(self) -> Pod:
+        """Return the first pod of the next gang, by itself; its claims exist."""
+        batch = self._batches[0]
+        number = self._made * batch.count
+        self._simulation.put_all(batch.objects(number))
+        return replace(batch.pod(number), preempts=False)
 
     def one_more(self, most: int) -> Iterator[OneMore]:
         """Yield how many of the gangs that do not start would with a node more of a make; their pods leave again."""

@@ -92,9 +92,9 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch) -> Capacity:
     reasons = against(decision)
     if gate is not None:  # it waits although nodes would take it
         reasons |= {row: [gate[1].text] for row in decision.feasible.tolist()}
-    one_more = list(filling.one_more()) if exhausted else []
-    for row, whom in _kept_out(kept, pod, framework, cluster):
+    for row, whom in _kept_out(kept, following, framework, cluster):
         reasons[row] = [*reasons.get(row, []), f"it is kept for {whom}"]
+    one_more = list(filling.one_more()) if exhausted else []
     rows = [row for row, _ in cluster.nodes.live()]
     nodes = [NodeRoom(names[row] or "", int(counts[row]), reasons.get(row, [])) for row in rows]
     nodes.sort(key=lambda each: (-each.pods, each.node))

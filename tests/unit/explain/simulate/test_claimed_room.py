@@ -34,6 +34,16 @@ def test_claims_for_devices() -> None:
     assert limits(asked(templated(pod("t", "3"), "t"), *crowd(2))) == {"Insufficient cpu": 2}
 
 
+def test_a_node_that_is_kept_for_another_pod() -> None:
+    """It would take the next pod, whose claim has no devices yet."""
+    there = [*crowd(2), pod("q", "8", priority=10, status={"nominatedNodeName": "n1"})]
+    assert limits(asked(templated(pod("t", "1"), "t"), *there)) == {
+        "cannot allocate all claims": 1,
+        "Insufficient cpu": 1,
+        "it is kept for default/q": 1,
+    }
+
+
 def test_a_device_that_all_nodes_reach_is_given_once() -> None:
     there = [*crowd(2), resource_slice("net", device("x"), allNodes=True)]
     assert asked(templated(pod("t", "1"), "t"), *there).fits == 9
