@@ -7,13 +7,15 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from podberth.explain.gangs.capacity import gang_capacity
+from podberth.explain.gangs.capacity import GangCapacity, gang_capacity
 from podberth.explain.objects import manifest
 from podberth.explain.objects.documents import read
 from podberth.explain.simulate.arrivals import Batch
+from podberth.framework.runtime import Framework
 from podberth.model.pod_group import PodGroup
 from tests.builders import Object, node, pod
 from tests.devices import claim_template, device, device_class, request, resource_slice, templated
+from tests.storage import storage_class
 from tests.unit.cli.conftest import Berth
 from tests.unit.cli.test_simulate_groups import job
 from tests.unit.explain.gangs.dumps import by_topology, group, labelled_group, member, members
@@ -106,15 +108,31 @@ def test_gangs_with_devices(berth: Berth) -> None:
     assert (answer["gangs"], answer["claims"]) == (2, {"eight": "8 of class gpu"})
 
 
+def test_gangs_whose_volumes_are_to_be_made() -> None:
+    """Their pods have their nodes, and wait for the volumes there."""
+    volume: Object = {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"]}
+    volume["resources"] = {"requests": {"storage": "1Gi"}}
+    for count, gangs, more in ((4, 3, 0), (7, 1, 1)):
+        coming = job(count, cpu="4")
+        data = {"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": volume}}}
+        coming["spec"]["template"]["spec"]["volumes"] = [data]
+        answer = _capacity([*SIX, storage_class("fast", "csi.test"), group(count)], coming)
+        assert (answer.gangs, {each.adds for each in answer.one_more}) == (gangs, {more})
+
+
 def _gangs(cluster: list[Object], of: Object, count: int, cpu: str = "4", *, topology: bool = False) -> int:
-    there, made = world([*cluster, of]), by_topology() if topology else framework()
-    [workload] = manifest.workloads(read(json.dumps(job(count, cpu=cpu)).encode()))
+    return _capacity([*cluster, of], job(count, cpu=cpu), by_topology() if topology else framework()).gangs
+
+
+def _capacity(cluster: list[Object], coming: Object, made: Framework | None = None) -> GangCapacity:
+    there, made = world(cluster), made or framework()
+    [workload] = manifest.workloads(read(json.dumps(coming).encode()))
     batch = Batch(workload, there, None, "default", "berth")
     key = batch.pod(0).scheduling_group
     assert key is not None
     found = there.cluster.pod_groups.get(key)
     assert isinstance(found, PodGroup)
-    return gang_capacity(there.cluster, made, found, [batch]).gangs
+    return gang_capacity(there.cluster, made, found, [batch])
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -127,7 +127,7 @@ class _Filling:
             for pod in made:
                 if pod.uid in simulation.undecided:
                     raise UndecidedError(simulation.undecided[pod.uid])
-            nodes = [simulation.bound[pod.uid][1] for pod in made if pod.uid in simulation.bound]
+            nodes = [where[1] for pod in made if (where := simulation.where(pod.uid)) is not None]
             if len(nodes) < self._group.needed:
                 said = (simulation.failed[pod.uid][1] for pod in reversed(made) if pod.uid in simulation.failed)
                 self.message, self.exhausted = next(said, ""), True
@@ -148,9 +148,9 @@ class _Filling:
         """Yield how many of the gangs that do not start would with a node more of a make; their pods leave again."""
         for node, number in makes(self._cluster):
             with applied(self._cluster, [AddNode(node.name)]):
-                known = set(self._simulation.bound)
+                known = self._simulation.placed
                 adds = len(self.place(most))
-                self._take_back([pod for uid, (pod, _) in self._simulation.bound.items() if uid not in known])
+                self._take_back(pod for uid, (pod, _) in self._simulation.placed.items() if uid not in known)
             yield OneMore(node.name, number, adds)
 
     def _take_back(self, pods: Iterable[Pod]) -> None:

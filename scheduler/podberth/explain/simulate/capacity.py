@@ -163,9 +163,9 @@ class Filling:
         """Yield what a node more takes of those that fit nowhere; the pods leave again."""
         for node, number in makes(self._cluster):
             with applied(self._cluster, [AddNode(node.name)]):
-                known = self._simulation.bound | self._simulation.preparing
+                known = self._simulation.placed
                 adds = len(self._place())
-                for uid, (pod, _) in (self._simulation.bound | self._simulation.preparing).items():
+                for uid, (pod, _) in self._simulation.placed.items():
                     if uid not in known:
                         self._simulation.gone("Pod", pod.namespace, pod.name, uid)
                 yield OneMore(node.name, number, adds)

@@ -87,6 +87,11 @@ class Simulation:
         """Return a pod that was bound, or holds a node until its volumes are made, and the node; None: neither."""
         return self.bound.get(uid) or self.preparing.get(uid)
 
+    @property
+    def placed(self) -> dict[str, tuple[Pod, str]]:
+        """Return by UID what `where` says of each pod: those that were bound, and those that wait for volumes."""
+        return self.bound | self.preparing
+
     def framework(self, pod: Pod) -> Framework:
         """Return the framework that schedules a pod."""
         return self._frameworks[pod.scheduler_name]
