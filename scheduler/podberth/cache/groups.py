@@ -5,7 +5,7 @@ come first: a pod may name a group that does not exist yet.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 
 from podberth.cache.kept_results import ChangeLog
 from podberth.model.pod import Pod
@@ -18,7 +18,7 @@ Pods = dict[str, Pod]
 class GroupState:
     """One group and its pods. Each pod is in one of `unscheduled`, `assumed` and `assigned`, in order of arrival."""
 
-    __slots__ = ("assigned", "assumed", "key", "object", "pods", "size", "unscheduled", "version")
+    __slots__ = ("_size", "assigned", "assumed", "key", "object", "pods", "unscheduled", "version")
 
     def __init__(self, key: GroupKey) -> None:
         self.key = key
@@ -33,8 +33,8 @@ class GroupState:
         """Pods that have a node in the API, whoever chose it."""
         self.version = 0
         """A number that differs after each change of this group."""
-        self.size = (-1, 0, "")
-        """The last answer of `PodGroups.size_of`, after the version for which it was given."""
+        self._size = (-1, 0, "")
+        """The last answer of `size`, after the version for which it was given."""
 
     @property
     def scheduled(self) -> int:
@@ -46,6 +46,14 @@ class GroupState:
         """The pods that have a node, by the API's word or ours."""
         yield from self.assigned.values()
         yield from self.assumed.values()
+
+    @property
+    def size(self) -> tuple[int, str]:
+        """The number of pods that have a node, and when the first of them started; empty: none has."""
+        if self._size[0] != self.version:
+            starts = [pod.started for pod in self.with_node]
+            self._size = self.version, len(starts), min((started for started in starts if started), default="")
+        return self._size[1:]
 
     @property
     def goes_as_a_whole(self) -> bool:
@@ -116,21 +124,6 @@ class PodGroups:
         key = pod.scheduling_group
         state = self._groups.get(key) if key is not None and key.api == NATIVE else None
         return state if state is not None and state.goes_as_a_whole else None
-
-    def size_of(self, whole: GroupState) -> tuple[int, str]:
-        """Return (number of pods with a node of a group that is preempted as a whole, start of the first; empty: none
-        started).
-        """
-        if whole.size[0] != whole.version:
-            starts = [pod.started for pod in whole.with_node]
-            whole.size = whole.version, len(starts), min((started for started in starts if started), default="")
-        return whole.size[1:]
-
-    def with_node(self, keys: Iterable[GroupKey]) -> Iterator[str]:
-        """Yield the UIDs of the pods of these groups that have a node."""
-        for key in keys:
-            for pod in self.with_node_in(key):
-                yield pod.uid
 
     def with_node_in(self, key: GroupKey) -> Iterator[Pod]:
         """Yield the pods of a group that have a node."""

@@ -4,7 +4,6 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import contextmanager
 
 from podberth.cache.kept_results import ChangeLog
 from podberth.model.pod import Pod
@@ -120,15 +119,6 @@ class Nominations:
         self._members, back, self._aside = frozenset(), self._aside, {}
         for pod, node in back.values():
             self.put(pod, node)
-
-    @contextmanager
-    def aside(self, pods: Iterable[Pod], instead: Instead) -> Iterator[None]:
-        """Set the nominations of these pods aside while the block runs, as `set_aside` does."""
-        self.set_aside(pods, instead)
-        try:
-            yield
-        finally:
-            self.bring_back()
 
     def counts(self, uid: str) -> bool:
         """Return whether a node is held by this pod, or by its stand-in."""

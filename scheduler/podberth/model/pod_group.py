@@ -60,8 +60,6 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
     uid: str
     resource_version: str
     generation: int
-    created: str
-    terminating: bool
     min_count: int | None
     """Its number of pods that start together, or none; None: its pods are scheduled one by one (policy basic)."""
     topology_key: str | None = None
@@ -108,7 +106,7 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
     @property
     def kind(self) -> str:
         """One of `POD_GROUP_KINDS`."""
-        return kind_of_api(self.key.api)
+        return NATIVE_KIND if self.key.api == NATIVE else COSCHEDULING_KIND
 
     @property
     def gang(self) -> bool:
@@ -130,11 +128,6 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
     def condition(self, kind: str) -> GroupCondition | None:
         """The condition of this type."""
         return next((one for one in self.conditions if one.type == kind), None)
-
-
-def kind_of_api(api: str) -> str:
-    """Return what the pod groups of an API group are called here."""
-    return NATIVE_KIND if api == NATIVE else COSCHEDULING_KIND
 
 
 def api_of_kind(kind: str) -> str:

@@ -75,7 +75,7 @@ class _Tree:
         self._narrowest = self._starts(len(columns))
 
     def paths_of(self, rows: Sequence[int]) -> set[Path | None]:
-        """The values of some nodes; None: one of them misses a label."""
+        """Return the paths of some nodes; None is among them if one of the nodes lacks a label."""
         wanted = set(rows)
         here = [i for i, row in enumerate(self._rows.tolist()) if row in wanted] if wanted else []
         at = np.array(here, dtype=np.intp)
@@ -83,7 +83,7 @@ class _Tree:
         return found if len(at) == len(wanted) else {*found, None}
 
     def domains(self, length: int) -> Iterator[tuple[Path, Rows, slice]]:
-        """(path, rows, which of the narrowest domains are in it) of each domain whose path has this length."""
+        """Yield (path, rows, which of the narrowest domains are in it) of each domain whose path has this length."""
         starts = self._starts(length)
         if not len(starts):
             return  # no node has all of the labels
@@ -97,7 +97,7 @@ class _Tree:
             yield path, rows if length == len(self._codes) else np.sort(rows), slice(first, last)
 
     def _paths(self, at: Rows, length: int) -> list[Path]:
-        """The values of some nodes: there may be one in each domain."""
+        """Return the first values of the paths of some nodes, column by column: each domain may have one node."""
         pairs = zip(self._values[:length], self._codes[:length], strict=True)
         return list(zip(*[[str(values[code]) for code in codes[at].tolist()] for values, codes in pairs], strict=True))
 

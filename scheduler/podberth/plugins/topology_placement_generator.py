@@ -6,6 +6,7 @@ topology-aware scheduling; they are off unless the arguments name levels.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -58,17 +59,19 @@ class TopologyPlacementGenerator(Plugin):
     ) -> Sequence[Placement] | None:
         """The placements, ordered by the value; those of the narrowest level first."""
         required, preferred = self._asked(group)
+        make: Callable[[], Sequence[Placement]]
         if preferred is not None:
             rows = [self._row_of(one, cluster) for one in running]
-            return self._by_level(required, preferred, rows, cluster.nodes)
-        if required is None:
+            make = partial(by_level, self._levels, required, preferred, rows, cluster.nodes)
+        elif required is not None:
+            domain = self._domain_of(required, running, cluster) if running else None
+            make = partial(self._of, required, domain, cluster.nodes)
+        else:
             return None
-        if running:
-            return self._of(required, self._domain_of(required, running, cluster), cluster.nodes)
-        return self._keep(required, None, cluster.nodes, lambda: self._of(required, None, cluster.nodes))
+        return make() if running else self._keep(required, preferred, cluster.nodes, make)
 
     def _of(self, key: str, domain: str | None, nodes: Nodes) -> Sequence[Placement]:
-        """The nodes of each value of a label, ordered by it. `domain`: only those of this one."""
+        """Return a placement for each value of a label, ordered by the value. `domain`: only the one of this value."""
         column = nodes.topology(key)
         if column is None:
             return ()
@@ -94,16 +97,8 @@ class TopologyPlacementGenerator(Plugin):
             kept = self._kept[required, preferred] = nodes, nodes.label_changes, make()
         return kept[2]
 
-    def _by_level(
-        self, required: str | None, preferred: str, running: Sequence[int], nodes: Nodes
-    ) -> Sequence[Placement]:
-        """Return what `by_level` finds."""
-        if running:
-            return by_level(self._levels, required, preferred, running, nodes)
-        return self._keep(required, preferred, nodes, lambda: by_level(self._levels, required, preferred, (), nodes))
-
     def _asked(self, group: PodGroup) -> tuple[str | None, str | None]:
-        """(required, preferred) label. Without levels, annotations don't count."""
+        """Return the labels that a group asks for, (required, preferred). Without levels, annotations don't count."""
         levels, required, preferred = self._levels, group.topology_key, group.preferred_topology
         if not levels:
             return required, None
@@ -130,7 +125,7 @@ class TopologyPlacementGenerator(Plugin):
         return row
 
     def _domain_of(self, key: str, running: Sequence[Running], cluster: Cluster) -> str:
-        """Return the domain of the pods that run already; empty: none runs."""
+        """Return the domain of the pods that run already."""
         domain = ""
         for one in running:
             row = self._row_of(one, cluster)

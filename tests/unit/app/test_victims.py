@@ -99,7 +99,7 @@ async def test_a_victim(
     [
         (None, "a higher priority pod", "Preempted by pod default/big on node n"),
         (
-            PodGroup(GroupKey("default", "train"), "uid-train", "", 1, "", False, 2),
+            PodGroup(GroupKey("default", "train"), "uid-train", "", 1, 2),
             "a higher priority podgroup",
             "Preempted by podgroup uid-train on node n",
         ),

@@ -1,7 +1,5 @@
 """Nominations that do not count for a while: those of the group that is being tried."""
 
-import pytest
-
 from podberth.cache.nominations import Nominations
 from podberth.model import wire
 from podberth.model.kinds import Decoder
@@ -34,13 +32,14 @@ def test_they_are_back_afterwards_unless_they_have_ended() -> None:
     for name in ("a", "b", "other"):
         nominations.put(pods[name], "n1")
     before = nominations.log.version
-    with nominations.aside([pods["a"], pods["b"], pods["c"]], nobody):
-        assert names(nominations, "n1") == ["other"]
-        assert nominations.node_of.get("a") == "n1", "where it is to go is known all the same"
-        assert nominations.log.since(before) == {"n1"}
-        assert nominations.drop("a") == "n1"
-        nominations.put(pods["c"], "n2")
-        assert names(nominations, "n2") == []
+    nominations.set_aside([pods["a"], pods["b"], pods["c"]], nobody)
+    assert names(nominations, "n1") == ["other"]
+    assert nominations.node_of.get("a") == "n1", "where it is to go is known all the same"
+    assert nominations.log.since(before) == {"n1"}
+    assert nominations.drop("a") == "n1"
+    nominations.put(pods["c"], "n2")
+    assert names(nominations, "n2") == []
+    nominations.bring_back()
     assert names(nominations, "n1") == ["b", "other"]
     assert names(nominations, "n2") == ["c"]
     assert nominations.node_of.get("a") is None
@@ -50,23 +49,16 @@ def test_others_may_stand_in_for_them_meanwhile() -> None:
     nominations, a, b = Nominations(), made("a"), made("b")
     nominations.put(a, "n1")
     nominations.put(b, "n1")
-    with nominations.aside([a, b], empty):
-        there = nominations.on("n1")
-        assert [(pod.name, pod.labels, pod.shape.requests) for pod in there] == [("a", {}, {}), ("b", {}, {})]
-        assert nominations.drop("a") == "n1"
-        assert names(nominations, "n1") == ["b"]
-        nominations.put(a, "n2")
-        assert [pod.labels for pod in nominations.on("n2")] == [{}]
+    nominations.set_aside([a, b], empty)
+    there = nominations.on("n1")
+    assert [(pod.name, pod.labels, pod.shape.requests) for pod in there] == [("a", {}, {}), ("b", {}, {})]
+    assert nominations.drop("a") == "n1"
+    assert names(nominations, "n1") == ["b"]
+    nominations.put(a, "n2")
+    assert [pod.labels for pod in nominations.on("n2")] == [{}]
+    nominations.bring_back()
     assert nominations.on("n1") == [b]
     assert nominations.on("n2") == [a]
-
-
-def test_an_error_brings_them_back() -> None:
-    nominations = Nominations()
-    nominations.put(made("a"), "n1")
-    with pytest.raises(ValueError, match="broken"), nominations.aside([made("a")], nobody):
-        raise ValueError("broken")
-    assert names(nominations, "n1") == ["a"]
 
 
 def test_nominations_of_others_cost_nothing() -> None:
@@ -79,8 +71,8 @@ def test_nominations_of_others_cost_nothing() -> None:
             nominations.put(made(f"other-{i}"), f"n{i}")
 
         def work() -> None:
-            with nominations.aside([pod], nobody):
-                pass
+            nominations.set_aside([pod], nobody)
+            nominations.bring_back()
 
         return lines(work)[0]
 

@@ -461,7 +461,7 @@ def test_a_placement_counts_what_all_its_nodes_have_given() -> None:
     three = {"example.com/gpu": "3"}
     there = cluster(node("n", others=GPU), node("m", others=three), pod("e", others=GPU, on="n"))
     made = plugin("NodeResourcesFit", **over(LEAST, ("example.com/gpu", 1)))
-    group = PodGroup(GroupKey("default", "train"), "uid-train", "", 1, "", False, 0)
+    group = PodGroup(GroupKey("default", "train"), "uid-train", "", 1, 0)
     placement = Placement("", np.array([0, 1], dtype=np.intp))
     assert made.placement_score(Assignment(group, placement, [a_pod(pod("p", others=GPU))], 0), there) == 50
 
@@ -486,5 +486,5 @@ def test_a_placement_is_scored_by_what_its_pods_ask_for(others: Object, score: i
     there = cluster(node("n", "4", others=GPU), pod("e", "1", on="n"))
     asks = [a_pod(pod("p", "1", others=others))]
     placement = Placement("", np.array([0], dtype=np.intp))
-    group = PodGroup(GroupKey("default", "train"), "uid-train", "", 1, "", False, 0)
+    group = PodGroup(GroupKey("default", "train"), "uid-train", "", 1, 0)
     assert made.placement_score(Assignment(group, placement, asks, 0), there) == score

@@ -6,7 +6,7 @@ pods may be tried. What such a generator needs to know when it goes on is here: 
 """
 
 from collections import Counter, deque
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence, Set
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -23,10 +23,10 @@ from podberth.framework.binding import Write
 from podberth.framework.decision import Decision, Rows
 from podberth.framework.extenders import NodesAnswer, Question, VictimsAnswer
 from podberth.framework.interface import Placement, Running
-from podberth.framework.runtime import Framework
+from podberth.framework.runtime import Framework, PlacementPlugins
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod, empty_like
-from podberth.model.pod_group import COSCHEDULING, PodGroup
+from podberth.model.pod_group import COSCHEDULING, GroupKey, PodGroup
 
 Found = TypeVar("Found")
 Turns = Generator[None, None, Found]
@@ -84,17 +84,6 @@ class Member(Struct, eq=False):
     nominated: str | None = None
     """The node to nominate the pod for, as in `Outbox.failed`."""
 
-    def kept(self) -> "Member":
-        """Return a copy of what is known of the pod now."""
-        made = Member(self.queued, self.fits, self.reason, self.message, self.plugins, self.decision)
-        made.nominated = self.nominated
-        return made
-
-    def forget(self) -> None:
-        """Reset the result of the pod, which is tried again from the start."""
-        self.fits, self.reason, self.message = False, "", ""
-        self.plugins, self.decision, self.nominated = frozenset(), None, None
-
 
 class Outcome(Struct, eq=False):
     """The outcome of trying the group on one placement."""
@@ -107,11 +96,30 @@ class Outcome(Struct, eq=False):
 class Fitting(NamedTuple):
     """A placement into which the group fits."""
 
-    name: str
+    placement: Placement
+    domains: int
+    """The number of domains of the placement in which the group has pods; 0 if the placement has no domains."""
     scores: tuple[int, ...]
     """The score that each plugin gives it."""
-    domains: int = 0
-    """The number of domains of the placement in which the group has pods; 0 if the placement has no domains."""
+
+
+def best_of(
+    fitting: Sequence[Fitting], plugins: PlacementPlugins, group: GroupKey, pick: Callable[[str, int], int]
+) -> int:
+    """Return the index of the best placement: lower levels come first, then fewer domains, then the higher score.
+
+    `pick` chooses one of several equally good ones. Raises PluginError.
+    """
+    least = min((one.placement.level, one.domains) for one in fitting)
+    closest = [i for i, one in enumerate(fitting) if (one.placement.level, one.domains) == least]
+    totals = plugins.totals([fitting[i].scores for i in closest])
+    best = [i for i, total in zip(closest, totals, strict=True) if total == max(totals)]
+    return best[pick(str(group), len(best))]
+
+
+def inhabited(domains: Iterable[Rows], rows: Set[int]) -> int:
+    """Return the number of domains that have one of these rows."""
+    return sum(not rows.isdisjoint(domain.tolist()) for domain in domains)
 
 
 class Search(Struct, eq=False):
@@ -211,7 +219,7 @@ class GroupAttempt(Struct, eq=False):
     kept: bool = False
     """True once it is known if room is kept for the group."""
     of_room: str = ""
-    """The part of the message about kept room."""
+    """The part of the message about the room that is kept for the group; empty: none is."""
     said: bool = False
     """True once the outcome for the group was reported."""
     told: int = 0
@@ -271,11 +279,10 @@ class GroupAttempt(Struct, eq=False):
         self.untried = self.message
 
     def from_start(self) -> None:
-        """Reset the attempt to its first pod. No pod may be assumed any more."""
+        """Reset the attempt to its first pod. Pods that are assumed have to give back what they hold."""
         self.ended, self.reasons, self.early, self.enough = None, [], False, False
         self.next, self.untried, self.lost = 0, "", False
-        for member in self.members.values():
-            member.forget()
+        self.members = {uid: Member(member.queued) for uid, member in self.members.items()}
 
     def answered(self) -> Answer:
         """Take the answer of the extenders to the question that the attempt asked last."""
@@ -316,7 +323,7 @@ def verdict(attempt: GroupAttempt, member: Member) -> tuple[str, str, str | None
         if plan.waits:
             return UNSCHEDULABLE, attempt.message, nominated
         return UNSCHEDULABLE, attempt.of_those_that_fit, ""
-    message = ", ".join(filter(None, (member.message or attempt.untried, attempt.of_room if attempt.kept else "")))
+    message = ", ".join(filter(None, (member.message or attempt.untried, attempt.of_room)))
     if member.reason:
         return member.reason, message, member.nominated if nominated is None else nominated
     return UNSCHEDULABLE, message, "" if attempt.short else nominated

@@ -222,8 +222,8 @@ class GroupCycles:
         start.
         """
         attempt.noticed = True
-        yield from self._endings.give_back(attempt, again=True)
         attempt.from_start()
+        yield from self._endings.give_back(attempt)
         attempt.search = None
         if attempt.members:
             self._placements.begin(attempt)
@@ -293,11 +293,11 @@ class GroupCycles:
                 yield
                 call, said = attempt.answered()
                 if isinstance(said, str):
-                    self._extenders_failed(attempt, member, said)
+                    self._broke(attempt, member, said)
                     return
                 step = self._decided(attempt, member.queued, (call, said), self._within(attempt))
         except PluginError as error:
-            self._broke(attempt, member, error)
+            self._broke(attempt, member, str(error), error.plugin)
             return
         search = attempt.search
         if not len(step.feasible) and search is not None and search.fill_next(enough=self._starts(attempt)):
@@ -313,11 +313,6 @@ class GroupCycles:
             attempt.fail(why)
             attempt.untried = attempt.message
 
-    def _extenders_failed(self, attempt: GroupAttempt, member: Member, message: str) -> None:
-        """An extender failed that is not ignorable."""
-        member.reason, member.message = SCHEDULER_ERROR, message
-        attempt.break_off(f"failed to schedule other pod from a pod group: {message}")
-
     def _note(self, attempt: GroupAttempt, member: Member, decision: Decision) -> None:
         """Assume a pod on one of the nodes that were found for it, and record the result."""
         member.decision = decision
@@ -330,7 +325,7 @@ class GroupCycles:
         refused = self._scheduling.assume(member.queued, decision, attempt.now, attempt.entry.key)
         member.fits = refused is None
         if isinstance(refused, PluginError):
-            self._broke(attempt, member, refused)
+            self._broke(attempt, member, str(refused), refused.plugin)
         elif refused is not None:
             member.reason, member.plugins = UNSCHEDULABLE, frozenset((refused.plugin,))
             member.message = f"0/1 nodes are available: 1 {printable(refused.reason.text)}."
@@ -372,10 +367,10 @@ class GroupCycles:
         name = room.planned.get(queued.pod.uid)
         return cluster.nodes.live_row(name) if name else None
 
-    def _broke(self, attempt: GroupAttempt, member: Member, error: PluginError) -> None:
-        member.reason, member.message = SCHEDULER_ERROR, str(error)
-        member.plugins = frozenset((error.plugin,))
-        attempt.break_off(f"failed to schedule other pod from a pod group: {error}")
+    def _broke(self, attempt: GroupAttempt, member: Member, message: str, *plugins: str) -> None:
+        """End the attempt, as a plugin or an extender failed for one of its pods."""
+        member.reason, member.message, member.plugins = SCHEDULER_ERROR, message, frozenset(plugins)
+        attempt.break_off(f"failed to schedule other pod from a pod group: {message}")
 
     def _within(self, attempt: GroupAttempt) -> Bools | None:
         """Return bool[rows]: the only nodes on which the next pod may be; None: all."""
@@ -461,8 +456,6 @@ class GroupCycles:
         self._ask_no_more(attempt)
         self._binding.broke("", message, now)
         attempt.leave_out({uid for uid, member in attempt.members.items() if self._is_elsewhere(member.queued)})
-        for uid, member in attempt.members.items():
-            member.fits = self._binding.state(uid) is State.GROUP_DECIDING  # these give back what they hold
         attempt.break_off(message)
         attempt.now = now
         self._take_turn(attempt, self._end(attempt))
@@ -480,4 +473,4 @@ def _not_found(key: GroupKey) -> str:
 
 def _nobody(key: GroupKey) -> PodGroup:
     """Return an empty group in place of one whose object is not known."""
-    return PodGroup(key, "", "", 0, "", False, None)
+    return PodGroup(key, "", "", 0, None)

@@ -78,16 +78,15 @@ class Endings:
         yield from self._reservations.keep_room(attempt)
         yield from self._tell(attempt)
 
-    def give_back(self, attempt: GroupAttempt, *, untold: bool = False, again: bool = False) -> Turns[None]:
+    def give_back(self, attempt: GroupAttempt, *, untold: bool = False) -> Turns[None]:
         """Make all assumed pods give back what they hold, the last one first.
 
-        `untold` is that of `BindingCycles.give_back`. `again`: they are going to be tried once more.
+        `untold` is that of `BindingCycles.give_back`.
         """
-        holding = [(uid, member) for uid, member in attempt.members.items() if member.fits]
-        for i, (uid, member) in enumerate(reversed(holding)):
+        holding = [uid for uid in attempt.members if self._binding.state(uid) is State.GROUP_DECIDING]
+        for i, uid in enumerate(reversed(holding)):
             if i and i % _AT_ONCE == 0:
                 yield
-            member.fits = not again
             self._binding.give_back(uid, attempt.now, quietly=not attempt.noticed, untold=untold)
 
     def _tell(self, attempt: GroupAttempt) -> Turns[None]:

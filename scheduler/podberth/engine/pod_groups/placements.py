@@ -24,6 +24,8 @@ from podberth.engine.pod_groups.attempt import (
     Outcome,
     Search,
     Turns,
+    best_of,
+    inhabited,
     running,
     unsatisfied,
 )
@@ -155,11 +157,10 @@ class Placements:
         """Record the outcome on the current placement, and have all pods give back what they hold."""
         fits = attempt.enough or attempt.ended is Ended.WITH_NODES
         domains = self._in_domains(attempt, search) if fits else 0
-        status = GROUP_UNSCHEDULABLE if attempt.early else attempt.message
-        outcome = Outcome({uid: member.kept() for uid, member in attempt.members.items()}, status)
-        yield from self._endings.give_back(attempt, untold=True, again=True)
-        attempt.noticed = False
+        outcome = Outcome(attempt.members, GROUP_UNSCHEDULABLE if attempt.early else attempt.message)
         attempt.from_start()
+        yield from self._endings.give_back(attempt, untold=True)
+        attempt.noticed = False
         if fits:
             pods = [member.queued.pod for member in outcome.members.values() if member.fits]
             self._score(attempt, search, search.current, pods, domains)
@@ -169,7 +170,7 @@ class Placements:
 
     def _has_lower(self, search: Search) -> bool:
         """Return whether the group fits into a placement of a lower level than all that wait."""
-        level = min((search.found[one.name].level for one in search.fitting), default=None)
+        level = min((one.placement.level for one in search.fitting), default=None)
         return level is not None and search.found[search.waiting[0]].level > level
 
     def _waits_beside(self, search: Search) -> bool:
@@ -209,8 +210,7 @@ class Placements:
         if not search.domains:
             return 0
         found = [self._cluster.placement(uid) for uid, member in attempt.members.items() if member.fits]
-        rows = {placement.row for placement in found if placement is not None}
-        return sum(not rows.isdisjoint(domain.tolist()) for domain in search.domains)
+        return inhabited(search.domains, {placement.row for placement in found if placement is not None})
 
     def _score(self, attempt: GroupAttempt, search: Search, name: str, pods: list[Pod], domains: int) -> None:
         """Score a placement into which these pods of the group fit, in `domains` of its domains."""
@@ -218,28 +218,19 @@ class Placements:
         assignment = Assignment(attempt.group, placement, pods, self._cluster.pod_groups.scheduled(attempt.entry.key))
         try:
             scores = self._framework(attempt).placements.scores(assignment, self._cluster)
-            search.fitting.append(Fitting(name, scores, domains))
+            search.fitting.append(Fitting(placement, domains, scores))
         except PluginError as error:
             _broke(attempt, error)
 
     def _choose(self, attempt: GroupAttempt, search: Search) -> bool | None:
-        """Begin with the best placement into which the group fits, and return what `_next` does. Lower levels come
-        first, then fewer domains, then the higher score.
-        """
-        fewest = min(self._spread(search, one) for one in search.fitting)
-        closest = [i for i, one in enumerate(search.fitting) if self._spread(search, one) == fewest]
+        """Begin with the best placement into which the group fits, and return what `_next` does."""
         try:
-            totals = self._framework(attempt).placements.totals([search.fitting[i].scores for i in closest])
+            best = best_of(search.fitting, self._framework(attempt).placements, attempt.entry.key, self._pick)
         except PluginError as error:
             _broke(attempt, error)
             return None
-        best = [i for i, total in zip(closest, totals, strict=True) if total == max(totals)]
-        one = search.fitting.pop(best[self._pick(str(attempt.entry.key), len(best))])
-        self._start(attempt, search, one.name)
+        self._start(attempt, search, search.fitting.pop(best).placement.name)
         return True
-
-    def _spread(self, search: Search, one: Fitting) -> tuple[int, int]:
-        return search.found[one.name].level, one.domains
 
     def _start(self, attempt: GroupAttempt, search: Search, name: str) -> None:
         """Make a placement the current one, with its domains in the order in which they are filled."""

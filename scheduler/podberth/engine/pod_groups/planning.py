@@ -16,10 +16,13 @@ from podberth.engine.pod_groups.attempt import (
     A_TRY,
     GROUP_UNSCHEDULABLE,
     MOST_STEPS,
+    Fitting,
     GroupAttempt,
     Member,
     StandIns,
     Turns,
+    best_of,
+    inhabited,
     running,
     unsatisfied,
 )
@@ -90,7 +93,7 @@ class Consulting:
         return bool(self._calls.on_nodes(queued.pod))
 
     def decision(self, queued: QueuedPod, within: Bools | None) -> Generator[int, None, Decision]:
-        """The decision for a pod; yields 0 as long as there is no answer. Raises PluginError."""
+        """Return the decision for a pod; yield 0 as long as there is no answer. Raises PluginError."""
         calls = self._calls
         step: Decision | AskExtenders | PostFilterResult
         step = calls.ask_about_nodes(queued, calls.on_nodes(queued.pod), within=within)
@@ -189,7 +192,8 @@ class Trial:
         yield cluster.nodes.rows
         if not placements:
             return "no feasible placements found", []
-        fitting: list[tuple[Placement, Assigned, tuple[int, ...]]] = []
+        fitting: list[Fitting] = []
+        fits: list[Assigned] = []
         first = ""
         for placement in placements:
             why, assigned = yield from self._on(placement)
@@ -198,19 +202,15 @@ class Trial:
                 continue
             pods = [pod for pod, _ in assigned]
             scores = plugins.scores(Assignment(group, placement, pods, self._scheduled), cluster)
-            fitting.append((placement, assigned, scores))
+            domains = inhabited([one.rows for one in placement.domains], {row for _, row in assigned})
+            fitting.append(Fitting(placement, domains, scores))
+            fits.append(assigned)
             yield A_TRY + len(pods)
         if not fitting:
             number = len(placements)
             said = f"0/{number} placements are available, first placement status: {first}"
             return f"{GROUP_UNSCHEDULABLE}, {said}", []
-        narrowest = min(placement.level for placement, _, _ in fitting)
-        fitting = [one for one in fitting if one[0].level == narrowest]
-        fewest = min(_parts_of(one[0], one[1]) for one in fitting)
-        fitting = [one for one in fitting if _parts_of(one[0], one[1]) == fewest]
-        totals = plugins.totals([scores for _, _, scores in fitting])
-        best = [i for i, total in enumerate(totals) if total == max(totals)]
-        return "", fitting[best[self._pick(str(self._attempt.entry.key), len(best))]][1]
+        return "", fits[best_of(fitting, plugins, self._attempt.entry.key, self._pick)]
 
     def _on(self, placement: Placement | None) -> Steps[tuple[str, Assigned]]:
         """Do what `run` does on the nodes of one placement; None: on all nodes."""
@@ -281,7 +281,7 @@ class Trial:
         return mask
 
     def _node_for(self, pod: Pod, within: Bools | None) -> Steps[int | None]:
-        """The row that a pod takes, beside those that were tried before it."""
+        """Return the row that a pod takes, beside those that were tried before it; None: it finds none."""
         cluster, searches = self._cluster, self._cluster.search_steps
         consulting, queued = self._consulting, self._attempt.members[pod.uid].queued
         searched = 0
@@ -315,12 +315,6 @@ class Trial:
             plugin.unreserve(assumed, self._cluster)
         if pod.nominated_node_name:
             self._cluster.nominations.put(pod, pod.nominated_node_name)
-
-
-def _parts_of(placement: Placement, assigned: Assigned) -> int:
-    """Return the number of domains of its placement in which a group has pods."""
-    rows = {row for _, row in assigned}
-    return sum(not rows.isdisjoint(one.rows.tolist()) for one in placement.domains)
 
 
 class Copied(NamedTuple):

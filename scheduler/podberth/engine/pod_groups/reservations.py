@@ -272,7 +272,7 @@ class Reservations:
         if room is None:
             if before is not None:
                 self._end(profile, now, f"room is no longer kept: {why}")
-            self._tell(attempt, f"no room is kept for it: {why}")
+            attempt.reasons.append(f"no room is kept for it: {why}")
             return
         if before is None and profile in self._kept.by_profile:
             self._end(profile, now, f"room is kept for podgroup {key} of higher priority instead")
@@ -311,11 +311,8 @@ class Reservations:
     def _say(self, attempt: GroupAttempt, room: ReservedRoom | None) -> None:
         attempt.kept = True
         if room is not None:
-            self._tell(attempt, said(room))
-
-    def _tell(self, attempt: GroupAttempt, text: str) -> None:
-        attempt.of_room = text
-        attempt.reasons.append(text)
+            attempt.of_room = said(room)
+            attempt.reasons.append(attempt.of_room)
 
     # -- when it ends ------------------------------------------------------------------------------------------------
 

@@ -86,12 +86,12 @@ class Together:
 class Whole(Struct, eq=False):
     """A victim on a row: a pod, or all pods of a group that goes as a whole."""
 
-    key: str | GroupKey
-    """Its UID, or the group."""
+    key: GroupKey | None
+    """The group; None: it is a pod."""
     here: list[Placement]
     """Its pods on this row."""
     group: Together | None
-    """All pods of the group; None: it is a pod."""
+    """All pods of the group."""
 
     @property
     def everywhere(self) -> list[Placement]:
@@ -99,7 +99,7 @@ class Whole(Struct, eq=False):
         return self.here if self.group is None else self.group.placements
 
     def together(self) -> Together:
-        """The pods of one victim, and what they cost."""
+        """Return the pods that go together, and what they cost."""
         return Together(self.here) if self.group is None else self.group
 
 
@@ -125,7 +125,7 @@ class WholeGroups:
         for placement in lower:
             state = groups.whole(placement.pod)
             if state is None:
-                found.append(Whole(placement.pod.uid, [placement], None))
+                found.append(Whole(None, [placement], None))
                 continue
             whole = known.get(state.key)
             if whole is None:
@@ -315,7 +315,9 @@ class DryRunResults(KeptResult[set[int]]):
         return Offers(rows, list(names), dict(self._victims), self._spans.copy(), self._costs[0].copy())
 
     def counts(self, among: Bools) -> tuple[dict[str, int], frozenset[str], int]:
-        """(reason → rows that it rejects even when emptied, the plugins with these reasons, how many rows in all)."""
+        """Return (reason → number of rows that it rejects even when emptied, the plugins with these reasons, the number
+        of rows in all).
+        """
         counts: dict[str, int] = {}
         plugins = set()
         rows = np.zeros(len(among), dtype=np.bool_)

@@ -9,6 +9,7 @@ preemptor's shape and one row are kept: the next of many equal preemptors tries 
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate, chain, compress, islice
 
 import numpy as np
@@ -22,7 +23,6 @@ from podberth.cache.search_steps import CappedSearch, SearchCapError
 from podberth.framework.decision import Rejected, Rows
 from podberth.framework.interface import Filters, RemovedPods, Spare
 from podberth.model.pod import Pod
-from podberth.model.pod_group import GroupKey
 from podberth.model.shape import PodShape
 from podberth.model.volumes import NO_VOLUMES
 from podberth.plugins.default_preemption.candidates import (
@@ -184,8 +184,8 @@ class NodeDryRun:
         """Return what is to be put back at a step."""
         return self.lower[self._order[step]]
 
-    def can_give_back(self, step: int) -> bool:
-        """Put one pod back, unless the amounts say that it has to go: then it is a victim."""
+    def give_back(self, step: int) -> bool:
+        """Put one pod back, and return True; return False if the amounts say that it has to go: then it is a victim."""
         i = self._order[step]
         before = self._free
         self._free = [left - amount for left, amount in zip(before, self._taken[i], strict=True)]
@@ -195,8 +195,8 @@ class NodeDryRun:
         self.victims.append(i)
         return False
 
-    def keep_away(self, step: int) -> None:
-        """It was put back, and has to go after all."""
+    def take_back(self, step: int) -> None:
+        """Take one pod away that was given back: it has to go after all."""
         i = self._order[step]
         self._free = [left + amount for left, amount in zip(self._free, self._taken[i], strict=True)]
         self.victims.append(i)
@@ -226,20 +226,16 @@ class DryRun:
         self._cluster = cluster
         self._filters = filters
         self._lasting = lasting
-        self._made: Spare | None = None
-        """The value that `_spare` returns, once it is made."""
         self._codes: dict[PodShape, int] = {}
         """A number for each shape of placed pods."""
         self._takes: list[list[int]] = []
         """The amounts that placed pods take, by the code of their shape."""
         self._ahead = ahead
 
-    @property
+    @cached_property
     def _spare(self) -> Spare:
-        """Made when a row has to be tried at all."""
-        if self._made is None:
-            self._made = self._filters.spare(self._pod, self._cluster)
-        return self._made
+        """The amounts of the pod and of the rows, made when a row has to be tried at all."""
+        return self._filters.spare(self._pod, self._cluster)
 
     # -- what to try ---------------------------------------------------------------------------------------------
 
@@ -343,7 +339,7 @@ class DryRun:
         return tried + asked * (_ASKED + self._cluster.nodes.rows // _ROWS_A_STEP)
 
     def _moved(self, batch: Batch) -> list[Placement]:
-        """The pods that are taken away to try a batch."""
+        """Return the pods that are taken away to try a batch."""
         whole = (_pods_of(victim, apart=batch.apart) for victim in batch.whole)
         return [*batch.placements, *chain.from_iterable(whole)]
 
@@ -363,13 +359,13 @@ class DryRun:
         return self._filters.looks_elsewhere(self._pod, self._cluster, victims, removed=here)
 
     def _removed(self, batch: Batch) -> RemovedPods | None:
-        """Return the pods of a batch, all of them gone, for filters that look elsewhere; None: no filter does."""
+        """Return the pods of a batch, all of them gone, for filters that look at other rows, too; None: none does."""
         return None if self._lasting or batch.apart or batch.whole else batch.removed()
 
     # -- by sums -------------------------------------------------------------------------------------------------
 
     def _coded(self, placements: Sequence[Placement]) -> list[int]:
-        """The codes of placed pods' shapes."""
+        """Return the codes of placed pods' shapes, as in `_takes`."""
         shapes = [placement.pod.shape for placement in placements]
         for shape in set(shapes).difference(self._codes):
             self._codes[shape] = len(self._codes)
@@ -444,7 +440,7 @@ class DryRun:
         over = self._known.violations(victims, self._cluster, self._steps)
         taken = []
         for victim in victims:
-            if isinstance(victim.key, GroupKey):
+            if victim.key is not None:
                 self._results.goes_by(victim.key, row)
             each = [self._takes[code] for code in self._coded(victim.here)]
             taken.append([sum(amounts) for amounts in zip(*each, strict=True)])
@@ -520,7 +516,7 @@ class DryRun:
             self._results.explain(failed, rejected)
             going = [one for one in tried if not one.failed]
             for step in range(max((len(one.lower) for one in going), default=0)):
-                back = [one for one in going if step < len(one.lower) and one.can_give_back(step)]
+                back = [one for one in going if step < len(one.lower) and one.give_back(step)]
                 if not back:
                     continue
                 move([one.at(step) for one in back], 1)
@@ -529,7 +525,7 @@ class DryRun:
                 again = [one for one in back if not fits[one.row]]
                 move([one.at(step) for one in again], -1)
                 for one in again:
-                    one.keep_away(step)
+                    one.take_back(step)
         finally:
             self._count(list(lifted.values()), 1, apart=batch.apart)
         return asked
@@ -568,12 +564,14 @@ def _all_give_back(tried: list[NodeDryRun]) -> int:
     """Carry out dry runs that the amounts decide alone. Returns how often filters were asked: never."""
     for one in tried:
         for step in range(len(one.lower)):
-            one.can_give_back(step)
+            one.give_back(step)
     return 0
 
 
 def _order_of(batch: Batch, begins: NDArray[np.intp], size: int) -> tuple[Rows, Bools]:
-    """(in which order placements are given back, row by row: those that overdraw a budget first; which those are)."""
+    """Return (the order in which placements are given back, row by row, those that overdraw a budget first; which of
+    them do).
+    """
     order = np.arange(size)
     violating = np.zeros(size, dtype=np.bool_)
     for begin, over in zip(begins.tolist(), batch.over, strict=True):
@@ -642,7 +640,7 @@ class DryRuns:
         return results
 
     def name_ranks(self, nodes: Nodes) -> NDArray[np.intp]:
-        """The place of each row in the order of names, right for nodes that exist."""
+        """Return the place of each row in the order of names, right for nodes that exist."""
         state = (nodes.label_changes, nodes.rows)
         if self._ranks is None or self._ranks[0] is not nodes or self._ranks[1] != state:
             names = [name or "" for name in nodes.names]
@@ -653,7 +651,7 @@ class DryRuns:
 
 
 def _rows_ahead(pod: Pod, cluster: Cluster) -> list[tuple[int, list[Pod]]]:
-    """(row, nominated pods that are not placed and that the pod has to yield to)."""
+    """Return (row, nominated pods that are not placed and that the pod has to yield to)."""
     found = []
     for name, pods in cluster.nominations.ahead_of(pod):
         row = cluster.nodes.live_row(name)

@@ -106,7 +106,7 @@ class DefaultPreemption(Plugin):
 
 
 def _nobody_in_the_way(named: list[str], count: int) -> str:
-    """The pod fits so many nodes without any victim; an extender may have refused them.
+    """Return the message about a pod that fits so many nodes without any victim; an extender may have refused them.
 
     `named`: the first of them. kube-scheduler names all, in any order.
     """

@@ -39,12 +39,12 @@ def started(pod: Pod) -> str:
 
 
 def importance(pod: Pod) -> tuple[int, str]:
-    """Sort key, most important first: higher priority, then the longer running."""
+    """Return the sort key of a pod, the most important first: higher priority, then the longer running."""
     return -pod.priority, pod.started or _NOT_STARTED
 
 
 def rank_of(pod: Pod) -> int:
-    """The higher, the more important of equal priority: groups and their pods, then other pods (victimRank)."""
+    """Return 1 for a pod of a group, which is more important than others of its priority, 0 for those (victimRank)."""
     return int(pod.scheduling_group is not None and pod.scheduling_group.api == NATIVE)
 
 
@@ -56,7 +56,7 @@ def rows_of_groups(cluster: Cluster, version: int) -> set[int] | None:
     changed = groups.log.since(version)
     if changed is None:
         return None
-    placements = (cluster.placement(uid) for uid in groups.with_node(changed))
+    placements = (cluster.placement(pod.uid) for key in changed for pod in groups.with_node_in(key))
     return {placement.row for placement in placements if placement is not None}
 
 
@@ -141,7 +141,7 @@ def _by_importance(
     for i, pod in enumerate(pods if len(groups) else ()):
         if pod.scheduling_group is not None:
             whole = groups.whole(pod)
-            count, start = (1, starts[i]) if whole is None else groups.size_of(whole)
+            count, start = (1, starts[i]) if whole is None else whole.size
             of_groups[i], starts[i] = rank_of(pod) * count, start or _NOT_STARTED
     order = np.arange(len(pods))
     for values in (_as_numbers(starts), -of_groups, -priorities):  # the last decides first
