@@ -67,7 +67,7 @@ class Rivals:
         return any(at is not None and wall - at < POOL_SECONDS for at in seen)
 
 
-MOST = 256
+MOST_USERS = 256
 """The number of pods for which a claim may be reserved (ResourceClaimReservedForMaxSize)."""
 
 
@@ -95,8 +95,8 @@ class ClaimUsers:
         self.taking_out: dict[str, int] = {}
         """UID of a pod → how many writes are under way that take it out of its claims."""
         self.moved_on: set[str] = set()
-        """UIDs of claims that this process has written, without having sent anything since over their present version
-        that it does not wait for. So no request that was sent before can take a pod out of them any more.
+        """UIDs of claims that this process has written, with no write under way over their version whose answer it does
+        not wait for. What was sent over an older version is refused, so that takes no pod out of them any more.
         """
         self.overtaken: set[str] = set()
         """UIDs of claims without devices that this process has written, so that no allocation arrives any more that an
@@ -245,7 +245,7 @@ class AllocatedDevices:
     def _count(self, uid: str, allocation: Allocation, sign: int) -> set[PoolID]:
         touched = set()
         for device in allocation.devices:
-            pool = device.id.driver, device.id.pool
+            pool = device.id.pool_id
             touched.add(pool)
             if device.admin_access:
                 continue  # nothing is taken from others, but who waits for the claim has to hear of it
@@ -285,10 +285,6 @@ def held(devices: Iterable[AllocatedDevice]) -> Iterator[AllocatedDevice]:
     return (device for device in devices if not device.admin_access)
 
 
-ObjectKey = tuple[str, str, str]
-"""(kind, namespace, name)."""
-
-
 class InFlight(NamedTuple):
     """An allocation that the API does not show yet. Of a claim that is to be made for a pod, `key` is None."""
 
@@ -308,7 +304,7 @@ class InFlight(NamedTuple):
     """The allocation as it will be written, whichever of them writes it."""
 
     def is_over(self, version: str) -> bool:
-        """Return whether the claim has nothing, when the API shows it so with this version."""
+        """Return whether this is over when the API shows the claim with this version and without an allocation."""
         if self.version is not None:
             return not older(version, self.version)
         return self.doubt is not None and older(self.doubt, version)
@@ -335,11 +331,11 @@ _NONE: Mapping[str, ResourceSlice] = {}
 
 
 class Conflict(NamedTuple):
-    """A device that the API shows in two claims, each of which has it for itself."""
+    """A device that several claims have, each for itself."""
 
     device: DeviceID
     claims: tuple[str, ...]
-    """The UIDs of the two claims."""
+    """The UIDs of these claims."""
 
 
 class Devices:
@@ -535,7 +531,7 @@ class Devices:
         """Note the pools of which another scheduler gave a claim something."""
         ours = claim.uid in self.in_flight or claim.key in self._to_be_made
         if claim.allocation is not None and not ours and before is not None and before.allocation is None:
-            pools = {(one.id.driver, one.id.pool) for one in held(claim.allocation.devices)}
+            pools = {one.id.pool_id for one in held(claim.allocation.devices)}
             self.rivals.gave(pools, self.wall)
 
     def _note_conflicts(self, allocation: Allocation) -> None:
@@ -766,13 +762,13 @@ class Devices:
         if pod:
             self._unanswered.setdefault(pod, []).append(uid)
 
-    def answered(self, pod: str, written: Mapping[ObjectKey, str]) -> None:
+    def answered(self, pod: str, written: Mapping[tuple[str, str, str], str]) -> None:
         """Settle the claims that were being written when a pod went, now that the answer tells which were `written`."""
         for uid in self._unanswered.pop(pod, ()):
             flight = self.in_flight.get(uid)
             if flight is None or flight.key is None:
                 continue
-            version = written.get(("ResourceClaim", *flight.key))
+            version = written.get((CLAIM, *flight.key))
             if version is None:
                 self.restore(uid)
             else:

@@ -51,6 +51,11 @@ class DeviceID(NamedTuple):
     pool: str
     device: str
 
+    @property
+    def pool_id(self) -> PoolID:
+        """(driver, pool)."""
+        return self.driver, self.pool
+
     def __str__(self) -> str:
         return f"{self.driver}/{self.pool}/{self.device}"
 

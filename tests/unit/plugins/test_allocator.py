@@ -15,7 +15,8 @@ from podberth.model.kinds import Decoder
 from podberth.model.node import Node
 from podberth.model.quantity import parse_quantity
 from podberth.plugins.dynamic_resources import results
-from podberth.plugins.dynamic_resources.allocation import allocation_of, written
+from podberth.plugins.dynamic_resources.allocation import allocated as allocated_devices
+from podberth.plugins.dynamic_resources.allocation import allocation_of
 from podberth.plugins.dynamic_resources.evaluating import _view
 from podberth.plugins.dynamic_resources.pools import pools_of
 from podberth.plugins.dynamic_resources.requested import AllocationError, requested_claim
@@ -429,16 +430,6 @@ def test_failed(objects: Sequence[Object], says: str) -> None:
     assert says in str(caught.value)
 
 
-def test_a_pool_that_is_not_valid_is_named_when_nothing_else_is_found() -> None:
-    """Another pool will do."""
-    twice = resource_slice("bad", device("a"), device("a"), node="n")
-    case = Case(twice, claim())
-    search = case.search()
-    assert not search.run()
-    assert search.problem == "invalid resource pools were encountered"
-    assert Case(twice, resource_slice("good", device("b"), node="n", pool="p"), claim()).find() == [["r=b"]]
-
-
 @pytest.mark.parametrize(
     ("asked", "taken"),
     [(None, "1Gi"), ("512Mi", "1Gi"), ("1Gi", "1Gi"), ("1500Mi", "2Gi"), ("4Gi", "4Gi"), ("4097Mi", None)],
@@ -464,7 +455,7 @@ def test_shares_have_ids_as_kube_scheduler_makes_them() -> None:
     assert search.run()
     (chosen,) = search.result
     one, other, again, elsewhere = (
-        UUID(device.share) for seed in ("x", "y") for device in allocation_of(case.claims[0], chosen, "n", seed).devices
+        UUID(device.share) for seed in ("x", "y") for device in allocated_devices(chosen, seed)
     )
     assert {each.version for each in (one, other, again, elsewhere)} == {4}
     assert len({one, other, again, elsewhere}) == 4
@@ -483,8 +474,8 @@ def test_what_is_written() -> None:
     assert search.run()
     (one,), (chosen,) = case.claims, search.result
     ready = requested_claim(str(one), one.spec, case.devices.classes)
-    allocation = allocation_of(one, chosen, "n", "seed")
-    assert written(one, ready, chosen, allocation, "n") == {
+    _, document = allocation_of("c", ready, chosen, "n", "seed")
+    assert document == {
         "devices": {
             "results": [result("a", "net", tolerations=tolerations)],
             "config": [{"source": "FromClass", **opaque}, {"source": "FromClaim", **opaque}],

@@ -108,6 +108,18 @@ def test_equal_nodes_are_searched_once(searches: list[Sequence[Any]]) -> None:
     assert [one.id.device for one in again["c1"]] == ["b"]
 
 
+def test_a_pool_that_is_not_valid_is_named_where_nothing_else_is_found() -> None:
+    """Another pool will do."""
+    there = world([node(name) for name in "abc"])
+    there.add_all([device_class(), *(resource_slice(name, device("d"), device("d"), node=name) for name in "ab")])
+    there.add_all([resource_slice("good", device("d"), node="b", pool="good")])
+    found = plugin().filter(claimant(there, 1, request()), there.cluster)
+    assert {reason.text: where.tolist() for reason, where in found if where.any()} == {
+        "invalid resource pools were encountered": [True, False, False],
+        "cannot allocate all claims": [False, False, True],
+    }
+
+
 def test_more_was_given_than_is_remembered() -> None:
     """Of pools that many nodes reach, too: then what is taken is looked at anew."""
     there = world([node("n0"), node("n1")])

@@ -76,21 +76,27 @@ def _add(to: list[dict[str, Any]], requirements: Sequence[dict[str, Any]]) -> No
             to.append({key: value for key, value in one.items() if value is not None})
 
 
-def allocation_of(claim: ResourceClaim, chosen: Sequence[Chosen], node: str, seed: str) -> Allocation:
-    """Return what the claim is to hold. Raises AllocationError."""
-    raw = selector_of(claim.name, chosen, node)
+def allocation_of(
+    claim: str, wanted: RequestedClaim, chosen: Sequence[Chosen], node: str, seed: str
+) -> tuple[Allocation, dict[str, Any]]:
+    """Return what the claim of this name is to hold, and that as it is written to its status. Raises AllocationError.
+
+    `seed`: as for `allocated`.
+    """
+    raw = selector_of(claim, chosen, node)
     selector = None
     if raw is not None:
         selector = parse_node_selector(msgspec.convert(raw, wire.NodeSelector), "status.allocation.nodeSelector")
-    return Allocation(tuple(allocated(chosen, seed)), selector)
+    devices = tuple(allocated(chosen, seed))
+    document: dict[str, Any] = {"devices": _devices(wanted, chosen, devices)}
+    if raw is not None:
+        document["nodeSelector"] = raw
+    return Allocation(devices, selector), document
 
 
-def written(
-    claim: ResourceClaim, wanted: RequestedClaim, chosen: Sequence[Chosen], allocation: Allocation, node: str
-) -> dict[str, Any]:
-    """The allocation as it is written to the claim's status."""
+def _devices(wanted: RequestedClaim, chosen: Sequence[Chosen], devices: Sequence[AllocatedDevice]) -> dict[str, Any]:
     results = []
-    for one, device in zip(chosen, allocation.devices, strict=True):
+    for one, device in zip(chosen, devices, strict=True):
         driver, pool, name = device.id
         result: dict[str, Any] = {"request": device.request, "driver": driver, "pool": pool, "device": name}
         if device.admin_access:
@@ -106,15 +112,8 @@ def written(
         if device.consumed:
             result["consumedCapacity"] = {key: str(amount) for key, amount in device.consumed.items()}
         results.append(result)
-    devices: dict[str, Any] = {"results": results}
     config = _config(wanted, chosen)
-    if config:
-        devices["config"] = config
-    found: dict[str, Any] = {"devices": devices}
-    selector = selector_of(claim.name, chosen, node)
-    if selector is not None:
-        found["nodeSelector"] = selector
-    return found
+    return {"results": results, "config": config} if config else {"results": results}
 
 
 def _config(wanted: RequestedClaim, chosen: Sequence[Chosen]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
-from podberth.cache.devices import MOST, Devices
+from podberth.cache.devices import MOST_USERS, Devices
 from podberth.framework.binding import Patch
 from podberth.model.devices import (
     CLAIM,
@@ -245,7 +245,7 @@ def _is_full(claim: ResourceClaim, pod: Pod, devices: Devices) -> bool:
     take no other one.
     """
     coming = devices.users.uids(claim.uid)
-    return len(claim.reserved_for) + len(coming) >= MOST and pod.uid not in coming.union(claim.reserved_for)
+    return len(claim.reserved_for) + len(coming) >= MOST_USERS and pod.uid not in coming.union(claim.reserved_for)
 
 
 def device_resources(pod: Pod, devices: Devices) -> dict[str, DeviceClass]:

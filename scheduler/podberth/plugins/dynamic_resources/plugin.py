@@ -66,7 +66,6 @@ from podberth.plugins.dynamic_resources.results import (
     PodDevices,
     named,
 )
-from podberth.plugins.dynamic_resources.search import INVALID_POOLS
 from podberth.plugins.dynamic_resources.selecting import Programs
 
 MOST_STEPS = 200_000
@@ -139,7 +138,7 @@ class DynamicResources(Plugin):
     refused = Unresolvable("cannot fit resource")
     stale = Unresolvable("cannot schedule extended resource claim")
     unallocatable = Unresolvable("cannot allocate all claims")
-    invalid = Unresolvable(INVALID_POOLS)
+    invalid = Unresolvable("invalid resource pools were encountered")
     no_other = Unresolvable(NO_OTHER_TEXT)
     given_up = Unresolvable(GIVEN_UP_TEXT)
     unavailable = Unresolvable("resourceclaim not available on the node")

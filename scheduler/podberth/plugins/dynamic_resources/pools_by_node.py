@@ -213,7 +213,7 @@ class PoolStates:
             self._large.clear()
             return
         for device in changed:
-            for places in self._large.get((device.driver, device.pool), {}).values():
+            for places in self._large.get(device.pool_id, {}).values():
                 places.note(device, taken=allocated.is_taken(device))
 
     def _make(self, pool: Pool, reading: Reading) -> int:

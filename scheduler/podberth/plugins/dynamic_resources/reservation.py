@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from podberth.cache.devices import MOST, ClaimUser, Devices, held, older
+from podberth.cache.devices import MOST_USERS, ClaimUser, Devices, held, older
 from podberth.framework.binding import NOW, AssumedPod, Create, Delete, ObjectKey, Patch, Wait, Write
 from podberth.model.devices import (
     CLAIM,
@@ -36,7 +36,7 @@ from podberth.model.devices import (
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.pod_group import NATIVE, NATIVE_KIND, GroupKey, PodGroup
-from podberth.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX, allocation_of, written
+from podberth.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX, allocation_of
 from podberth.plugins.dynamic_resources.claims import (
     ExtendedClaim,
     is_of_group,
@@ -149,8 +149,7 @@ def reserve(
             unallocated.append(_to_be_made(pod, extended, devices))
         for claim, wanted, chosen in zip(unallocated, request.claims_on(node) or (), allocated.chosen, strict=True):
             seed = f"{pod.uid}/{claim.uid}/{claim.resource_version}"
-            allocation = allocation_of(claim, chosen, node.name, seed)
-            document = written(claim, wanted, chosen, allocation, node.name)
+            allocation, document = allocation_of(claim.name, wanted, chosen, node.name, seed)
             made = extended if claim.uid.startswith(_NUMBER) else None
             found.claims.append(ReservedClaim(claim.key, claim.uid, allocation, document, made))
     for given in found.claims:
@@ -215,14 +214,9 @@ def next_step(
 
     `peers`: UIDs of the pods of its group that are assumed. Raises ReservationError.
     """
-    if (wait := _taken_out(reservation, assumed, devices, seconds)) is not None:
-        return wait
-    if (wait := _turn(reservation, assumed, devices, seconds)) is not None:
-        return wait
-    if (wait := _settled(reservation, assumed, devices, seconds)) is not None:
-        return wait
-    if (wait := _same_group(reservation, assumed, devices, seconds)) is not None:
-        return wait
+    for before_writing in (_taken_out, _turn, _settled, _same_group):
+        if (wait := before_writing(reservation, assumed, devices, seconds)) is not None:
+            return wait
     rounds = (_creations, _finalizers, _statuses, _pod_status)
     while reservation.asked < ROUNDS:
         current = rounds[reservation.asked]
@@ -473,11 +467,11 @@ def is_other(one: ReservedClaim, claim: ResourceClaim) -> bool:
         return False
     if not one.shared or one.allocation is None:
         return True
-    return list(map(_said, claim.allocation.devices)) != list(map(_said, one.allocation.devices))
+    return list(map(_comparable, claim.allocation.devices)) != list(map(_comparable, one.allocation.devices))
 
 
-def _said(device: AllocatedDevice) -> tuple[AllocatedDevice, dict[str, int]]:
-    """Return what is said of a device. An amount may come back in another notation: 0.5Ki as 512."""
+def _comparable(device: AllocatedDevice) -> tuple[AllocatedDevice, dict[str, int]]:
+    """Return a device with its amounts as numbers: they may come back in another notation, 0.5Ki as 512."""
     amounts = {name: amount.nano for name, amount in (device.consumed or {}).items()}
     return replace(device, consumed=None), amounts
 
@@ -498,7 +492,7 @@ def _consumers(
     yield _pod_consumer(pod.uid, pod.name)
     if reservation.group is None or not one.shared:
         return
-    room = MOST - len(there) - 1
+    room = MOST_USERS - len(there) - 1
     for uid, user in devices.users.of(one.uid, reservation.group):
         if uid != pod.uid and uid not in there and room > 0:
             room -= 1
@@ -523,7 +517,7 @@ def _note_written(reservation: Reservation, assumed: AssumedPod, devices: Device
 
 
 def _part(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> None:
-    """The claims are written, or the pod does not need them any more: it neither writes nor counts on them."""
+    """End the pod's part in writing its claims: they are written, or it does not need them any more."""
     for one in reservation.claims:
         version, claim = assumed.written.get(one.object_key), devices.claims.get(one.key)
         if version is not None and claim is not None and claim.uid == one.uid:  # else nothing would forget it
@@ -559,12 +553,7 @@ def _pause(reservation: Reservation, assumed: AssumedPod, devices: Devices, seco
     Conflicts that come later than that are found by `Devices.take_conflicts`.
     """
     given = [one for one in reservation.claims if one.allocation is not None]
-    pools = {
-        (device.id.driver, device.id.pool)
-        for one in given
-        if one.allocation is not None
-        for device in held(one.allocation.devices)
-    }
+    pools = {device.id.pool_id for one in given if one.allocation for device in held(one.allocation.devices)}
     if not given or not devices.rivals.near(pools, devices.wall):
         return None
     unseen = frozenset(one.object_key for one in given if devices.is_unseen(one.uid))
@@ -700,7 +689,7 @@ def give_back(reservation: Reservation, assumed: AssumedPod, devices: Devices) -
 
 
 def _told(one: ReservedClaim, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
-    """Another version of a claim that nobody needs any more, so that its watch tells that it has nothing."""
+    """Write a claim once more that nobody needs any more: the watch then shows that it has nothing."""
     claim = devices.claims.get(one.key)
     if claim is not None and assumed.leaves and devices.is_refused(one.uid) and not devices.users.uids(one.uid):
         yield moved_on(claim)

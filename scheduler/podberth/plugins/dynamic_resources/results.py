@@ -235,7 +235,7 @@ class NodeAllocation(Struct, gc=False, eq=False):
         for claim in self.chosen:
             entries = []
             for one in claim:
-                pool, other = by_id[one.entry.id.driver, one.entry.id.pool]
+                pool, other = by_id[one.entry.id.pool_id]
                 entries.append(one.entry if pool is other else other.devices[pool.devices.index(one.entry)])
             there.append([Chosen(e, one.alternative, one.consumed) for e, one in zip(entries, claim, strict=True)])
         return replace(self, pools=pools, chosen=there)
@@ -439,7 +439,7 @@ class AllocationsByNode(KeptResult[set[int | PoolID]]):
         except AllocationError as failed:
             error = str(failed)
         if not self._further:
-            unsolved = Outcome.INVALID if search.problem else Outcome.NO_SOLUTION
+            unsolved = Outcome.INVALID if any(pool.invalid for pool in pools) else Outcome.NO_SOLUTION
             return NodeAllocation(Outcome.FAILED if error else unsolved, pools, error=error)
         search = begin(further=self._further)
         if search.run():

@@ -5,7 +5,7 @@ CmpRequestOverCapacity, checkAvailableCounters) and constraint.go (matchAttribut
 generators are stacked here: a pod may claim more devices than Python's own stack has room for.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from enum import Enum, auto
 
 from msgspec import Struct
@@ -32,7 +32,6 @@ Raises AllocationError, and SearchCapError.
 """
 PlacesOf = Callable[[Pool], TakenPlaces | None]
 """The places of a large pool that need not be looked at; None: all have to be."""
-INVALID_POOLS = "invalid resource pools were encountered"
 _STEPS = 3
 """Steps of going on with one generator, roughly."""
 _CHOICE, _CONSTRAINT, _CAPACITY = 4, 2, 4
@@ -113,59 +112,53 @@ class Choices:
         self._available: dict[PoolID, dict[tuple[str, str], int]] = {}
 
     def is_free(self, number: int, alternative: Alternative, entry: PoolDevice) -> bool:
-        """Return whether no claim has the device, or has to."""
+        """Return whether no other claim has the device, nor another request of this one."""
         device = entry.id
         if alternative.asked.admin_access:
             return number not in self._taken.get(device, ())
         return not (self._holders.is_taken(device) or self._taken.get(device))
 
-    def attempt(self, number: int, alternative: Alternative, entry: PoolDevice, pool: Pool) -> Chosen | None:
-        """Choose a device if it is large enough, free, and nothing speaks against it."""
-        claim, device = self._claims[number], entry.id
-        if not self.fits(claim, alternative, entry, self._holders.used(device), str(device)):
-            return None
-        return self.choose(number, alternative, entry, pool)
+    def is_large_enough(self, claim: RequestedClaim, alternative: Alternative, entry: PoolDevice) -> bool:
+        """Return whether a device has the capacity that is asked for, if nobody had a share of it."""
+        capacity = entry.device.traits.capacity
+        takes = self._takes(claim, alternative, entry, entry.id.device, "checking")
+        return takes is not None and all(amount.nano <= capacity[key].value.nano for key, amount in takes.items())
 
-    def fits(
-        self,
-        claim: RequestedClaim,
-        alternative: Alternative,
-        entry: PoolDevice,
-        used: Mapping[str, int],
-        name: str = "",
-        doing: str = "checking",
-    ) -> bool:
-        """Return whether the device has the capacity that is asked for (CmpRequestOverCapacity)."""
-        capacity, asked = entry.device.traits.capacity, alternative.asked.capacity
-        if not capacity:
-            return not asked
-        takes = self._takes(claim, alternative, entry, name or entry.id.device, doing)
-        if takes is None:
-            return False
-        chosen = self._shares.get(entry.id, NOTHING_USED) if name else NOTHING_USED
+    def _has_room(self, claim: RequestedClaim, alternative: Alternative, entry: PoolDevice, doing: str) -> bool:
+        """Return whether a device has it beside the shares of others (CmpRequestOverCapacity)."""
+        capacity = entry.device.traits.capacity
+        takes = self._takes(claim, alternative, entry, entry.id, doing)
+        if not takes:
+            return takes is not None
+        used, chosen = self._holders.used(entry.id), self._shares.get(entry.id, NOTHING_USED)
         return all(
             amount.nano + used.get(key, 0) + chosen.get(key, 0) <= capacity[key].value.nano
             for key, amount in takes.items()
         )
 
     def _takes(
-        self, claim: RequestedClaim, alternative: Alternative, entry: PoolDevice, name: str, doing: str
+        self, claim: RequestedClaim, alternative: Alternative, entry: PoolDevice, device: DeviceID | str, doing: str
     ) -> dict[str, Quantity] | None:
+        """Capacity → what would be taken of it; None: the device does not offer that. Raises AllocationError."""
+        capacity = entry.device.traits.capacity
+        if not capacity:
+            return None if alternative.asked.capacity else {}
         try:
-            return alternative.takes(entry.device.traits.capacity)
+            return alternative.takes(capacity)
         except CapacityError as error:
             where = f"claim {claim.name}, request {alternative.asked.name}"
-            raise AllocationError(f"{where}: {doing} capacity for device {name}: {error}") from None
+            raise AllocationError(f"{where}: {doing} capacity for device {device}: {error}") from None
 
     def choose(
         self, number: int, alternative: Alternative, entry: PoolDevice, pool: Pool, *, must: bool = False
     ) -> Chosen | None:
-        """Choose a device if it is free and nothing speaks against it (allocateDevice). `must`: no other would do."""
+        """Choose a free device if it has room and nothing speaks against it (allocateDevice).
+
+        `must`: no other would do. A constraint that speaks against it is an error then, even if it has no room either.
+        """
         claim, device, traits = self._claims[number], entry.device, entry.device.traits
-        shared, admin = bool(traits.shared), alternative.asked.admin_access
-        if admin and not shared and number in self._taken.get(entry.id, ()):
-            return None
-        if not admin and (self._holders.is_taken(entry.id) or self._taken.get(entry.id)):
+        shared = bool(traits.shared)
+        if not must and not self._has_room(claim, alternative, entry, "checking"):
             return None
         one = Chosen(entry, alternative)
         in_use = shared and (self._holders.is_shared(entry.id) or entry.id in self._shares)
@@ -189,11 +182,11 @@ class Choices:
         if not shared:
             self._taken.setdefault(entry.id, []).append(number)
             one.marked = True
-        if not self.fits(claim, alternative, entry, self._holders.used(entry.id), str(entry.id), "rechecking"):
+        if must and not self._has_room(claim, alternative, entry, "rechecking"):
             self.undo(number, one)
             return None
         if shared:
-            one.consumed = self._takes(claim, alternative, entry, str(entry.id), "computing consumed") or {}
+            one.consumed = self._takes(claim, alternative, entry, entry.id, "computing consumed") or {}
             chosen = self._shares.setdefault(entry.id, {})
             for key, amount in one.consumed.items():
                 chosen[key] = chosen.get(key, 0) + amount.nano
@@ -216,7 +209,7 @@ class Choices:
         for constraint in reversed(self._constraints[number][: one.constraints]):
             constraint.remove(one.alternative.base, one.alternative.sub)
         if one.counters:
-            self._add(self._counted[(entry.id.driver, entry.id.pool)], entry.device, -1)
+            self._add(self._counted[entry.id.pool_id], entry.device, -1)
 
     # -- counters ------------------------------------------------------------------------------------------------------
 
@@ -247,8 +240,8 @@ class Found(Enum):
     """It would take more devices than a claim may have: what comes before it need not be tried otherwise."""
 
 
-_Part = Generator["_Part", Found | None, Found]
-"""Part of a search. It yields the parts it needs the outcome of."""
+_Part = Generator["_Part", Found, Found]
+"""Part of a search. It yields each part whose outcome it needs, and is sent that."""
 
 
 class Search:
@@ -271,7 +264,7 @@ class Search:
         alternative is passed over, and such a device is not taken.
         """
         self._claims = claims
-        self._pools = self.pools = pools
+        self._pools = pools
         self._selects = selects
         self._all_steps = steps
         self._places_of = places_of
@@ -298,7 +291,7 @@ class Search:
         while stack:
             before = self._steps
             try:
-                part, heard = stack[-1].send(heard), None
+                part, heard = next(stack[-1]) if heard is None else stack[-1].send(heard), None
             except StopIteration as ended:
                 stack.pop()
                 heard = ended.value
@@ -310,11 +303,6 @@ class Search:
                 self.given_up = True
                 return False
         return heard is Found.YES
-
-    @property
-    def problem(self) -> str:
-        """Return what may have kept a search from finding a solution."""
-        return INVALID_POOLS if any(pool.invalid for pool in self._pools) else ""
 
     # -- before the search -------------------------------------------------------------------------------------------
 
@@ -335,7 +323,7 @@ class Search:
                 raise AllocationError(
                     f"claim {claim.name}: number of requested devices {least} exceeds the claim limit of {MOST_DEVICES}"
                 )
-        return (yield self._request(0, 0)) or Found.NO
+        return (yield self._request(0, 0))
 
     def _find_all(self, claim: RequestedClaim, alternative: Alternative) -> bool:
         """Find out which devices "all" are: those that are selected and would be large enough if nobody had a share.
@@ -353,9 +341,8 @@ class Search:
             for entry in pool.devices:
                 try:
                     self._steps += 1
-                    if self._is_selected(alternative, entry) and self.choices.fits(
-                        claim, alternative, entry, NOTHING_USED
-                    ):
+                    selected = self._is_selected(alternative, entry)
+                    if selected and self.choices.is_large_enough(claim, alternative, entry):
                         found.append((entry, pool))
                 except AllocationError:
                     if not self._further:
@@ -385,31 +372,44 @@ class Search:
                 continue
             found = yield self._devices(number, place, one, 0, (0, 0))
             if not one.parent:
-                return found or Found.NO
+                return found
             if found is Found.YES:
                 return Found.YES
             all_too_many &= found is Found.TOO_MANY
         return Found.TOO_MANY if all_too_many else Found.NO
 
     def _devices(self, number: int, place: int, alternative: Alternative, index: int, begin: tuple[int, int]) -> _Part:
-        """From one device of an alternative on. `begin`: the pool and the device in it to begin with."""
+        """From one device of an alternative on. Devices before `begin` (pool, place there) are not tried.
+
+        So the devices of one request are chosen in one order only: another one would not be another solution.
+        """
         count = self._number(alternative)
         if alternative.wants_all and not count:
             return Found.NO
         if index >= count:
-            return (yield self._request(number, place + 1)) or Found.NO
+            return (yield self._request(number, place + 1))
         if len(self.result[number]) + count - index > MOST_DEVICES:
             return Found.TOO_MANY
         if alternative.wants_all:
-            entry, pool = self._all[id(alternative)][index]
-            self._steps += self._choice_takes(number, entry)
-            one = self.choices.choose(number, alternative, entry, pool, must=True)
-            if one is None:
-                return Found.NO
-            found = yield self._devices(number, place, alternative, index + 1, (0, 0))
-            if found is not Found.YES:
-                self.choices.undo(number, one, chosen=True)
-            return found or Found.NO
+            return (yield from self._next_of_all(number, place, alternative, index))
+        return (yield from self._any(number, place, alternative, index, begin))
+
+    def _next_of_all(self, number: int, place: int, alternative: Alternative, index: int) -> _Part:
+        """From one of "all" devices on: if it can't be chosen, there is no solution."""
+        entry, pool = self._all[id(alternative)][index]
+        self._steps += self._choice_takes(number, entry)
+        if not self.choices.is_free(number, alternative, entry):
+            return Found.NO
+        one = self.choices.choose(number, alternative, entry, pool, must=True)
+        if one is None:
+            return Found.NO
+        found = yield self._devices(number, place, alternative, index + 1, (0, 0))
+        if found is not Found.YES:
+            self.choices.undo(number, one, chosen=True)
+        return found
+
+    def _any(self, number: int, place: int, alternative: Alternative, index: int, begin: tuple[int, int]) -> _Part:
+        """Try one device after the other, each with all that comes after it."""
         first, begin_there = begin
         for i in range(first, len(self._pools)):
             pool = self._pools[i]
@@ -429,7 +429,7 @@ class Search:
                         places.note_not_selected(alternative.selectors, j)
                     if selected:
                         self._steps += self._choice_takes(number, entry)
-                    one = self.choices.attempt(number, alternative, entry, pool) if selected else None
+                    one = self.choices.choose(number, alternative, entry, pool) if selected else None
                 except AllocationError:
                     if not self._further:
                         raise
