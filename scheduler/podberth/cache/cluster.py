@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from podberth.cache.affinity_counts import AffinityCounts
 from podberth.cache.column import Ints
-from podberth.cache.devices import Devices
+from podberth.cache.devices import Change, Devices
 from podberth.cache.groups import PodGroups
 from podberth.cache.kept_results import ChangeLog
 from podberth.cache.label_index import Services
@@ -380,17 +380,22 @@ class Cluster:
         if not self.devices.scored:
             return
         nodes, changes = self.nodes, log.since(seen)
-        names = {change.left for change in changes or ()}
+        names = None if changes is None else self._nodes_of(changes)
         rows: Iterable[int] = range(nodes.rows)
-        for pool in {change.pool for change in changes} if changes is not None else {None}:
-            slices = [] if pool is None else self.devices.slices_of(pool).values()
-            if not slices or not all(one.access.node_name for one in slices):
-                break
-            names.update(one.access.node_name for one in slices)
-        else:
+        if names is not None:
             rows = [row for name in names if (row := nodes.row_of(name)) is not None]
         for row in rows:
             nodes.log.touch(row)
+
+    def _nodes_of(self, changes: Iterable[Change]) -> set[str] | None:
+        """Return the nodes whose devices changed; None: any may be, as a pool is gone, or not of single nodes."""
+        names = {change.left for change in changes}
+        for pool in {change.pool for change in changes}:
+            places = [] if pool is None else [one.access.node_name for one in self.devices.slices_of(pool).values()]
+            if not places or not all(places):
+                return None
+            names.update(places)
+        return names
 
     def _resources_changed(self, changes: int) -> None:
         """Make nodes be looked at again if device classes serve other extended resources than before."""

@@ -296,7 +296,7 @@ class ExistingTermSums(KeptResult[set[TermSet]]):
 
     @property
     def preferred(self) -> list[ByTopology]:
-        """The sums of weights of placed pods that prefer to be near the pod, or away from it."""
+        """Return the sums of weights of placed pods that prefer to be near the pod, or away from it."""
         return [*self.attracted.values(), *self.avoided.values()]
 
     @property
@@ -311,7 +311,7 @@ class ExistingTermSums(KeptResult[set[TermSet]]):
 
     @property
     def size(self) -> int:
-        """The approximate size in bytes."""
+        """Return the approximate size in bytes."""
         return len(self.by) + 400 + sum(w.size + s.counts.nbytes for w, s in self._parts)
 
     def repulsion(self, of: int, row: int) -> int:

@@ -138,7 +138,7 @@ class KeptByRow(KeptResult[set[int]]):
     """Rows are repaired while they are at most one in this many; a single row always is."""
 
     def changes(self, log: RowLog, asked: Any) -> set[int] | None:
-        """The rows that changed, if they are few."""
+        """Return the rows that changed, if they are few."""
         changed = log.since(self.version)
         if changed is not None and (len(changed) == 1 or len(changed) * self.repair_at_most <= asked[0].rows):
             return changed
@@ -176,7 +176,7 @@ class HasSize(Protocol):
 
     @property
     def size(self) -> int:
-        """The approximate size in bytes."""
+        """Return the approximate size in bytes."""
 
 
 Large = TypeVar("Large", bound=HasSize)

@@ -359,7 +359,7 @@ class Nodes:
                 self.log.touch(row)
 
     def derived(self, question: Hashable, of_all: OfAll, of_row: OfRow) -> Numbers:
-        """Numbers that follow from each row alone (the last axis), kept between calls; do not change them.
+        """Return numbers that follow from each row alone (the last axis), kept between calls; do not change them.
 
         A dry run (`suppose`) does not show in them.
         """

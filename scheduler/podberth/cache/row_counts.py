@@ -233,7 +233,7 @@ class Weights:
 
     @property
     def size(self) -> int:
-        """The approximate size in bytes."""
+        """Return the approximate size in bytes."""
         return 100 * len(self._few) if self._array is None else self._array.nbytes
 
     def get(self, number: int) -> int:

@@ -25,6 +25,8 @@ IDLE = 1024
 DEAD = 4096
 """The number of removed classes from which on their numbers are used again, and all sums are added up again."""
 _AT_HAND = 8192
+_NAMES = 1 << 20
+"""The number of names in the sets of namespaces that are kept: some 50 MB. A selector may select all namespaces."""
 
 Terms = tuple[AffinityTerm, ...]
 
@@ -151,14 +153,17 @@ class PodClasses:
         self._names = LabelIndex()
         self._name_of: list[str] = []
         self._number_of: dict[str, int] = {}
-        self._meant: dict[LabelSelector, frozenset[str]] = {}
+        self.meant: dict[LabelSelector, frozenset[str]] = {}
+        """The namespaces that each selector selects."""
+        self._names_meant = 0
         for name in self._namespaces:
             self._number_namespace(name)
 
     def namespace_changed(self, name: str) -> None:
         """Note that a namespace came, got other labels, or went."""
         self.namespace_changes += 1
-        self._meant.clear()
+        self.meant.clear()
+        self._names_meant = 0
         number = self._number_of.pop(name, None)
         if number is not None:
             self._names.remove(number)
@@ -181,11 +186,14 @@ class PodClasses:
             return term.namespaces
         if selector.is_everything:
             return None
-        meant = self._meant.get(selector)
+        meant = self.meant.get(selector)
         if meant is None:
-            if len(self._meant) >= DEAD:
-                self._meant.clear()
-            meant = self._meant[selector] = self._namespaces_with(selector)
+            meant = self._namespaces_with(selector)
+            self._names_meant += len(meant)
+            if len(self.meant) >= DEAD or self._names_meant > _NAMES:
+                self.meant.clear()
+                self._names_meant = len(meant)
+            self.meant[selector] = meant
         return meant | term.namespaces if term.namespaces else meant
 
     def _namespaces_with(self, selector: LabelSelector) -> frozenset[str]:
@@ -307,7 +315,7 @@ class Selected(ByTopology, KeptResult[list[Moved]]):
 
     @property
     def size(self) -> int:
-        """The approximate size in bytes."""
+        """Return the approximate size in bytes."""
         return self.counts.nbytes + self._members.weights.size + self._members.size
 
     def of_class(self, number: int) -> int:
@@ -362,7 +370,7 @@ class OnRows(KeptResult[list[Moved]]):
 
     @property
     def size(self) -> int:
-        """The approximate size in bytes."""
+        """Return the approximate size in bytes."""
         return self.counts.nbytes + self._members.weights.size + self._members.size + _OF_A_CHANGE * self.log.remembered
 
     def by_row(self, rows: int) -> Ints:

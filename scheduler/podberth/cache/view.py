@@ -69,12 +69,12 @@ class SomeNodes(Nodes):
 
     @cached_property
     def names(self) -> list[str | None]:  # type: ignore[override]
-        """The name of each of these rows."""
+        """Return the name of each of these rows."""
         return [self._nodes.names[row] for row in self._of.tolist()]
 
     @cached_property
     def objects(self) -> list[Node | None]:  # type: ignore[override]
-        """The node of each of these rows."""
+        """Return the node of each of these rows."""
         return [self._nodes.objects[row] for row in self._of.tolist()]
 
     @cached_property

@@ -23,6 +23,8 @@ MAX_WEIGHT = (1 << 63) // 100 // 1000
 Target = TypeVar("Target")
 Percent = Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": 100})]
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_LONGEST = (1 << 63) / 1e9
+"""Seconds: Go counts nanoseconds in an int64."""
 _PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _WHOLE = re.compile(rf"(?P<sign>[+-]?)(?P<parts>0|(?:{_PART.pattern})+)")
 
@@ -317,7 +319,7 @@ def without_nulls(document: Any) -> Any:
 
 
 def _grammar(what: str, path: str, inner: str, document: Any) -> str:
-    """An error of msgspec in the API's grammar. `inner`: where it is, below the `path` of the document."""
+    """Return an error of msgspec in the API's grammar. `inner`: where it is, below the `path` of the document."""
     where = _join(path, inner)
     missing = _MISSING.match(what)
     if missing is not None:
@@ -326,7 +328,7 @@ def _grammar(what: str, path: str, inner: str, document: Any) -> str:
 
 
 def _value_at(document: Any, path: str) -> str:
-    """The value that an error is about, shortened."""
+    """Return the value that an error is about, shortened."""
     for key, index in _STEP.findall(path):
         try:
             document = document[int(index) if index else key]
@@ -345,7 +347,7 @@ def default_configuration() -> SchedulerConfiguration:
 
 
 def validate(config: SchedulerConfiguration) -> list[str]:
-    """Errors of values (not of plugins), in the API's grammar."""
+    """Return errors of values (not of plugins), in the API's grammar."""
     errors = []
     if config.parallelism <= 0:
         errors.append(f"parallelism: Invalid value: {config.parallelism}: should be an integer value greater than zero")
@@ -388,7 +390,7 @@ def validate(config: SchedulerConfiguration) -> list[str]:
 
 
 def _validate_leader_election(config: LeaderElection) -> list[str]:
-    """Errors of the durations (ValidateLeaderElectionConfiguration)."""
+    """Return errors of the durations (ValidateLeaderElectionConfiguration)."""
     errors = []
     given = {
         "leaseDuration": config.lease_duration,
@@ -412,7 +414,7 @@ def _validate_leader_election(config: LeaderElection) -> list[str]:
 
 
 def _validate_extenders(extenders: list[Extender]) -> list[str]:
-    """Errors of the extenders (validateExtenders)."""
+    """Return errors of the extenders (validateExtenders)."""
     errors = []
     managed: set[str] = set()
     for i, extender in enumerate(extenders):
@@ -450,11 +452,13 @@ def parse_duration(text: str) -> float | None:
     if match is None:
         return None
     total = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(match["parts"]))
+    if total > _LONGEST:
+        return None
     return -total if match["sign"] == "-" else total
 
 
 def duration_text(duration: float) -> str:
-    """Seconds as Go prints a duration, but never in µs: 500ms, 1m30s, 2h0m0s."""
+    """Return seconds as Go prints a duration, but never in µs: 500ms, 1m30s, 2h0m0s."""
     if duration == 0:
         return "0s"
     if duration < 1:
@@ -483,6 +487,6 @@ def gate_is_on(gates: FeatureGates, name: str) -> bool:
 
 
 def gate_errors(gates: FeatureGates, path: str, *known: str) -> list[str]:
-    """Error lines for gates that the plugin does not have. `path`: of its arguments."""
+    """Return error lines for gates that the plugin does not have. `path`: of its arguments."""
     said = f"the only gate is {known[0]}" if len(known) == 1 else f"the gates are {' and '.join(known)}"
     return [f'{path}.featureGates: Invalid value: "{name}": {said}' for name in gates or () if name not in known]

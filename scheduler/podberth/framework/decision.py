@@ -112,13 +112,13 @@ class Decision(Struct):
         return best
 
     def unschedulable_plugins(self) -> frozenset[str]:
-        """Plugins whose rejection left the pod without a node."""
+        """Return plugins whose rejection left the pod without a node."""
         if self.verdict is not None:
             return frozenset((self.verdict[0], *self.narrowed_by))
         return frozenset((*self.narrowed_by, *(rejected.plugin for rejected in self.rejected)))
 
     def unresolvable(self, rows: int) -> Bools:
-        """bool[rows]: nodes that no preemption can help."""
+        """Return bool[rows]: nodes that no preemption can help."""
         mask = np.zeros(rows, dtype=np.bool_)
         if self.verdict is not None:
             mask[:] = self.verdict[1].unresolvable
@@ -136,7 +136,7 @@ NO_NODES = "no nodes available to schedule pods"
 
 
 def fit_error(decision: Decision, post_filter: str = "") -> str:
-    """The FailedScheduling text (FitError.Error): counts by reason, sorted as text, and what preemption said."""
+    """Return the FailedScheduling text (FitError.Error): counts by reason, sorted as text, and what preemption said."""
     if not decision.nodes:
         return NO_NODES
     message = f"0/{decision.nodes} nodes are available:"
@@ -165,7 +165,7 @@ def reason_counts(decision: Decision) -> dict[str, int]:
 
 
 def narrowed_text(decision: Decision) -> str:
-    """The reason of nodes that PreFilter left out."""
+    """Return the reason of nodes that PreFilter left out."""
     return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(decision.narrowed_by))}]"
 
 
@@ -221,7 +221,7 @@ class AttemptRecord:
 
 
 def points(trace: Trace | None) -> Iterator[tuple[str, str, float]]:
-    """(point, status, seconds) of each point that was passed."""
+    """Return (point, status, seconds) of each point that was passed."""
     if not trace:
         return
     before = trace[0]

@@ -201,7 +201,7 @@ def _unknown(plugin_class: type[Plugin]) -> list[str]:
 
 
 def _own(some_class: type, base: type) -> set[str]:
-    """The public attributes that a class adds to a base class, or overrides."""
+    """Return the public attributes that a class adds to a base class, or overrides."""
     names = {name for each in some_class.__mro__ if each not in base.__mro__ for name in vars(each)}
     return {name for name in names if not name.startswith("_")}
 
@@ -371,7 +371,7 @@ class Foreign:
 
 
 def checked(point: str, method: Callable[..., Any], check: Check) -> Callable[..., Any]:
-    """A method that is named like the point, and raises TypeError for an answer that the check refuses."""
+    """Return a method that is named like the point, and raises TypeError for an answer that the check refuses."""
 
     def ask(*args: Any) -> Any:
         answer = method(*args)

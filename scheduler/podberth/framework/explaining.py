@@ -49,13 +49,13 @@ class Inquiry(Struct, frozen=True):
     _found: dict[Hashable, Any] = field(default_factory=dict)
 
     def node(self, row: int) -> Node:
-        """The node of a row that was rejected."""
+        """Return the node of a row that was rejected."""
         node = self.cluster.nodes.objects[row]
         assert node is not None
         return node
 
     def movable(self, row: int) -> list[Pod]:
-        """The pods on a node that may be had leave it, those first that this pod misses least.
+        """Return the pods that may be asked to leave a node, those first that this pod misses least.
 
         Static pods and those of DaemonSets come back to their node. Last come those that the pod wants to be near;
         before them, the less a pod matters and asks for, the sooner it is the one, and first who goes anyway.
@@ -92,7 +92,7 @@ class Explainer:
         self.plugin = plugin
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """The numbers behind one of its reasons against one row: a text for people, and the same as data for JSON.
+        """Return the numbers behind one of its reasons against a row: a text for people, and the same as data for JSON.
 
         Numbers named `needed` and `free` also say how much the node lacks: the node that lacks least is shown first.
         """
@@ -106,26 +106,26 @@ class Explainer:
         return ()
 
     def explain_pod(self, inquiry: Inquiry, reason: Reason) -> Detail:
-        """The same as `explain`, for a pod that `pre_filter` rejected: no node was looked at."""
+        """Answer as `explain` does, for a pod that `pre_filter` rejected: no node was looked at."""
         return reason.text, {}
 
 
 def said(requirement: Requirement) -> str:
-    """A requirement as a short text: `zone=a`."""
+    """Return a requirement as a short text: `zone=a`."""
     if requirement.operator == "In" and len(requirement.values) == 1:
         return f"{requirement.key}={next(iter(requirement.values))}"
     return str(requirement)
 
 
 def pods_with(selector: LabelSelector) -> str:
-    """The pods that a selector selects, as a text."""
+    """Return the pods that a selector selects, as a text."""
     if selector.nothing:
         return "no pods (the term has no labelSelector)"
     return f"pods with {', '.join(map(said, selector.requirements))}" if selector.requirements else "pods of any label"
 
 
 def domain(key: str, value: str) -> str:
-    """A topology domain, well-known keys by their last word: `zone a`."""
+    """Return a topology domain, well-known keys by their last word: `zone a`."""
     known = key.startswith(("topology.kubernetes.io/", "kubernetes.io/"))
     return f"{key.rpartition('/')[2]} {value}" if known else f"{key}={value}"
 

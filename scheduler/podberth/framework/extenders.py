@@ -66,7 +66,7 @@ VictimsAnswer = Mapping[str, tuple[tuple[str, ...], int]]
 
 
 def in_order(extenders: Iterable[Extender]) -> tuple[Extender, ...]:
-    """The extenders in the order in which they are asked: those that may fail come last."""
+    """Return the extenders in the order in which they are asked: those that may fail come last."""
     return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
 
 
@@ -79,7 +79,7 @@ def interested(extender: Extender, pod: Pod) -> bool:
 
 
 def without_ignored(config: SchedulerConfiguration) -> SchedulerConfiguration:
-    """The configuration in which NodeResourcesFit leaves out resources that extenders manage (ignoredByScheduler)."""
+    """Return the configuration in which NodeResourcesFit leaves out what extenders manage (ignoredByScheduler)."""
     ignored = [
         resource.name
         for extender in config.extenders

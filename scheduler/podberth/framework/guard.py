@@ -40,7 +40,7 @@ class Spans(Protocol):
 
 
 def point_name(call: PluginCall) -> str:
-    """The extension point as kube-scheduler spells it: PreBind."""
+    """Return the extension point as kube-scheduler spells it: PreBind."""
     return spelled(getattr(call[1], "__name__", ""))
 
 
@@ -62,7 +62,7 @@ class Guard:
         """The call that is being made."""
 
     def __call__(self, plugin: Any, point: Callable[..., Any], *args: Any) -> Any:
-        """The plugin's answer.
+        """Return the plugin's answer.
 
         Raises PluginError for whatever the plugin raises, SystemExit too.
         """
@@ -149,5 +149,5 @@ def _kind(thing: object) -> str:
 
 
 def spelled(point: str) -> str:
-    """A method's name as kube-scheduler spells the extension point: pre_bind → PreBind."""
+    """Return a method's name as kube-scheduler spells the extension point: pre_bind → PreBind."""
     return "".join(word.capitalize() for word in point.split("_"))

@@ -83,7 +83,7 @@ class Reservation(Struct, rename="camel", frozen=True, forbid_unknown_fields=Tru
     """Pods may use room that is kept by their own word of how long they run, which nobody enforces."""
 
     def check(self, path: str) -> list[str]:
-        """Error lines."""
+        """Return error lines."""
         ranges = (
             ("afterSeconds", self.after_seconds, 0, _LONGEST),
             ("forSeconds", self.for_seconds, 1, _LONGEST),
@@ -135,7 +135,7 @@ class Source(Generic[Value]):
 
     @property
     def value(self) -> Value:
-        """The last value, however old."""
+        """Return the last value, however old."""
         return self._value
 
     @property
@@ -306,7 +306,7 @@ class RemovedPods:
         """By the identity of what counts pods: that, and what it counts each placement for."""
 
     def count(self, of: object, each: Callable[[Pod], int]) -> Ints:
-        """int64[rows that are tried]: sum up for each row what the pods that are gone count for.
+        """Return int64[rows that are tried]: for each row, the sum of what the pods that are gone count for.
 
         `each`: returns what a pod counts for, by its shape and labels. It is asked once for each `of`.
         """
@@ -318,7 +318,7 @@ class RemovedPods:
         return np.bincount(self._owners, weights=amounts, minlength=len(self.rows)).astype(np.int64)
 
     def on_nodes(self, mask: Bools, rows: int) -> Bools:
-        """bool[rows]: spread out a mask over the rows that are tried; False elsewhere."""
+        """Return bool[rows]: a mask over the rows that are tried, spread out; False elsewhere."""
         found = np.zeros(rows, dtype=np.bool_)
         found[self.rows] = mask
         return found
@@ -353,7 +353,7 @@ class Spare:
         )
 
     def free(self, rows: Rows) -> Ints:
-        """int64[needs, rows]: what these rows have left of each thing. The array belongs to the caller."""
+        """Return int64[needs, rows]: what these rows have left of each thing. The array belongs to the caller."""
         parts = [self._ask(plugin, plugin.free, self._pod, self._nodes, rows) for plugin in self._counting]
         return np.concatenate(parts) if parts else np.zeros((0, len(rows)), dtype=np.int64)
 
@@ -528,7 +528,7 @@ class Plugin:
 
     @staticmethod
     def check(args: Any, path: str) -> list[str]:
-        """Error lines for arguments that no type can refuse; `path` is where they are in the configuration."""
+        """Return error lines for arguments that no type can refuse; `path` is where they are in the configuration."""
         return []
 
     def skips(self, shape: PodShape) -> Collection[str]:
@@ -581,7 +581,7 @@ class Plugin:
     # -- before a node is chosen -------------------------------------------------------------------------------------
 
     def queue_sort(self, pod: Pod, queued_at: float) -> tuple[Any, ...]:
-        """A sort key of numbers and texts, smallest first. `queued_at`: seconds."""
+        """Return a sort key of numbers and texts, smallest first. `queued_at`: seconds."""
         raise NotImplementedError
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | Narrow | None:
@@ -592,7 +592,7 @@ class Plugin:
         raise NotImplementedError
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
-        """(reason, bool[rows]) pairs over all rows at once; an empty sequence rejects nothing."""
+        """Return (reason, bool[rows]) pairs over all rows at once; an empty sequence rejects nothing."""
         raise NotImplementedError
 
     def filter_one(self, pod: Pod, nodes: Nodes, row: int) -> bool:
@@ -619,7 +619,7 @@ class Plugin:
         raise NotImplementedError
 
     def score_one(self, pod: Pod, nodes: Nodes, row: int) -> int:
-        """The score that `score` gives this row, if it takes part. Optional, like `filter_one`."""
+        """Return the score that `score` gives this row, if it takes part. Optional, like `filter_one`."""
         raise NotImplementedError
 
     # -- for preemption by sums: all three or none -------------------------------------------------------------------
@@ -631,7 +631,7 @@ class Plugin:
         raise NotImplementedError
 
     def free(self, pod: Pod, nodes: Nodes, rows: Rows) -> Ints:
-        """int64[needs, rows]: what these rows have left of each."""
+        """Return int64[needs, rows]: what these rows have left of each."""
         raise NotImplementedError
 
     def counted(self, shape: PodShape) -> Hashable:
@@ -734,7 +734,7 @@ class Profile:
 
     @cached_property
     def sources(self) -> Mapping[tuple[str, str], Source[Any]]:
-        """(plugin, source) → each source of its plugins."""
+        """Return (plugin, source) → each source of its plugins."""
         return {(name, one.name): one for name, plugin in self.by_name.items() for one in plugin.reads.sources}
 
     @cached_property
@@ -757,7 +757,7 @@ class Profile:
         return next((mode for mode in modes if mode is not None), None)
 
     def apart(self) -> "Profile":
-        """The same profile with fresh in-tree plugins, which have kept nothing yet.
+        """Return the same profile with fresh in-tree plugins, which have kept nothing yet.
 
         Third-party plugins stay the same: their state may be more than kept results.
         """

@@ -124,7 +124,7 @@ def build(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> dict[s
 
 
 def annotated(frameworks: Mapping[str, Framework]) -> AnnotationsRead:
-    """The annotations that these profiles read, as `model.kinds.Decoder` wants it."""
+    """Return the annotations that these profiles read, as `model.kinds.Decoder` wants it."""
     modes = ((name, framework.profile.annotated_affinity) for name, framework in frameworks.items())
     plugins = [plugin for framework in frameworks.values() for plugin in framework.profile.by_name.values()]
     return AnnotationsRead(
@@ -209,7 +209,7 @@ def _unusable(name: str, path: str, registry: Mapping[str, Any]) -> str:
 
 
 def _usable(config: ProfileConfig, registry: Mapping[str, Any]) -> dict[str, Any]:
-    """The plugins that a profile may run or has arguments for; others that are installed are not imported."""
+    """Return the plugins that a profile may run or has arguments for; others that are installed are not imported."""
     refs = [ref for point in (*POINTS, "multi_point") for ref in getattr(config.plugins, point).enabled]
     names = {ref.name for ref in (*refs, *DEFAULT_MULTI_POINT)} | {plugin.name for plugin in config.plugin_config}
     return {name: registry[name] for name in names if not _unusable(name, "", registry)}
@@ -225,7 +225,7 @@ def without_type(args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def field_of(point: str) -> str:
-    """The field of a configuration that an extension point has; multi_point is one here too."""
+    """Return the field of a configuration that an extension point has; multi_point is one here too."""
     return _CAMEL.get(point, "multiPoint")
 
 
@@ -235,7 +235,7 @@ def at_multi_point(config: ProfileConfig) -> list[PluginRef]:
 
 
 def _merge(custom: PluginSet, errors: list[str], path: str) -> list[PluginRef]:
-    """The default multiPoint list with the profile's changes: a re-configured default stays in its place."""
+    """Return the default multiPoint list with the profile's changes: a re-configured default stays in its place."""
     disabled = {ref.name for ref in custom.disabled}
     replaced = {}
     for i, ref in enumerate(custom.enabled):
@@ -262,7 +262,7 @@ def _expand(
     errors: list[str],
     path: str,
 ) -> list[str]:
-    """Names at one point: overrides first, then multiPoint's order, then the rest of the point's own."""
+    """Return the names at one point: overrides first, then multiPoint's order, then the rest of the point's own."""
 
     def has(name: str) -> bool:
         return name in registry and point in declaration_of(registry[name]).points
@@ -284,7 +284,7 @@ def _expand(
 def _instantiate(
     config: ProfileConfig, names: set[str], registry: Mapping[str, Any], path: str, made_with: dict[str, Any]
 ) -> dict[str, Any]:
-    """Plugins by name, those that only have arguments among them; `made_with` gets the arguments of in-tree plugins."""
+    """Return the plugins by name, also those that only have arguments; `made_with` gets those of in-tree plugins."""
     args = {plugin.name: (f"[{i}]", plugin.args) for i, plugin in enumerate(config.plugin_config)}
     plugins: dict[str, Any] = {}
     errors: list[str] = []
@@ -312,7 +312,7 @@ def _instantiate(
 
 
 def _make(plugin_class: Any, args: Any, path: str) -> Any:
-    """The plugin. Whatever a third-party constructor raises is reported as an error of the configuration."""
+    """Return the plugin. Whatever a third-party constructor raises is reported as an error of the configuration."""
     if not is_foreign(plugin_class):
         return plugin_class(args)
     where = f'{path}: plugin "{plugin_class.name}" of {plugin_class.__module__}'
@@ -329,7 +329,7 @@ def _make(plugin_class: Any, args: Any, path: str) -> Any:
 
 
 def effective(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> dict[str, Any]:
-    """A KubeSchedulerConfiguration as plain values, in the order of its fields.
+    """Return a KubeSchedulerConfiguration as plain values, in the order of its fields.
 
     Raises ConfigError when the configuration can't be built.
     """
@@ -361,7 +361,7 @@ def _profile(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> d
 
 
 def _arguments(config: ProfileConfig, used: set[str], registry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The arguments of every plugin that takes any, by name; those of a plugin that does not run too, if given."""
+    """Return the arguments of each plugin that takes any, by name; of one that does not run, if some are given."""
     given = {plugin.name: plugin.args for plugin in config.plugin_config}
     found = []
     for name in sorted(used | set(given)):

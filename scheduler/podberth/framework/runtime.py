@@ -71,7 +71,7 @@ def nodes_to_find(percentage: int, nodes: int) -> int:
 
 
 def sample(feasible: Rows, candidates: Bools, wanted: int, nodes: int, rotation: Rotation) -> Rows:
-    """The first `wanted` feasible rows that a search among `candidates` (bool[rows]) finds, in row order.
+    """Return the first `wanted` feasible rows that a search among `candidates` (bool[rows]) finds, in row order.
 
     Moves the rotation on by as many nodes as the search looked at, of the `nodes` that exist.
     """
@@ -125,7 +125,7 @@ class Framework:
         and a share of the nodes is another one each time."""
 
     def apart(self) -> "Framework":
-        """The same profile under the same guard, with no kept results."""
+        """Return the same profile under the same guard, with no kept results."""
         return Framework(self.profile.apart(), self.guard)
 
     def listen(self, timed: Asked | None, reached: Reached, spans: Spans) -> None:
@@ -149,15 +149,15 @@ class Framework:
         return self.classes.kept()
 
     def plugin(self, name: str) -> Plugin | None:
-        """A plugin of this profile by name."""
+        """Return a plugin of this profile by name."""
         return self._by_name.get(name)
 
     def events(self, plugin: str) -> ClusterEvent:
-        """The events that may reverse a plugin's rejection."""
+        """Return the events that may reverse a plugin's rejection."""
         return self._events.get(plugin, ANY)
 
     def hint(self, plugin: Plugin, hint: str, *args: Any) -> bool:
-        """The answer of a plugin's queueing hint; True if the plugin does not have this hint. Raises PluginError."""
+        """Return the answer of a plugin's queueing hint; True if it does not have this hint. Raises PluginError."""
         return hint not in self._methods[plugin.name] or bool(self.guard(plugin, getattr(plugin, hint), *args))
 
     def looks_at_one_node(self, plugin: str) -> bool:
@@ -179,7 +179,7 @@ class Framework:
         return held
 
     def held_by(self, pod: Pod, cluster: Cluster) -> tuple[str, Reason] | None:
-        """(plugin, reason) of the first plugin that holds the pod out of the queue. A pod beyond the limits is, too."""
+        """Return (plugin, reason) of the first that holds the pod out of the queue: a plugin, or a limit."""
         if pod.too_large is not None:
             return TOO_LARGE, Reason(pod.too_large.text)
         concerned = self._by_shape.get(pod.shape) or self._find_concerned(pod.shape)
@@ -193,7 +193,7 @@ class Framework:
         return None
 
     def sort_key(self, pod: Pod, queued_at: float) -> tuple[Any, ...]:
-        """The sort key of a pod in the active queue, smallest first."""
+        """Return the sort key of a pod in the active queue, smallest first."""
         plugin = self._queue_sort
         key: tuple[Any, ...] = self.guard(plugin, plugin.queue_sort, pod, queued_at)
         return key
@@ -214,7 +214,7 @@ class Framework:
         return self.decide(pod, cluster, rotation, within=within)
 
     def _decide_by_class(self, pod: Pod, cluster: Cluster, within: Bools | None) -> Decision | None:
-        """The best rows for a pod; None if the decision has to be taken in full, for example as no node is left."""
+        """Return the best rows for a pod; None: the decision has to be taken in full, as when no node is left."""
         ask, nodes = self.guard, cluster.nodes
         yields = bool(cluster.nominations.node_of and cluster.nominations)
         if within is None and not yields and pod.shape not in self.classes.by_shape:
@@ -284,7 +284,7 @@ class Framework:
         return Decision(pod, count, best, quick=True, passing=passing)
 
     def _on_named_node(self, pod: Pod, cluster: Cluster) -> Decision | None:
-        """The decision for a pod that asks for one node by its name, if that node takes it.
+        """Return the decision for a pod that asks for one node by its name, if that node takes it.
 
         The pods of a DaemonSet do. Each of them has a shape of its own: what is kept for equal pods is of no use to
         them, and to compute it for all nodes costs more the more nodes there are.
@@ -300,7 +300,7 @@ class Framework:
         return Decision(pod, cluster.nodes.count, np.array([row], dtype=np.intp), quick=True, passing=1)
 
     def _named_row(self, pod: Pod, cluster: Cluster) -> int | None:
-        """The row of the only node that PreFilter leaves; None: it leaves others too, or none. Raises PluginError."""
+        """Return the row of the only node that PreFilter leaves; None: it leaves more, or none. Raises PluginError."""
         only: int | None = None
         # Those that go by the shape alone narrow the nodes, where any does; the others are asked only if they did.
         for by_shape in (True, False):
@@ -401,7 +401,7 @@ class Framework:
     def post_filter_group(
         self, failed: FailedGroup, cluster: Cluster
     ) -> Iterator[tuple[str, GroupPostFilterResult | PluginError]]:
-        """(plugin, what it can do for a pod group that did not fit), one after the other."""
+        """Return (plugin, what it can do for a pod group that did not fit), one after the other."""
         for plugin in self.profile.plugins("post_filter"):
             if "post_filter_group" in declared(plugin).methods:
                 result: GroupPostFilterResult | PluginError
@@ -414,7 +414,7 @@ class Framework:
     def binding_plugins(
         self, pod: Pod, row: int, node: str, waiting_pods: WaitingPods, binders: tuple[Any, ...] = ()
     ) -> BindingPlugins:
-        """The plugins from Reserve on, for a pod that is assumed on a node.
+        """Return the plugins from Reserve on, for a pod that is assumed on a node.
 
         `binders`: plugins that are asked to bind it before the profile's Bind plugins.
         """
@@ -486,7 +486,7 @@ class Framework:
 
 
 def _on_node(profile: Profile, filters: FilterPlugins) -> frozenset[str]:
-    """The filters for which `Framework.looks_at_one_node` is true."""
+    """Return the filters for which `Framework.looks_at_one_node` is true."""
     if not all(plugin.only_preempts for plugin in profile.plugins("post_filter")):
         return frozenset()
     points = ("pre_enqueue", "pre_filter", "reserve", "permit")
@@ -520,7 +520,7 @@ class PlacementPlugins:
         return self._generator is not None
 
     def generate(self, group: PodGroup, running: Sequence[Running], cluster: Cluster) -> list[Placement]:
-        """The placements in the order in which they are tried, each with nodes.
+        """Return the placements in the order in which they are tried, each with nodes.
 
         Raises PluginError.
         """
@@ -541,7 +541,7 @@ class PlacementPlugins:
         return tuple(int(self._ask(plugin, plugin.placement_score, assignment, cluster)) for plugin, _ in self._scorers)
 
     def totals(self, scores: Sequence[tuple[int, ...]]) -> list[int]:
-        """The total of each placement, by what `scores` has said of each.
+        """Return the total of each placement, by what `scores` has said of each.
 
         Raises PluginError.
         """

@@ -24,7 +24,7 @@ class Reason:
 
     @property
     def code(self) -> str:
-        """The status code under its upstream name."""
+        """Return the status code under its upstream name."""
         return UNRESOLVABLE if self.unresolvable else UNSCHEDULABLE
 
     def text_on(self, row: int) -> str:
@@ -44,12 +44,12 @@ class ErrorByNode(Reason):
 
 
 def Unschedulable(text: str) -> Reason:  # noqa: N802 (reads as the status it makes)
-    """A reason that preemption may resolve."""
+    """Return a reason that preemption may resolve."""
     return Reason(text)
 
 
 def Unresolvable(text: str) -> Reason:  # noqa: N802 (reads as the status it makes)
-    """A reason that no preemption resolves."""
+    """Return a reason that no preemption resolves."""
     return Reason(text, unresolvable=True)
 
 
@@ -96,7 +96,7 @@ class PluginError(Exception):
 
 
 def printable(text: str, most: int = LONGEST_TEXT) -> str:
-    """The text with control characters escaped, and no longer than `most`: it goes into conditions, events and logs."""
+    """Return a text for conditions, events and logs: with control characters escaped, and no longer than `most`."""
     if len(text) <= most and text.isprintable():
         return text
     escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:most])
@@ -104,7 +104,7 @@ def printable(text: str, most: int = LONGEST_TEXT) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as an error message shows it to a plugin's author, however long or broken its own text is."""
+    """Return a value as an error message shows it to a plugin's author, however long or broken its own text is."""
     try:
         text = f'"{value}"' if isinstance(value, str) else repr(value)
         if isinstance(value, type):

@@ -85,7 +85,7 @@ class Verifier:
     def verify(
         self, decided: Decision, cluster: Cluster, rotation: Rotation, within: Bools | None = None
     ) -> tuple[Decision, Difference | None]:
-        """The decision that counts, and how it differs from the one that was `decided`; if so, the cluster is repaired.
+        """Return the decision that counts, and how it differs from what was `decided`; if so, the cluster is repaired.
 
         To be called if `due` says so. `rotation`: as it was before the decision. `within`: bool[rows], the only
         nodes that counted. Raises PluginError.
@@ -152,7 +152,7 @@ def differences(one: Decision, other: Decision) -> tuple[str, ...]:
 
 
 def _rows_concerned(one: Decision, other: Decision) -> Rows:
-    """The first rows in which they differ, best ones before others; the best rows if no row differs."""
+    """Return the first rows in which they differ, best ones before others; the best rows if no row differs."""
     best = np.setxor1d(one.best(), other.best())
     if len(best):
         return best[:MOST_NODES]

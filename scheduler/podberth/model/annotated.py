@@ -58,7 +58,7 @@ DECIDING = (
 
 
 def kept(annotations: msgspec.Raw, keys: frozenset[str]) -> Mapping[str, str]:
-    """Those of the annotations that have one of these keys. Nothing is decoded where no key is among the bytes."""
+    """Return the annotations that have one of these keys. Nothing is decoded where no key is among the bytes."""
     text = bytes(annotations)
     # A key may be written with its slash escaped, so what stands behind the slash is looked for.
     if not any(wire.mentions(text, key.rpartition("/")[2].encode()) for key in keys):
@@ -86,7 +86,7 @@ def carries(annotations: msgspec.Raw) -> bool:
 
 
 def affinity_of(annotations: bytes, own: bytes, namespace: str, usual: Mode) -> bytes:
-    """The affinity that a pod asks for by spec (`own`, JSON or nothing) and annotations together, as JSON.
+    """Return the affinity that a pod asks for by spec (`own`, JSON or nothing) and annotations together, as JSON.
 
     Raises AnnotationError.
     """
@@ -108,7 +108,7 @@ def affinity_of(annotations: bytes, own: bytes, namespace: str, usual: Mode) -> 
 
 
 def _parsed(text: str, namespace: str) -> dict[str, Any]:
-    """The annotation's fields.
+    """Return the annotation's fields.
 
     Raises ValueError (of which msgspec's and the selectors' errors are kinds).
     """
@@ -175,7 +175,7 @@ def _check_weight(weight: int, where: str) -> None:
 
 
 def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """A node, pod or pod anti-affinity that asks for what both ask for."""
+    """Return a node, pod or pod anti-affinity that asks for what both ask for."""
     made = dict(one)
     for kind, asked in other.items():
         there = one.get(kind)
@@ -189,13 +189,13 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _terms(selector: dict[str, Any]) -> list[dict[str, Any]]:
-    """The terms that can match a node: an empty one matches none, and must not vanish into another."""
+    """Return the terms that can match a node: an empty one matches none, and must not vanish into another."""
     terms = selector.get("nodeSelectorTerms") or ()
     return [term for term in terms if term and (term.get("matchExpressions") or term.get("matchFields"))]
 
 
 def _anded(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """(a or b) and (c or d), spelled as node selectors can: a and c, or a and d, or …
+    """Return the terms of (a or b) and (c or d), spelled as node selectors can: a and c, or a and d, or …
 
     Raises ValueError when that would be too many.
     """

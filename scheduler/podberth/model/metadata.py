@@ -16,7 +16,7 @@ class ClusterScoped(Struct, gc=False, frozen=True):
 
     @property
     def key(self) -> str:
-        """The name."""
+        """Return the name."""
         return self.name
 
 
@@ -30,7 +30,7 @@ class Namespaced(Struct, gc=False, frozen=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """(namespace, name)."""
+        """Return (namespace, name)."""
         return self.namespace, self.name
 
     def __str__(self) -> str:

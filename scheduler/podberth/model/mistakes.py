@@ -32,7 +32,7 @@ _DEEP = "it is nested too deeply"
 
 
 def unknown_fields(document: Any, expected: type, path: str = "") -> Iterator[tuple[str, str | None]]:
-    """(path, the near name that is known, or None) of every key that `expected`, a msgspec Struct, has no field for."""
+    """Yield (path, the near name that is known, or None) of each key for which `expected`, a Struct, has no field."""
     yield from _unknown(document, _type_info(expected), path)
 
 
@@ -58,7 +58,7 @@ def _type_info(expected: type) -> inspect.Type:
 
 
 def nearest(name: str, known: list[str]) -> str | None:
-    """The known name that was probably meant: the same but for case, or close to it."""
+    """Return the known name that was probably meant: the same but for case, or close to it."""
     lowered = {each.lower(): each for each in known}
     close = get_close_matches(name.lower(), lowered, n=1, cutoff=0.75)
     return lowered[close[0]] if close else None
@@ -95,7 +95,7 @@ def kind_of(value: object) -> str:
 
 
 def as_json(value: object, most: int = SHOWN) -> str:
-    """A value as its author may have written it: as JSON, in one line, cut after `most` characters."""
+    """Return a value as its author may have written it: as JSON, in one line, cut after `most` characters."""
     if isinstance(value, str) and len(value) > most:
         value = f"{value[: most - 1]}…"
     text = json.dumps(value, ensure_ascii=False, default=str)
@@ -105,7 +105,7 @@ def as_json(value: object, most: int = SHOWN) -> str:
 
 
 def misfit(error: Exception, where: str = "") -> str:
-    """The decoder's complaint about a document as `path: expected …, got …`, below the path `where`."""
+    """Return the decoder's complaint about a document as `path: expected …, got …`, below the path `where`."""
     if isinstance(error, RecursionError):
         return f"{where}: {_DEEP}" if where else _DEEP
     if isinstance(error, UnicodeError):

@@ -48,13 +48,13 @@ _REMEMBERED_BYTES = 8192
 
 
 def _bounded(size: int) -> int:
-    """An image's size, kept where sums of sizes can't leave int64."""
+    """Return an image's size, kept where sums of sizes can't leave int64."""
     return max(0, min(size, BOUND))
 
 
 @lru_cache(maxsize=1024)
 def parse_allocatable(amounts: bytes) -> tuple[Mapping[str, int], int, tuple[str, ...]]:
-    """(status.allocatable, its pods, problems). Nodes of one kind say it with the same bytes, and share the answer."""
+    """Return (status.allocatable, its pods, problems). Nodes of one kind have equal bytes, and share the answer."""
     written = _amounts_decoder.decode(amounts) if amounts else {}
     many = _too_many("status.allocatable", "resources", len(written), MOST_RESOURCES)
     if many:

@@ -23,6 +23,6 @@ _SHORT = 8
 
 
 def hashed_once(items: Iterable[Item]) -> tuple[Item, ...]:
-    """A tuple, hashed once if it is long."""
+    """Return a tuple, hashed once if it is long."""
     found = tuple(items)
     return found if len(found) <= _SHORT else Once(found)

@@ -40,14 +40,14 @@ class Lasting(NamedTuple):
     """Its owner expects it to end after so long."""
 
     def seconds(self, *, trusting: bool) -> int | None:
-        """The longest that it can run; None: nobody knows. `trusting`: a time that is only expected counts."""
+        """Return the longest that it can run; None: nobody knows. `trusting`: a time that is only expected counts."""
         known = [each for each in (self.enforced, self.expected if trusting else None) if each is not None]
         return min(known, default=None)
 
 
 @lru_cache(maxsize=4096)
 def lasting(restart_policy: str | None, deadline: int | None, expected: str | None) -> Lasting | None:
-    """The Lasting of a pod; None: it runs until somebody removes it."""
+    """Return the Lasting of a pod; None: it runs until somebody removes it."""
     seconds = None if expected is None else duration(expected)
     if deadline is None and seconds is None and restart_policy not in ("Never", "OnFailure"):
         return None
@@ -55,13 +55,13 @@ def lasting(restart_policy: str | None, deadline: int | None, expected: str | No
 
 
 def expected_text(annotations: bytes) -> str | None:
-    """The annotation's value in a pod's annotations, None where it has none: then nothing is decoded."""
+    """Return the annotation's value in a pod's annotations, None where it has none: then nothing is decoded."""
     text = annotation(annotations, EXPECTED_DURATION, _TOKEN)
     return text if text is None or len(text) <= _LONGEST else ""
 
 
 def duration(text: str) -> int | None:
-    """Seconds of a text such as 1h30m; None where it is none."""
+    """Return seconds of a text such as 1h30m; None where it is none."""
     found = _DURATION.fullmatch(text)
     if found is None:
         return None
@@ -71,7 +71,7 @@ def duration(text: str) -> int | None:
 
 @lru_cache(maxsize=4096)
 def since_epoch(text: str) -> float | None:
-    """Seconds since the epoch of an RFC 3339 time; None where it is none."""
+    """Return seconds since the epoch of an RFC 3339 time; None where it is none."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
@@ -136,7 +136,7 @@ class Pod(Struct, gc=False, weakref=False):
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Those that a plugin reads: they decide, so they are part of the shape."""
+        """Return the annotations that a plugin reads: they decide, so they are part of the shape."""
         return self.shape.annotations
 
     @property
@@ -153,7 +153,7 @@ class Pod(Struct, gc=False, weakref=False):
 
 
 def empty_like(pod: Pod) -> Pod:
-    """A pod of the same name that asks for nothing, and has no labels and no priority."""
+    """Return a pod of the same name that asks for nothing, and has no labels and no priority."""
     return replace(pod, labels=NO_LABELS, shape=_empty_shape(pod.namespace), priority=0)
 
 
@@ -234,7 +234,7 @@ class Interner:
         return len(self._by_spec) + len(self._by_terms)
 
     def labels(self, raw: msgspec.Raw) -> Mapping[str, str]:
-        """The label (or annotation) map of these bytes, shared."""
+        """Return the label (or annotation) map of these bytes, shared."""
         text = wire.present(raw)
         if not text:
             return NO_LABELS
@@ -245,11 +245,11 @@ class Interner:
         return found
 
     def node_annotations(self, raw: msgspec.Raw) -> Mapping[str, str]:
-        """Those of a node's annotations that are read."""
+        """Return those of a node's annotations that are read."""
         return kept(raw, self._of_nodes) if self._of_nodes else NO_LABELS
 
     def shape(self, pod: wire.Pod, promise: str | None = None, *, in_group: bool = False) -> PodShape:
-        """The shape of a pod, shared by all pods whose placement-deciding bytes are equal.
+        """Return the shape of a pod, shared by all pods whose placement-deciding bytes are equal.
 
         `promise`: the text of its annotation, which decides too. `in_group`: it names a pod group.
         """
@@ -297,7 +297,7 @@ class Interner:
         return found
 
     def _affinity(self, pod: wire.Pod, own: bytes) -> tuple[bytes, str | None]:
-        """The affinity to go by, and why an annotation can't be honoured."""
+        """Return the affinity to go by, and why an annotation can't be honoured."""
         usual = self._affinity_modes.get(pod.spec.scheduler_name)
         if usual is None or not carries(pod.metadata.annotations):
             return own, None
@@ -319,7 +319,7 @@ _group_decoder = msgspec.json.Decoder(wire.SchedulingGroup)
 
 
 def _weight(key: tuple[Any, ...]) -> int:
-    """The bytes and characters in a key."""
+    """Return the bytes and characters in a key."""
     total = 0
     for part in key:
         kind = type(part)
@@ -408,7 +408,7 @@ def _kind_of(owner: wire.OwnerReference) -> str:
 
 
 def _group_of(namespace: str, named: bytes, labels: Mapping[str, str]) -> GroupKey | None:
-    """The group that a pod names: in spec.schedulingGroup (`named`, its JSON), else by the label."""
+    """Return the group that a pod names: in spec.schedulingGroup (`named`, its JSON), else by the label."""
     if named:
         name = _group_decoder.decode(named).pod_group_name
         if name:

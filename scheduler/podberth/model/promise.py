@@ -79,7 +79,7 @@ class NodeRequirement:
         return self._hash
 
     def reads(self) -> frozenset[str]:
-        """The label keys that it reads."""
+        """Return the label keys that it reads."""
         found = {requirement.key for requirement in self.labels}
         for term in self.selector.terms if self.selector is not None else ():
             found.update(requirement.key for requirement in term.labels)

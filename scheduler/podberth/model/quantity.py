@@ -95,7 +95,7 @@ def milli_units(nano: int) -> int:
 
 
 def _rounded(nano: int, unit: int) -> int:
-    """So many units, rounded away from zero."""
+    """Return an amount in units of so many nano-units, rounded away from zero."""
     return nano // unit if nano < 0 else -(-nano // unit)
 
 
@@ -159,7 +159,7 @@ class Quantity(Struct, gc=False, frozen=True):
         return None if rest or abs(milli) > _MOST else milli
 
     def __str__(self) -> str:
-        """The canonical form (CanonicalizeBytes), or the text that is remembered."""
+        """Return the canonical form (CanonicalizeBytes), or the text that is remembered."""
         if self.text:
             return self.text
         if not self.nano:
@@ -201,7 +201,7 @@ def parse_quantity(text: str | int | float) -> Quantity:
 
 
 def _remembered(text: str) -> str:
-    """The text of a decimal, where ParseQuantity takes it to be canonical; empty: it does not."""
+    """Return the text of a decimal, where ParseQuantity takes it to be canonical; empty: it does not."""
     found = _PARTS.fullmatch(text)
     assert found is not None
     number, decimals, suffix = found[1] or "0", found[2] or "", found[3]

@@ -165,7 +165,7 @@ class Condition(Struct, frozen=True, gc=False):
 
 
 def conditions_of(requirements: Sequence[Requirement]) -> tuple[Condition, ...] | None:
-    """The requirements (In, NotIn, Exists, DoesNotExist), all of which must hold, by key; None: they never do."""
+    """Return one condition for each key, for requirements all of which must hold; None: no labels meet them."""
     by_key: dict[str, list[Requirement]] = {}
     for requirement in requirements:
         by_key.setdefault(requirement.key, []).append(requirement)
@@ -227,7 +227,7 @@ class LabelSelector(Struct, frozen=True, dict=True):
 
     @cached_property
     def conditions(self) -> tuple[Condition, ...] | None:
-        """The requirements as one condition for each key; None: no labels meet them."""
+        """Return the requirements as one condition for each key; None: no labels meet them."""
         return None if self.nothing else conditions_of(self.requirements)
 
     @cached_property
@@ -288,7 +288,7 @@ def check_operator(operator: str, path: str) -> None:
 
 
 def requirements_of(labels: Labels, path: str) -> list[Requirement]:
-    """The requirements of matchLabels, sorted: all keys and values are checked in one go.
+    """Return the requirements of matchLabels, sorted: all keys and values are checked in one go.
 
     Raises SelectorError.
     """
@@ -414,7 +414,7 @@ def parse_node_selector(selector: wire.NodeSelector, path: str) -> NodeSelector:
 
 
 def node_selector_of(parsed: Sequence[NodeSelectorTerm]) -> NodeSelector:
-    """The selector of these terms."""
+    """Return the selector of these terms."""
     names: frozenset[str] | None = None
     if parsed and all(term.names is not None for term in parsed):
         names = frozenset(name for term in parsed for name in term.names or ())

@@ -139,7 +139,7 @@ def _pod_claims(spec: wire.PodSpec, count: Count) -> tuple[PodClaim, ...]:
 
 
 def claims_of(written: Iterable[wire.PodClaim]) -> tuple[PodClaim, ...]:
-    """The claims for devices as the spec of a pod or of a pod group names them."""
+    """Return the claims for devices as the spec of a pod or of a pod group names them."""
     return tuple([PodClaim(one.name, one.resource_claim_name, one.resource_claim_template_name) for one in written])
 
 
@@ -149,7 +149,7 @@ def may_be_devices(resource: str) -> bool:
 
 
 def _device_containers(resources: PodResources, spec: wire.PodSpec) -> tuple[DeviceContainer, ...]:
-    """The containers, init containers first, if any asks for a resource that devices may serve."""
+    """Return the containers, init containers first, if any asks for a resource that devices may serve."""
     asked = (*resources.init_containers, *resources.containers)
     if not any(may_be_devices(name) for container in asked for name in container.spec):
         return ()
@@ -164,7 +164,7 @@ def _device_containers(resources: PodResources, spec: wire.PodSpec) -> tuple[Dev
 
 
 def fewer(containers: Sequence[DeviceContainer], amounts: Mapping[str, int]) -> tuple[DeviceContainer, ...]:
-    """The containers when they ask for so much in all: the last ones ask for less. Amounts in whole units."""
+    """Return the containers when they ask for so much in all: the last ones ask for less. Amounts in whole units."""
     left = {name: amount * NANO for name, amount in amounts.items()}
     found = []
     for one in containers:
@@ -349,7 +349,7 @@ def resize_infeasible(status: wire.PodStatus) -> bool:
 
 
 def _normalised_image(name: str) -> str:
-    """The name with `:latest` where it has no tag (imagelocality, normalizedImageName)."""
+    """Return the name with `:latest` where it has no tag (imagelocality, normalizedImageName)."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
@@ -483,7 +483,7 @@ def _read_node_terms(shape: PodShape, asked: wire.NodeAffinity | None, count: Co
 def _pod_terms(
     namespace: str, affinity: wire.PodAffinity | None, path: str, sign: int, count: Count, left: int
 ) -> tuple[Terms, tuple[WeightedTerm, ...], int]:
-    """(required terms, preferred terms, how many more may be read). Raises SelectorError."""
+    """Return (required terms, preferred terms, how many more may be read). Raises SelectorError."""
     if affinity is None:
         return _NO_TERMS, (), left
     required: list[AffinityTerm] = []
@@ -516,7 +516,7 @@ def _constraints(written: Sequence[wire.TopologySpreadConstraint], count: Count)
 def parse_preferred_node_terms(
     terms: Iterable[wire.PreferredSchedulingTerm], path: str
 ) -> tuple[tuple[tuple[int, NodeSelectorTerm], ...], str | None]:
-    """(weight, term) pairs and the first error; terms of weight 0 or without content are left out."""
+    """Return (weight, term) pairs and the first error; terms of weight 0 or without content are left out."""
     found: list[tuple[int, NodeSelectorTerm]] = []
     error: str | None = None
     for i, term in enumerate(terms):
@@ -531,7 +531,7 @@ def parse_preferred_node_terms(
 
 
 def _weight(weight: int) -> int:
-    """A preference's weight; the API allows 1 to 100, a dump may hold anything."""
+    """Return a preference's weight; the API allows 1 to 100, a dump may hold anything."""
     return max(-_MAX_WEIGHT, min(weight, _MAX_WEIGHT))
 
 

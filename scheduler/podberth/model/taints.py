@@ -24,7 +24,7 @@ HARD = frozenset((NO_SCHEDULE, NO_EXECUTE))
 
 
 def taint_text(key: str, value: str, effect: str) -> str:
-    """A taint of a node or a device as kubectl writes it: `key=value:Effect`, or `key:Effect`."""
+    """Return a taint of a node or a device as kubectl writes it: `key=value:Effect`, or `key:Effect`."""
     return f"{key}{'=' + value if value else ''}:{effect}"
 
 
@@ -70,7 +70,7 @@ class Toleration(Struct, frozen=True, omit_defaults=True):
 
 
 def _number(text: str) -> int | None:
-    """A canonical decimal integer of 64 bits (IsDecimalInteger)."""
+    """Return the number that a text is; None: it is no canonical decimal integer of 64 bits (IsDecimalInteger)."""
     number = int(text) if _INTEGER.fullmatch(text) else None
     return number if number is not None and -_LARGEST - 1 <= number <= _LARGEST else None
 
@@ -87,7 +87,7 @@ class Tolerations(Once[Toleration]):
 
     @cached_property
     def _by_taint(self) -> Mapping[tuple[str, str | None], Sequence[Toleration]]:
-        """(key, value) of taints, the value None where it may be any → tolerations in question."""
+        """Return (key, value) of taints, the value None where it may be any → tolerations in question."""
         found: dict[tuple[str, str | None], list[Toleration]] = {}
         for one in self:
             found.setdefault((one.key, one.value if one.operator in _EQUAL else None), []).append(one)
@@ -104,7 +104,7 @@ class Tolerations(Once[Toleration]):
 
 
 def tolerations_of(found: Iterable[Toleration]) -> tuple[Toleration, ...]:
-    """The tolerations of a pod."""
+    """Return the tolerations of a pod."""
     tolerations = tuple(found)
     return tolerations if len(tolerations) <= _FEW else Tolerations(tolerations)
 
@@ -122,7 +122,7 @@ def tolerates(tolerations: Sequence[Toleration], taint: Taint, *, comparing: boo
 
 
 def untolerated(tolerations: Sequence[Toleration], taints: Taints, *, comparing: bool = False) -> Taint | None:
-    """The first NoSchedule or NoExecute taint that is not tolerated."""
+    """Return the first NoSchedule or NoExecute taint that is not tolerated."""
     hard = (taint for taint in taints if taint.effect in HARD)
     return next((taint for taint in hard if not tolerates(tolerations, taint, comparing=comparing)), None)
 

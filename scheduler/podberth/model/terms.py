@@ -78,12 +78,12 @@ class WeightedTerms(Once[WeightedTerm]):
 
     @cached_property
     def terms(self) -> Once[AffinityTerm]:
-        """The terms without their weights."""
+        """Return the terms without their weights."""
         return Once([one.term for one in self])
 
     @cached_property
     def weights(self) -> Once[int]:
-        """The weights of `terms`."""
+        """Return the weights of `terms`."""
         return Once([one.weight for one in self])
 
 
@@ -123,7 +123,7 @@ class SpreadConstraint(Struct, frozen=True):
     match_label_keys: tuple[str, ...] = ()
 
     def selector_for(self, labels: Labels) -> LabelSelector:
-        """The selector with the pod's own values of `matchLabelKeys` added."""
+        """Return the selector with the pod's own values of `matchLabelKeys` added."""
         extra = [Requirement(key, "In", frozenset((labels[key],))) for key in self.match_label_keys if key in labels]
         if not extra or self.selector.nothing:
             return self.selector

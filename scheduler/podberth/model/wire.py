@@ -360,7 +360,7 @@ texts_decoder: msgspec.json.Decoder[dict[str, str]] = msgspec.json.Decoder(dict[
 
 
 def present(raw: Raw) -> bytes:
-    """The bytes of a raw field, empty when it is absent or null."""
+    """Return the bytes of a raw field, empty when it is absent or null."""
     text = bytes(raw)
     return b"" if text == b"null" else text
 

@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from podberth.cache import selected_pods
 from podberth.cache.cluster import Cluster
 from podberth.cache.label_index import SelectorIndex
+from podberth.cache.selected_pods import PodClasses
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
-from podberth.model.selectors import Requirement
+from podberth.model.selectors import EVERYTHING, LabelSelector, Requirement
+from podberth.model.terms import AffinityTerm
 from podberth.plugins.pod_topology_spread import default_selector
 from tests.builders import pod
 from tests.unit.work import calls
@@ -35,6 +38,18 @@ def owned(decoder: Decoder, labels: dict[str, str]) -> Pod:
 def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often requirements are hashed, and selectors indexed."""
     return calls(monkeypatch, (Requirement, "__hash__"), (SelectorIndex, "add"))
+
+
+def test_selectors_that_select_all_namespaces_are_kept_while_these_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 5,000 namespaces a set is half a megabyte, and two dozen pods may have 3,000 such selectors."""
+    monkeypatch.setattr(selected_pods, "_NAMES", 100)
+    pods = PodClasses({f"n{i}": {"i": str(i)} for i in range(30)})
+    for i in range(20):
+        selector = LabelSelector((Requirement("i", "NotIn", frozenset((str(i),))),))
+        term = AffinityTerm(EVERYTHING, frozenset(), selector, "host")
+        assert len(list(pods.matching(term))) == 0
+        assert len(pods.meant[selector]) == 29
+        assert sum(map(len, pods.meant.values())) <= 100
 
 
 def test_an_owners_selector_is_taken_as_it_is(looks: Counter[str]) -> None:

@@ -156,6 +156,7 @@ def test_null_is_absent() -> None:
     [
         ("15s", 15), ("1m30s", 90), ("1.5h", 5400), ("500ms", 0.5), (".5s", 0.5), ("0", 0), ("-2s", -2), ("1s1s", 2),
         ("", None), ("15", None), ("s", None), ("15 s", None), ("1d", None), ("1e3s", None), (".s", None), ("٣s", None),
+        ("2562047h", 2562047 * 3600), ("2562048h", None),
     ],
 )  # fmt: skip
 def test_durations(text: str, length: float | None) -> None:
