@@ -7,7 +7,7 @@ in words, by running them through the evaluator.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVarTuple
 
 import msgspec
 from msgspec import Struct, structs
@@ -204,7 +204,7 @@ def _plain(policies: Policies, live: frozenset[str] | None, emptied: Collection[
 def _sent(rule: Rule) -> JsonObject | None:
     """Return an object that the rule matches; None: there is none."""
     space = Space([rule])
-    return _matched(rule)(Questions(space, TOTAL, EACH)) if space.can_match(rule) else None
+    return _matched(Questions(space, TOTAL, EACH), rule) if space.can_match(rule) else None
 
 
 def _contradiction(rule: Rule) -> str:
@@ -229,7 +229,7 @@ _ABOUT = {
     "_conflicts": "which rules can disagree",
     "_dead": "which rules never make a difference",
 }
-Ask = Callable[[Questions], JsonObject | None]
+About = TypeVarTuple("About")
 
 
 class _Analysis:
@@ -286,7 +286,7 @@ class _Analysis:
                 message = f"{rule} rejects nothing that other rules do not reject already"
             else:
                 message = f"{rule} changes nothing: what it matches is rejected, overwritten, or says the same already"
-            example = self._ask(f"what {rule} matches", [rule], _matched(rule)) if matches else None
+            example = self._ask(f"what {rule} matches", [rule], _matched, rule) if matches else None
             yield _finding("dead-rule", [rule], message, example)
 
     def _conflicts(self) -> Iterator[Finding]:
@@ -301,7 +301,7 @@ class _Analysis:
                     return
                 for other in (other for other in wishes[i + 1 :] if other.value != one.value):
                     question = f"whether {one.rule} and {other.rule} can disagree on {field} {key}"
-                    example = self._ask(question, [one.rule, other.rule], _disagreeing(one, other))
+                    example = self._ask(question, [one.rule, other.rule], _disagreeing, one, other)
                     if example is not None:
                         wins = cut(other.value, VALUE)
                         message = f'{one.rule} writes {_shown(one)}, {other.rule} writes "{wins}" and wins'
@@ -312,7 +312,7 @@ class _Analysis:
             if not rule.action.reject:
                 continue
             question = f"whether what the policies write can match {rule}, which rejects"
-            example = self._ask(question, [rule], _poisoned(rule))
+            example = self._ask(question, [rule], _poisoned, rule)
             if example is not None:
                 self.questions.owe(2 * self._one_pass)
                 involved, told = _poisoning(self.policies, example, rule)
@@ -320,7 +320,7 @@ class _Analysis:
 
     def _chains(self) -> Iterator[Finding]:
         for rule in self.rules:
-            example = self._ask(f"whether a second pass can make {rule} write", [rule], _second(rule))
+            example = self._ask(f"whether a second pass can make {rule} write", [rule], _changed_again, rule)
             if example is not None:
                 self.questions.owe((MOST_PASSES + 2) * self._one_pass)
                 involved, told = _chain(self.policies, example, rule)
@@ -329,19 +329,25 @@ class _Analysis:
     def _owned(self) -> Iterator[Finding]:
         for write in (write for rule in self.rules for write in rule.writes if write.field == "label"):
             question = f"whether {write.rule} can take {write.key} away from an owner"
-            example = self._ask(question, [write.rule], _losing(write, self.owners))
+            example = self._ask(question, [write.rule], _lost, write, self.owners)
             if example is not None:
                 message = (
                     f"{write.rule} writes {_shown(write)}, and an owner that finds its objects by that label loses them"
                 )
                 yield _finding("owner-selector", [write.rule], message, example)
 
-    def _ask(self, question: str, rules: list[Rule], ask: Ask) -> JsonObject | None:
+    def _ask(
+        self,
+        question: str,
+        rules: list[Rule],
+        ask: Callable[[Questions, *About], JsonObject | None],
+        *about: *About,
+    ) -> JsonObject | None:
         """Return an example; if it could not be decided whether there is one, that is noted."""
         if self.questions.exhausted:
             return None  # which is said once, of all that is left out
         try:
-            return ask(self.questions)
+            return ask(self.questions, *about)
         except TooComplexError:
             if not self.questions.exhausted:
                 self._give_up(question, rules)
@@ -352,80 +358,64 @@ class _Analysis:
         self.undecided.append(_finding("undecided", rules, f"{TOO_COMPLEX}: {question}"))
 
 
-def _disagreeing(one: Write, other: Write) -> Ask:
-    """Make a question: is there an object to which both writes apply?"""
-
-    def ask(about: Questions) -> JsonObject | None:
-        if not (about.space.gets_anywhere(one) and about.space.gets_anywhere(other)):
-            return None
-        return about.ask(about.accepted, about.writes(one), about.writes(other))
-
-    return ask
+def _matched(about: Questions, rule: Rule) -> JsonObject | None:
+    """Return an object that the rule matches; None: there is none."""
+    return about.ask(about.matches(rule))
 
 
-def _matched(rule: Rule) -> Ask:
-    """Make a question: is there an object that the rule matches?"""
-    return lambda about: about.ask(about.matches(rule))
-
-
-def _poisoned(rule: Rule) -> Ask:
-    """Make a question: is there an object that is accepted, and that the rule rejects once it is changed?"""
-
-    def ask(about: Questions) -> JsonObject | None:
-        box = about.space.boxes.get(id(rule), {})
-        if not any(axis in about.space.writers for axis in box):
-            return None
-        return about.ask(about.accepted, about.matches_after(rule))
-
-    return ask
-
-
-def _second(rule: Rule) -> Ask:
-    """Make a question: is there an object of which this rule changes a key in the second pass, as its last writer?"""
-
-    def ask(about: Questions) -> JsonObject | None:
-        for write in rule.writes:
-            later = about.space.later(write)
-            if later is None:
-                continue
-            deciding = [rule, *(other.rule for other in later)]
-            about.owe(len(deciding))
-            # If no key that decides who writes here is ever written, the second pass decides as the first did.
-            if not any(axis in about.space.writers for one in deciding for axis in about.space.boxes[id(one)]):
-                continue
-            example = about.ask(
-                about.accepted,
-                about.writes_after(write),
-                about.accepted_after,
-                about.none_of_after(deciding[1:]),
-                about.among_after((write.field, write.key), changed_by(write)),
-            )
-            if example is not None:
-                return example
+def _disagreeing(about: Questions, one: Write, other: Write) -> JsonObject | None:
+    """Return an object to which both writes apply; None: there is none."""
+    if not (about.space.gets_anywhere(one) and about.space.gets_anywhere(other)):
         return None
+    return about.ask(about.accepted, about.writes(one), about.writes(other))
 
-    return ask
+
+def _poisoned(about: Questions, rule: Rule) -> JsonObject | None:
+    """Return an object that is accepted, and that the rule rejects once it is changed; None: there is none."""
+    box = about.space.boxes.get(id(rule), {})
+    if not any(axis in about.space.writers for axis in box):
+        return None
+    return about.ask(about.accepted, about.matches_after(rule))
 
 
-def _losing(write: Write, owners: Sequence[LabelSelector]) -> Ask:
-    """Make a question: is there an object whose owner does not find it any more, because this write is the last?"""
-    asking = [owner for owner in owners if _refuses(owner, write) and not owner.nothing]
-
-    def ask(about: Questions) -> JsonObject | None:
+def _changed_again(about: Questions, rule: Rule) -> JsonObject | None:
+    """Return an object of which this rule changes a key in the second pass, as its last writer; None: there is none."""
+    for write in rule.writes:
         later = about.space.later(write)
-        if later is None or not asking:
-            return None
-        about.owe(len(later))
-        last = [about.accepted, about.matches(write.rule), *about.none_of(other.rule for other in later)]
-        for owner in asking:
-            about.owe(1 + len(owner.requirements))
-            selected = about.space.box(("label", requirement) for requirement in owner.requirements)
-            example = None if selected is None else about.ask(last, about.inside(selected))
-            if example is not None:
-                return example
-        return None
+        if later is None:
+            continue
+        deciding = [rule, *(other.rule for other in later)]
+        about.owe(len(deciding))
+        # If no key that decides who writes here is ever written, the second pass decides as the first did.
+        if not any(axis in about.space.writers for one in deciding for axis in about.space.boxes[id(one)]):
+            continue
+        example = about.ask(
+            about.accepted,
+            about.writes_after(write),
+            about.accepted_after,
+            about.none_of_after(deciding[1:]),
+            about.among_after((write.field, write.key), changed_by(write)),
+        )
+        if example is not None:
+            return example
+    return None
 
-    return ask
+
+def _lost(about: Questions, write: Write, owners: Sequence[LabelSelector]) -> JsonObject | None:
+    """Return an object whose owner does not find it any more, because this write is the last; None: there is none."""
+    asking = [owner for owner in owners if _refuses(owner, write) and not owner.nothing]
+    later = about.space.later(write)
+    if later is None or not asking:
+        return None
+    about.owe(len(later))
+    last = [about.accepted, about.matches(write.rule), *about.none_of(other.rule for other in later)]
+    for owner in asking:
+        about.owe(1 + len(owner.requirements))
+        selected = about.space.box(("label", requirement) for requirement in owner.requirements)
+        example = None if selected is None else about.ask(last, about.inside(selected))
+        if example is not None:
+            return example
+    return None
 
 
 def _refuses(owner: LabelSelector, write: Write) -> bool:

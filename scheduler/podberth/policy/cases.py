@@ -50,7 +50,7 @@ def judged(policies: Policies, case: Mapping[str, Any], given: Options) -> Verdi
 
 
 def request(case: Mapping[str, Any]) -> tuple[Operation, JsonObject | None, JsonObject | None]:
-    """Operation (CREATE when absent), object and old object of a case.
+    """Return operation (CREATE when absent), object and old object of a case.
 
     Raises CaseError.
     """

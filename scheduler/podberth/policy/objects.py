@@ -55,7 +55,7 @@ def namespace(obj: JsonObject | None) -> str:
 
 
 def group_and_kind(obj: JsonObject) -> tuple[str, str]:
-    """API group ("" is core) and kind."""
+    """Return API group ("" is core) and kind."""
     group, slash, _ = str(obj.get("apiVersion") or "").partition("/")
     return (group if slash else ""), str(obj.get("kind") or "")
 

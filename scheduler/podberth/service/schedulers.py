@@ -74,7 +74,7 @@ class LiveSchedulers:
         self._seen: dict[str, _Seen] = {}
 
     def observe(self, lease: Lease, now: float, wall: float) -> None:
-        """A Lease as it was just read; `wall` is seconds since the epoch."""
+        """Take note of a Lease as it was just read; `wall` is seconds since the epoch."""
         spec = lease.spec or _Spec()
         names = served(lease)
         if names is None:
@@ -93,7 +93,7 @@ class LiveSchedulers:
         self._seen[lease.name] = _Seen(names, spec.renew_time, until)
 
     def forget(self, name: str) -> None:
-        """A Lease is gone, or nobody holds it."""
+        """Take note that a Lease is gone, or that nobody holds it."""
         self._seen.pop(name, None)
 
     def at(self, now: float) -> frozenset[str]:

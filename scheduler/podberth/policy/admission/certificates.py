@@ -75,7 +75,7 @@ class Material:
 
 
 def read(bundle: bytes, newest_key: bytes, serving: bytes, serving_key: bytes) -> Material:
-    """Material from its stored parts, checked to belong together.
+    """Return material from its stored parts, once it is sure that they belong together.
 
     Raises CertificateError.
     """

@@ -36,7 +36,7 @@ class KnownPolicies(msgspec.Struct, frozen=True, dict=True):
         """The policies, to be asked."""
         return Policies(self.specs)
 
-    @property
+    @cached_property
     def said(self) -> list[str]:
         """Return the warnings about policies that do not apply, which every answer has."""
         found = [f'MetadataPolicy "{name}" is not accepted, and not applied' for name in self.refused]

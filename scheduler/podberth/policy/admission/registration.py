@@ -102,7 +102,7 @@ def desired(settings: Settings, resource: Resource, bundle: bytes | None, owner_
 
 
 def _like(found: Any, wanted: Any) -> bool:
-    """Equal, but for fields that we never name: an injected caBundle, or what a newer API server defaults."""
+    """Return whether both are equal in the fields that we name: others inject a caBundle, or default what is new."""
     if isinstance(wanted, dict) and wanted:
         return isinstance(found, dict) and all(_like(found.get(key), value) for key, value in wanted.items())
     if isinstance(wanted, list):

@@ -181,7 +181,7 @@ class Hint(msgspec.Struct, frozen=True):
 
 
 def hint(head: Bytes) -> Hint:
-    """Uid and namespace, which the API server writes before the object (Go's order of fields).
+    """Return uid and namespace, which the API server writes before the object (Go's order of fields).
 
     Within a text both would be escaped, so that no name of an object looks like them. The first of each counts, and
     no more is looked for: an object may have thousands of uids.

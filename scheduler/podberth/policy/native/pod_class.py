@@ -15,7 +15,7 @@ _REQUEST = 'quantity(c.?resources.?requests[?name].orValue(c.?resources.?limits[
 
 
 def variables() -> list[tuple[str, str]]:
-    """Names and expressions, in the order that they need each other; `classOfPod` is the result.
+    """Return names and expressions, in the order that they need each other; `classOfPod` is the result.
 
     They read `object.spec` of a pod, and must not be asked of another kind.
     """
@@ -35,7 +35,7 @@ def variables() -> list[tuple[str, str]]:
 
 
 def stored(whose: str) -> str:
-    """The class that the API server has written into an object's status, as an optional."""
+    """Return the class that the API server has written into an object's status, as an optional."""
     known = f"c in {texts(CLASSES)} ? optional.of(c) : optional.none()"
     return f"{whose}.?status.?qosClass.optFlatMap(c, {known})"
 
@@ -50,7 +50,7 @@ def _of_containers() -> str:
 
 
 def _of_pod(name: str) -> list[tuple[str, str]]:
-    """Request and limit of the pod as a whole, in thousandths, after DefaultPodLevelResources."""
+    """Return request and limit of the pod as a whole, in thousandths, after DefaultPodLevelResources."""
     key = text(name)
     title = name.capitalize()
     somewhere = (

@@ -34,7 +34,7 @@ _EXEMPT = (
 
 
 def of_resources() -> list[dict[str, str]]:
-    """Conditions on the resource alone, as a webhook has them."""
+    """Return conditions on the resource alone, as a webhook has them."""
     found = [
         (f"not-{plural}", f"!(request.resource.resource == '{plural}' && request.resource.group in {_list(groups)})")
         for plural, groups in _EXEMPT
@@ -55,7 +55,7 @@ def excluded() -> list[dict[str, Any]]:
 
 
 def before_storing(conditions: Iterable[str]) -> list[dict[str, str]]:
-    """The match condition of what changes objects: every pod is concerned, and what meets one of the conditions.
+    """Return the match condition of what changes objects: every pod is concerned, and what meets one of the conditions.
 
     The API server asks it twice of an object that is changed, so it knows a pod before it has looked at anything else.
     """
@@ -63,12 +63,12 @@ def before_storing(conditions: Iterable[str]) -> list[dict[str, str]]:
 
 
 def of_what_comes(conditions: Iterable[str]) -> list[dict[str, str]]:
-    """The match condition of what changes objects where pods are not stamped: what meets one of the conditions."""
+    """Return the match condition of what changes objects where pods get no stamp: what meets one of the conditions."""
     return _concerned(f"[{POD}].exists(pod, {_named(conditions)})")
 
 
 def of_stored(conditions: Iterable[str]) -> list[dict[str, str]]:
-    """The match condition of what judges objects as they will be stored, with the class that the API server stores.
+    """Return the match condition of what judges objects as they will be stored, with the class that is stored.
 
     A pod without a class is concerned, so that whoever is asked then works it out.
     """

@@ -126,7 +126,7 @@ class Audit:
         return True
 
     async def _work(self, tally: Tally, work: Callable[[], None]) -> None:
-        """Here, or beside the loop where one object alone takes longer than a slice."""
+        """Do it here, or beside the loop where one object alone takes longer than a slice."""
         if tally.each < SLICE:
             work()
         else:
@@ -168,7 +168,7 @@ class Audits:
         self._wanted = asyncio.Event()
 
     def of(self, namespace: str, revision: Revision) -> Mapping[str, Counts]:
-        """The counts of a namespace's policies, where they are of these very specs; else it will be audited soon."""
+        """Return the counts of a namespace's policies if they are of these very specs; else have it audited soon."""
         counted = self._counted.get(namespace)
         if counted is not None and counted[0] == revision:
             return counted[1]

@@ -49,7 +49,7 @@ from podberth.policy.native.requests import SEEN_NAME
 from podberth.policy.operator.judge import Stored
 from podberth.policy.operator.listing import served
 from podberth.policy.operator.settings import Settings
-from podberth.policy.operator.status import NATIVE, NOT_ACCEPTED, OLDER, Enforcement, way_of
+from podberth.policy.operator.status import NATIVE, NOT_ACCEPTED, OLDER, Enforcement, Way, way_of
 from podberth.policy.spec import GROUP
 from podberth.service.applied import APPLY, apply
 
@@ -230,7 +230,7 @@ class Enforcer:
             if one.policy is None:
                 found[one.name] = NOT_ACCEPTED
             elif refused:
-                found[one.name] = Enforcement("Native" if kept else "None", "Refused", refused, older=kept)
+                found[one.name] = Enforcement("Native" if kept else self._other, "Refused", refused, older=kept)
             elif one.name in wanted.left:
                 found[one.name] = Enforcement("None", "NotNative", f"not enforced: {wanted.left[one.name]}")
             elif answer:
@@ -273,7 +273,12 @@ class Enforcer:
 
     def _starting(self, answer: str) -> Enforcement:
         message = f"a dry run does not show that the API server enforces the policy: {answer}"
-        return Enforcement("Webhook" if self._settings.webhook and not self.moved else "None", "Starting", message)
+        return Enforcement(self._other, "Starting", message)
+
+    @property
+    def _other(self) -> Way:
+        """Who enforces a policy that the API server does not, while it is to enforce: the webhook until it goes."""
+        return "Webhook" if self._settings.webhook and not self.moved else "None"
 
     async def _bring(self, namespace: str, wanted: PolicySet, document: Object, there: Kept | None) -> str | None:
         """Have a set in force; what the API server answers in its place, empty when it is, None while that is open."""
@@ -317,7 +322,7 @@ class Enforcer:
         return ""
 
     async def _dry_run(self, namespace: str) -> tuple[str, Sequence[str]]:
-        """The answer to the dry run, and its warnings. Raises Unreachable."""
+        """Return the answer to the dry run, and its warnings. Raises Unreachable."""
         body = msgspec.json.encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": SEEN_NAME}})
         query = urlencode({"fieldManager": FIELD_MANAGER, "force": "true", "dryRun": "All"})
         path = CONFIG_MAPS.path(namespace, SEEN_NAME)
@@ -453,7 +458,7 @@ class Enforcer:
             log.info("admission policy written", kind=key[0], name=key[1])
 
     async def _owners(self) -> list[Object]:
-        """The ClusterRole with which the garbage collector removes the objects; a role made again has another uid."""
+        """Return the ClusterRole with which the garbage collector removes the objects; a new role has a new uid."""
         name = self._settings.owner
         if name:
             try:
@@ -468,7 +473,7 @@ class Enforcer:
         return self._owner
 
     async def _myself(self) -> str:
-        """The user that the API server takes us for: nobody else may write sets."""
+        """Return the user that the API server takes us for: nobody else may write sets."""
         if not self._user:
             body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
             answer = msgspec.json.decode(await self._client.create(MYSELF, msgspec.json.encode(body)))

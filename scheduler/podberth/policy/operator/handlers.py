@@ -42,7 +42,7 @@ class Parts:
 
 @kopf.on.startup()
 async def configure(settings: kopf.OperatorSettings, memo: Parts, **_: Any) -> None:
-    """All of kopf's settings."""
+    """Make all of kopf's settings."""
     tame_logging()
     settings.posting.enabled = False
     settings.peering.standalone = True
@@ -76,13 +76,13 @@ async def login(memo: Parts, **_: Any) -> kopf.AiohttpSession:
 @kopf.on.create(*POLICIES, backoff=RETRY_SECONDS)
 @kopf.on.update(*POLICIES, backoff=RETRY_SECONDS)
 async def reconcile(namespace: str | None, memo: Parts, **_: Any) -> None:
-    """A policy is there, or has another spec."""
+    """Reconcile the namespace of a policy that is there, or has another spec."""
     await memo.reconciler.look(str(namespace))
 
 
 @kopf.on.event(*POLICIES)
 async def notice(type: str | None, namespace: str | None, body: kopf.Body, memo: Parts, **_: Any) -> None:
-    """A policy is there, was deleted, or somebody wrote its status."""
+    """Take note of a policy that is there, was deleted, or whose status somebody wrote."""
     if type == "DELETED":
         memo.policies.drop(str(namespace), body.metadata["uid"])
     else:
@@ -93,7 +93,7 @@ async def notice(type: str | None, namespace: str | None, body: kopf.Body, memo:
 
 @kopf.on.event(*OURS)
 async def repair(type: str | None, namespace: str | None, body: kopf.Body, memo: Parts, **_: Any) -> None:
-    """A set is there, was written or deleted, by us or by somebody."""
+    """Take note of a set that is there, or that we or somebody wrote or deleted."""
     if type == "DELETED":
         memo.sets.drop(str(namespace), body.metadata["uid"])
         memo.enforcer.forget(str(namespace))
@@ -106,5 +106,5 @@ for _kind in KINDS.values():
 
     @kopf.on.event(_kind.group, _kind.version, _kind.plural)
     async def look(memo: Parts, **_: Any) -> None:
-        """An admission policy or a binding of the release was written or deleted, by us or by somebody."""
+        """Look at the release: we or somebody wrote or deleted an admission policy or a binding."""
         memo.enforcer.wake()

@@ -87,7 +87,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 def read(document: JsonObject, allowed_prefixes: tuple[str, ...] = ()) -> Stored:
-    """A policy object from the API server."""
+    """Return a policy object from the API server, and the policy in it or what is wrong with it."""
     metadata, spec = document["metadata"], document.get("spec")
     rules = spec.get("rules") if isinstance(spec, dict) else None
     policy: Policy | None = None
@@ -112,8 +112,9 @@ def read(document: JsonObject, allowed_prefixes: tuple[str, ...] = ()) -> Stored
 
 
 def bounded(stored: Iterable[Stored]) -> list[Stored]:
-    """The policies of a namespace, those that cost too much without what they say: the admission server leaves them
-    out by the same rule.
+    """Return the policies of a namespace. Those that cost too much are left out: they have no `policy`.
+
+    The admission server leaves them out by the same rule.
     """
     found = list(stored)
     priced = [(one, bounds.price(one.policy)) for one in found if one.policy is not None]
@@ -141,7 +142,7 @@ class Unread(msgspec.Struct):
 
 
 def unread(document: Unread, why: str) -> Stored:
-    """A policy object that nobody looks into."""
+    """Return a policy object whose spec nobody looks at, and `why`."""
     known = read({"metadata": document.metadata, "status": document.status})
     return structs.replace(known, policy=None, problems=(), unread=why)
 
@@ -197,7 +198,7 @@ def _by_name(report: Report) -> Mapping[str, list[Finding]]:
 
 
 def in_words(found: Sequence[Finding]) -> Told:
-    """The findings about one policy in words."""
+    """Put the findings about one policy into words."""
     wrong = [finding for finding in found if finding.kind in INCONSISTENT]
     return Told(
         remarks=_told([finding for finding in found if finding.kind in REMARKS]),
@@ -211,7 +212,7 @@ def in_words(found: Sequence[Finding]) -> Told:
 def conditions(
     one: Stored, told: Told, live: frozenset[str] | None, exempt: Collection[str] = frozenset()
 ) -> tuple[Condition, ...]:
-    """The four conditions of a policy. `live`: schedulers with a live Lease; None: not known."""
+    """Return the four conditions of a policy. `live`: schedulers with a live Lease; None: not known."""
     if one.unread:
         return _unknown("NotLookedAt", one.unread)
     if one.over:
@@ -227,7 +228,7 @@ def conditions(
 
 
 def _unjudged(reason: str, told: str) -> tuple[Condition, ...]:
-    """The conditions of a policy that does not apply."""
+    """Return the conditions of a policy that does not apply."""
     return (Condition("Accepted", "False", reason, told), *_unknown("NotAccepted", "the policy is not accepted")[1:])
 
 
@@ -280,7 +281,7 @@ def _scheduler_available(one: Stored, live: frozenset[str] | None) -> Condition:
 
 
 def owners_intact(lost: Sequence[str], problems: Sequence[str]) -> Condition:
-    """The condition that an audit decides: whether owners still find what they make."""
+    """Return the condition that an audit decides: whether owners still find what they make."""
     if lost:
         told = f"owners would not find what they make any more, and make more without end: {_lines(lost)}"
         return Condition("OwnersIntact", "False", "OwnerSelector", cut(told, MESSAGE_LENGTH))
@@ -301,7 +302,7 @@ def _told(found: Sequence[Finding]) -> str:
 
 
 def _lines(lines: Sequence[str], number: int = 0) -> str:
-    """The first few lines, and how many more there are."""
+    """Return the first few lines, and how many more there are."""
     left = max(number, len(lines)) - MOST_FINDINGS
     more = f"; and {left} more" if left > 0 else ""
     return cut("; ".join(lines[:MOST_FINDINGS]), MESSAGE_LENGTH - len(more)) + more

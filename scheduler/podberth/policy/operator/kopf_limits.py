@@ -176,7 +176,7 @@ class Session:
             trace_configs=[trace],
             middlewares=[self._named],
         )
-        self._sessions.append(session)
+        self._sessions = [*(one for one in self._sessions if not one.closed), session]
         return kopf.AiohttpSession(server=connection.host, aiohttp_session=session)
 
     async def close(self) -> None:

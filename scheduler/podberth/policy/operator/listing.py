@@ -36,7 +36,7 @@ class KindError(ValueError):
 
 
 def resource(name: str) -> Resource:
-    """The resource that a name stands for. Its `kind` is left open: lists say it.
+    """Return the resource that a name stands for. Its `kind` is left open: lists say it.
 
     Raises KindError.
     """
@@ -61,7 +61,7 @@ class Page(msgspec.Struct, rename="camel"):
     items: list[JsonObject] | None = None
 
     def objects(self) -> list[JsonObject]:
-        """The items as objects of their own."""
+        """Return the items as objects of their own."""
         kind = self.kind.removesuffix("List")
         return [{"apiVersion": self.api_version, "kind": kind, **item} for item in self.items or ()]
 
@@ -95,8 +95,8 @@ async def served(client: Client, root: str) -> frozenset[str]:
 
 
 async def pages(client: Client, kind: Resource, namespace: str | None) -> AsyncIterator[Page]:
-    """The pages of a kind in a namespace, or (None) everywhere; each as long as the size of the last one's objects
-    allows.
+    """Yield the pages of a kind in a namespace, or (None) everywhere; each as long as the size of the last one's
+    objects allows.
 
     Raises ApiError, and Unreachable, also for an answer that is no list.
     """

@@ -235,7 +235,7 @@ class Reconciler:
             raise
 
     async def _judge(self, about: _Namespace, stored: Sequence[Stored]) -> Judged | None:
-        """The analysis of these policies; None while a long one is under way."""
+        """Return the analysis of these policies; None while a long one is under way."""
         revision = revision_of(stored)
         if about.judged is not None and about.judged[0] == revision:
             return about.judged[1]
@@ -254,7 +254,7 @@ class Reconciler:
             return await asyncio.to_thread(judge.findings, stored, self._settings.reserved, total, each)
 
     async def _think_long(self, about: _Namespace) -> None:
-        """The analysis that takes longer than a pass, with all of its budget."""
+        """Analyse with all of the budget, which takes longer than a pass."""
         again = RETRY_SECONDS
         try:
             stored = judge.bounded(await self.read(about.name))

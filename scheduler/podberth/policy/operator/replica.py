@@ -198,11 +198,11 @@ class Operator:
     # -- what the handlers ask -------------------------------------------------------------------------------------
 
     def memo(self) -> handlers.Parts:
-        """The parts that handlers ask."""
+        """Return the parts that handlers ask."""
         return handlers.Parts(self.settings, self.session, self.policies, self.sets, self.reconciler, self.enforcer)
 
     def set_of(self, namespace: str) -> Kept | None:
-        """The set that a namespace has."""
+        """Return the set that a namespace has."""
         return next(iter(self.sets.of(namespace)), None)
 
     def _namespaces(self) -> Collection[str] | None:
@@ -245,7 +245,7 @@ class Operator:
         return f"watch {'never answered' if age is None else f'last answered {age:.1f} s ago'}; leads"
 
     def endpoints(self) -> Endpoints:
-        """All that there is to serve about it."""
+        """Return all that there is to serve about it."""
 
         def age() -> dict[Labels, float]:
             found = self.pulse.age()

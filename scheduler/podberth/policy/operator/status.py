@@ -112,7 +112,7 @@ def change(
 
 
 def patch(stored: Stored, status: JsonObject) -> tuple[str, bytes]:
-    """PATCH (merge) of the status, of this very object in this very version."""
+    """Return path and body of the PATCH (merge) of a status, of this very object in this very version."""
     return object_patch(
         METADATA_POLICIES,
         stored.namespace,
@@ -125,7 +125,7 @@ def patch(stored: Stored, status: JsonObject) -> tuple[str, bytes]:
 
 
 def event(stored: Stored, condition: Condition, instance: str, moment: float) -> tuple[str, bytes]:
-    """POST: an Event about a policy."""
+    """Return path and body of the POST of an Event about a policy."""
     kind = METADATA_POLICIES
     made = writes.event(
         Regarding(kind.api_version, kind.kind, stored.namespace, stored.name, stored.uid),
@@ -155,7 +155,7 @@ def _block(found: Enforcement, stored: Stored, now: str) -> JsonObject:
 
 
 def _dated(condition: Condition, before: Mapping[str, Any] | None, generation: int, now: str) -> JsonObject:
-    """The condition as the API holds it; the time of its last transition is kept while its status stays."""
+    """Return the condition as the API holds it; the time of its last transition is kept while its status stays."""
     kept = before.get("lastTransitionTime") if before and before.get("status") == condition.status else None
     return {
         "type": condition.type,
@@ -168,7 +168,7 @@ def _dated(condition: Condition, before: Mapping[str, Any] | None, generation: i
 
 
 def _audit(counts: Counts, before: Any, now: str) -> JsonObject:
-    """The counts with the time when they last changed: a count that finds the same again is no reason to write."""
+    """Return the counts with the time when they last changed: finding the same again is no reason to write."""
     found: JsonObject = {
         "objects": counts.objects,
         "rejected": counts.rejected,

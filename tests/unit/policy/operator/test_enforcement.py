@@ -497,13 +497,15 @@ async def test_what_is_left_out(cluster: Cluster) -> None:
 
 async def test_the_api_server_refuses_a_set(cluster: Cluster) -> None:
     """It is told in its own words; a policy of which an older version holds stays Native; other failures are raised."""
-    release = await started(cluster)
+    release = await started(cluster, "team")
     cluster.refused["PATCH /api/v1/namespaces/team"] = 422
     held = stored("held", rule(reject=True), status={"enforcement": {"way": "Native"}})
     ways = await release.ways("team", NOTE, held)
     assert {one.reason for one in ways.values()} == {"Refused"}
     assert ways["note"].message == "the API server refuses the set of this namespace: 422 Refused: no"
-    assert (ways["note"].way, ways["held"].way, ways["held"].older) == ("None", "Native", True)
+    assert (ways["note"].way, ways["held"].way, ways["held"].older) == ("Webhook", "Native", True)
+    await release.look()
+    assert not cluster.moved  # so the webhook enforces what the API server does not
     cluster.refused["PATCH /api/v1/namespaces/team"] = 500
     with pytest.raises(ApiError):
         await release.ways("team", NOTE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any, cast
 
@@ -159,6 +161,19 @@ def test_what_is_kept_of_a_spec() -> None:
 def test_malformed_statuses_are_none(status: Any) -> None:
     """What an older CRD let in is no reason for a handler to fail for ever."""
     assert Essence(name="kopf").fetch(body=body_of(status=status)) is None
+
+
+async def test_a_session_that_kopf_has_closed_is_not_kept() -> None:
+    """kopf asks for another one after each 401."""
+    session = Session(Connection("http://127.0.0.1:1"), Pulse([]), 1)
+    first = (await session.open()).aiohttp_session
+    kept = weakref.ref(first)
+    await first.close()
+    del first
+    await session.open()
+    gc.collect()
+    assert kept() is None
+    await session.close()
 
 
 async def test_kopf_is_given_the_servers_name(tmp_path: Path) -> None:
