@@ -85,7 +85,7 @@ class ServiceAffinity(ServiceAntiAffinity):
         """A pod like this one came or went, or one of the namespace may have stopped to be like it."""
         if other.namespace != pod.namespace:
             return False
-        return event is ClusterEvent.POD_LABELS or _alike(pod).matches(other.labels)
+        return bool(event & ClusterEvent.POD_LABELS) or _alike(pod).matches(other.labels)
 
     def _asked_for(self, pod: Pod) -> dict[str, str]:
         """A ∩ B: affinity labels that the pod's nodeSelector names."""

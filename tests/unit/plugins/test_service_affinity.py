@@ -208,6 +208,7 @@ HINTS: list[tuple[str, ClusterEvent, Object, bool]] = [
     ("another went", ClusterEvent.POD_GONE, placed("x", "a1", {"app": "db"}), False),
     ("one of another namespace went", ClusterEvent.POD_GONE, placed("x", "a1", namespace="other"), False),
     ("one was relabelled", ClusterEvent.POD_LABELS, placed("x", "a1", {"app": "db"}), True),
+    ("and shrank", ClusterEvent.POD_LABELS | ClusterEvent.POD_SHRUNK, placed("x", "a1", {"app": "db"}), True),
 ]
 
 

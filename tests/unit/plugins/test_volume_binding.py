@@ -1,6 +1,7 @@
 """VolumeBinding: what serves a pod's claims where, and what it scores. Reserve and PreBind are the engine's tests."""
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from msgspec.structs import replace
@@ -11,6 +12,8 @@ from podberth.framework.events import ClusterEvent
 from podberth.framework.profiles import build
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
+from podberth.plugins.node_affinity import matches_all
+from podberth.plugins.volume_binding import binder
 from podberth.plugins.volume_binding.binder import _bound
 from tests.builders import Object, configuration, node, pod, profile
 from tests.registered import registry
@@ -360,6 +363,17 @@ def test_several_reasons_of_one_node() -> None:
     assert rejected(plugin("VolumeBinding"), asks, *objects) == {"n": [UNREACHABLE, UNMATCHED], "m": [UNMATCHED]}
 
 
+def test_room_that_is_published_for_each_node_is_looked_up_by_its_label() -> None:
+    """Drivers of local disks publish as many capacities as there are nodes: not all nodes are matched with each."""
+    hosts = [node(f"n{i}") for i in range(9)]
+    rooms = [capacity(f"c{i}", "2Gi" if i < 5 else "1Gi", f"host in n{i}") for i in range(9)]
+    objects = [*hosts, *rooms, capacity("d", "2Gi", "host in n5,n6"), MAKES, csi_driver(capacity=True)]
+    with patch.object(binder, "matches_all", wraps=matches_all) as matched:
+        found = rejected(plugin("VolumeBinding"), using(pod("p"), "data"), *objects, claim("data", "2Gi"))
+    assert found == {name: [FULL] for name in ("n7", "n8")}
+    assert matched.call_count == 1
+
+
 ROOM = [MAKES, csi_driver(capacity=True), capacity("c", "10Gi", "zone in a"), capacity("d", "2Gi", "zone in b")]
 
 
@@ -375,6 +389,9 @@ ROOM = [MAKES, csi_driver(capacity=True), capacity("c", "10Gi", "zone in a"), ca
         ("by node", [WAIT, volume("v", "4Gi", on=["zone in a"]), volume("w", "2Gi", on=["zone in b"])], 75, 50),
         ("to be made, room not published", [MAKES], 0, 0),
         ("to be made out of the room", ROOM, 90, 50),
+        ("the first room by name", [*ROOM, capacity("b", "4Gi")], 75, 75),
+        ("the first room of the zone", [*ROOM, capacity("cc", "4Gi", "zone in a")], 90, 50),
+        ("the first one, of the zone or not", [*ROOM, capacity("cc", "4Gi")], 90, 75),
         ("a volume that is there counts alone", [*ROOM, volume("v", "4Gi", on=["zone in b"])], 90, 75),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

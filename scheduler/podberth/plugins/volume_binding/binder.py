@@ -19,6 +19,7 @@ from podberth.cache.nodes import Nodes
 from podberth.cache.volumes import Storage
 from podberth.framework.binding import AssumedPod, ObjectKey, Patch
 from podberth.model.pod import Pod
+from podberth.model.selectors import Requirement
 from podberth.model.storage import (
     WAIT_FOR_FIRST_CONSUMER,
     ClaimRef,
@@ -185,15 +186,15 @@ def _choose(claim: PersistentVolumeClaim, rows: Bools, found: Found, cluster: Cl
     nodes = cluster.nodes
     of_class = cluster.storage.volumes_of_class(claim.storage_class)
     meant = sorted((v for v in of_class if v.is_for(claim) and may_serve(v, claim)), key=_size)
-    free = sorted((v for v in of_class if v.claim is None and free_for(v, claim) and may_serve(v, claim)), key=_size)
     # Where the volume that is meant for the claim can't be reached, no other one that is there will do.
-    volumes = meant[:1] or free
+    volumes = meant[:1] or sorted((v for v in of_class if free_for(v, claim) and may_serve(v, claim)), key=_size)
     nothing = len(volumes)
     numbers = np.array([found.numbers.setdefault(v.name, len(found.numbers)) for v in volumes] + [NONE], dtype=np.int64)
     chosen = np.full(nodes.rows, nothing, dtype=np.int64)
     by_label: dict[str, dict[str, list[int]]] = {}
     for index, volume in enumerate(volumes):
-        label = _single_label(volume)
+        terms = volume.affinity.terms if volume.affinity is not None else ()
+        label = _single_label(terms[0].labels) if len(terms) == 1 else None
         if label is not None:
             by_label.setdefault(label[0], {}).setdefault(label[1], []).append(index)
             continue
@@ -212,33 +213,38 @@ def _size(volume: PersistentVolume) -> tuple[int, str]:
     return volume.capacity, volume.name
 
 
-def _single_label(volume: PersistentVolume) -> tuple[str, str] | None:
-    """(key, value) of a volume that is reached from nodes with one label, as those on local disks are."""
-    affinity = volume.affinity
-    if affinity is None or len(affinity.terms) != 1 or len(affinity.terms[0].labels) != 1:
+def _single_label(requirements: Sequence[Requirement]) -> tuple[str, str] | None:
+    """(key, value) where nodes must have one label, as for local disks: there may be a volume for every node."""
+    if len(requirements) != 1:
         return None
-    (requirement,) = affinity.terms[0].labels
+    (requirement,) = requirements
     if requirement.operator != "In" or len(requirement.values) != 1:
         return None
     (value,) = requirement.values
     return requirement.key, value
 
 
+def _by_row(column: Column[str], by_value: Mapping[str, int], otherwise: int, rows: int) -> Ints:
+    """int64[rows]: the number given for each row's value of a label; `otherwise` where none is given."""
+    # The last slot is read by rows without the label.
+    by_code = np.full(len(column.values) + 1, otherwise, dtype=np.int64)
+    for value, number in by_value.items():
+        code = column.code_of(value)
+        if code != ABSENT:
+            by_code[code] = number
+    return by_code[column.codes[:rows]]
+
+
 def _by_label(
     column: Column[str], by_value: dict[str, list[int]], numbers: Ints, rows: Bools, earlier: Sequence[StaticBinding]
 ) -> Ints:
-    """The first volume by row among those reached by one label: there may be one for every node."""
+    """The first volume by row among those reached by one label."""
     nothing = len(numbers) - 1
     best = np.full(len(rows), nothing, dtype=np.int64)
     left = rows.copy()
     for turn in range(max(map(len, by_value.values()))):
-        # The last slot is read by rows without the label.
-        by_code = np.full(len(column.values) + 1, nothing, dtype=np.int64)
-        for value, indices in by_value.items():
-            code = column.code_of(value)
-            if code != ABSENT and turn < len(indices):
-                by_code[code] = indices[turn]
-        here = by_code[column.codes[: len(rows)]]
+        of_turn = {value: indices[turn] for value, indices in by_value.items() if turn < len(indices)}
+        here = _by_row(column, of_turn, nothing, len(rows))
         left &= here != nothing
         gets = left & ~_taken(numbers[here], earlier)
         best[gets] = here[gets]
@@ -274,11 +280,10 @@ def may_serve(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def free_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Return whether a volume that is nobody's is available, and has the labels and access modes
-    that a claim asks for.
-    """
+    """Return whether a volume is nobody's and available, and has the labels and access modes that a claim asks for."""
     return (
-        volume.available
+        volume.claim is None
+        and volume.available
         and (claim.selector is None or claim.selector.matches(volume.labels))
         and all(mode in volume.access_modes for mode in claim.access_modes)
     )
@@ -314,18 +319,27 @@ def allowed_nodes(storage_class: StorageClass, nodes: Nodes) -> Bools:
 def _room(claim: PersistentVolumeClaim, storage_class: StorageClass, cluster: Cluster) -> tuple[Ints, Bools]:
     """(capacity found for a claim by row, where there is enough); all nodes do unless the driver publishes capacity."""
     nodes = cluster.nodes
-    room = np.full(nodes.rows, NONE, dtype=np.int64)
     driver = cluster.storage.drivers.get(storage_class.provisioner)
     if claim.requested is None or driver is None or not driver.storage_capacity:
-        return room, np.ones(nodes.rows, dtype=np.bool_)
-    enough = np.zeros(nodes.rows, dtype=np.bool_)
-    for capacity in sorted(cluster.storage.capacities(storage_class.name), key=lambda one: one.key):
-        if capacity.limit is None or capacity.limit < claim.size or capacity.topology is None:
+        return np.full(nodes.rows, NONE, dtype=np.int64), np.ones(nodes.rows, dtype=np.bool_)
+    published = cluster.storage.capacities(storage_class.name)
+    large = [capacity for capacity in published if capacity.limit is not None and capacity.limit >= claim.size]
+    large.sort(key=lambda capacity: capacity.key)
+    first = np.full(nodes.rows, len(large), dtype=np.int64)
+    by_label: dict[str, dict[str, int]] = {}
+    for index, capacity in enumerate(large):
+        if capacity.topology is None:
             continue
-        here = matches_all(capacity.topology.requirements, nodes) & ~enough
-        room[here] = capacity.capacity
-        enough |= here
-    return room, enough
+        requirements = capacity.topology.requirements
+        label = _single_label(requirements)
+        if label is not None:
+            by_label.setdefault(label[0], {}).setdefault(label[1], index)
+        else:
+            np.minimum(first, index, out=first, where=matches_all(requirements, nodes))
+    for key, by_value in by_label.items():
+        np.minimum(first, _by_row(nodes.label(key), by_value, len(large), nodes.rows), out=first)
+    room = np.array([*(capacity.capacity for capacity in large), NONE], dtype=np.int64)
+    return room[first], first < len(large)
 
 
 VOLUME = "PersistentVolume"
