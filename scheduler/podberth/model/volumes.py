@@ -1,4 +1,4 @@
-"""The volumes of a pod that matter to a scheduler: claims, disks that the pod names itself, inline CSI drivers.
+"""The volumes of a pod that matter to a scheduler: claims, and disks that the pod names itself.
 
 Mirrors what kube-scheduler `plugins/volumerestrictions` and `plugins/nodevolumelimits` read of a pod. In-tree sources
 are seen as the CSI drivers that took over from them see them (csi-translation-lib `plugins/*.go`). That is complete for
@@ -194,8 +194,6 @@ class PodVolumes(Struct, frozen=True):
     """Has an inline disk of a kind that can conflict (needsRestrictionsCheck)."""
     translated: tuple[tuple[str, Translated], ...] = ()
     """(volume name, what it is to its CSI driver) of inline in-tree disks that have one."""
-    drivers: tuple[str, ...] = ()
-    """CSI drivers of inline CSI volumes."""
 
     @property
     def ephemeral(self) -> bool:
@@ -216,24 +214,21 @@ def read_volumes(volumes: Sequence[wire.Volume]) -> PodVolumes:
     claims: list[ClaimVolume] = []
     disks: list[Disk] = []
     in_tree: list[tuple[str, Translated]] = []
-    drivers: list[str] = []
     restricted = False
     for volume in volumes:
         if volume.persistent_volume_claim is not None:
             claims.append(ClaimVolume(volume.persistent_volume_claim.claim_name))
         elif wire.present(volume.ephemeral):
             claims.append(ClaimVolume(volume.name, ephemeral=True))
-        elif volume.csi is not None:
-            drivers.append(volume.csi.driver)
         else:
             found = _disks(volume)
             restricted = restricted or found is not None
             disks += found or ()
             if moved := translated(volume):
                 in_tree.append((volume.name, moved))
-    if not (claims or restricted or in_tree or drivers):
+    if not (claims or restricted or in_tree):
         return NO_VOLUMES
-    return PodVolumes(tuple(claims), tuple(disks), restricted, tuple(in_tree), tuple(drivers))
+    return PodVolumes(tuple(claims), tuple(disks), restricted, tuple(in_tree))
 
 
 def _disks(volume: wire.Volume) -> list[Disk] | None:

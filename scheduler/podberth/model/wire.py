@@ -192,10 +192,6 @@ class RBD(Object, gc=False):
     read_only: bool = False
 
 
-class CSIInline(Object, gc=False):
-    driver: str = ""
-
-
 class Volume(Object, gc=False):
     """Only the sources a scheduler reads; the rest (projected, configMap …) decode to nothing."""
 
@@ -210,7 +206,6 @@ class Volume(Object, gc=False):
     azure_disk: AzureDisk | None = None
     cinder: VolumeID | None = None
     portworx_volume: VolumeID | None = None
-    csi: CSIInline | None = None
 
 
 class SchedulingGroup(Object, gc=False):
