@@ -1,5 +1,5 @@
-"""Counts the steps of the searches that no limit of a single object bounds: for devices, for victims, and for plans of
-gangs.
+"""Counts the steps of the searches that no limit of a single object bounds: for devices, for volumes, for victims, and
+for plans of gangs.
 
 A step is about a microsecond of one core. Everything else that an attempt does is bounded by what its pod may ask for
 (`podberth/model/limits.py`), and counts nothing.

@@ -6,7 +6,7 @@ Mirrors the listers and indexes behind kube-scheduler `plugins/{volumerestrictio
 
 import copy
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -457,7 +457,7 @@ class Storage:
         found = (self.volumes.get(volume) for volume in self._by_class.get(name, ()))
         return [volume for volume in found if volume is not None]
 
-    def capacities(self, storage_class: str) -> Iterable[CSIStorageCapacity]:
+    def capacities(self, storage_class: str) -> Collection[CSIStorageCapacity]:
         """Return the capacities that CSI drivers publish for a class."""
         return self._capacities.get(storage_class, {}).values()
 

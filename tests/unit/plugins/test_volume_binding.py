@@ -283,6 +283,21 @@ def test_a_claim_that_the_pod_names_twice_gets_one_volume(made: list[Object]) ->
     assert len(found[0].reserve(found[1], there, 0).writes) == 1
 
 
+@pytest.mark.parametrize(
+    "there",
+    [
+        [WAIT, *(volume(f"v{i}") for i in range(9))],
+        [MAKES, csi_driver(capacity=True), *(capacity(f"c{i}", "2Gi") for i in range(9))],
+    ],
+    ids=["volumes", "capacities"],
+)
+def test_every_look_at_a_volume_is_charged(there: list[Object]) -> None:
+    """No limit of the pod bounds how many there are of a class: each claim looks at all of them."""
+    found = cluster(node("n"), *there, claim("a"), claim("b"))
+    plugin("VolumeBinding").find(a_pod(using(pod("p"), "a", "b")), found)
+    assert found.search_steps.taken >= 2 * 9
+
+
 @pytest.mark.parametrize("larger", ["1Gi", "2Gi"])
 def test_many_local_disks(larger: str) -> None:
     """A volume for each host, some hosts with several: two claims need two on the same host."""

@@ -30,6 +30,8 @@ from podberth.model.storage import (
 from podberth.plugins.node_affinity import matches, matches_all
 
 NONE = -1
+_A_LOOK = 5
+"""Steps of a look at one volume, or at one capacity that a driver publishes: there may be one for each node."""
 
 
 class MatchingError(Exception):
@@ -185,6 +187,7 @@ def _choose(claim: PersistentVolumeClaim, rows: Bools, found: Found, cluster: Cl
         raise MatchingError(f"error creating internal label selector for claim: {claim}: {claim.problem}")
     nodes = cluster.nodes
     of_class = cluster.storage.volumes_of_class(claim.storage_class)
+    cluster.search_steps.taken += _A_LOOK * len(of_class)
     meant = sorted((v for v in of_class if v.is_for(claim) and may_serve(v, claim)), key=_size)
     # Where the volume that is meant for the claim can't be reached, no other one that is there will do.
     volumes = meant[:1] or sorted((v for v in of_class if free_for(v, claim) and may_serve(v, claim)), key=_size)
@@ -323,6 +326,7 @@ def _room(claim: PersistentVolumeClaim, storage_class: StorageClass, cluster: Cl
     if claim.requested is None or driver is None or not driver.storage_capacity:
         return np.full(nodes.rows, NONE, dtype=np.int64), np.ones(nodes.rows, dtype=np.bool_)
     published = cluster.storage.capacities(storage_class.name)
+    cluster.search_steps.taken += _A_LOOK * len(published)
     large = [capacity for capacity in published if capacity.limit is not None and capacity.limit >= claim.size]
     large.sort(key=lambda capacity: capacity.key)
     first = np.full(nodes.rows, len(large), dtype=np.int64)
