@@ -23,8 +23,8 @@ def decoded(document: Object) -> Any:
 
 def test_pods_without_such_volumes_share_one_nothing() -> None:
     """Config maps, secrets, empty directories, inline CSI volumes: all alike."""
-    others = {"emptyDir": {}}, {"configMap": {"name": "c"}}, {"projected": {"sources": []}}, {"csi": {"driver": "d"}}
-    plain = using(pod("p"), *others)
+    csi: Object = {"csi": {"driver": "secrets-store.csi.k8s.io"}}
+    plain = using(pod("p"), {"emptyDir": {}}, {"configMap": {"name": "c"}}, {"projected": {"sources": []}}, csi)
     assert decoded(plain).shape.volumes is NO_VOLUMES
 
 
