@@ -106,12 +106,19 @@ def build(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> dict[s
     config = without_ignored(config)
     frameworks: dict[str, Framework] = {}
     errors: list[str] = []
+    sorting: tuple[str, Mapping[str, Any]] | None = None
     for i, profile in enumerate(config.profiles):
         try:
             built = build_profile(profile, registry, f"profiles[{i}]")
         except ConfigError as error:
             errors.append(str(error))
         else:
+            own = _sorting(built, profile)
+            sorting = own if sorting is None else sorting
+            if own != sorting:
+                others = f'the first has "{sorting[0]}"' if own[0] != sorting[0] else "its arguments, too"
+                where = f'profiles[{i}].plugins.queueSort: Invalid value: "{own[0]}"'
+                errors.append(f"{where}: must be the same for all profiles: {others}")
             percentage = profile.percentage_of_nodes_to_score
             if percentage is None:
                 percentage = config.percentage_of_nodes_to_score
@@ -121,6 +128,13 @@ def build(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> dict[s
     if errors:
         raise ConfigError("\n".join(errors))
     return frameworks
+
+
+def _sorting(built: Profile, config: ProfileConfig) -> tuple[str, Mapping[str, Any]]:
+    """Return the QueueSort plugin of a profile, and its arguments: the pods of all profiles are in one queue."""
+    (plugin,) = built.plugins("queue_sort")
+    given = (one.args for one in config.plugin_config if one.name == plugin.name)
+    return plugin.name, without_type(next(given, {}))
 
 
 def annotated(frameworks: Mapping[str, Framework]) -> AnnotationsRead:

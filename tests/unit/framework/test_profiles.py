@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from podberth.framework.config import ConfigError, decode
-from podberth.framework.interface import Profile
+from podberth.framework.interface import Plugin, Profile
 from podberth.framework.profiles import build
+from podberth.model.pod import Pod
 from podberth.plugins.registry import IN_TREE
 from tests.builders import Object, configuration, node_selector, profile
 
@@ -305,3 +307,40 @@ def test_errors_of_all_profiles_are_named() -> None:
     with pytest.raises(ConfigError) as caught:
         build(decode(configuration(profile("a", **bad), profile("b", **bad))), IN_TREE)
     assert [line.split(".")[0] for line in str(caught.value).splitlines()] == ["profiles[0]", "profiles[1]"]
+
+
+class ByName(Plugin):
+    """A QueueSort plugin with arguments."""
+
+    class Args(Struct, frozen=True):
+        reverse: bool = False
+
+    name = "ByName"
+
+    def queue_sort(self, pod: Pod, queued_at: float) -> tuple[str]:
+        return (pod.name,)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        (
+            {},
+            {},
+            'profiles[1].plugins.queueSort: Invalid value: "ByName": must be the same for all profiles: the first ',
+        ),
+        ({"ByName": {}}, {"ByName": {"reverse": True}}, "must be the same for all profiles: its arguments, too"),
+        ({"ByName": {"reverse": False}}, {"ByName": {"reverse": False}}, ""),
+    ],
+)
+def test_all_profiles_sort_alike(first: Object, second: Object, says: str) -> None:
+    """Also where the plugin comes from multiPoint: their pods are in one queue."""
+    sorting = {"multiPoint": {"enabled": refs("ByName"), "disabled": refs("PrioritySort")}}
+    profiles = profile("a", sorting if first else None, **first), profile("b", sorting, **second)
+    config, registry = decode(configuration(*profiles)), {**IN_TREE, "ByName": ByName}
+    if says:
+        with pytest.raises(ConfigError) as error:
+            build(config, registry)
+        assert says in str(error.value)
+    else:
+        assert [*build(config, registry)] == ["a", "b"]
