@@ -19,7 +19,7 @@ MOST = 512
 class NoFit:
     """An attempt that found no node."""
 
-    __slots__ = ("decision", "message", "plugins", "points", "result")
+    __slots__ = ("decision", "message", "plugins", "points", "result", "taken_over")
 
     def __init__(self, decision: Decision, result: PostFilterResult) -> None:
         self.decision = decision
@@ -27,24 +27,22 @@ class NoFit:
         self.plugins = decision.unschedulable_plugins()
         """The plugins that rejected the pod."""
         self.message = fit_error(decision, result.text)
-        self.points: tuple[tuple[str, str], ...] | None = None
+        self.points: tuple[tuple[str, str], ...] = ()
         """The extension points that the attempt passed, with their status, where it is one that was kept."""
+        self.taken_over = False
+        """True if this is what an equal pod has found."""
 
     @property
     def waits_for(self) -> frozenset[str]:
         """The plugins whose events may help the pod."""
         return self.plugins | self.result.in_the_way
 
-    @property
-    def taken_over(self) -> bool:
-        """Return whether this is what an equal pod has found."""
-        return self.points is not None
-
     def of(self, pod: Pod) -> "NoFit":
         """Return this outcome for another pod, without who rejected which node: its message says what is known."""
         found = NoFit.__new__(NoFit)
         found.decision = Decision(pod, self.decision.nodes, self.decision.feasible, quick=True)
         found.result, found.plugins, found.message, found.points = self.result, self.plugins, self.message, self.points
+        found.taken_over = True
         return found
 
 
@@ -62,7 +60,7 @@ class NoFits:
     def find(self, pod: Pod, framework: Framework, record: AttemptRecord) -> NoFit | None:
         """Return what an equal pod found; None: the pod has to be decided. `record`: of its attempt."""
         kept = self.known(pod, framework)
-        if kept is None or kept.points is None:
+        if kept is None:
             return None
         self.used += 1
         for point, status in kept.points:
