@@ -179,7 +179,7 @@ class Engine:
         for observer in self._observers.all:
             observer.follow(frameworks)
         self.cluster.pod_groups.keep(frameworks)
-        self.groups.let_others_see()
+        self.groups.reconfigure()
         self.cluster.nominations.keep(frameworks)
         self.queue.reconfigure(frameworks, initial_backoff, max_backoff, now)
         self.groups.reservations.follow(frameworks, now)

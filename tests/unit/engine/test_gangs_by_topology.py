@@ -11,10 +11,13 @@ from podberth.engine.pod_groups import cycle, placements
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.schedule_one import SchedulingCycle
 from podberth.engine.stimuli import Follows, Gone
+from podberth.framework.config import decode
 from podberth.framework.interface import Placement, Plugin
+from podberth.framework.profiles import build
 from podberth.model.pod_group import NATIVE
 from tests.builders import Object
 from tests.messages import without_place
+from tests.registered import registry
 
 from .conftest import CONFIG, Harness, node, pod
 from .test_gangs import bound, conditions, failures, group, member, members
@@ -237,6 +240,20 @@ def test_nodes_come_and_go_while_racks_are_tried(turns: int) -> None:
     said = harness.cycles()
     assert set(on(said).values()) == {"new"}
     assert validate(harness.engine.cluster) == []
+
+
+@pytest.mark.parametrize("turns", range(1, 30, 3))
+def test_a_reload_with_other_plugins_while_racks_are_tried(turns: int) -> None:
+    """The group is tried from the start, by the plugins of now."""
+    harness = racks()
+    many(harness)
+    in_the_middle(harness, turns)
+    plugins = {"multiPoint": {"enabled": [{"name": "TopologyPlacementGenerator"}]}}
+    other = {**CONFIG, "profiles": [{"schedulerName": "berth", "plugins": plugins}]}
+    harness.engine.reconfigure(build(decode(other), registry()), 1.0, 10.0, harness.now)
+    found = on(harness.cycles())
+    assert len(found) == 4
+    assert len(set(found.values())) == 1
 
 
 @pytest.mark.usefixtures("pod_by_pod")

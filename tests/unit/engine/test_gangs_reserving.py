@@ -442,6 +442,17 @@ def test_after_a_reload_without_the_argument_nothing_is_kept(busy: Harness) -> N
     assert isinstance(busy.engine, Engine)
 
 
+@pytest.mark.parametrize("turns", range(1, 18))
+def test_after_a_reload_room_that_was_looked_for_is_not_kept(busy: Harness, turns: int) -> None:
+    """The profile has no such argument any more."""
+    busy.put(group(min_count=2), *(member(f"train-{i}", "4") for i in range(2)))
+    for _ in range(turns):
+        busy.cycle()
+    busy.engine.reconfigure(build(decode(configuration(profile())), registry()), 1.0, 10.0, busy.now)
+    busy.cycles()
+    assert not busy.engine.cluster.reservations
+
+
 @pytest.mark.parametrize(
     ("args", "line"),
     [

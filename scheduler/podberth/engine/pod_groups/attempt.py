@@ -200,7 +200,7 @@ class GroupAttempt(Struct, eq=False):
     next: int = 0
     """The number of members that were tried so far."""
     lost: bool = False
-    """True if a pod that was tried has gone since."""
+    """True if a pod that was tried has gone since, or the profiles have changed: all are tried from the start."""
     tries: int = 0
     """The number of tries, on all placements together, since they were charged last."""
     ended: Ended | None = None
@@ -227,7 +227,7 @@ class GroupAttempt(Struct, eq=False):
     missed: bool = False
     """True if an event that may help the group happened during the attempt."""
     outdated: bool = False
-    """True once its object asks for something else than when the attempt was decided."""
+    """True once its object asks for something else than when the attempt was decided, or the profiles have changed."""
     noticed: bool = False
     """True if other pods were tried while pods of this group were assumed."""
     events: int = 0

@@ -120,6 +120,17 @@ class GroupCycles:
             self._standing_in = 0
             self._cluster.nominations.bring_back()
 
+    def reconfigure(self) -> None:
+        """Begin the attempt anew by other profiles; if it is decided, neither remove pods nor keep room by the old
+        ones.
+        """
+        self.let_others_see()
+        attempt = self.attempt
+        if attempt is not None and attempt.decided:
+            attempt.outdated = attempt.missed = True
+        elif attempt is not None:
+            attempt.lost = True
+
     def trying(self, uid: str) -> QueuedPod | None:
         """Return a pod of the group that is being tried; None: it is in no such group, or has left the attempt."""
         member = None if self.attempt is None else self.attempt.members.get(uid)
