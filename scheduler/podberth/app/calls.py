@@ -6,7 +6,7 @@ never wait for what is outside."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,7 @@ from podberth.service.metrics import Asked, Counter, Instrument, Labels
 log = structlog.get_logger("plugins")
 
 CLOSE_SECONDS = 2.0
-"""Seconds for which a coroutine that was cancelled may clean up. Nobody waits any longer for one that goes on."""
+"""Seconds for which a coroutine that was cancelled may clean up. One that goes on all the same is ended where it is."""
 
 Key = tuple[str, str, str]
 """(schedulerName, plugin, source)."""
@@ -54,13 +54,7 @@ class Calls:
             self._answer(CallFailed(call.pod.uid, call, "not started: we do not lead (any longer)"))
             return
         task = self._tasks[call] = asyncio.create_task(self._run(call))
-        late = asyncio.get_running_loop().call_later(call.seconds + CLOSE_SECONDS, self._give_up, call)
-
-        def ended(_: asyncio.Task[None]) -> None:
-            late.cancel()
-            self._tasks.pop(call, None)
-
-        task.add_done_callback(ended)
+        task.add_done_callback(lambda _: self._tasks.pop(call, None))
 
     def cancel(self, instruction: CancelCall) -> None:
         """Cancel a coroutine whose result is no longer needed."""
@@ -73,15 +67,13 @@ class Calls:
         tasks = dict(self._tasks)
         for task in tasks.values():
             task.cancel()
-        await _ended(tasks.values())
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
         for call in tasks:  # since Python 3.12 this comes before the callbacks of tasks that had ended already
             self._tasks.pop(call, None)
 
     async def _run(self, call: Call) -> None:
-        limit = asyncio.timeout(call.seconds)
         try:
-            async with limit:
-                answer = await Guarded(call.guard, call.plugin, call.point, call.start)
+            answer = await within(call.seconds, Guarded(call.guard, call.plugin, call.point, call.start))
         except PluginError as error:
             self._failed(call, error.text)
         except asyncio.CancelledError as error:
@@ -89,30 +81,40 @@ class Calls:
             if task is None or task.cancelling():
                 raise  # nobody waits for it any more
             # The plugin's own: it waited for something that was cancelled, and its pod still waits for an answer.
-            self._failed(call, described(error).removesuffix(": "))
+            self._failed(call, described(error))
         except TimeoutError:
             self._failed(call, _no_answer(call.seconds))
         else:
-            if call in self._tasks:
-                self._answer(CallEnded(call.pod.uid, call, answer))
-
-    def _give_up(self, call: Call) -> None:
-        """Answer for a coroutine that goes on although it was cancelled; what it says later counts for nothing."""
-        self._failed(call, _no_answer(call.seconds))
-        self._tasks.pop(call, None)
+            self._answer(CallEnded(call.pod.uid, call, answer))
 
     def _failed(self, call: Call, message: str) -> None:
-        if call not in self._tasks:
-            return  # it was given up
         where = {"plugin": call.name, "point": call.point, "pod": call.pod.key}
         self._failures.write((call.name, call.point), log.warning, "plugin failed", **where, error=message)
         self._answer(CallFailed(call.pod.uid, call, message))
 
 
-async def _ended(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Wait for tasks that were cancelled, except for those that go on all the same."""
-    if waiting := list(tasks):
-        await asyncio.wait(waiting, timeout=CLOSE_SECONDS)
+async def within(seconds: float, guarded: Guarded) -> Any:
+    """Return a coroutine's result. Raises TimeoutError if it takes longer, and otherwise what the coroutine raises.
+
+    It is cancelled when its time is over, and when whoever waits here is. Both wait no longer than `CLOSE_SECONDS` for
+    its end, so that a plugin can hold up neither its pod nor the end of the process.
+    """
+    running = asyncio.ensure_future(guarded)
+    running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # perhaps nobody asks any more
+    in_time: set[asyncio.Future[Any]] = set()
+    try:
+        in_time, _ = await asyncio.wait((running,), timeout=seconds)
+    finally:
+        if not running.done():
+            running.cancel()
+            try:
+                await asyncio.wait((running,), timeout=CLOSE_SECONDS)
+            finally:
+                guarded.over = True
+                running.cancel()
+    if not running.done() or (running.cancelled() and not in_time):
+        raise TimeoutError
+    return running.result()
 
 
 def _no_answer(seconds: float) -> str:
@@ -120,13 +122,17 @@ def _no_answer(seconds: float) -> str:
 
 
 class Guarded:
-    """Steps through a coroutine under its profile's guard, so that a step that blocks is seen, as at pure points."""
+    """Steps through a coroutine under its profile's guard, so that a step that blocks is seen, as at pure points.
+
+    Once it is `over`, a cancellation is not told to the coroutine any more: it ends where it is.
+    """
 
     def __init__(self, guard: Guard, plugin: Any, point: str, start: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         self._guard = guard
         self._plugin = plugin
         self._point = point
         self._start = start
+        self.over = False
 
     def __await__(self) -> Generator[Any, Any, Any]:
         """The coroutine's result.
@@ -144,7 +150,10 @@ class Guarded:
                 return awaited
             try:
                 value = yield awaited
-            except BaseException as error:  # noqa: BLE001 (a cancellation is the coroutine's to see, as any other)
+            except BaseException as error:  # (a cancellation is the coroutine's to see, as any other)
+                if self.over:
+                    self._guard(self._plugin, _Step(coroutine.close, self._point))
+                    raise
                 resume = partial(coroutine.throw, error)
             else:
                 resume = partial(coroutine.send, value)
@@ -196,7 +205,8 @@ class Sources:
         try:
             await asyncio.Event().wait()
         finally:
-            await self._stop(self._followed.values())
+            tasks = [task for one in self._followed.values() if (task := one.end()) is not None]
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def follow(self, frameworks: Mapping[str, Framework]) -> None:
         """Refresh the sources of these profiles from now on. One that was there before goes on from its last value."""
@@ -218,22 +228,11 @@ class Sources:
         """Return whether a source of the present profiles was not called to its end yet, whatever came of it."""
         return any(not followed.asked for followed in self._followed.values())
 
-    async def _stop(self, followed: Iterable[_Followed]) -> None:
-        tasks = [one.end() for one in followed]
-        await _ended(task for task in tasks if task is not None)
-
     async def _refresh(self, key: Key, followed: _Followed) -> None:
-        source, loop = followed.source, asyncio.get_running_loop()
         while True:
-            # Nobody waits for a call that goes on although it was cancelled.
-            late, said = source.timeout + CLOSE_SECONDS, _no_answer(source.timeout)
-            timer = loop.call_later(late, self._called, key, followed, said, "")
-            try:
-                error, at = await followed.fetch()
-            finally:
-                timer.cancel()
+            error, at = await followed.fetch()
             self._called(key, followed, error, at)
-            await asyncio.sleep(source.interval)
+            await asyncio.sleep(followed.source.interval)
 
     def _called(self, key: Key, followed: _Followed, error: str, at: str) -> None:
         """Say what came of a call."""
@@ -289,8 +288,9 @@ class _Followed:
         """Call once. Return (what went wrong, and in which line); both empty: there is a value."""
         self.changed = False
         try:
-            async with asyncio.timeout(self.source.timeout):
-                value = await Guarded(self._guard, self._plugin, "fetch", self.source.fetch)
+            value = await within(
+                self.source.timeout, Guarded(self._guard, self._plugin, "fetch", self.source.fetch)
+            )
         except PluginError as error:
             return error.text, error.at
         except TimeoutError:

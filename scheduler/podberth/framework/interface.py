@@ -149,7 +149,7 @@ class Source(Generic[Value]):
         self._value, self._since = value, self.clock() - age
         try:
             other = not came or bool(before != value)
-        except ValueError:  # arrays have no truth value
+        except Exception:  # noqa: BLE001 (arrays and tables have no truth value, and each library says so in its way)
             other = True
         self.version += other
         return other

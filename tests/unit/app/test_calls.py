@@ -140,23 +140,20 @@ class GoesOn:
     """A coroutine that does not end when it is cancelled."""
 
     def __init__(self) -> None:
-        self._released = asyncio.Event()
+        self.ended: asyncio.Queue[str] = asyncio.Queue()
 
     async def get(self) -> None:
-        """Wait to be let go."""
-        while not self._released.is_set():
-            with suppress(asyncio.CancelledError):
-                await self._released.wait()
-
-    async def let_go(self) -> None:
-        """Have it end, and wait until it has."""
-        self._released.set()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        """Wait for ever."""
+        try:
+            while True:
+                with suppress(asyncio.CancelledError):
+                    await asyncio.Event().wait()
+        finally:
+            self.ended.put_nowait("ended")
 
 
 async def test_one_that_goes_on_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its pod is answered, once, and the end of the process waits for it only for a moment."""
+    """Its pod is answered, once, and it is ended: the process would wait for it."""
     monkeypatch.setattr(calls_module, "CLOSE_SECONDS", 0.01)
     answers: asyncio.Queue[Stimulus] = asyncio.Queue()
     calls, works = Calls(answers.put_nowait), GoesOn()
@@ -164,11 +161,27 @@ async def test_one_that_goes_on_after_its_time(monkeypatch: pytest.MonkeyPatch) 
     async with asyncio.timeout(20):
         calls.start(RunCall(POD, late))
         assert await answers.get() == CallFailed(POD.uid, late, "no answer within 10ms")
+        await works.ended.get()
         calls.start(RunCall(POD, cancelled))
         await asyncio.sleep(0)
+        await asyncio.sleep(0)
         await calls.close()
-    await works.let_go()
+        await works.ended.get()
     assert (answers.empty(), len(calls)) == (True, 0)
+
+
+async def test_one_that_cleans_up_has_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it returns when its time is over counts, if that takes no longer than a moment."""
+
+    async def cleans() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+        return "as it was before"
+
+    asked = call(cleans, 0.01)
+    assert await answer_of(asked) == CallEnded(POD.uid, asked, "as it was before")
 
 
 async def test_nothing_is_started_by_who_does_not_lead() -> None:
@@ -212,11 +225,11 @@ class Tide(Plugin):
         self.tide = Source("tide", self._fetch, 0, interval=0.001, timeout=self.timeout)
         self.reads = Reads(sources=(self.tide,))
 
-    async def _fetch(self) -> int:
+    async def _fetch(self) -> Any:
         answer = await self.says.get()
         if isinstance(answer, BaseException):
             raise answer
-        return int(answer)
+        return answer
 
     def filter(self, pod: Any, cluster: Any) -> Any:
         """No node, until something came."""
@@ -309,7 +322,7 @@ async def test_no_answer_in_time(monkeypatch: pytest.MonkeyPatch, shore: Shore) 
 
 
 async def test_a_start_does_not_wait_for_one_that_goes_on(monkeypatch: pytest.MonkeyPatch, shore: Shore) -> None:
-    """A source that does not end when its time is over counts as called, and /readyz says so."""
+    """A source that does not end when its time is over counts as called, is ended, and called again later."""
     works = GoesOn()
     monkeypatch.setattr(calls_module, "CLOSE_SECONDS", 0.01)
     monkeypatch.setattr(Tide, "says", works)
@@ -317,7 +330,22 @@ async def test_a_start_does_not_wait_for_one_that_goes_on(monkeypatch: pytest.Mo
     shore.sources.follow(shore.profiles())
     await shore.first()
     assert shore.sources.notes() == {"sources": "source tide of plugin Tide: no answer within 10ms"}
-    await works.let_go()
+    async with asyncio.timeout(20):
+        for _ in range(2):
+            await works.ended.get()
+
+
+async def test_a_value_that_can_not_be_compared(shore: Shore) -> None:
+    """It counts as another one, as a table of a library does that has no truth value."""
+
+    class Table(int):
+        def __ne__(self, other: object) -> bool:
+            raise TypeError("the truth value of a table is ambiguous")
+
+    for answer in (Table(7), Table(8)):
+        Tide.says.put_nowait(answer)
+        async with asyncio.timeout(20):
+            assert await shore.told.get() == Refreshed("berth", "Tide")
 
 
 async def test_a_reloaded_configuration_goes_on(shore: Shore) -> None:
