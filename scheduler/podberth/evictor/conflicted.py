@@ -49,7 +49,7 @@ class Conflicted:
         for other in () if broken.conflict is None else broken.conflict.others:
             placement = self._observed.cluster.placement(other.uid)
             if placement is not None:
-                return self._observed.node(placement.row)
+                return placement.pod.node_name
         return None
 
     def was_read(self, pods: frozenset[str]) -> None:

@@ -125,7 +125,8 @@ class Evictor:
         self._rng = rng
         self.broken: dict[str, Broken] = {}
         """UID → the promise of a pod, while it is broken."""
-        self._on_row: dict[int, set[str]] = {}
+        self._on_node: dict[str, set[str]] = {}
+        """Name of a node → UIDs of `broken` there. Its row may be another node's by the time of a look."""
         self._asked: dict[str, tuple[Broken, Turn]] = {}
         """UID → evictions without an answer: the watch may be quicker than the answer."""
         self._leaving: dict[str, float] = {}
@@ -217,8 +218,8 @@ class Evictor:
             broken, anew = self.broken.get(uid), uid in seen.by_node
             if broken is None:
                 followed, anew = self.observed.followed[uid], True
-                broken = self.broken[uid] = Broken(followed, reason, seen.before.get(followed.row))
-                self._on_row.setdefault(followed.row, set()).add(uid)
+                broken = self.broken[uid] = Broken(followed, reason, seen.before.get(followed.node))
+                self._on_node.setdefault(followed.node, set()).add(uid)
             elif broken.reason == CONFLICT != reason:
                 broken.reason, anew = reason, True
                 self._conflicted.forget(broken)
@@ -233,7 +234,7 @@ class Evictor:
             else:
                 self._start(broken, now)
             if uid in seen.by_node:
-                self.breaker.broke(self.observed.node(broken.followed.row), now)
+                self.breaker.broke(broken.followed.node, now)
         for uid in seen.mended:
             if (known := self.broken.get(uid)) is not None and known.reason != CONFLICT:
                 self._forget(uid, mended=True)
@@ -246,13 +247,13 @@ class Evictor:
         if broken is None:
             return
         self._conflicted.forget(broken)
-        row = broken.followed.row
-        here = self._on_row[row]
+        node = broken.followed.node
+        here = self._on_node[node]
         here.discard(uid)
         if not here:
-            del self._on_row[row]
+            del self._on_node[node]
             if mended:
-                self.breaker.mended(self.observed.node(row))
+                self.breaker.mended(node)
 
     def _look_at_breaker(self, now: float) -> list[Instruction]:
         was = self.breaker.open
@@ -280,7 +281,7 @@ class Evictor:
             if broken.stage is Stage.LEAVING:
                 self._start(broken, now)
                 continue
-            node = self.observed.node(broken.followed.row)
+            node = broken.followed.node
             if shut := self._closed_gate(broken, now):
                 if broken.confirmed:
                     self._hold_before(shut, broken, now)
@@ -330,9 +331,8 @@ class Evictor:
         """Return the promises for which a node was read: the first of each namespace, then the second of each, and so
         on.
         """
-        row = self.observed.cluster.nodes.row_of(node)
-        here = self._on_row.get(row, ()) if row is not None else ()
-        reading = (self.broken[uid] for uid in here if self.broken[uid].stage is Stage.READING)
+        here = (self.broken[uid] for uid in self._on_node.get(node, ()))
+        reading = (broken for broken in here if broken.stage is Stage.READING)
         place: Counter[str] = Counter()
         ranked = []
         for broken in sorted(reading, key=lambda b: b.ticket):
@@ -370,8 +370,8 @@ class Evictor:
                 self._hold(broken, now + self._settings.grace)
             else:
                 proofs += 1
-                done += broken_events(broken, read.name)
-                done += self._try(broken, read.name, now)
+                done += broken_events(broken)
+                done += self._try(broken, now)
         if news and read.node is not None:
             first, more = news[0], f" and {len(news) - 1} more" if len(news) > 1 else ""
             note = f"no longer what {first.followed.pod.key}{more} asked for: {first.breach}"
@@ -394,12 +394,12 @@ class Evictor:
         return conflict is not None
 
     def _closed_gate(self, broken: Broken, now: float) -> ClosedGate | None:
-        return self._gates.closed(broken.followed, self.observed.node(broken.followed.row), now)
+        return self._gates.closed(broken.followed, now)
 
-    def _try(self, broken: Broken, node: str, now: float) -> list[Instruction]:
+    def _try(self, broken: Broken, now: float) -> list[Instruction]:
         """Search another node for a pod that no gate holds back, and ask for its eviction if there is one."""
         followed = broken.followed
-        pod = followed.pod
+        pod, node = followed.pod, followed.node
         target = find_target(pod, followed.wanted, self._frameworks[pod.scheduler_name], self.observed.cluster)
         if target.row is None:
             self._hold(broken, now + self._backoff(broken))
@@ -465,7 +465,7 @@ class Evictor:
         done: list[Instruction] = []
         while (uid := self._notices.take(now)) is not None:
             if (broken := self.broken.get(uid)) is not None and has_news(broken):
-                done += gate_events(broken, self.observed.node(broken.followed.row))
+                done += gate_events(broken)
         return done
 
     def _seen_to_go(self, pod: Pod | Gone, now: float) -> list[Instruction]:

@@ -55,6 +55,11 @@ class Followed:
     row: int
     placed_at: float
 
+    @property
+    def node(self) -> str:
+        """Return the name of the pod's node. It stays the same when the node is gone, and its row is another's."""
+        return self.pod.node_name
+
 
 @dataclass(slots=True, eq=False)
 class Broken:

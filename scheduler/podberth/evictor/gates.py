@@ -10,6 +10,7 @@ An eviction takes a token of the node, of the namespace and of the cluster each.
 """
 
 from dataclasses import dataclass, fields, replace
+from math import inf
 
 from podberth.evictor.followed import ClosedGate, Followed, Gate
 from podberth.evictor.messages import Restored, Turn
@@ -58,8 +59,8 @@ class Settings:
             value = getattr(self, field.name)
             if isinstance(value, bool):
                 continue
-            if not value > 0:
-                raise ValueError(f"{field.name}: Invalid value: {value:g}: must be greater than 0")
+            if not 0 < value < inf:
+                raise ValueError(f"{field.name}: Invalid value: {value:g}: must be greater than 0, and finite")
         if self.changed_window < self.grace:
             raise ValueError(f"changed_window: Invalid value: {self.changed_window:g}: must be no shorter than grace")
         if self.changed_share > 1:
@@ -386,14 +387,10 @@ class Tokens:
             key=lambda limit: limit[0],
         )
 
-    def take(self, node: str, namespace: str, now: float) -> float:
-        """Take one of each and return 0, or take none and return the seconds until there are."""
-        three = self._three(node, namespace, now)
-        wait = max(bucket.wait(now) for bucket in three)
-        if not wait:
-            for bucket in three:
-                bucket.take()
-        return wait
+    def take(self, node: str, namespace: str, now: float) -> None:
+        """Take the three tokens that `wait` found."""
+        for bucket in self._three(node, namespace, now):
+            bucket.take()
 
     def _three(self, node: str, namespace: str, now: float) -> tuple[Bucket, Bucket, Bucket]:
         s = self._settings
@@ -429,13 +426,13 @@ class Gates:
         self.owners = Owners(settings.owner_backoff, settings.owner_backoff_most)
         self.tokens = Tokens(settings, now)
 
-    def closed(self, followed: Followed, node: str, now: float) -> ClosedGate | None:
+    def closed(self, followed: Followed, now: float) -> ClosedGate | None:
         """Return the gate that holds a pod back for longest, if any does."""
         if self.breaker.open:
             return ClosedGate(Gate.BREAKER, _BREAKER_SECONDS, "the breaker is open, for too many nodes changed at once")
         pod = followed.pod
         spared = self.owners.spared(pod, now, followed.placed_at)
-        tokens, limit = self.tokens.wait(node, pod.namespace, now)
+        tokens, limit = self.tokens.wait(followed.node, pod.namespace, now)
         if spared is not None and spared.seconds >= tokens:
             return ClosedGate(Gate.OWNER, spared.seconds, spared.why)
         return ClosedGate(Gate.RATE, tokens, f"it waits for its turn, {limit} are allowed") if tokens else None

@@ -26,9 +26,9 @@ def event_once(broken: Broken, kind: str, reason: str, note: str) -> list[Instru
     return [RecordPodEvent(broken.followed.pod, kind, reason, note)]
 
 
-def broken_events(broken: Broken, node: str) -> list[Instruction]:
+def broken_events(broken: Broken) -> list[Instruction]:
     """Return the Event about the requirements that its node does not meet."""
-    note = f"node {node} is no longer what the pod asks for: {broken.breach}"
+    note = f"node {broken.followed.node} is no longer what the pod asks for: {broken.breach}"
     if broken.reason == CONFLICT:
         note = broken.breach
     if broken.closed_gate is not None and broken.closed_gate.gate is Gate.BREAKER:
@@ -41,15 +41,15 @@ def has_news(broken: Broken) -> bool:
     return broken.closed_gate is not None and broken.confirmed and (_BROKEN not in broken.told or _gate_is_news(broken))
 
 
-def gate_events(broken: Broken, node: str) -> list[Instruction]:
+def gate_events(broken: Broken) -> list[Instruction]:
     """Return the Events about the requirements that its node does not meet, and about the gate that holds the pod,
     unless posted before.
     """
-    done, shut = broken_events(broken, node), broken.closed_gate
+    done, shut = broken_events(broken), broken.closed_gate
     if shut is None or not _gate_is_news(broken):
         return done
     broken.told_until[shut.gate] = broken.due
-    note = f"stays on node {node} for now: {shut.why}"
+    note = f"stays on node {broken.followed.node} for now: {shut.why}"
     return [*done, RecordPodEvent(broken.followed.pod, "Normal", "EvictionHeld", note, broken.due)]
 
 

@@ -51,8 +51,8 @@ class Seen:
     lost: list[str] = field(default_factory=list)
     unreadable: list[tuple[Pod, str]] = field(default_factory=list)
     """Pods with an annotation that can't be read, and what is wrong with it; each is reported once."""
-    before: dict[int, Mapping[str, str]] = field(default_factory=dict)
-    """Row → the node's labels before they changed."""
+    before: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """Name of a node → its labels before they changed."""
 
 
 class Observed:
@@ -67,7 +67,7 @@ class Observed:
         self._by_profile = {name: framework.profile.required_during_execution for name, framework in frameworks.items()}
         self.conflicts = PlacementConflicts(self.cluster, frameworks, all_others=True)
         self._bare_pods = bare_pods
-        self._before: dict[int, Mapping[str, str]] = {}
+        self._before: dict[str, Mapping[str, str]] = {}
         """The labels of nodes before they changed, as in Seen, for looks that are not finished."""
         self._unreadable: dict[str, str] = {}
         self._seen = Seen()
@@ -83,10 +83,6 @@ class Observed:
     def next_conflict(self) -> float | None:
         """Return the engine time at which pods that may be in conflict with another scheduler's are to be looked at."""
         return self.conflicts.next_look()
-
-    def node(self, row: int) -> str:
-        """Return the name of a row's node."""
-        return self.cluster.nodes.names[row] or ""
 
     def stays(self, uid: str) -> bool:
         """Return whether a pod is on a node, and not on its way out."""
@@ -175,8 +171,8 @@ class Observed:
         if old is None or old.uid != node.uid:
             self._touch(row, None)
         elif old.labels is not node.labels and old.labels != node.labels:
-            if row not in self._before:
-                self._seen.before.setdefault(row, old.labels)
+            if node.name not in self._before:
+                self._seen.before.setdefault(node.name, old.labels)
             self._touch(row, {key for key, _ in old.labels.items() ^ node.labels.items()})
 
     def _touch(self, row: int, keys: set[str] | None) -> None:

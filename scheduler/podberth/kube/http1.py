@@ -245,7 +245,8 @@ class ConnectionPool:
 
     def _late(self, connection: HttpConnection, asked: float, deadline: float) -> None:
         said = f"no answer in time from {self._authority}"
-        connection.give_up(Unreachable(said, timed_out=True, heard=connection.heard))
+        if not connection.give_up(Unreachable(said, timed_out=True, heard=connection.heard)):
+            return
         if not connection.heard:
             self._distrust(asked)
         # Closing it would tell the server to stop, which may be about to do what it was asked.
@@ -446,10 +447,13 @@ class HttpConnection(asyncio.Protocol):
         self.transport.write(messages)
         return self._done
 
-    def give_up(self, error: Unreachable) -> None:
-        """Have the one that asked wait no longer."""
+    def give_up(self, error: Unreachable) -> bool:
+        """Have the one that asked wait no longer. Return False if nobody waits: the answer came in this very turn."""
+        if self._done is None:
+            return False
         self.gave_up = True
         self._fail(error)
+        return True
 
     def _fail(self, error: Unreachable) -> None:
         done, self._done = self._done, None

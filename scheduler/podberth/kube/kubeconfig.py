@@ -106,6 +106,7 @@ def in_cluster(
             raise ConfigError(f"{where}: {name} does not exist; expected the service account's files")
     name = environ[SERVICE_HOST]
     host = f"https://{f'[{name}]' if ':' in name else name}:{environ[SERVICE_PORT]}"
+    _check_url(host, f"{where}: {host}")
     credentials = Credentials(partial(_token_file, Path(token_file)))
     credentials.renew()
     tls = Tls(ca=ca_file)
@@ -136,6 +137,7 @@ def serving_port(
 
     `ca_file`: who signed its certificate; without it, the system's CAs. Raises ConfigError.
     """
+    _check_url(server, server)
     parts = urlsplit(server)
     if parts.scheme != "https" or not parts.hostname or parts.path.strip("/") or parts.query:
         raise ConfigError(f"{server}: expected https://HOST:PORT")
@@ -254,8 +256,9 @@ def _proxy(host: str, own: str | None, where: str) -> str | None:
         return None
     if "://" not in proxy:
         proxy = f"http://{proxy}"
+    word = "proxy-url" if own else f"{urlsplit(host).scheme.upper()}_PROXY"
+    _check_url(proxy, f"{where}: {word}")  # without its text, which may have a password in it
     if urlsplit(proxy).scheme not in ("http", "https"):
-        word = "proxy-url" if own else "HTTPS_PROXY"
         raise ConfigError(f"{where}: {word}: expected an http or https proxy, found {urlsplit(proxy).scheme}")
     return proxy
 
@@ -505,10 +508,15 @@ def _check_cluster(cluster: dict[str, Any], path: Path, where: str) -> None:
 
 def _check_port(entry: dict[str, Any], word: str, where: str) -> None:
     _check_words(entry, (word,), where)
+    _check_url(entry.get(word) or "", f"{where}.{word}: {written(entry.get(word))}")
+
+
+def _check_url(url: str, where: str) -> None:
+    """Raise ConfigError for a URL whose host or port can't be read."""
     try:
-        _ = urlsplit(entry.get(word) or "").port
+        _ = urlsplit(url).port
     except ValueError as error:
-        raise ConfigError(f"{where}.{word}: {written(entry[word])}: expected a URL ({one_line(str(error))})") from error
+        raise ConfigError(f"{where}: expected a URL ({one_line(str(error))})") from error
 
 
 def _check_user(user: dict[str, Any], path: Path, where: str) -> None:

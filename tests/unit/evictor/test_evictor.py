@@ -391,6 +391,28 @@ def test_breaker() -> None:
     assert sorted(harness.after(1)) == ["p-n3", "p-n4"]
 
 
+@pytest.mark.parametrize("others", [False, True], ids=["", "and others come in their place"])
+def test_breaker_forgets_nodes_that_are_gone(others: bool) -> None:
+    """The mislabelled nodes are taken away with their pods: they hold nobody back any more, whatever has their row."""
+    harness = Harness(changed_share=0.2)
+    nodes = [f"n{i}" for i in range(10)]
+    harness.put(*map(disk, nodes), *(keeping(f"p-{name}", name) for name in nodes))
+    harness.look()
+    harness.put(*(disk(name, "hdd") for name in nodes[:5]))
+    harness.after(1)
+    assert harness.evictor.breaker.open
+    for name in nodes[:5]:
+        harness.lose("Pod", f"p-{name}")
+        harness.lose("Node", name)
+        if others:
+            harness.put(disk(f"new-{name}"), keeping(f"q-{name}", f"new-{name}"))
+    harness.after(1)
+    assert not harness.evictor.breaker.open
+    harness.put(disk("n9", "hdd"))
+    harness.after(1)
+    assert harness.after(GRACE) == ["p-n9"]
+
+
 def test_observe_mode_frees_nothing() -> None:
     """A dry run's yes is told once, and neither room nor owner is touched."""
     harness = Harness(observe=True)

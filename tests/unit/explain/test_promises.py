@@ -124,6 +124,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("options", "says"),
     [
         (["--grace", "0"], "--grace: Invalid value: 0: must be greater than 0"),
+        (["--node-rate", "inf"], "--node-rate: Invalid value: inf: must be greater than 0, and finite"),
         (["--max-changed", "1.5"], "--max-changed: Invalid value: 1.5: must be at most 1"),
         (["--node-burst", "0"], "--node-burst: Invalid value: 0: must be greater than 0"),
         (["--cluster", "dump.yaml"], "--cluster: a dump can only be looked at, with --dry-run"),

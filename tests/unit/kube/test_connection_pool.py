@@ -14,7 +14,7 @@ import pytest
 from podberth.kube import http1
 from podberth.kube.connection import Connection
 from podberth.kube.errors import Unreachable
-from podberth.kube.http1 import CONNECTING, STRETCHING_BYTES, ConnectionPool, Response
+from podberth.kube.http1 import CONNECTING, STRETCHING_BYTES, ConnectionPool, HttpConnection, Response
 from tests.unit.kube.conftest import until
 from tests.unit.kube.test_streams import Raw
 
@@ -267,6 +267,23 @@ async def test_when_one_connection_is_silent_the_idle_ones_are_not_used(dying: t
     for _ in range(pool):
         assert (await made.send("POST", message, LONG)).body == b"ok"
     assert server.heard[-pool:] == [pool] * pool
+
+
+async def test_an_answer_in_the_turn_in_which_its_time_is_over(gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts, and its connection is not closed later, when it carries somebody else's request."""
+    answered = HttpConnection._answered
+
+    def just_in_time(connection: HttpConnection, status: int) -> None:
+        answered(connection, status)
+        gated._late(connection, asked=0.0, deadline=0.0)
+
+    monkeypatch.setattr(HttpConnection, "_answered", just_in_time)
+    gated.released.release()
+    gated.released.release()
+    for _ in range(2):
+        assert (await gated.ask()).body == b"ok"
+        await asyncio.sleep(0)
+    assert gated.begun == 1
 
 
 async def test_who_stops_waiting_does_not_stop_the_server(dying: tuple[Dying, ConnectionPool]) -> None:

@@ -135,6 +135,20 @@ def test_in_cluster(tmp_path: Path, authority: Authority) -> None:
     assert authorization(found) == "Bearer tok2"
     with pytest.raises(ConfigError, match=r"in-cluster configuration .*not exist"):
         in_cluster(token_file=files["token_file"], ca_file=str(tmp_path / "none"), environ=environ)
+    with pytest.raises(ConfigError, match=r"in-cluster configuration .*: https://x:9y: expected a URL \(Port"):
+        in_cluster(**files, environ={"KUBERNETES_SERVICE_HOST": "x", "KUBERNETES_SERVICE_PORT": "9y"})
+
+
+@pytest.mark.parametrize("proxy", ["http://user:secret@proxy:80a", "http://[proxy", "proxy:99999"])
+def test_a_proxy_of_the_environment_that_is_no_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    """One line, which does not repeat a password."""
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, proxy)
+    with pytest.raises(ConfigError, match="HTTPS_PROXY: expected a URL") as caught:
+        connect(kubeconfig(tmp_path, cluster={"server": "https://10.0.0.1"}))
+    assert "secret" not in str(caught.value)
 
 
 def test_a_static_token_is_read_anew_after_a_401(tmp_path: Path) -> None:
