@@ -325,13 +325,17 @@ class ClusterWatch:
         return next(one for one in self.reflectors if one.resource is resource)
 
     def _follow(self, client: Client, resource: Resource) -> None:
-        kind, keeping = resource.called, self._originals.keeping
+        kind = resource.called
+
+        def keeping(decode: Callable[[bytes], Modelled]) -> Callable[[bytes], Modelled]:
+            return self._originals.keeping(kind, decode, lambda thing: self._reflector(resource).outdated(thing))
+
         self.freshness.follow(
             client,
             resource,
-            keeping(kind, self._told_of(kind, self._decoder.of_kind(kind))),
+            keeping(self._told_of(kind, self._decoder.of_kind(kind))),
             partial(self._hear, resource),
-            decode_large=keeping(kind, self._told_of(kind, self._decoder_beside.of_kind(kind))),
+            decode_large=keeping(self._told_of(kind, self._decoder_beside.of_kind(kind))),
             on_deleted=self.refusals.see if resource is PODS else None,
         )
 
@@ -439,15 +443,20 @@ class Originals:
     def __init__(self, kinds: Iterable[str]) -> None:
         self._kept: dict[str, dict[tuple[str, str], bytes]] = {kind: {} for kind in kinds}
 
-    def keeping(self, kind: str, decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-        """Return the same decoding function, which keeps the bytes if the kind is wanted."""
+    def keeping(
+        self, kind: str, decode: Callable[[bytes], Any], outdated: Callable[[Any], bool]
+    ) -> Callable[[bytes], Any]:
+        """Return the same decoding function, which keeps the bytes if the kind is wanted, but not those of an object
+        that is `outdated`: a watch may repeat events.
+        """
         kept = self._kept.get(kind)
         if kept is None:
             return decode
 
         def keep(raw: bytes) -> Any:
             thing = decode(raw)
-            kept[(thing.namespace, thing.name)] = bytes(raw)
+            if not outdated(thing):
+                kept[(thing.namespace, thing.name)] = bytes(raw)
             return thing
 
         return keep

@@ -45,7 +45,7 @@ from podberth.kube.listwatch import (
     Phase,
     object_of,
 )
-from podberth.kube.objects import MALFORMED, Change, Key, T
+from podberth.kube.objects import MALFORMED, Change, Key, T, older, read_version
 from podberth.kube.resources import Resource
 
 IDLE_SECONDS = 67.0
@@ -192,6 +192,13 @@ class Reflector(Generic[T]):
     def knows(self, namespace: str, name: str) -> bool:
         """Return whether there is an object of this name now; that it came may still have to be delivered."""
         return (namespace, name) in self._machine.objects.known
+
+    def outdated(self, thing: T) -> bool:
+        """Return whether a later version than this of an object is known, or its deletion: this one is passed over."""
+        objects, key = self._machine.objects, (thing.namespace, thing.name)
+        known = objects.known.get(key)
+        latest = objects.deleted_at(key) if known is None else known[1]
+        return not self.astray and older(read_version(thing.resource_version), latest)
 
     def staleness(self) -> float | None:
         """Return the seconds since the server last said anything about the objects; None if it never did.

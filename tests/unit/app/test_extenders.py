@@ -30,11 +30,11 @@ from tests.unit.kube.kubeconfigs import Authority
 DECODER = Decoder()
 ORIGINALS = Originals(["Pod", "Node"])
 WEB, SMALL, TINY = (
-    ORIGINALS.keeping("Pod", DECODER.pod)(wire.encode(pod(name, labels={"whole": "yes"})))
+    ORIGINALS.keeping("Pod", DECODER.pod, lambda _: False)(wire.encode(pod(name, labels={"whole": "yes"})))
     for name in ("web", "small", "tiny")
 )
 for _name in ("n1", "n2", "n3"):
-    ORIGINALS.keeping("Node", DECODER.node)(wire.encode(node(_name)))
+    ORIGINALS.keeping("Node", DECODER.node, lambda _: False)(wire.encode(node(_name)))
 
 
 def configured(*extenders: Object) -> Any:

@@ -25,22 +25,27 @@ FORBIDDEN = ApiError(403, "Forbidden", "podgroups is forbidden")
 Answer = list[dict[str, Any]] | ApiError
 
 
-class Ended:
-    """The stream of a watch that ends at once."""
+class Brief:
+    """The stream of a watch that brings something and ends."""
+
+    def __init__(self, lines: bytes) -> None:
+        self._lines = lines
 
     async def read(self) -> bytes:
-        return b""
+        lines, self._lines = self._lines, b""
+        return lines
 
 
 class Server:
-    """Answers lists of pod groups, and ends each watch."""
+    """Answers lists, and ends each watch after `events`."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
+        self.events: list[dict[str, Any]] = []
 
     @asynccontextmanager
-    async def stream(self, path: str, **_: Any) -> AsyncIterator[Ended]:
-        yield Ended()
+    async def stream(self, path: str, **_: Any) -> AsyncIterator[Brief]:
+        yield Brief(b"".join(json.dumps(event).encode() + b"\n" for event in self.events))
 
     async def get(self, path: str, **_: Any) -> bytes:
         answer = self.answers[path]

@@ -395,6 +395,26 @@ async def test_extenders_get_an_object_that_was_made_anew() -> None:
     assert kept() == {}
 
 
+async def test_extenders_never_get_an_older_version() -> None:
+    """A watch that repeats events brings what was before, also of an object that was deleted since."""
+    world = Followed(extenders=[{"urlPrefix": "http://e", "filterVerb": "filter"}])
+    now = told("web-0", "team")
+
+    def event(kind: str, version: str) -> dict[str, Any]:
+        return {"type": kind, "object": {**now, "metadata": {**now["metadata"], "resourceVersion": version}}}
+
+    def kept() -> str | None:
+        found = world.scheduler.originals.get("Pod", "team", "web-0")
+        return None if found is None else msgspec.json.decode(found)["metadata"]["resourceVersion"]
+
+    world.server.events = [event("MODIFIED", "8"), event("MODIFIED", "4")]
+    await world.lists(PODS, [now])
+    assert kept() == "8"
+    world.server.events = [event("DELETED", "9"), event("MODIFIED", "4")]
+    await world.lists(PODS, [event("MODIFIED", "8")["object"]])
+    assert kept() is None
+
+
 class Elected:
     """An elector that wins at once."""
 
