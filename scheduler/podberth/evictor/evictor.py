@@ -223,7 +223,8 @@ class Evictor:
             elif broken.reason == CONFLICT != reason:
                 broken.reason, anew = reason, True
                 self._conflicted.forget(broken)
-            if reason == CONFLICT:
+            broken.conflicts = broken.conflicts or uid in seen.conflicts
+            if broken.reason == CONFLICT:
                 self._conflicted.look(broken)
             if not anew or broken.stage not in PATIENT:
                 continue
@@ -236,7 +237,13 @@ class Evictor:
             if uid in seen.by_node:
                 self.breaker.broke(broken.followed.node, now)
         for uid in seen.mended:
-            if (known := self.broken.get(uid)) is not None and known.reason != CONFLICT:
+            known = self.broken.get(uid)
+            if known is None or known.reason == CONFLICT:
+                continue
+            if known.conflicts and known.stage in PATIENT and self._conflicted.look(known) is not None:
+                known.reason = CONFLICT  # it is told of once
+                self._start(known, now)
+            else:
                 self._forget(uid, mended=True)
 
     def _forget(self, uid: str, *, mended: bool) -> None:

@@ -80,6 +80,8 @@ class Broken:
     """True if the second observation was made since the grace began."""
     closed_gate: ClosedGate | None = None
     """The gate that it is held before."""
+    conflicts: bool = False
+    """True if it was seen in a conflict, whatever else it is broken for."""
     conflict: Conflict | None = None
     """The conflict that another scheduler made, as it was when it was looked at last."""
     others_read: bool = False

@@ -18,7 +18,6 @@ from podberth.model.kinds import Modelled
 from podberth.model.namespaced import Namespace, SelectingObject
 from podberth.model.node import Node
 from podberth.model.pod import Pod
-from podberth.model.pod_group import PodGroup
 from podberth.model.promise import NOTHING_OF_NODES, NodeRequirement
 from podberth.model.shape import keeps_own, required
 from podberth.model.storage import STORAGE_KINDS
@@ -47,6 +46,8 @@ class Seen:
     broken: dict[str, str] = field(default_factory=dict)
     by_node: set[str] = field(default_factory=set)
     """Pods whose node changed in a label that they read, or was gone meanwhile."""
+    conflicts: set[str] = field(default_factory=set)
+    """Pods in conflict with another scheduler's, whatever `broken` says of them. Each is seen to be so once."""
     mended: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     unreadable: list[tuple[Pod, str]] = field(default_factory=list)
@@ -115,8 +116,6 @@ class Observed:
                 self.cluster.put_selecting(thing)
             case ResourceClaim() | ResourceSlice() | DeviceClass() | DeviceTaintRule():
                 self.cluster.put_device(thing)
-            case PodGroup():
-                self.cluster.pod_groups.put(thing)
             case _:
                 self.cluster.storage.put(thing)
 
@@ -162,6 +161,7 @@ class Observed:
         for pod, conflict in self.conflicts.look(now):
             if conflict is not None and pod.uid in self.followed:
                 seen.broken.setdefault(pod.uid, CONFLICT)
+                seen.conflicts.add(pod.uid)
         self._before = seen.before if self._due else {}
         return seen
 
@@ -223,7 +223,7 @@ class Observed:
             self._unfollow(own.uid)
         self.followed[own.uid] = Followed(own, wanted, placement.row, now if old is None else old.placed_at)
         self._mark(own.uid, FOUND if old is None else POD_CHANGED)
-        if old is None and keeps_own(own.shape, by_profile=self._by_profile[own.scheduler_name]):
+        if keeps_own(own.shape, by_profile=self._by_profile[own.scheduler_name]):
             self.conflicts.placed(own, now)
 
     def _unfollow(self, uid: str) -> None:

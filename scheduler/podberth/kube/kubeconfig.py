@@ -65,7 +65,7 @@ def connect(
 
 def context_names(kubeconfig: str | None = None, *, environ: Mapping[str, str] = os.environ) -> list[str]:
     """Return the contexts of the files that `connect` would read. Raises ConfigError."""
-    paths = [Path(name).expanduser() for name in _paths(kubeconfig, environ)]
+    paths = [_file(name) for name in _paths(kubeconfig, environ)]
     return list(_entries([(path, _document(path)) for path in paths], "context"))
 
 
@@ -75,7 +75,7 @@ def _paths(kubeconfig: str | None, environ: Mapping[str, str]) -> list[str]:
         return [kubeconfig]
     listed = [name for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
     if listed:
-        there = [name for name in listed if Path(name).expanduser().exists()]
+        there = [name for name in listed if _file(name).exists()]
         if not there:
             raise ConfigError(f"KUBECONFIG={os.pathsep.join(listed)}: no such file")
         return there
@@ -84,7 +84,12 @@ def _paths(kubeconfig: str | None, environ: Mapping[str, str]) -> list[str]:
 
 
 def _home(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"
+    return _file(environ.get("HOME") or "~") / ".kube" / "config"
+
+
+def _file(name: str) -> Path:
+    """Return the path of a file. `~` is our home directory, `~bob` that of bob, and a name where there is no bob."""
+    return Path(os.path.expanduser(name))  # noqa: PTH111 (what `Path` has for this raises)
 
 
 def in_cluster(
@@ -391,7 +396,7 @@ def select(paths: list[str], context: str | None) -> Selected:
     """Read the files, take the named context or the first current-context; of equal names the first counts."""
     documents: list[tuple[Path, dict[str, Any]]] = []
     for name in paths:
-        path = Path(name).expanduser()
+        path = _file(name)
         document = _document(path)
         if document:
             documents.append((path, document))

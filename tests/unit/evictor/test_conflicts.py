@@ -123,6 +123,32 @@ def test_mended_within_the_grace(world: Harness) -> None:
     assert world.reasons() == []
 
 
+@pytest.mark.parametrize("first", ["conflict", "label"])
+def test_what_its_node_lacked_is_put_right(world: Harness, first: str) -> None:
+    """The node breaks what the pod asked of it, before or while the conflict is seen; the conflict is still there."""
+    lacks, has = (builders.node("a1", zone="a", labels={} if gone else {"disk": "ssd"}) for gone in (True, False))
+    zones(world, "b")
+    world.put(lacks if first == "label" else has, builders.node("a2", zone="a", labels={"disk": "ssd"}))
+    world.put(builders.node("b1", zone="b", labels={"disk": "ssd"}))
+    world.put(ours(world, "p", "a1", select={"disk": "ssd"}), theirs(world, "q", "a2"))
+    assert pass_time(world, 10) == []
+    if first == "conflict":
+        world.put(lacks)
+        assert pass_time(world, 10) == []
+    world.put(has)
+    assert pass_time(world, GRACE - 1) == []
+    assert pass_time(world, 5) == ["p"]
+
+
+def test_an_owner_who_allows_it_later(world: Harness) -> None:
+    """By another annotation than the one for which the pod is followed already."""
+    zones(world, "a", "b")
+    world.put(ours(world, "p", "a1", ABOUT_NODES), theirs(world, "q", "a2"))
+    assert pass_time(world, 2 * GRACE) == []
+    world.put(ours(world, "p", "a1", ago=2 * GRACE))
+    assert pass_time(world, GRACE + 4) == ["p"]
+
+
 def test_gone_from_the_api(world: Harness) -> None:
     """The watch still shows the other pod, and the API does not: nobody goes."""
     zones(world, "a", "b")

@@ -104,6 +104,8 @@ def test_where_it_looks_and_in_which_order(tmp_path: Path) -> None:
     assert connect(environ={"HOME": str(tmp_path)}).host == "http://10.0.0.1:8080"
     with pytest.raises(ConfigError, match="no such file"):
         connect(environ={"HOME": str(tmp_path), "KUBECONFIG": "/nowhere/at/all"})
+    with pytest.raises(ConfigError, match="~nobody-of-that-name/config: no such file"):
+        connect("~nobody-of-that-name/config")
 
 
 def test_a_token_file_wins_and_is_read_again(tmp_path: Path) -> None:
