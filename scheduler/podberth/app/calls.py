@@ -288,9 +288,7 @@ class _Followed:
         """Call once. Return (what went wrong, and in which line); both empty: there is a value."""
         self.changed = False
         try:
-            value = await within(
-                self.source.timeout, Guarded(self._guard, self._plugin, "fetch", self.source.fetch)
-            )
+            value = await within(self.source.timeout, Guarded(self._guard, self._plugin, "fetch", self.source.fetch))
         except PluginError as error:
             return error.text, error.at
         except TimeoutError:

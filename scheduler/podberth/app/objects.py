@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import structlog
 
 from podberth.app.reporting import UnderWay, about
@@ -20,7 +19,7 @@ from podberth.engine.stimuli import (
 )
 from podberth.framework.binding import NOW, Create, Delete, ObjectKey, Patch, Write
 from podberth.framework.status import shown
-from podberth.kube.client import Client, read_answer
+from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.machine import Machine
 from podberth.kube.resources import BY_KIND, Resource
@@ -32,6 +31,7 @@ from podberth.kube.writes import (
     object_deletion,
     object_patch,
     patch_object,
+    version_of,
 )
 
 log = structlog.get_logger("objects")
@@ -39,17 +39,6 @@ log = structlog.get_logger("objects")
 _ASK_AGAIN = 1.0
 """Seconds between questions about a write whose answer was lost, doubling to `_ASK_AGAIN_MOST`."""
 _ASK_AGAIN_MOST = 30.0
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-
-
-class _Live(msgspec.Struct):
-    metadata: _Meta
-
-
-_live = msgspec.json.Decoder(_Live)
 
 
 class PluginWrites:
@@ -292,8 +281,7 @@ async def _version(client: Client, resource: Resource, write: Write) -> str | No
     pause = _ASK_AGAIN
     while True:
         try:
-            raw = await client.get(resource.path(namespace or None, name))
-            return read_answer(raw, _live.decode).metadata.resource_version
+            return version_of(await client.get(resource.path(namespace or None, name)))
         except ApiError as error:
             if error.status == 404:
                 return None

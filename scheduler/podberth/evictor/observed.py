@@ -18,6 +18,7 @@ from podberth.model.kinds import Modelled
 from podberth.model.namespaced import Namespace, SelectingObject
 from podberth.model.node import Node
 from podberth.model.pod import Pod
+from podberth.model.pod_group import PodGroup
 from podberth.model.promise import NOTHING_OF_NODES, NodeRequirement
 from podberth.model.shape import keeps_own, required
 from podberth.model.storage import STORAGE_KINDS
@@ -116,6 +117,8 @@ class Observed:
                 self.cluster.put_selecting(thing)
             case ResourceClaim() | ResourceSlice() | DeviceClass() | DeviceTaintRule():
                 self.cluster.put_device(thing)
+            case PodGroup():
+                self.cluster.pod_groups.put(thing)
             case _:
                 self.cluster.storage.put(thing)
 

@@ -266,10 +266,6 @@ class Client:
             messages, self._timeout, left, bodies=bodies, on_send=lambda: self._left(verb, lane)
         )
 
-    async def replace(self, path: str, body: bytes, *, lane: Lane = API) -> bytes:
-        """PUT an object; its resourceVersion in the body makes it conditional."""
-        return await self.request("PUT", path, body=body, lane=lane)
-
     async def patch(
         self,
         path: str,

@@ -399,7 +399,6 @@ class ListWatch(Generic[T]):
         rng: Callable[[], float],
         page_size: int = PAGE_SIZE,
         field_selector: str = "",
-        label_selector: str = "",
         on_malformed: Callable[[Key | None, Exception], None] | None = None,
     ) -> None:
         self.phase = Phase.EMPTY
@@ -414,8 +413,7 @@ class ListWatch(Generic[T]):
         self._decode = decode
         self._rng = rng
         self._page_size = self._limit = page_size
-        selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
-        self.selectors = {word: text for word, text in selectors.items() if text}
+        self.selectors = {"fieldSelector": field_selector} if field_selector else {}
         """Parts of each query."""
         self._backoff = Backoff(rng)
         self._lines = LineSplitter()

@@ -22,10 +22,10 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import Executor
 from functools import cache
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -94,7 +94,6 @@ class Reflector(Generic[T]):
         namespace: str | None = None,
         page_size: int = PAGE_SIZE,
         field_selector: str = "",
-        label_selector: str = "",
         idle: float = IDLE_SECONDS,
         on_malformed: Callable[[Resource, Key | None, Exception], None] | None = None,
         on_refused: Callable[[Resource, ApiError | None], None] | None = None,
@@ -130,7 +129,6 @@ class Reflector(Generic[T]):
             rng=rng,
             page_size=page_size,
             field_selector=field_selector,
-            label_selector=label_selector,
             on_malformed=None if on_malformed is None else lambda key, error: on_malformed(resource, key, error),
         )
         self._machine.objects.on_deleted = on_deleted
@@ -449,16 +447,6 @@ class Reflector(Generic[T]):
         if self._on_refused is not None and (refused is not None) != self._told_refused:
             self._on_refused(self.resource, refused)
         self._told_refused = refused is not None
-
-
-async def follow(reflectors: Sequence[Reflector[Any]], synced: Callable[[], None]) -> None:
-    """Run these until cancelled. `synced` is called once each has delivered its first list."""
-    async with asyncio.TaskGroup() as tasks:
-        for reflector in reflectors:
-            tasks.create_task(reflector.run())
-        for reflector in reflectors:
-            await reflector.wait_synced()
-        synced()
 
 
 def beside(work: Callable[[Given], Found], given: Given) -> asyncio.Future[Found]:

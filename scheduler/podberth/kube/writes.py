@@ -20,6 +20,7 @@ import msgspec
 from podberth.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, read_answer
 from podberth.kube.errors import ApiError
 from podberth.kube.flow import BIND, EVENT, EVICT, STATUS, Lane
+from podberth.kube.objects import partial as partial_object
 from podberth.kube.resources import EVENTS, PODS, Resource
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -35,17 +36,6 @@ _NOT_SPOKEN = frozenset((406, 415))
 """Answers to a media type that the server does not know; it has done nothing then."""
 _encode = msgspec.json.Encoder().encode
 _order = itertools.count(1)
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-
-
-class _Versioned(msgspec.Struct):
-    metadata: _Meta
-
-
-_versioned = msgspec.json.Decoder(_Versioned)
 
 
 class PodRef(msgspec.Struct, frozen=True, gc=False):
@@ -419,17 +409,17 @@ async def patch_object(
 ) -> str:
     """Send a patch made by `object_patch`, with `since` as in `Client.request`; returns the new resourceVersion."""
     kind = STRATEGIC_MERGE_PATCH if strategic else MERGE_PATCH
-    return _version_of(await client.patch(path, body, kind, lane=BIND, since=since))
+    return version_of(await client.patch(path, body, kind, lane=BIND, since=since))
 
 
 async def create_object(client: Client, path: str, body: bytes, *, since: float | None = None) -> str:
     """Create what `object_creation` made; returns its resourceVersion. `since`: as in `Client.request`."""
-    return _version_of(await client.create(path, body, lane=BIND, since=since))
+    return version_of(await client.create(path, body, lane=BIND, since=since))
 
 
-def _version_of(answer: bytes) -> str:
-    """Return the resourceVersion of the object that was written. Raises Unreachable for an answer that is no object."""
-    return read_answer(answer, _versioned.decode).metadata.resource_version
+def version_of(answer: bytes) -> str:
+    """Return the resourceVersion of the object in an answer. Raises Unreachable for an answer that is no object."""
+    return read_answer(answer, partial_object.decode).resource_version
 
 
 async def delete_object(client: Client, path: str, body: bytes) -> None:

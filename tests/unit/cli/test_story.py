@@ -220,7 +220,10 @@ def test_points(berth: Berth, port: Port) -> None:
         (["web", "-n", ""], '-n: "": expected the name of a namespace'),
         (["web", "--server", "http://x:1"], "http://x:1: expected https://HOST:PORT"),
         (["web", "--server", "localhost"], "localhost: expected https://HOST:PORT"),
-        (["web", "--server", "https://x:y"], "https://x:y: expected a URL (Port could not be cast to integer value as 'y')"),
+        (
+            ["web", "--server", "https://x:y"],
+            "https://x:y: expected a URL (Port could not be cast to integer value as 'y')",
+        ),
         (
             ["web", "--certificate-authority", "nowhere"],
             "nowhere: no such file; expected the cluster's CA certificates",

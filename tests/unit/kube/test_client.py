@@ -70,7 +70,7 @@ async def test_verbs_and_content_types(server: ScriptedServer) -> None:
     server.answer = script(web.Response(body=listing(7)))
     async with server.client() as client:
         await client.get("/api/v1/pods", query="limit=1&continue=a%2Bb%3D")
-        await client.replace("/x", b"{}")
+        await client.request("PUT", "/x", body=b"{}")
         await client.patch("/x%2Fy", b"{}", client_module.STRATEGIC_MERGE_PATCH)
         await client.delete("/x", b"{}")
         await client.delete("/x")

@@ -42,6 +42,10 @@ class Gated(ConnectionPool):
             raise ConnectionRefusedError("refused")
         return await self._create(*args, **more)
 
+    def time_is_over(self, connection: HttpConnection) -> None:
+        """The timer of a request on this connection has come."""
+        self._late(connection, asked=0.0, deadline=0.0)
+
     def ask(
         self, within: float | None = None, verb: str = "GET", on_send: Callable[[], None] | None = None
     ) -> asyncio.Task[Response]:
@@ -271,13 +275,13 @@ async def test_when_one_connection_is_silent_the_idle_ones_are_not_used(dying: t
 
 async def test_an_answer_in_the_turn_in_which_its_time_is_over(gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
     """It counts, and its connection is not closed later, when it carries somebody else's request."""
-    answered = HttpConnection._answered
+    came = HttpConnection.on_message_complete
 
-    def just_in_time(connection: HttpConnection, status: int) -> None:
-        answered(connection, status)
-        gated._late(connection, asked=0.0, deadline=0.0)
+    def just_in_time(connection: HttpConnection) -> None:
+        came(connection)
+        gated.time_is_over(connection)
 
-    monkeypatch.setattr(HttpConnection, "_answered", just_in_time)
+    monkeypatch.setattr(HttpConnection, "on_message_complete", just_in_time)
     gated.released.release()
     gated.released.release()
     for _ in range(2):

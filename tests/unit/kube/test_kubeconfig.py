@@ -142,9 +142,7 @@ def test_in_cluster(tmp_path: Path, authority: Authority) -> None:
 
 
 @pytest.mark.parametrize("proxy", ["http://user:secret@proxy:80a", "http://[proxy", "proxy:99999"])
-def test_a_proxy_of_the_environment_that_is_no_url(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxy: str
-) -> None:
+def test_a_proxy_of_the_environment_that_is_no_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
     """One line, which does not repeat a password."""
     for name in ("HTTPS_PROXY", "https_proxy"):
         monkeypatch.setenv(name, proxy)

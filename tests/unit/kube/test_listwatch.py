@@ -99,8 +99,8 @@ def asked(action: object) -> dict[str, str]:
 
 def test_a_list_is_paged_and_delivered_whole() -> None:
     """Pages are asked for by their continue token; changes count only when the last has come; then the watch begins."""
-    m = machine(page_size=2, field_selector="spec.nodeName=", label_selector="a in (b,c)")
-    selectors = {"fieldSelector": "spec.nodeName=", "labelSelector": "a in (b,c)"}
+    m = machine(page_size=2, field_selector="spec.nodeName=")
+    selectors = {"fieldSelector": "spec.nodeName="}
     assert asked(m.action(0)) == {"limit": "2", **selectors}
     assert not fetch(m, listing(7, thing("a", 1), thing("b", 2), go_on="t=1&x"))
     assert (m.phase, m.synced) == (Phase.LISTING, False)
