@@ -39,6 +39,8 @@ log = structlog.get_logger("objects")
 _ASK_AGAIN = 1.0
 """Seconds between questions about a write whose answer was lost, doubling to `_ASK_AGAIN_MOST`."""
 _ASK_AGAIN_MOST = 30.0
+_EXPECTED = (ApiError, Unreachable, TypeError)
+"""Errors of a write that need no traceback. A plugin may have written what nothing can encode."""
 
 
 class PluginWrites:
@@ -98,9 +100,12 @@ class PluginWrites:
                     message = f"{write.purpose}: {message}"
                 kind, _, name = write.key
                 told = {**about(pod), "plugin": instruction.plugin, "kind": kind, "object": name}
-                expected = isinstance(error, (ApiError, Unreachable, TypeError))
                 log.warning(
-                    "not written before the binding", **told, status=status, error=message, exc_info=not expected
+                    "not written before the binding",
+                    **told,
+                    status=status,
+                    error=message,
+                    exc_info=not isinstance(error, _EXPECTED),
                 )
                 self._answer(PreBindWriteFailed(pod.uid, status, message, written))
                 return
@@ -140,11 +145,12 @@ class PluginWrites:
         for i, write in enumerate(instruction.writes):
             try:
                 written[write.key] = await self._in_turn.write(write)
-            except (ApiError, Unreachable, TypeError) as error:
+            except Exception as error:
                 if isinstance(error, ApiError) and error.status == 404:
                     continue  # gone, and with it what was to be changed
                 kind, _, name = write.key
-                log.warning(failure, **about(instruction.pod), kind=kind, object=name, error=str(error))
+                told = {**about(instruction.pod), "kind": kind, "object": name}
+                log.warning(failure, **told, error=str(error), exc_info=not isinstance(error, _EXPECTED))
                 return instruction.writes[i:]
         return ()
 

@@ -28,7 +28,7 @@ log = structlog.get_logger("configuration")
 
 
 class Source(Struct, frozen=True):
-    """Where a configuration comes from, and how it is used. Both functions raise ReloadError."""
+    """A configuration comes from a file, is read, and becomes profiles. Both functions raise ReloadError."""
 
     path: str | None
     """Of the file; None: there is none."""

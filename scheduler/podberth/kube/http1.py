@@ -86,7 +86,7 @@ class ConnectionPool:
         """Connections on which an answer may still come that nobody waits for any more."""
         self._connecting = 0
         self._context: ssl.SSLContext | None = None
-        """The one with which the connections were made that are in use."""
+        """The connections that are in use were made with this one."""
 
     @property
     def waiting(self) -> int:
@@ -414,7 +414,7 @@ class HttpConnection(asyncio.Protocol):
         self.heard = False
         """Any byte of the answer has come."""
         self.gave_up = False
-        """The one that asked waits no longer."""
+        """Whoever asked waits no longer."""
         self.stretched = False
         """It has carried a long answer. What waits to be decrypted is kept by OpenSSL in a buffer that grows and never
         shrinks: up to 330 KiB for as long as the connection lives."""

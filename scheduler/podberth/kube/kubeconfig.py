@@ -168,7 +168,7 @@ def from_kubeconfig(paths: list[str], context: str | None = None) -> Connection:
     tls: Tls | None = None
     if found.host.startswith("https://"):
         tls = Tls(ca=found.ca, certificate=found.certificate, key=found.key, verify=found.verify)
-    credentials = Credentials(_source(paths, context, chosen, tls))
+    credentials = Credentials(_source(paths, chosen, tls))
     credentials.renew()
     if tls is not None:
         try:
@@ -198,7 +198,7 @@ def _settings(chosen: Selected) -> ServerSettings:
     return found if header is None else structs.replace(found, header=header)
 
 
-def _source(paths: list[str], context: str | None, chosen: Selected, tls: Tls | None) -> Callable[[], Credential]:
+def _source(paths: list[str], chosen: Selected, tls: Tls | None) -> Callable[[], Credential]:
     """Return what renews the header: a token file (which wins over a token, as in client-go), a plugin, or the file
     itself.
     """
@@ -208,10 +208,14 @@ def _source(paths: list[str], context: str | None, chosen: Selected, tls: Tls | 
         return partial(_issued, chosen, tls)
 
     def reread() -> Credential:
-        found = _settings(select(paths, context))
+        now = select(paths, chosen.context)  # whatever the current context is by now: a token is for one server
+        if now.cluster["server"] != chosen.cluster["server"]:
+            found, expected = (written(one.cluster["server"]) for one in (now, chosen))
+            raise ConfigError(f"{now.where}: expected the server {expected}, as at the start, found {found}")
+        given = _settings(now)
         if tls is not None:
-            tls.present(found.certificate, found.key)
-        return Credential(found.header)
+            tls.present(given.certificate, given.key)
+        return Credential(given.header)
 
     return reread
 
@@ -366,6 +370,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 class Selected:
     """A context with its cluster and user as plain dicts, and the directories that their relative paths start from."""
 
+    context: str
     namespace: str
     cluster: dict[str, Any]
     user_name: str
@@ -425,6 +430,7 @@ def select(paths: list[str], context: str | None) -> Selected:
     _check_cluster(cluster, cluster_path, f"{where}: clusters[{cluster_name}]")
     _check_user(user, user_path, f"{where}: users[{user_name}]")
     return Selected(
+        context=wanted,
         namespace=chosen.get("namespace") or "default",
         cluster=cluster,
         user_name=user_name,

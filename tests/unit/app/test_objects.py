@@ -211,8 +211,9 @@ async def test_another_object_of_that_name_is_left_alone() -> None:
         ((ApiError(404, "NotFound"), "8", "10"), ()),
         ((ApiError(409, "Conflict"),), WRITES),
         (("9", Unreachable("no connection", sent=False)), WRITES[1:]),
+        (("9", UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")), WRITES[1:]),
     ],
-    ids=["written", "gone", "refused", "not sent"],
+    ids=["written", "gone", "refused", "not sent", "a plugin's text that can't be encoded"],
 )
 async def test_what_a_post_filter_plugin_could_not_write_is_told(
     answers: tuple[Exception | str, ...], left: tuple[Write, ...]

@@ -161,6 +161,32 @@ def test_a_static_token_is_read_anew_after_a_401(tmp_path: Path) -> None:
     assert authorization(found) == "Bearer two"
 
 
+def test_no_server_gets_the_credentials_of_another(tmp_path: Path) -> None:
+    """After a 401 another context is the current one, or ours names another server."""
+
+    def write(current: str, server: str, token: str) -> str:
+        now: dict[str, Any] = {"current-context": current}
+        return kubeconfig(
+            tmp_path,
+            contexts=[{"name": name, "context": {"cluster": name, "user": name}} for name in ("a", "b")],
+            clusters=[
+                {"name": "a", "cluster": {"server": server}},
+                {"name": "b", "cluster": {"server": "http://b"}},
+            ],
+            users=[{"name": "a", "user": {"token": token}}, {"name": "b", "user": {"token": "of-b"}}],
+            **now,
+        )
+
+    found = connect(write("a", "http://a", "one"))
+    write("b", "http://a", "two")
+    found.credentials.renew()
+    assert authorization(found) == "Bearer two"
+    write("a", "http://elsewhere", "three")
+    with pytest.raises(ConfigError, match='expected the server "http://a", as at the start, found "http://elsewhere"'):
+        found.credentials.renew()
+    assert authorization(found) == "Bearer two"
+
+
 def plugin(where: Path, body: str) -> dict[str, Any]:
     """An exec plugin (a Python script) as a user's `exec` entry; a relative command is relative to the kubeconfig."""
     script = where / "plugin.py"

@@ -50,7 +50,7 @@ FAMILIES = (LEADER, EVICTIONS, WAITING, HELD, BREAKER, FOLLOWED)
 
 @dataclass(slots=True)
 class Post:
-    """The one at work: the candidate, and its watcher while it leads."""
+    """A replica has a candidate for the Lease, and a watcher while it leads."""
 
     lease: str
     elector: Elector

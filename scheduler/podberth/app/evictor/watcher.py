@@ -39,9 +39,10 @@ class Counts:
 
 
 def restored(past: Iterable[PastEviction], now: float, *, by_settings: bool = True) -> list[Restored]:
-    """`now`: Unix time by the clock that the Events go by, or one that is behind.
+    """Return earlier evictions as the engine is told of them.
 
-    How long successors are left alone goes by the settings of whoever asks, or by what the Events say.
+    `now`: Unix time by the clock that the Events go by, or one that is behind. How long successors are left alone goes
+    by the settings of whoever asks, or by what the Events say.
     """
     return [
         Restored(
