@@ -185,18 +185,19 @@ Large = TypeVar("Large", bound=HasSize)
 class BoundedBytes(Bounded[Key, Large]):
     """A `Bounded` that also drops the oldest things while all of them take more than `most_bytes`.
 
-    Things grow while they are kept, so now and then all are looked at.
+    Things grow while they are kept, so all are looked at whenever so many more have come: `look`.
     """
 
-    def __init__(self, most: int, most_bytes: int) -> None:
+    def __init__(self, most: int, most_bytes: int, look: int = _LOOK) -> None:
         super().__init__(most)
         self._most_bytes = most_bytes
+        self._look = look
         self._made = 0
 
     def keep(self, key: Key, thing: Large) -> None:
         """Keep a thing."""
         self._made += 1
-        if self._made >= _LOOK:
+        if self._made >= self._look:
             self._made = 0
             size = sum(one.size for one in self.values())
             while size > self._most_bytes and self:

@@ -315,14 +315,20 @@ def freed_by(mine: DynamicResources, failed: FailedGroup, there: World) -> list[
     return [(one.name, write.key[1:]) for one, write in found.writes]
 
 
-@pytest.mark.parametrize(("rows", "kept"), [(36, 6), (10, 4)])
-def test_in_small_clusters_more_requests_are_kept(
-    rows: int, kept: int, searches: list[Sequence[Any]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("shared", "kept"), [(False, 6), (True, 3)])
+def test_as_many_requests_are_kept_as_there_is_memory_for(
+    shared: bool, kept: int, searches: list[Sequence[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many as so many rows have room for, and never less than four."""
-    monkeypatch.setattr(results, "_ROWS", rows)
+    """The memory is for five requests on five nodes, or for two whose nodes reach a pool together; and one comes."""
+    monkeypatch.setattr(results, "_KEPT_BYTES", 25)
+    for name, size in (("_A_ROW", 1), ("_A_ROW_OF_A_GROUP", 1), ("_A_FINDING", 0)):
+        monkeypatch.setattr(results, name, size)
     there, mine = world([node(f"n{i}") for i in range(5)]), plugin()
-    there.add_all([device_class(), *(resource_slice(f"n{i}", device("a"), node=f"n{i}") for i in range(5))])
+    there.add(device_class())
+    if shared:
+        there.add(resource_slice("all", device("a"), allNodes=True))
+    else:
+        there.add_all([resource_slice(f"n{i}", device("a"), node=f"n{i}") for i in range(5)])
     pods = [claimant(there, i, request(f"r{i}")) for i in range(10)]
     for made in (*pods, *pods[10 - kept :]):
         mine.filter(made, there.cluster)

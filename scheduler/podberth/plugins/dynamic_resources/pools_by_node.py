@@ -344,6 +344,10 @@ class PoolsByNode(KeptResult[tuple[set[DeviceChange], set[int]]]):
                 self._uses[id(pool)] = self._uses.get(id(pool), 0) + 1
         return found.pools
 
+    def last_of(self, row: int) -> list[Pool]:
+        """Return the pools that `of` has given for a row."""
+        return self._by_row[row].pools
+
     def are_local(self, row: int) -> bool:
         """Return whether no other node reaches any of the pools that `of` has given for a row."""
         return self._by_row[row].local

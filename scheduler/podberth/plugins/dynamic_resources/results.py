@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Ints
 from podberth.cache.devices import Devices
-from podberth.cache.kept_results import Bounded, ChangeLog, KeptResult
+from podberth.cache.kept_results import BoundedBytes, ChangeLog, KeptResult
 from podberth.cache.search_steps import CappedSearch
 from podberth.model.devices import MOST_ALTERNATIVES, ClaimSpec, DeviceClass, PoolID, ResourceClaim
 from podberth.model.node import Node
@@ -37,10 +37,13 @@ _MOST_KNOWN = 1 << 14
 """So many outcomes of different pools are remembered for a request, and so many pools as wanted or not. With one more,
 all of these are forgotten.
 """
-_ROWS = 200_000
-"""Rows whose results are kept, for all requests together."""
-_FEWEST = 4
-"""Requests that are kept even in the largest clusters."""
+_MOST_REQUESTS = 1 << 10
+_KEPT_BYTES = 32 << 20
+"""Requests whose results are kept, and the memory that these take together."""
+_A_ROW, _A_ROW_OF_A_GROUP, _A_FINDING = 24, 200, 500
+"""Bytes that a row takes; those that it takes besides if it reaches pools that others may reach; and those of what was
+found in pools of one state.
+"""
 _NO_RESOURCES: frozenset[str] = frozenset()
 
 
@@ -161,7 +164,7 @@ class AllocationRequests:
         self._thousandths = thousandths
         self._further = further
         self._pools_by_node = PoolsByNode()
-        self._kept: Bounded[Any, AllocationsByNode] = Bounded(_FEWEST)
+        self._kept: BoundedBytes[Any, AllocationsByNode] = BoundedBytes(_MOST_REQUESTS, _KEPT_BYTES, look=1)
 
     def pools(self, row: int, node: Node, devices: Devices) -> list[Pool]:
         """The pools that a node reaches."""
@@ -180,7 +183,6 @@ class AllocationRequests:
             requests = pod.shape.requests if resources else {}
             request = AllocationRequest(specs, pod.shape.containers, requests, self._thousandths)
             found = AllocationsByNode(request, self._selects, self._pools_by_node, self._further)
-            self._kept.most = max(_FEWEST, _ROWS // (cluster.nodes.rows + 1))
             self._kept.keep(key, found)
         return PodDevices(claims, unallocated, resources, found)
 
@@ -246,17 +248,16 @@ _FITS = NodeAllocation(Outcome.FITS)
 
 
 class _Group(Struct, eq=False):
-    """Rows that reach the same pools, and what was found for all of them. A row whose pools are its own is alone."""
+    """Rows that reach the same pools, which other rows may reach, too; and what was found for all of them."""
 
     found: NodeAllocation
     """It may be of pools that are like these."""
-    pools: Sequence[Pool] = ()
+    pools: Sequence[Pool]
     """The pools that the claims may use."""
-    wanted: Sequence[RequestedClaim] = ()
-    key: tuple[int, ...] = ()
-    """The claims and the pools, by identity; empty: no other row may join."""
-    rows: set[int] | None = None
-    """Its rows; of a row that is alone, nobody asks."""
+    wanted: Sequence[RequestedClaim]
+    key: tuple[int, ...]
+    """The claims and the pools, by identity."""
+    rows: set[int]
     index: Ints | None = None
     """The rows as an array; None: they have changed."""
 
@@ -278,10 +279,12 @@ class AllocationsByNode(KeptResult[set[int | PoolID]]):
         self._pools_by_node = pools_by_node
         self._further = further
         self._unwanted = UnwantedPools(selects)
+        self._found: list[NodeAllocation] = []
+        """What was found for each row, perhaps of pools like its own. For a row in a group, the group says it."""
         self._group_of: dict[int, _Group] = {}
-        """By row."""
+        """By row, of those that reach pools which others may reach, too."""
         self._groups: dict[tuple[int, ...], _Group] = {}
-        """Those that more rows may join, by their keys."""
+        """By their keys."""
         self._using: dict[PoolID, dict[tuple[int, ...], None]] = {}
         """Pool → the keys of the groups that may use it."""
         self._open_rows: dict[int, None] = {}
@@ -294,8 +297,17 @@ class AllocationsByNode(KeptResult[set[int | PoolID]]):
 
     def of(self, row: int) -> NodeAllocation:
         """What was found for one row."""
-        group = self._group_of[row]
-        return group.found.of_pools(group.pools)
+        group = self._group_of.get(row)
+        if group is not None:
+            return group.found.of_pools(group.pools)
+        found = self._found[row]
+        return found.of_pools(self._pools_by_node.last_of(row)) if found.chosen else found
+
+    @property
+    def size(self) -> int:
+        """The approximate size in bytes."""
+        rows = _A_ROW * len(self._found) + _A_ROW_OF_A_GROUP * len(self._group_of)
+        return rows + _A_FINDING * len(self._known)
 
     def follow(self, cluster: Cluster, steps: CappedSearch) -> None:
         """Bring all rows up to date. Raises SearchCapError; what was found until then holds."""
@@ -338,11 +350,11 @@ class AllocationsByNode(KeptResult[set[int | PoolID]]):
         rows: int = asked
         self.outcomes = np.zeros(rows, dtype=np.int64)
         self.scores = np.zeros(rows, dtype=np.int64)
-        if rows < len(self._group_of):
-            self._group_of.clear()  # else each is replaced when `follow` searches its row
+        self._found = [_REFUSED] * rows
         self._unwanted.clear()
-        for known in (self._known, self._failed, self._readings, self._groups, self._using, self._open_groups):
+        for known in (self._known, self._failed, self._readings, self._group_of, self._groups, self._using):
             known.clear()
+        self._open_groups.clear()
         self._open_rows = dict.fromkeys(range(rows))
 
     # -- rows and their groups -----------------------------------------------------------------------------------------
@@ -350,7 +362,7 @@ class AllocationsByNode(KeptResult[set[int | PoolID]]):
     def _search_group(self, key: tuple[int, ...], cluster: Cluster, steps: CappedSearch) -> None:
         """Search once more, for all rows of a group."""
         group = self._groups.get(key)
-        if group is None or not group.rows:
+        if group is None:
             return
         group.found = self._find(group.wanted, group.pools, cluster, steps)
         if group.index is None:
@@ -358,51 +370,53 @@ class AllocationsByNode(KeptResult[set[int | PoolID]]):
         self.outcomes[group.index], self.scores[group.index] = group.found.outcome, group.found.score
 
     def _search_row(self, row: int, cluster: Cluster, steps: CappedSearch) -> None:
-        """Put a row into the group to which it belongs now. That is searched if the row is the first there."""
+        """Search for one row, or put it into the group to which it belongs now."""
         node = cluster.nodes.objects[row]
-        group = _Group(_REFUSED) if node is None else self._group(row, node, cluster, steps)
+        found, group = (_REFUSED, None) if node is None else self._look(row, node, cluster, steps)
         self._leave(row)
-        self._group_of[row] = group
-        if group.rows is not None:
+        if group is not None:
+            self._group_of[row] = group
             group.rows.add(row)
             group.index = None
-        self.outcomes[row], self.scores[row] = group.found.outcome, group.found.score
+        self._found[row] = found
+        self.outcomes[row], self.scores[row] = found.outcome, found.score
 
     def _leave(self, row: int) -> None:
         """Take a row out of its group: its node or its pools are different now."""
-        group = self._group_of.get(row)
-        if group is None or group.rows is None or row not in group.rows:
+        group = self._group_of.pop(row, None)
+        if group is None:
             return
         group.rows.remove(row)
         group.index = None
-        if not group.rows and self._groups.get(group.key) is group:
+        if not group.rows:
             del self._groups[group.key]
             for pool in group.pools:
                 del self._using[pool.id][group.key]
 
-    def _group(self, row: int, node: Node, cluster: Cluster, steps: CappedSearch) -> _Group:
-        """Return the group to which a row belongs."""
+    def _look(
+        self, row: int, node: Node, cluster: Cluster, steps: CappedSearch
+    ) -> tuple[NodeAllocation, _Group | None]:
+        """Return what is found for a row, and the group to which it belongs; None: no other row reaches its pools."""
         try:
             wanted = self.request.claims_on(node)
         except AllocationError as error:
-            return _Group(NodeAllocation(Outcome.FAILED, error=str(error)))
+            return NodeAllocation(Outcome.FAILED, error=str(error)), None
         if wanted is None:
-            return _Group(_REFUSED)
+            return _REFUSED, None
         if not wanted:
-            return _Group(_FITS)
+            return _FITS, None
         by_node = self._pools_by_node
         pools = by_node.of(row, node, cluster.devices)
         if by_node.are_local(row):
-            return _Group(self._find(wanted, pools, cluster, steps), pools)
+            return self._find(wanted, pools, cluster, steps), None
         pools = [pool for pool in pools if not self._unwanted.has(pool, wanted, steps)]
         key = _identity(wanted, pools)
         group = self._groups.get(key)
         if group is None:
-            found = self._find(wanted, pools, cluster, steps)
-            group = self._groups[key] = _Group(found, pools, wanted, key, set())
+            group = self._groups[key] = _Group(self._find(wanted, pools, cluster, steps), pools, wanted, key, set())
             for pool in pools:
                 self._using.setdefault(pool.id, {})[key] = None
-        return group
+        return group.found, group
 
     # -- searches ------------------------------------------------------------------------------------------------------
 
