@@ -324,11 +324,8 @@ def test_as_many_requests_are_kept_as_there_is_memory_for(
     for name, size in (("_A_ROW", 1), ("_A_ROW_OF_A_GROUP", 1), ("_A_FINDING", 0)):
         monkeypatch.setattr(results, name, size)
     there, mine = world([node(f"n{i}") for i in range(5)]), plugin()
-    there.add(device_class())
-    if shared:
-        there.add(resource_slice("all", device("a"), allNodes=True))
-    else:
-        there.add_all([resource_slice(f"n{i}", device("a"), node=f"n{i}") for i in range(5)])
+    own = [resource_slice(f"n{i}", device("a"), node=f"n{i}") for i in range(5)]
+    there.add_all([device_class(), *([resource_slice("all", device("a"), allNodes=True)] if shared else own)])
     pods = [claimant(there, i, request(f"r{i}")) for i in range(10)]
     for made in (*pods, *pods[10 - kept :]):
         mine.filter(made, there.cluster)
