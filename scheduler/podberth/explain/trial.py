@@ -36,6 +36,8 @@ from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.storage import StorageKind
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
+from podberth.plugins.volume_binding.binder import AssumedVolumes, restore
+from podberth.plugins.volume_binding.plugin import VolumeBinding
 
 _BEFORE = 30
 """The largest number of pods played that come before the pod in question."""
@@ -52,6 +54,8 @@ class Placing:
         """The UIDs that they have there."""
         self.given: list[str] = []
         """UIDs of the claims that were given devices for them."""
+        self._volumes: list[AssumedVolumes] = []
+        """What their claims for volumes got."""
         self._framework = framework
         self._cluster = cluster
         self._choice = choice
@@ -66,6 +70,7 @@ class Placing:
         if row is None or node is None:
             return None
         self.given += self._give(pod, row)
+        self._assume_volumes(pod, row)
         there = replace(pod, node_name=node)
         if pod.scheduling_group is not None:
             # Its group is to know it as a pod that waits, as before.
@@ -80,7 +85,17 @@ class Placing:
             self._cluster.drop_pod(uid)
         for uid in self.given:
             self._cluster.devices.restore(uid)
-        self.placed, self.given = [], []
+        for taken in reversed(self._volumes):
+            restore(taken, {}, self._cluster.storage)
+        self.placed, self.given, self._volumes = [], [], []
+
+    def _assume_volumes(self, pod: Pod, row: int) -> None:
+        """Take the volumes for the pod's claims, so that later pods don't get them. Raises PluginError."""
+        plugin = self._framework.plugin("VolumeBinding")
+        if isinstance(plugin, VolumeBinding):
+            taken = self._framework.guard(plugin, plugin.reserve, pod, self._cluster, row)
+            if taken is not None:
+                self._volumes.append(taken)
 
     def _give(self, pod: Pod, row: int) -> list[str]:
         """Give the pod's claims their devices, so that later pods don't get them."""

@@ -80,6 +80,7 @@ def asked(
     state = there.cluster.pod_groups.state(GroupKey("default", name, api))
     assert state is not None
     known = list(state.pods)
+    claims = there.cluster.storage.claims
     answer = explain_group(
         gang,
         by_topology() if topology else framework(),
@@ -90,6 +91,7 @@ def asked(
     assert validate(there.cluster) == []
     assert {placement.pod.uid for placement in there.cluster.placements()} == before
     assert sorted(state.pods) == sorted(known)
+    assert all(claims.get(one.key) is claims.stored(one.key) for one in claims), "what was assumed is taken back"
     return answer
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from podberth.explain.changes import OnPod, Ungate
 from podberth.explain.gangs.answer import AddNodes, GroupExplanation, LeaveDomain, LowerMinCount
 from tests.builders import Object, node, pod
+from tests.storage import claim, storage_class, using, volume
 from tests.unit.explain.carry_out import carried_out
 from tests.unit.explain.gangs.dumps import (
     COSCHEDULING,
@@ -25,6 +26,17 @@ from tests.unit.explain.gangs.dumps import (
 
 SIX = [node(f"n{i}", "8") for i in range(6)] + [pod(f"x{i}", "3", on=f"n{i}") for i in range(6)]
 """Six nodes with room for one pod of 4 CPUs each."""
+
+
+@pytest.mark.parametrize("volumes", [1, 2])
+def test_a_volume_is_given_once(volumes: int) -> None:
+    """Two pods, of which each wants a volume of the same class."""
+    there = [*SIX, group(2), storage_class("local"), *(volume(f"v{i}", storage_class="local") for i in range(volumes))]
+    for i, each in enumerate(members(2)):
+        there += [using(each, f"c{i}"), claim(f"c{i}", storage_class="local")]
+    found = asked(there)
+    assert (found.fits, found.outcome == "starts") == (volumes, volumes == 2)
+    assert len(played(there).placed) == (2 if volumes == 2 else 0)
 
 
 def after(plan: list[Any], objects: list[Object], stopped: str = "") -> list[Object]:
