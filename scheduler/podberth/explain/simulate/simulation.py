@@ -257,6 +257,7 @@ class Simulation:
                 self.preparing[pod.uid] = (pod, node)
             case Failed(pod=pod, reason=reason, message=message):
                 self.failed[pod.uid] = (pod, message)
+                self.preparing.pop(pod.uid, None)  # it has lost its node to a pod that matters more
                 if reason == SCHEDULER_ERROR:
                     self.undecided[pod.uid] = message
                 else:

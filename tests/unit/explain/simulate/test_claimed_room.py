@@ -1,9 +1,11 @@
 """Capacity for pods with claims of their own: devices, volumes, and extended resources that devices serve."""
 
+from podberth.explain.simulate.simulation import Simulation
 from tests import storage
 from tests.builders import Object, node, pod
 from tests.devices import claim_template, device, device_class, resource_slice, templated
 from tests.unit.explain.simulate.test_capacity import asked, limits, on_nodes
+from tests.unit.explain.story import framework, world
 
 GPU = device_class("gpu", 'device.driver == "gpu.test"')
 RESOURCE = "example.com/gpu"
@@ -61,3 +63,14 @@ def test_extended_resources() -> None:
     there += [node("a", "9"), node("b", "9", others={RESOURCE: "3"}), node("c", "9")]
     there += [resource_slice("a", device("d"), device("e"), node="a")]
     assert on_nodes(asked(pod("t", "1", others={RESOURCE: "1"}), *there)) == {"a": 2, "b": 3}
+
+
+def test_a_pod_that_waits_for_its_volume_may_lose_its_node() -> None:
+    """To a pod of a higher priority. Then it waits, and is in one of the two places only."""
+    there = world([node("n", "4"), storage.storage_class("fast", "csi.test"), storage.claim("c", storage_class="fast")])
+    simulation = Simulation({"berth": framework()}, there.cluster)
+    for made in (storage.using(pod("low", "3"), "c"), pod("high", "3", priority=1)):
+        simulation.put(there.decode(made))
+        simulation.settle()
+    assert simulation.where("default/low") is None
+    assert (list(simulation.bound), list(simulation.failed)) == (["default/high"], ["default/low"])
