@@ -184,9 +184,7 @@ def _create_batch(simulation: Simulation, framework: Framework, batch: Batch) ->
 
 def _go_on(simulation: Simulation, framework: Framework, batch: Batch) -> bool:
     """Create the rest of a workload if the pod that stood for it got a node after all; return whether it did."""
-    if batch.waits_as is None or batch.waits_as in simulation.failed or batch.made == batch.count:
-        return False
-    if simulation.where(batch.waits_as) is None:
+    if batch.waits_as is None or batch.made == batch.count or simulation.where(batch.waits_as) is None:
         return False
     _create_batch(simulation, framework, batch)
     return True
@@ -210,6 +208,8 @@ def _waiting(simulation: Simulation, pods: Iterable[Pod], was: dict[str, str] | 
     """Yield the pods that have no node, and the reasons."""
     was = was or {}
     for pod in pods:
+        if simulation.where(pod.uid) is not None:
+            continue
         if pod.uid in simulation.failed:
             yield Waiting(pod.key, simulation.failed[pod.uid][1], was=was.get(pod.uid))
         elif (queued := simulation.engine.queue.get(pod.uid)) is not None:

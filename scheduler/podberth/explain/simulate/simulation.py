@@ -14,7 +14,6 @@ from podberth.engine.instructions import (
     Bind,
     Failed,
     Instruction,
-    Nominate,
     PostFilterWrite,
     PreBindWrite,
     Preempt,
@@ -67,8 +66,6 @@ class Simulation:
         """UID → message, for pods of `failed` whose last attempt ended with an error, and not for want of room."""
         self.preempted: dict[str, tuple[Pod, Pod, str]] = {}
         """The victim, the pod that it made room for, and the node."""
-        self.preparing: dict[str, tuple[Pod, str]] = {}
-        """Pods that hold a node until their volumes are made, which nobody does here."""
         self.conditions: dict[GroupKey, str] = {}
         """Why pod groups do not start, as it was last said of them."""
         self._newly: list[str] = []
@@ -84,13 +81,21 @@ class Simulation:
         return self.engine.cluster
 
     def where(self, uid: str) -> tuple[Pod, str] | None:
-        """Return a pod that was bound, or holds a node until its volumes are made, and the node; None: neither."""
-        return self.bound.get(uid) or self.preparing.get(uid)
+        """Return a pod that has a node, and the node; None: it has none.
+
+        It was bound, or holds the node until its volumes, or those of others of its group, are made. Nobody makes them
+        here.
+        """
+        placement = None if uid in self.bound else self.cluster.placement(uid)
+        if placement is None or not placement.assumed:
+            return self.bound.get(uid)
+        return placement.pod, self.cluster.nodes.names[placement.row] or ""
 
     @property
     def placed(self) -> dict[str, tuple[Pod, str]]:
-        """Return by UID what `where` says of each pod: those that were bound, and those that wait for volumes."""
-        return self.bound | self.preparing
+        """Return by UID what `where` says of each pod."""
+        held = {one.pod.uid for one in self.cluster.placements() if one.assumed}
+        return self.bound | {uid: where for uid in held if (where := self.where(uid)) is not None}
 
     def framework(self, pod: Pod) -> Framework:
         """Return the framework that schedules a pod."""
@@ -104,7 +109,7 @@ class Simulation:
 
     def gone(self, kind: str, namespace: str, name: str, uid: str, *, comes_again: bool = False) -> None:
         """Apply a deletion. `comes_again`: the next pod has the same name, and claims without devices."""
-        for known in (self.bound, self.failed, self.undecided, self.preparing):
+        for known in (self.bound, self.failed, self.undecided):
             known.pop(uid, None)
         if kind == "Pod" and uid in self._unheard:
             self._unheard.remove(uid)
@@ -241,7 +246,7 @@ class Simulation:
         """Return the API server's answer to an instruction, and what its watches show after it."""
         match instruction:
             case Bind(pod=pod, node=node):
-                for known in (self.failed, self.undecided, self.preparing):
+                for known in (self.failed, self.undecided):
                     known.pop(pod.uid, None)
                 placed = replace(pod, node_name=node, nominated_node_name="")
                 self.bound[pod.uid] = (placed, node)
@@ -253,11 +258,8 @@ class Simulation:
                 return [*self._seen(writes), answer]
             case PostFilterWrite(writes=writes):
                 return self._seen(writes)
-            case Nominate(pod=pod, node=node):
-                self.preparing[pod.uid] = (pod, node)
             case Failed(pod=pod, reason=reason, message=message):
                 self.failed[pod.uid] = (pod, message)
-                self.preparing.pop(pod.uid, None)  # it has lost its node to a pod that matters more
                 if reason == SCHEDULER_ERROR:
                     self.undecided[pod.uid] = message
                 else:

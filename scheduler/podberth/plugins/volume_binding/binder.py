@@ -496,8 +496,13 @@ def _check_reached(volume: PersistentVolume, assumed: AssumedPod, cluster: Clust
 
 
 def _older(stored: str, written: str | None) -> bool:
-    """Return whether the watch has not shown yet what we wrote (CompareResourceVersion)."""
-    return written is not None and written.isdigit() and stored.isdigit() and int(stored) < int(written)
+    """Return whether the watch has not shown yet what we wrote (CompareResourceVersion).
+
+    An object that somebody has written by hand has no version: nothing that was written shows on it.
+    """
+    if written is None or not written.isdigit() or (stored and not stored.isdigit()):
+        return False
+    return int(stored or 0) < int(written)
 
 
 def _bound(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:

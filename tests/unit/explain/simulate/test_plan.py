@@ -19,7 +19,8 @@ from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
 from tests.builders import node, pod
 from tests.registered import registry
-from tests.storage import claim, volume
+from tests.storage import claim, using, volume
+from tests.unit.explain.gangs.dumps import group, member
 
 Object = dict[str, Any]
 
@@ -254,6 +255,23 @@ def test_a_claim_that_is_there_is_used() -> None:
     found = outcome(there, [workload("StatefulSet", pod("t"), replicas=2, volumeClaimTemplates=[CLAIM])])
     assert [each.pod for each in found.placed] == ["default/w-1"]
     assert [each.pod for each in found.waiting] == ["default/w-0"]
+
+
+def test_who_gets_a_node_and_waits_for_a_volume_is_in_one_place() -> None:
+    """It found none before, and pods of its group that want no volume wait for it on their nodes."""
+    waits = storage_class(volumeBindingMode="WaitForFirstConsumer")
+    there = [SMALL, waits, claim("c", storage_class="gone"), using(pod("p", "3"), "c")]
+    found = outcome(there, [LARGE])
+    assert [(each.pod, each.node, each.waits_for_volumes) for each in found.others.freed] == [
+        ("default/p", "large", True)
+    ]
+    assert found.others.waiting == []
+    members = [using(member("train-0"), "c"), member("train-1")]
+    found = outcome([LARGE, node("more", cpu="4"), waits, group(2), claim("c", storage_class="gone"), *members])
+    assert (sorted(each.pod for each in found.others.ready), found.others.waiting) == (
+        ["default/train-0", "default/train-1"],
+        [],
+    )
 
 
 def test_a_daemonset_makes_no_second_pod_for_a_node() -> None:
