@@ -36,7 +36,7 @@ from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.storage import StorageKind
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
-from podberth.plugins.volume_binding.binder import AssumedVolumes, restore
+from podberth.plugins.volume_binding.binder import restore
 from podberth.plugins.volume_binding.plugin import VolumeBinding
 
 _BEFORE = 30
@@ -47,17 +47,12 @@ _BEFORE = 30
 
 
 class Placing:
-    """The pods that were put on nodes so far."""
+    """Puts pods on nodes, with the devices and volumes that their claims get; `undone` takes all of it back."""
 
-    def __init__(self, framework: Framework, cluster: Cluster, choice: Choice | None = None) -> None:
-        self.placed: list[str] = []
-        """The UIDs that they have there."""
-        self.given: list[str] = []
-        """UIDs of the claims that were given devices for them."""
-        self._volumes: list[AssumedVolumes] = []
-        """What their claims for volumes got."""
+    def __init__(self, framework: Framework, cluster: Cluster, undone: ExitStack, choice: Choice | None) -> None:
         self._framework = framework
         self._cluster = cluster
+        self._undone = undone
         self._choice = choice
 
     def put(self, pod: Pod, within: Bools | None = None) -> str | None:
@@ -69,25 +64,15 @@ class Placing:
         node = None if row is None else self._cluster.nodes.names[row]
         if row is None or node is None:
             return None
-        self.given += self._give(pod, row)
+        self._give_devices(pod, row)
         self._assume_volumes(pod, row)
         there = replace(pod, node_name=node)
         if pod.scheduling_group is not None:
             # Its group is to know it as a pod that waits, as before.
             there = replace(there, uid=f"{pod.uid}/in-thought", scheduling_group=None)
         self._cluster.put_pod(there)
-        self.placed.append(there.uid)
+        self._undone.callback(self._cluster.drop_pod, there.uid)
         return node
-
-    def take_back(self) -> None:
-        """Take all of them off again."""
-        for uid in self.placed:
-            self._cluster.drop_pod(uid)
-        for uid in self.given:
-            self._cluster.devices.restore(uid)
-        for taken in reversed(self._volumes):
-            restore(taken, {}, self._cluster.storage)
-        self.placed, self.given, self._volumes = [], [], []
 
     def _assume_volumes(self, pod: Pod, row: int) -> None:
         """Take the volumes for the pod's claims, so that later pods don't get them. Raises PluginError."""
@@ -95,30 +80,27 @@ class Placing:
         if isinstance(plugin, VolumeBinding):
             taken = self._framework.guard(plugin, plugin.reserve, pod, self._cluster, row)
             if taken is not None:
-                self._volumes.append(taken)
+                self._undone.callback(restore, taken, {}, self._cluster.storage)
 
-    def _give(self, pod: Pod, row: int) -> list[str]:
-        """Give the pod's claims their devices, so that later pods don't get them."""
+    def _give_devices(self, pod: Pod, row: int) -> None:
+        """Give the pod's claims their devices, so that later pods don't get them. Raises PluginError."""
         plugin, devices = self._framework.plugin("DynamicResources"), self._cluster.devices
         if not isinstance(plugin, DynamicResources) or not (pod.shape.claims or pod.shape.containers):
-            return []
+            return
         reservation = plugin.reserve(pod, self._cluster, row)
         given = [one for one in reservation.claims if one.allocation is not None] if reservation is not None else []
         for one in given:
+            self._undone.callback(devices.restore, one.uid)
             claim = devices.claims.get(one.key)
             if claim is not None and claim.resource_version.isdigit():
                 devices.written(one.uid, str(int(claim.resource_version) + 1))  # for pods that share the claim
-        return [one.uid for one in given]
 
 
 @contextmanager
 def placing(framework: Framework, cluster: Cluster, choice: Choice | None = None) -> Iterator[Placing]:
     """Put pods on nodes within the block, and take them off again at its end. `choice`: as in `best`."""
-    found = Placing(framework, cluster, choice)
-    try:
-        yield found
-    finally:
-        found.take_back()
+    with ExitStack() as undone:
+        yield Placing(framework, cluster, undone, choice)
 
 
 def best(

@@ -19,7 +19,7 @@ from podberth.explain.simulate.arrivals import Batch, batches
 from podberth.explain.simulate.capacity import capacity
 from podberth.explain.simulate.plan import plan
 from podberth.explain.simulate.simulation import UndecidedError
-from podberth.explain.trial import Placing
+from podberth.explain.trial import placing
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
@@ -135,8 +135,8 @@ def test_a_claim_that_can_not_be_reserved(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(made.plugin("DynamicResources"), "reserve", reserve)
     monkeypatch.setattr("podberth.explain.trial.best", lambda *_: known.cluster.nodes.live_row("n"))
-    with pytest.raises(PluginError, match="DynamicResources"):
-        Placing(made, known.cluster).put(incoming)
+    with placing(made, known.cluster) as place, pytest.raises(PluginError, match="DynamicResources"):
+        place.put(incoming)
 
 
 @contextmanager
