@@ -76,29 +76,59 @@ def commands(made: Sequence[Change], pod: Pod, written: Written | None) -> Comma
 
 
 def _of_pod(edits: Sequence[OnPod], pod: Pod, written: Written) -> Commands:
-    """Return commands that change the pod itself. Raises NoPatchError, StatusError, ObjectError."""
-    whole, where = written.whole.get("spec") or {}, f"-n {quote(pod.namespace)}"
-    direct = all(isinstance(each, _OF_PODS) for each in edits)
-    if written.file or direct or pod.owner is None:
-        patch = operations(edits, written.spec, whole, pod.namespace)
-        lines: list[str] = []
-        if not (written.file or direct):
-            lines, patch = _with_its_class(patch, pod, whole)
-            patch += [{"op": "remove", "path": "/preemptionPolicy"}] if lines else []
-            patch += unmerged(json_patch(deepcopy(dict(written.spec)), deepcopy(patch)), pod.labels)
-        path = written.path if written.file else "/spec"
-        patch = _below(path, patch)
-        after = {**written.pod, "spec": _patched("Pod", path, written.spec, [(JSON_PATCH, patch)])}
-        if written.file:
-            lines = [f"kubectl patch --local -f {quote(written.file)} -o yaml {_json(patch)}"]
-        elif not direct:
-            lines.append(_again(f"pod {quote(pod.name)} {where}", _json(patch)))
-        elif not any(isinstance(each, changes.AwaitUngate) for each in edits):
-            lines = [f"kubectl patch pod {quote(pod.name)} {where} {_json(patch)}"]
-        if direct and not written.file:
-            return Commands(lines, [as_asked(written.decode(after), pod)])
-        full = written.full(after)
-        return Commands([] if full else lines, [as_asked(written.create(after), pod)], full)
+    """Return commands that change a pod, where it can be changed. Raises NoPatchError, StatusError, ObjectError."""
+    if written.file:
+        return _in_its_file(edits, pod, written)
+    if all(isinstance(each, _OF_PODS) for each in edits):
+        return _in_place(edits, pod, written)
+    return _made_again(edits, pod, written) if pod.owner is None else _of_template(edits, pod, written)
+
+
+def _in_its_file(edits: Sequence[OnPod], pod: Pod, written: Written) -> Commands:
+    """Return the command that prints the file with the changes."""
+    patch, after = _patch(operations(edits, written.spec, _whole(written), pod.namespace), written, written.path)
+    line = f"kubectl patch --local -f {quote(written.file)} -o yaml {_json(patch)}"
+    return _created([line], after, pod, written)
+
+
+def _in_place(edits: Sequence[OnPod], pod: Pod, written: Written) -> Commands:
+    """Return the command that changes the pod as it waits; none where a controller takes its gates away."""
+    patch, after = _patch(operations(edits, written.spec, _whole(written), pod.namespace), written)
+    line = f"kubectl patch pod {quote(pod.name)} -n {quote(pod.namespace)} {_json(patch)}"
+    awaited = any(isinstance(each, changes.AwaitUngate) for each in edits)
+    return Commands([] if awaited else [line], [as_asked(written.decode(after), pod)])
+
+
+def _made_again(edits: Sequence[OnPod], pod: Pod, written: Written) -> Commands:
+    """Return commands that delete a pod without an owner, and create it with the changes."""
+    whole = _whole(written)
+    lines, patch = _with_its_class(operations(edits, written.spec, whole, pod.namespace), pod, whole)
+    patch += [{"op": "remove", "path": "/preemptionPolicy"}] if lines else []
+    patch += unmerged(json_patch(deepcopy(dict(written.spec)), deepcopy(patch)), pod.labels)
+    patch, after = _patch(patch, written)
+    lines.append(_again(f"pod {quote(pod.name)} -n {quote(pod.namespace)}", _json(patch)))
+    return _created(lines, after, pod, written)
+
+
+def _created(lines: list[str], after: Mapping[str, Any], pod: Pod, written: Written) -> Commands:
+    """Return the commands, if a quota leaves room for the pod that is created beside the one that is there."""
+    full = written.full(after)
+    return Commands([] if full else lines, [as_asked(written.create(after), pod)], full)
+
+
+def _patch(patch: Iterable[Operation], written: Written, path: str = "/spec") -> tuple[list[Operation], dict[str, Any]]:
+    """Return the patch with paths from the object on, and the pod after it. `path`: of the spec in the object."""
+    below = _below(path, patch)
+    return below, {**written.pod, "spec": _patched("Pod", path, written.spec, [(JSON_PATCH, below)])}
+
+
+def _whole(written: Written) -> Mapping[str, Any]:
+    return written.whole.get("spec") or {}
+
+
+def _of_template(edits: Sequence[OnPod], pod: Pod, written: Written) -> Commands:
+    """Return commands that change what has the pod's template."""
+    whole, where = _whole(written), f"-n {quote(pod.namespace)}"
     spec = in_the_template(written, pod)
     smaller = [change for change in edits if isinstance(change, changes.Request)]
     others = [change for change in edits if not isinstance(change, changes.Request)]
@@ -106,7 +136,7 @@ def _of_pod(edits: Sequence[OnPod], pod: Pod, written: Written) -> Commands:
     if smaller:
         asked = by_name(each for change in smaller for each in lowered(change, whole))
         steps.append((STRATEGIC_PATCH, {"spec": {"template": {"spec": asked}}}))
-    lines = []
+    lines: list[str] = []
     if others:
         lines, patch = _with_its_class(operations(others, spec, whole, pod.namespace), pod, whole)
         steps.append((JSON_PATCH, _below(_TEMPLATE, patch)))

@@ -91,7 +91,7 @@ class PlannedEviction(Shown, frozen=True):
 
 
 class Past:
-    """The evictions of late, as Events tell: whose successors are left alone, and until when.
+    """Knows from Events which pods were evicted lately: their successors are left alone for a while.
 
     `now` is the moment that the `ago` of each of them goes back from. Where the Events do not say for how long, the
     settings do. `there`: UIDs of the pods that are on a node, and not on their way out.

@@ -23,7 +23,7 @@ class PodTopologySpreadExplainer(Explainer):
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
         """Count no nodes where the pod can't go, allow the skew that there would be, or make a preference of it."""
         if not inquiry.pod.shape.spread:
-            return [()]
+            return [()]  # the constraints are the profile's; what other plugins offer may be enough
         skews: dict[str, int | None] = {}
         for key, (_, numbers) in self._uneven(inquiry, row):
             skew = numbers.get("skew")  # without the label, a node has none by any constraint of the key
