@@ -52,7 +52,7 @@ def dump(
     """
     if table is not None and not mask:
         raise InputError("--mask-table: expected only together with --mask")
-    if table is not None and table == file:
+    if table is not None and Path(table).resolve() == Path(file).resolve():
         raise InputError(f"--mask-table: {table}: expected another file than the dump")
     kinds: dict[str, None] = {}
     items = list(_smallest(_objects(cluster, kubeconfig, context, timeout, kinds)))

@@ -40,13 +40,9 @@ def to_write(directory: str) -> Path:
     path = Path(directory)
     if path.exists() and not path.is_dir():
         raise InputError(f"{directory}: expected a directory")
-    strange = (
-        [each.name for each in path.iterdir() if each.suffix not in (".log", ".state", ".part")]
-        if path.exists()
-        else []
-    )
+    strange = sorted(each.name for each in path.iterdir() if each.suffix != ".log") if path.exists() else []
     if strange:
-        raise InputError(f"{directory}: expected an empty directory or a recording, and there is {sorted(strange)[0]}")
+        raise InputError(f"{directory}: expected an empty directory or a recording, and there is {strange[0]}")
     return path
 
 

@@ -116,7 +116,7 @@ def replay(
             state.assumed.pop(pod.uid, None)
             said = f"placed on {decision.node}" if hasattr(decision, "node") else f"failed: {decision.message}"
             complain([printable(f"{pod.namespace}/{pod.name} at {part.time(decision.at)}: {said}")])
-            return _ask(["explain", f"{pod.namespace}/{pod.name}"], state, output)
+            return _ask(["explain", pod.name, "-n", pod.namespace], state, output)
         if dump is not None:
             whole = _dump(part.state())  # what was in the file is gone as soon as it is open
             with private(dump) as file:

@@ -95,7 +95,7 @@ def tune(
     from podberth.lab.tune.tune import Asked, Tuning
 
     _within(trials=(trials, 1, 1_000_000), seeds=(seeds, 1, 1_000), jobs=(jobs, 0, 4_096), periods=(periods, 2, 1_000))
-    _within(held_out=(held_out, 1, periods - 1), fill=(fill, 0, 10))
+    _within(held_out=(held_out, 1, periods - 1), fill=(fill, 0, 10), at_once=(at_once, 1, 10_000))
     if not goal:
         raise InputError("--goal: expected one at least, such as --goal packing")
     asked = Asked(

@@ -65,9 +65,11 @@ def mixed(
     `services`, `gangs`: their shares of the pods. `gpu_nodes`: the share of the nodes that have eight GPUs; as many of
     the jobs ask for parts of one, and the gangs for whole ones. `load`: the CPU that jobs use on average while they
     come, over all CPU. `median`: of their durations, in seconds. Nodes are in three zones, and three priorities are as
-    frequent as 7 to 2 to 1. Raises ValueError for shares beyond 0 to 1, and for no node.
+    frequent as 7 to 2 to 1. Raises ValueError for shares beyond 0 to 1, those of services and
+    gangs together too, and for no node.
     """
-    if nodes < 1 or pods < 0 or load <= 0 or not all(0 <= each <= 1 for each in (services, gangs, gpu_nodes)):
+    shares = services, gangs, services + gangs, gpu_nodes
+    if nodes < 1 or pods < 0 or load <= 0 or not all(0 <= each <= 1 for each in shares):
         raise ValueError("expected nodes, a load of more than 0, and shares from 0 to 1")
     dice = np.random.default_rng(seed)
     with_gpus = round(nodes * gpu_nodes)

@@ -10,6 +10,7 @@ from podberth.explain.simulate.outcome import Floats
 from podberth.lab.world import Arrival, World
 from podberth.model.annotated import NOTHING_READ
 from podberth.model.node import Node
+from podberth.model.pod_group import LABEL as POD_GROUP_LABEL
 
 _LONGEST = 1e6
 """The largest factor by which lifetimes are stretched."""
@@ -55,7 +56,7 @@ def inflated(world: World, load: float, seed: int) -> World:
     `measure`.
 
     As Weng et al. inflate a trace: on the nodes that have the resource; each pod comes once, in a random order, then
-    pods that are drawn with replacement. Nothing else happens.
+    pods that are drawn with replacement. Nothing else happens, so pods of gangs come without their groups.
     """
     resource, found = measure(world), world.decoded(NOTHING_READ)
     asks, there = (each[..., found.mix.resources.index(resource)].tolist() for each in _demand(world))
@@ -72,20 +73,22 @@ def inflated(world: World, load: float, seed: int) -> World:
         if not isinstance(thing, Node) or thing.allocatable.get(resource)
     )
     arrivals = (
-        Arrival(
-            float(number),
-            _copy(world.arrivals[which].pod, number) if number >= len(asks) else world.arrivals[which].pod,
-        )
+        Arrival(float(number), _alone(world.arrivals[which].pod, number if number >= len(asks) else None))
         for number, which in enumerate(order)
     )
     return World(f"{world.name}, inflated", objects, tuple(arrivals))
 
 
-def _copy(pod: bytes, number: int) -> bytes:
-    """Return a pod under another name."""
+def _alone(pod: bytes, number: int | None) -> bytes:
+    """Return a pod that is in no group; one that was drawn again has its number in its name."""
     document = msgspec.json.decode(pod)
-    name = f"{document['metadata']['name']}-{number}"
-    document["metadata"] |= {"name": name, "uid": f"{document['metadata'].get('namespace')}/{name}"}
+    grouped = document["spec"].pop("schedulingGroup", None)
+    grouped = (document["metadata"].get("labels") or {}).pop(POD_GROUP_LABEL, grouped)
+    if number is None and grouped is None:
+        return pod
+    if number is not None:
+        name = f"{document['metadata']['name']}-{number}"
+        document["metadata"] |= {"name": name, "uid": f"{document['metadata'].get('namespace')}/{name}"}
     return msgspec.json.encode(document)
 
 

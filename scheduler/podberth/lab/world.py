@@ -112,7 +112,8 @@ class World(Struct, frozen=True, dict=True):
         been bound at once come at 0, for the rest of their time.
         """
         there = {_key_of(raw): raw for raw in self.objects}
-        removed: set[Key] = set()
+        removed: dict[Key, float] = {}
+        """When the last object of this name went."""
         for change in self.changes:
             if change.at >= begin:
                 break
@@ -120,13 +121,13 @@ class World(Struct, frozen=True, dict=True):
                 there[_key_of(change.put)] = change.put
             elif change.gone is not None:
                 there.pop(change.gone, None)
-                removed.add(change.gone)
+                removed[change.gone] = change.at
         arrivals = []
         for each in self.arrivals:
             if each.at >= end:
                 break
             rest = each.lasts - max(0.0, begin - each.at)
-            if rest > 0 and (each.at >= begin or not removed or _key_of(each.pod) not in removed):
+            if rest > 0 and (each.at >= begin or not removed or each.at >= removed.get(_key_of(each.pod), 0.0)):
                 arrivals.append(Arrival(max(0.0, each.at - begin), each.pod, rest))
         changes = (replace(each, at=each.at - begin) for each in self.changes if begin <= each.at < end)
         name = f"{self.name}, {begin:g} to {end:g} s"

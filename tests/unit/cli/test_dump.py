@@ -60,6 +60,7 @@ def test_a_table_needs_a_mask(berth: Berth) -> None:
     for arguments, said in [
         (["--mask-table", "t.json"], "--mask-table: expected only together with --mask"),
         (["--mask", "--mask-table", "x", "-f", "x"], "--mask-table: x: expected another file than the dump"),
+        (["--mask", "--mask-table", "./x", "-f", "x"], "--mask-table: ./x: expected another file than the dump"),
         (["--mask", "--mask-table", "no/such/t"], "no/such/t: no such file or directory"),
     ]:
         found = berth("dump", "--cluster", "cluster.json", *arguments)

@@ -116,6 +116,30 @@ def test_masked(flown: Path, berth: Berth) -> None:
     assert {each["spec"]["nodeName"][:4] for each in items if each["spec"].get("nodeName")} == {"mask"}
 
 
+def test_pods_of_one_name(tmp_path: Path, berth: Berth) -> None:
+    """A name alone is not enough; a namespace may be called as kinds are."""
+    directory = tmp_path / "two"
+
+    async def fly() -> None:
+        flight = Flight(directory)
+        flight.put(node("n0", "4"))
+        for namespace in ("job", "shop"):
+            flight.put(pod("web", "1", namespace=namespace))
+            flight.work()
+        flight.close()
+
+    asyncio.run(fly())
+    found = berth("replay", str(directory), "--why", "web")
+    assert (found.code, found.err.splitlines()[-1]) == (
+        2,
+        f"berth: {directory}: web: pods of job and shop have this name: expected NAMESPACE/NAME",
+    )
+    for name in ("job/web", "shop/web"):
+        found = berth("replay", str(directory), "--why", name)
+        assert found.code == 0
+        assert found.out.startswith(f"✓ {name} ")
+
+
 PACKED = {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}}
 OTHER = configuration(profile(NodeResourcesFit=PACKED))
 

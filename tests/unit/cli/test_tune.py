@@ -120,6 +120,7 @@ def test_ctrl_c(berth: Berth, trace: str, monkeypatch: pytest.MonkeyPatch) -> No
         (["--goal", "packing", "--vary", "nothing.*"], '--vary: "nothing.*": expected one or more of weight.'),
         (["--goal", "packing", "--held-out", "6"], "--held-out: 6: expected 1 to 5"),
         (["--goal", "packing", "--trials", "0"], "--trials: 0: expected 1 to 1e+06"),
+        (["--goal", "packing", "--at-once", "0"], "--at-once: 0: expected 1 to"),
         (["--goal", "packing", "--periods", "500"], "--periods: 500: 60 pods come in this world"),
         (["--goal", "packing", "--config", "none.yaml"], "none.yaml: no such file or directory"),
         (["--goal", "packing", "--scheduler", "none"], '--scheduler: "none": expected one of the profiles berth'),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+from podberth.lab import Change, run
+from podberth.lab.traces.rows import gang
 from podberth.lab.variations import filled, inflated, measure
-from tests.builders import node, pod
-from tests.unit.lab.worlds import comes, world
+from tests.builders import Object, node, pod
+from tests.unit.lab.worlds import comes, configured, world
 
 
 def test_fill() -> None:
@@ -34,3 +36,18 @@ def test_inflation() -> None:
     assert [json.loads(raw)["metadata"]["name"] for raw in found.objects] == ["a"]
     assert inflated(there, 1.5, 0) == found != inflated(there, 1.5, 1)
     assert measure(world([node("a")], comes(pod("x")))) == ""
+
+
+def member(name: str) -> Object:
+    """A pod of a gang."""
+    made = pod(name, "1")
+    made["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    return made
+
+
+def test_inflation_knows_no_gangs() -> None:
+    """Pods come one by one, and nobody makes their pod groups: each is placed by itself."""
+    gangs = [Change(0.0, put=gang("g", 2))]
+    there = world([node("a", "10")], *(comes(member(f"p{i}"), i) for i in range(2)), changes=gangs)
+    assert run(there, configured()).summary["bound"] == 2
+    assert run(inflated(there, 0.4, 0), configured()).summary["bound"] == 4

@@ -28,6 +28,13 @@ DUMP = {
 }
 
 
+def test_a_pod_that_is_made_anew_is_there_after_the_one_that_was_removed() -> None:
+    """A StatefulSet makes one of the same name."""
+    arrivals = comes(pod("web-0"), 1), comes(pod("web-0"), 3)
+    part = world([node("a")], *arrivals, changes=[Change(2, gone=("Pod", "default", "web-0"))]).between(10, 20)
+    assert len(part.arrivals) == 1
+
+
 def test_a_dump(tmp_path: Path) -> None:
     """What is placed is there; pods that wait come at 0, the oldest first."""
     (tmp_path / "cluster.json").write_bytes(raw(DUMP))

@@ -86,7 +86,6 @@ def difference(
     notes = [f"{head.of} can't be run again, so only its regret says how they differ"] if head.of else []
     if recorded.reconfigured:
         notes = [f"{part.name} was configured otherwise meanwhile: its run goes by the configuration of the begin"]
-    where = recorded.placements()
     rows = _rows(one, two)
     differ = [each for each in rows if each.node != each.other or each.waited != each.other_waited]
     longer = [
@@ -98,7 +97,9 @@ def difference(
         again=not head.of,
         seconds=round(recorded.span, 3),
         pods=len(rows),
-        as_recorded=sum(each.node is not None and where.get(each.pod) == each.node for each in rows),
+        as_recorded=sum(
+            each.node is not None and each.node == node for each, node in zip(rows, recorded.placements(), strict=True)
+        ),
         moved=sum(each.node != each.other for each in rows),
         sooner=sum(each < -_SAME for each in longer),
         later=sum(each > _SAME for each in longer),

@@ -103,11 +103,15 @@ def _whole(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
 
 
 def repair(path: Path) -> int:
-    """Cut off what follows the last whole frame; return how many bytes that was. Raises OSError."""
+    """Cut off what follows the last whole frame; return how many bytes that was. Raises OSError.
+
+    A file that this version has not begun stays as it is: another version can read it, or it is somebody else's.
+    """
     with path.open("r+b") as file:
-        end = 0
-        if file.read(len(MAGIC)) == MAGIC:
-            end = max((ends for _, ends in _whole(file)), default=len(MAGIC))
+        begin = file.read(len(MAGIC))
+        if not MAGIC.startswith(begin):
+            return 0
+        end = max((ends for _, ends in _whole(file)), default=len(MAGIC)) if begin == MAGIC else 0
         size = file.seek(0, os.SEEK_END)
         file.truncate(end)
     return size - end

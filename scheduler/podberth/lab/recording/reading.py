@@ -321,6 +321,9 @@ def decision(pod: str, of: Part) -> tuple[State, Placed | Failed, PutPod]:
             known[event.uid] = event
         elif isinstance(event, (Placed, Failed)) and event.uid in known:
             last = number, event, known[event.uid]
+    spaces = sorted({each.namespace for each in known.values()})
+    if len(spaces) > 1:
+        raise LogError(f"{pod}: pods of {' and '.join(spaces)} have this name: expected NAMESPACE/NAME")
     if last is None:
         seen = "the pod was seen, and nothing was decided about it" if known else "no such pod was seen"
         raise LogError(f"{pod}: {seen} until then")

@@ -211,7 +211,9 @@ class ShadowRecorder:
     ) -> None:
         """`of`: the scheduler that is followed; `ended`: as of `Writer`. Raises OSError."""
         head = Head(0.0, berth=__version__, of=of, began=began, fresh=True)
-        self._decoder, self._writer = decoder, Writer(directory, Limits(), head, ended=ended)
+        read = decoder.annotated
+        self._decoder = decoder
+        self._writer = Writer(directory, Limits(), head, read.of_nodes | read.of_pods, ended=ended)
         self._writer.start()
         self.written = 0
 

@@ -94,6 +94,7 @@ class Recorded:
         self._there: dict[Key, bytes] = {}
         self._objects: tuple[bytes, ...] = ()
         self._lives: dict[str, _Life] = {}
+        """By UID, in the order in which they came."""
         self._others: dict[str, PutPod] = {}
         self._preempted: set[str] = set()
         """Those of the others whose end is what the recorded configuration decided."""
@@ -188,9 +189,9 @@ class Recorded:
 
     def world(self, name: str) -> World:
         """Return the world."""
-        arrivals = tuple(life.arrival() for life in sorted(self._lives.values(), key=lambda life: life.at))
+        arrivals = tuple(life.arrival() for life in self._lives.values())
         return World(name, self._objects, arrivals, tuple(self._changes), controllers=False)
 
-    def placements(self) -> dict[str, str]:
-        """Return pod → node, as it was recorded."""
-        return {f"{one.pod.namespace}/{one.pod.name}": one.node for one in self._lives.values() if one.node is not None}
+    def placements(self) -> list[str | None]:
+        """Return the recorded node of each pod that comes in the world, in their order; None: it had none."""
+        return [life.node for life in self._lives.values()]

@@ -17,7 +17,7 @@ from podberth.lab.gpus import SHARED_GPU, WHOLE
 from podberth.lab.traces import TABLES
 from podberth.lab.traces.rows import Row, gang, node, once, pod, rows
 from podberth.lab.world import Arrival, Change, World
-from podberth.model.quantity import QuantityError, parse_quantity
+from podberth.model.quantity import QuantityError, parse_nano
 
 NODES, PODS = "nodes", "pods"
 _PRIORITIES = 1e9
@@ -113,9 +113,11 @@ def _amounts(row: Row, column: str) -> Mapping[str, str]:
     found = _pairs(row, column)
     for amount in found.values():
         try:
-            parse_quantity(amount)
+            sound = parse_nano(amount) >= 0
         except QuantityError:
-            raise row.error(column, "quantities, like cpu=500m,memory=1Gi") from None
+            sound = False
+        if not sound:
+            raise row.error(column, "quantities, like cpu=500m,memory=1Gi")
     return found
 
 

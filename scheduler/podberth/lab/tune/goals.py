@@ -143,10 +143,11 @@ class Yardstick:
     def __init__(self, world: World, priced: Sequence[Price]) -> None:
         self._priced = tuple(priced)
         found = world.decoded(NOTHING_READ)
-        nodes = [thing for thing in found.objects if isinstance(thing, Node)]
+        nodes = [thing for thing in (*found.objects, *found.changes) if isinstance(thing, Node)]
         self._labels = {node.name: node.labels for node in nodes}
         self._resources = {name for node in nodes for name in node.allocatable}
-        self._placed = [thing.node_name for thing in found.objects if isinstance(thing, Pod) and thing.node_name]
+        placed = (thing.node_name for thing in found.objects if isinstance(thing, Pod))
+        self._placed = [name for name in placed if name in self._labels]
         self._workload = {
             (pod.namespace, pod.name): (pod.namespace, *pod.owner[:2]) for pod in found.arrivals if pod.owner
         }

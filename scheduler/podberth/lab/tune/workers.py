@@ -4,7 +4,6 @@ All are executors of concurrent.futures. A worker gets the course (worlds and go
 configuration of about a kilobyte, and what comes back is a number for each goal.
 """
 
-import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -52,7 +51,6 @@ def _here(course: Course, name: str, jobs: int) -> Iterator[Executor]:
 
 def _begin(name: str, packed: bytes) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent ends the others
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     learn(name, packed)
 
 

@@ -102,3 +102,12 @@ def test_no_recording(tmp_path: Path) -> None:
     (tmp_path / "1.log").write_bytes(b"berth recording 1\n")
     with pytest.raises(LogError, match=r"^1\.log: another version of Berth has written it$"):
         list(frames(tmp_path / "1.log"))
+
+
+@pytest.mark.parametrize("content", [b"berth recording 1\nsomething", b"2026-11-30 12:00:00 started\n"])
+def test_what_no_process_of_this_version_has_begun_stays(tmp_path: Path, content: bytes) -> None:
+    """A recording of an older version, and a log of something else."""
+    path = tmp_path / "1.log"
+    path.write_bytes(content)
+    assert repair(path) == 0
+    assert path.read_bytes() == content

@@ -2,14 +2,17 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec import Raw
 
-from podberth.explain.shadow.shadow import Shadow
+from podberth.explain.shadow.shadow import Change, Shadow
 from podberth.lab.recording.log import frames, segments
 from podberth.lab.recording.masked import write_masked
 from podberth.lab.recording.reading import part
 from podberth.lab.recording.recorder import ShadowRecorder
 from podberth.lab.recording.world import changes
+from podberth.model.annotated import AnnotationsRead
 from podberth.model.kinds import Decoder
 from tests.builders import node
 from tests.unit.explain.shadow.test_shadow import OTHER, TWO, Stream, theirs
@@ -49,3 +52,15 @@ def test_comes_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             assert [each.pod for each in again] == [each.pod for each in stream.answers]
         else:
             assert all(each.node.startswith("mask") for each in again)
+
+
+def test_keeps_the_annotations_that_plugins_read(tmp_path: Path) -> None:
+    """Who decides again with the same plugins reads what they read then."""
+    read = AnnotationsRead(of_nodes=frozenset(("x.test/rack",)))
+    made = node("n0")
+    made["metadata"]["annotations"] = {"x.test/rack": "r7", "x.test/note": "nobody reads this"}
+    recorder = ShadowRecorder(tmp_path, OTHER, Decoder(read), 1.0, ended=lambda why: None)
+    recorder.write(Change(at=0.0, kind="Node", object=Raw(msgspec.json.encode(made)), listed=True))
+    recorder.close()
+    (found,) = part(tmp_path).state().documents()
+    assert found["metadata"]["annotations"] == {"x.test/rack": "r7"}

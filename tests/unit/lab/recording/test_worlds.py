@@ -4,6 +4,7 @@ from pathlib import Path
 
 from podberth.engine.instructions import Bind, Instruction
 from podberth.engine.stimuli import BindFailed
+from podberth.lab.recording.difference import difference
 from podberth.lab.recording.reading import part
 from podberth.lab.recording.world import Recorded
 from tests.builders import node, pod
@@ -30,7 +31,7 @@ async def test_a_refused_binding_places_nothing(tmp_path: Path) -> None:
     flight.gone("Pod", "web")
     flight.close()
     recorded = Recorded(part(tmp_path))
-    assert recorded.placements() == {}
+    assert recorded.placements() == [None]
     assert [change.gone for change in recorded.world("w").changes] == [("Pod", "default", "web")]
 
 
@@ -48,3 +49,22 @@ async def test_a_victim_goes_only_where_somebody_preempts_it(tmp_path: Path) -> 
     world = Recorded(part(tmp_path), begin=5.0).world("w")
     assert [change.gone for change in world.changes] == []
     assert len(world.arrivals) == 1
+
+
+async def test_pods_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    """As of a StatefulSet, that makes one of the same name where the first was deleted."""
+    flight = Flight(tmp_path)
+    flight.put(node("n0", "4"))
+    flight.put(pod("web-0", "1", uid="one"))
+    flight.work()
+    flight.now += 10
+    flight.gone("Pod", "web-0")
+    flight.gone("Node", "n0")
+    flight.put(node("n1", "4"))
+    flight.put(pod("web-0", "1", uid="two"))
+    flight.work()
+    flight.close()
+    recorded = Recorded(part(tmp_path))
+    assert recorded.placements() == ["n0", "n1"]
+    found = difference(part(tmp_path), flight.config, name="same")
+    assert (found.pods, found.as_recorded) == (2, 2)

@@ -78,6 +78,7 @@ def test_parquet(tmp_path: Path) -> None:
         ("p,,,,,,,,", "pods.csv, line 2: arrival: Required value: a number"),
         ("p,,1,,,,,cpu,", 'pods.csv, line 2: requests: "cpu": expected KEY=VALUE'),
         ("p,,1,,,,,cpu=much,", 'pods.csv, line 2: requests: "cpu=much": expected quantities'),
+        ("p,,1,,,,,cpu=-1,", 'pods.csv, line 2: requests: "cpu=-1": expected quantities'),
         ("p,,1,,-3,,,,", 'pods.csv, line 2: priority: "-3": expected a number'),
         ("p,,1,,2e9,,,,", "pods.csv, line 2: priority: "),
         ("p,,1,,5,g,,,\nq,,2,,6,g,,,", 'line 3: priority: "6": expected 5, as the others of gang g have'),

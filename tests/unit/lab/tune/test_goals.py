@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from podberth.explain.objects.documents import ObjectError
-from podberth.lab import run
+from podberth.lab import Change, World, run
 from podberth.lab.tune.goals import Goal, Price, Yardstick, bound, goal, prices
 from tests.builders import node, pod
-from tests.unit.lab.worlds import comes, configured, owned, world
+from tests.unit.lab.worlds import comes, configured, owned, raw, world
 
 
 @pytest.mark.parametrize(
@@ -111,3 +111,20 @@ def test_a_node_without_a_price() -> None:
     yardstick = Yardstick(world([node("a")], comes(pod("x", "1"))), (Price("size", "big", 1.0),))
     with pytest.raises(ObjectError, match=r"--prices: no line has the label and value of node a"):
         yardstick.check(Goal("cost"))
+
+
+def test_nodes_that_come_later_have_labels_and_prices() -> None:
+    """Their hours are paid for, and their zones are spread over; one that has no price is named at once."""
+
+    def there(price: dict[str, str]) -> World:
+        later = [Change(10.0, put=raw(node("b", "2", zone="west", labels=price)))]
+        first = node("a", "2", zone="east", labels={"hourly": "3600"})
+        arrivals = (comes(owned(pod(name, "2")), at, 10) for name, at in (("x", 0), ("y", 5), ("z", 12)))
+        return world([first], *arrivals, changes=later)
+
+    cost, spread = goal("cost:hourly"), goal("spread")
+    whole = there({"hourly": "7200"})
+    found = Yardstick(whole, ()).measured(run(whole, configured()), (cost, spread), since=0, until=30)
+    assert found == {"cost:hourly": 10 * 1 + 10 * 2 + 8 * 1 + 2 * 1, "spread": pytest.approx(2 / 3)}
+    with pytest.raises(ObjectError, match=r"node b: label hourly: expected a price"):
+        Yardstick(there({}), ()).check(cost)
