@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
+from math import isfinite
 from typing import Any, NamedTuple
 
 import msgspec
@@ -100,6 +101,15 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
         str(found)
         return found
 
+    def construct_fraction(self, node: yaml.ScalarNode) -> float:
+        """Return a number with a fraction. One that is not finite can't be written as JSON, which has null for it."""
+        found = float(self.construct_yaml_float(node))
+        if not isfinite(found):
+            raise yaml.constructor.ConstructorError(
+                None, None, f"expected a finite number, got {node.value}", node.start_mark
+            )
+        return found
+
     def construct_packed(self, node: yaml.ScalarNode) -> str:
         """Return the text that somebody wrote in base64."""
         return str(self.construct_yaml_binary(node).decode())
@@ -112,6 +122,7 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
 
 for _name, _construct in {
     "int": Loader.construct_number,
+    "float": Loader.construct_fraction,
     "binary": Loader.construct_packed,
     "timestamp": Loader.construct_time,
     "omap": Loader.construct_yaml_seq,

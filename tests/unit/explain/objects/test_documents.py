@@ -71,6 +71,12 @@ def test_reads(text: str, want: list[tuple[str, str]]) -> None:
         pytest.param(b"kind: Pod\nn: !!bool maybe", "not YAML: a value is not what", id="a tag of another value"),
         pytest.param(b"kind: Pod\nn: !!map [a]", "not YAML: a value is not what", id="a list that is called a map"),
         pytest.param(b"kind: Pod\nn: !!timestamp x", "not YAML: a value is not what", id="no time"),
+        *(
+            pytest.param(
+                b"kind: Pod\nn: %b" % number, "line 2, column 4: not YAML: expected a finite number", id=number.decode()
+            )
+            for number in (b".inf", b"-.inf", b".nan", b"1.0e400", b"!!float inf")
+        ),
         pytest.param(b"kind: Pod\nn: !!binary /w==", "not YAML: a value is not what", id="base64 of no text"),
         pytest.param(b"- kind: Pod\n  n: 0x" + b"f" * 4000, "a number has too many digits", id="digits in a list"),
         pytest.param(b"kind: Pod\nn: !!python/name:os.system", "not YAML: could not determine", id="a tag of Python"),
