@@ -32,8 +32,8 @@ _LISTED = 8
 
 def _about_gangs(held: Sequence[Document], asked: PodName | Owner | Group | None) -> bool:
     """Return whether a question is about a gang: the file has a pod group, and no other thing is named."""
-    names = [str((plain(each).get("metadata") or {}).get("name")) for each in held if each.kind in POD_GROUP_KINDS]
-    names += [str((plain(each).get("metadata") or {}).get("name")) for each in groups_made(held).groups]
+    groups = [*(each for each in held if each.kind in POD_GROUP_KINDS), *groups_made(held).groups]
+    names = [str((plain(each).get("metadata") or {}).get("name")) for each in groups]
     if isinstance(asked, Group):
         return asked.name in names
     return bool(names) and (asked is None or (isinstance(asked, PodName) and asked.name in names))

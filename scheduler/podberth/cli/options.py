@@ -89,7 +89,6 @@ def pods(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def profiles(ctx: typer.Context) -> list[str]:
     """Return the profiles of the configuration that is named."""
-    from podberth.cli.errors import InputError
     from podberth.cli.inputs import configuration
 
     try:

@@ -87,6 +87,10 @@ def replay(
     asked = [name for name, given in options.items() if given]
     if len(asked) > 1:
         raise InputError(f"{asked[0]} and {asked[1]}: expected one of them")
+    if at is not None and (verify or masked is not None):
+        raise InputError(f"--at and {asked[0]}: expected one of them")
+    if output is PageOutput.HTML and (verify or not (asked or at)):
+        raise InputError("-o html: expected table, json or yaml, as there is no page of this answer")
     if command and (at is None or asked or command[0] not in _COMMANDS):
         known = ", ".join(_COMMANDS)
         raise InputError(f"{command[0]}: expected one of {known} after --at TIME, and no other option before it")
@@ -116,7 +120,7 @@ def replay(
             state.assumed.pop(pod.uid, None)
             said = f"placed on {decision.node}" if hasattr(decision, "node") else f"failed: {decision.message}"
             complain([printable(f"{pod.namespace}/{pod.name} at {part.time(decision.at)}: {said}")])
-            return _ask(["explain", pod.name, "-n", pod.namespace], state, output)
+            return _ask(["explain", pod.name, "-n", pod.namespace], state, output, scheduler)
         if dump is not None:
             whole = _dump(part.state())  # what was in the file is gone as soon as it is open
             with private(dump) as file:
@@ -124,7 +128,7 @@ def replay(
             return 0
         if not command:
             raise InputError(f"--at: expected a command after it: {', '.join(_COMMANDS)}; or --dump FILE")
-        return _ask(command, part.state(), output)
+        return _ask(command, part.state(), output, scheduler)
 
 
 def _diff(directory: str, other: str, at: str | None, scheduler: str | None, output: PageOutput) -> int:
@@ -144,7 +148,7 @@ def _dump(state: "State") -> bytes:
     return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": [kinds, *state.documents()]})
 
 
-def _ask(command: list[str], state: "State", output: PageOutput) -> int:
+def _ask(command: list[str], state: "State", output: PageOutput, scheduler: str | None) -> int:
     """Run another command on a state, by the configuration of that moment unless it names one."""
     from podberth.cli.main import run
 
@@ -152,6 +156,7 @@ def _ask(command: list[str], state: "State", output: PageOutput) -> int:
         cluster, config = Path(directory) / "cluster.json", Path(directory) / "configuration.json"
         cluster.write_bytes(_dump(state))
         given = ["--cluster", str(cluster), "-o", output.value]
+        given += [] if scheduler is None else ["--scheduler", scheduler]
         if state.configuration and not any(word.startswith("--config") for word in command):
             config.write_bytes(msgspec.json.encode(state.configuration))
             given += ["--config", str(config)]

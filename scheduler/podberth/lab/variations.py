@@ -48,7 +48,8 @@ def measure(world: World) -> str:
     asks, there = _demand(world)
     names = world.decoded(NOTHING_READ).mix.resources
     asked = [name for name, some in zip(names, asks.any(axis=0) & (there > 0), strict=True) if some]
-    return next((name for name in (*(name for name in asked if "gpu" in name), *asked)), "")
+    gpus = [name for name in asked if "gpu" in name]
+    return next(iter((*gpus, *asked)), "")
 
 
 def inflated(world: World, load: float, seed: int) -> World:

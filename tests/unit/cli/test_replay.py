@@ -234,6 +234,14 @@ def test_world(flown: Path) -> None:
         (("none",), "none: no such file or directory"),
         ((".",), ".: expected a directory that berth run --record or berth shadow --record has written"),
         (("REC", "--verify", "--why", "p"), "--verify and --why: expected one of them"),
+        (("REC", "--verify", "--at", "5s"), "--at and --verify: expected one of them"),
+        (("REC", "--masked", "new", "--at", "5s"), "--at and --masked: expected one of them"),
+        (("REC", "-o", "html"), "-o html: expected table, json or yaml, as there is no page of this answer"),
+        (
+            ("REC", "--verify", "-o", "html"),
+            "-o html: expected table, json or yaml, as there is no page of this answer",
+        ),
+        (("REC", "--at", "5s", "explain", "p", "--scheduler", "x"), '--scheduler: "x": expected one of the profiles'),
         (("REC", "--at", "soon", "explain", "p"), "REC: --at soon: expected a time such as 23:15:02, "),
         (
             ("REC", "--at", "1999-01-01T00:00:00Z", "--dump", "x"),

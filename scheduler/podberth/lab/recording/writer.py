@@ -101,7 +101,7 @@ class Writer:
         directory: Path,
         limits: Limits,
         head: Head,
-        annotations: frozenset[str] = frozenset(),
+        annotations: frozenset[str],
         *,
         ended: Callable[[str], None],
         made: Callable[[Any], Iterable[Given]] = _itself,

@@ -26,6 +26,7 @@ _TYPES = (
 )
 _SUBMIT, _SCHEDULE, _ENDS = 0, 3, (4, 5, 6, 7, 8)
 _MACHINE = ("EVENT_TYPE_UNKNOWN", "ADD", "REMOVE", "UPDATE")
+_REMOVE = 2
 _ALLOC_SET = ("ALLOC_SET", "1")
 _COLUMNS = ("time", "type", "collection_id", "instance_index")
 
@@ -59,9 +60,8 @@ def _machines(directory: Path) -> tuple[list[bytes], list[Change]]:
     there: dict[str, bytes] = {}
     changes = []
     for at, name, kind, cpus, memory, switch in sorted(events, key=lambda event: event[0]):
-        found = None
-        if kind != 2:
-            found = node(name, _room(cpus, memory), {"switch": switch[:63]} if switch else None)
+        labels = {"switch": switch[:63]} if switch else None
+        found = None if kind == _REMOVE else node(name, _room(cpus, memory), labels)
         if at > 0:
             changes.append(Change(at, put=found) if found else Change(at, gone=("Node", "", name)))
         elif found:

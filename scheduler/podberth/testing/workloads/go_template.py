@@ -222,7 +222,7 @@ class _Pipeline:
         self._at += 1
         match kind:
             case "text":
-                return word[1:-1] if word.startswith("`") else json.loads(word)
+                return word[1:-1] if word.startswith("`") else _unquoted(word)
             case "number":
                 return float(word) if "." in word else int(word)
             case "field" if isinstance(self._dot, Mapping):
@@ -243,6 +243,13 @@ class _Pipeline:
                     self._at += 1
                     return found
         raise GoTemplateError(f"{word}: not expected there")
+
+
+def _unquoted(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise GoTemplateError(f"{text}: expected a text that JSON could have") from None
 
 
 def _number(value: Any) -> float:

@@ -16,7 +16,8 @@ from tests.builders import Object, node
 
 def writer(directory: Path, ended: list[str], limits: Limits | None = None, *, patient: bool = True) -> Writer:
     """One that writes; it has a head."""
-    found = Writer(directory, limits or Limits(), Head(5.0, began=1e9, fresh=True), ended=ended.append, patient=patient)
+    head = Head(5.0, began=1e9, fresh=True)
+    found = Writer(directory, limits or Limits(), head, frozenset(), ended=ended.append, patient=patient)
     found.start()
     return found
 

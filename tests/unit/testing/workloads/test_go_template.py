@@ -45,6 +45,7 @@ def test_rendered(text: str, found: str) -> None:
         pytest.param("{{.size ? 1}}", "{{.size ? 1}}: not understood", id="sign"),
         pytest.param("{{range .class}}{{end}}", "range over example.com/gpu: expected", id="range"),
         pytest.param("{{MultiplyInt (AddInt (MultiplyInt (AddInt .Index 1) 2) 1) 2}}", "fewer brackets", id="deep"),
+        pytest.param(r'{{ "a\x41" }}', r'"a\x41": expected a text that JSON', id="escapes"),
     ],
 )
 def test_refused(text: str, said: str) -> None:
