@@ -164,6 +164,8 @@ def test_difference(flown: Path, berth: Berth) -> None:
     assert "<title>berth and other.yaml" in berth("replay", str(flown), "--diff", "other.yaml", "-o", "html").out
     later = json.loads(berth("replay", str(flown), "--at", "15s", "--diff", "other.yaml", "-o", "json").out)
     assert 0 < later["pods"] < found["pods"]
+    assert 0 < later["regret"]["pods"] < found["regret"]["pods"]
+    assert later["regret"]["pods"] <= later["pods"]
 
 
 @pytest.fixture

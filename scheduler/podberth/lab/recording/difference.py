@@ -6,13 +6,16 @@ measure, and needs no run: each recorded placement is scored by the other config
 as `berth shadow` does.
 """
 
+from collections.abc import Iterable
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from podberth.explain.explanation import Answer
 from podberth.explain.report import shadow_text
 from podberth.explain.report.parts import GOOD, HELD, Column, Report, Rows, Words, line
 from podberth.explain.report.wording import count
-from podberth.explain.shadow.answer import Summary
+from podberth.explain.shadow.answer import Compared, Summary, Tally
 from podberth.explain.shadow.shadow import Shadow, decoder_for
 from podberth.framework.config import ConfigError, SchedulerConfiguration, decode
 from podberth.framework.profiles import build
@@ -105,7 +108,7 @@ def difference(
         later=sum(each > _SAME for each in longer),
         ours=one.summary,
         others=two.summary,
-        regret=regret(part, other, profile),
+        regret=regret(part, other, profile, begin),
         differ=len(differ),
         pods_that_differ=differ[:_MOST],
         notes=list(dict.fromkeys([*notes, *one.notes, *two.notes])),
@@ -120,18 +123,27 @@ def _rows(one: Result, two: Result) -> list[Moved]:
     return [Moved(*each) for each in zip(pods, first["priority"], *both, strict=True)]
 
 
-def regret(part: Part, other: SchedulerConfiguration, profile: str | None = None) -> Summary:
-    """Return how a configuration judges the recorded placements. Raises ConfigError, LogError."""
+def regret(part: Part, other: SchedulerConfiguration, profile: str | None, begin: float) -> Summary:
+    """Return how a configuration judges what was placed since `begin`. Raises ConfigError, LogError."""
     frameworks = build(other, registry())
     framework = frameworks.get(profile or part.name) or next(iter(frameworks.values()), None)
     if framework is None:
         raise ConfigError("profiles: expected one at least")
     decoder = decoder_for(framework, frameworks, part.name, other.limits)
     shadow = Shadow(framework, part.name, decoder=decoder, began=part.head.began, exact=not part.head.of)
+    since = Tally()
+
+    def tally(answers: Iterable[Compared]) -> None:
+        for each in answers:
+            if each.at >= begin:
+                since.add(each)
+
     for change in changes(part.events(), part.head):
-        shadow.see(change)
-    shadow.finish()
-    return shadow.summary()
+        tally(shadow.see(change))
+    tally(shadow.finish())
+    shadow.tally = since
+    found = shadow.summary()
+    return replace(found, seconds=round(max(found.seconds - begin, 0.0), 3))
 
 
 def _lead(found: Difference) -> str:
