@@ -8,7 +8,7 @@ import typer
 
 from podberth.cli import options
 from podberth.cli.errors import FOUND, about, complain
-from podberth.cli.finding import add_groups
+from podberth.cli.finding import add_groups, group_meant
 from podberth.cli.given import given
 from podberth.cli.inputs import named
 from podberth.cli.output import PageOutput, as_report
@@ -49,19 +49,16 @@ def _capacity_of_gangs(
 ) -> GangCapacity:
     """Return how many more gangs fit of the pod group in a file. Raises ObjectError."""
     made = groups_made(held)
-    keys = add_groups([*held, *made.groups], namespace, there, usual)
-    keys = [key for key in keys if asked is None or key.name == asked.name]
-    if len(keys) != 1:
-        raise ObjectError(f"holds the pod groups {', '.join(sorted(str(key) for key in keys))}: name one")
+    key = group_meant(add_groups([*held, *made.groups], namespace, there, usual), asked)
     workloads = in_groups(manifest.workloads(held), made.jobs)
     batches = []
     for workload in _together(workloads):
         batch = _more(workload, there, namespace, usual, framework)
-        if batch.count and batch.pod(0).scheduling_group == keys[0]:
+        if batch.count and batch.pod(0).scheduling_group == key:
             batches.append(batch)
     if not batches:
-        raise ObjectError(f"holds no pod of the pod group {keys[0]}")
-    group = there.cluster.pod_groups.get(keys[0])
+        raise ObjectError(f"holds no pod of the pod group {key}")
+    group = there.cluster.pod_groups.get(key)
     assert group is not None
     answer = gang_capacity(there.cluster, framework, group, batches)
     answer.notes.extend(made.notes)

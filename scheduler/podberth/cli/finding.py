@@ -265,16 +265,12 @@ def group_from_file(
 ) -> Gang:
     """Return a group of a file, with the pods that name it there and in the cluster. Raises InputError."""
     with about(named(file)):
-        keys = add_groups(held, namespace, world, usual)
-        keys = [key for key in keys if asked is None or (key.name == asked.name and asked.api in ("", key.api))]
-        if len(keys) != 1:
-            which = f"no pod group named {asked.name}" if asked and not keys else f"{_list(keys)}: name one"
-            raise ObjectError(f"holds {which}")
+        key = group_meant(add_groups(held, namespace, world, usual), asked)
         for workload in manifest.workloads(held):
             batch = Batch(workload, world, namespace, usual)
-            if batch.count and batch.pod(0).scheduling_group == keys[0]:
+            if batch.count and batch.pod(0).scheduling_group == key:
                 notes += [*add_members(batch, world), *batch.notes]
-    gang = gang_of(keys[0], world.cluster)
+    gang = gang_of(key, world.cluster)
     assert gang is not None
     return gang
 
@@ -295,6 +291,16 @@ def add_groups(held: Sequence[Document], namespace: str | None, world: World, us
             world.add(group)
             keys.append(group.key)
     return keys
+
+
+def group_meant(keys: Iterable[GroupKey], asked: PodName | Owner | Group | None) -> GroupKey:
+    """Return the one of a file's pod groups that is asked for, or that is alone there. Raises ObjectError."""
+    api = asked.api if isinstance(asked, Group) else ""
+    found = [key for key in keys if asked is None or (key.name == asked.name and api in ("", key.api))]
+    if len(found) != 1:
+        which = f"no pod group named {asked.name}" if asked and not found else f"{_list(found)}: name one"
+        raise ObjectError(f"holds {which}")
+    return found[0]
 
 
 def add_members(batch: Batch, world: World) -> list[str]:

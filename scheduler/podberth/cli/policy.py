@@ -229,7 +229,7 @@ def compile_policies(
         sys.stdout.writelines(f"---\n{yaml_of(one, width=1_000_000)}" for one in printed)
     left = [(f"{place}/{name}", why) for place, found in sets.items() for name, why in found.left.items()]
     for place, why in left:
-        print(f"berth: MetadataPolicy {place} is left out: {printable(why)}", file=sys.stderr)
+        complain([f"MetadataPolicy {place} is left out: {why}"])
     return FOUND if left else 0
 
 
@@ -433,7 +433,7 @@ def _answer_all(path: str) -> int:
                 complain([f"{named(path)}: line {number}: {wrong}; left out"])
         except (cases.CaseError, msgspec.DecodeError, RecursionError) as error:
             as_json(msgspec.json.encode({"id": name, "error": _lowered(error)}))
-            print(f"berth: {named(path)}: line {number}: {printable(_lowered(error))}", file=sys.stderr)
+            complain([f"{named(path)}: line {number}: {_lowered(error)}"])
             code = WRONG
     return code
 

@@ -66,6 +66,16 @@ def test_groups_of_scheduler_plugins_and_jobs(berth: Berth) -> None:
     assert asked(berth, group(4), job(4), cluster=SIX)["gangs"] == 3
 
 
+def test_groups_of_one_name_are_told_apart_by_their_api(berth: Berth) -> None:
+    """As berth explain does."""
+    write("cluster.json", *SIX)
+    write("file.json", labelled_group(4), group(4), *members(4))
+    words = ("capacity", "-f", "file.json", "--cluster", "cluster.json")
+    assert "berth: file.json: holds default/train (scheduling.k8s.io), " in berth(*words).err
+    found = berth(*words, "podgroup.scheduling.k8s.io/train", "-o", "json")
+    assert json.loads(found.out)["gangs"] == 3
+
+
 def test_what_keeps_the_next_pod_out_is_said_of_the_next(berth: Berth) -> None:
     """Not of one that was placed, whose claim has its device on one node."""
     there = [device_class(), claim_template()]
@@ -91,7 +101,11 @@ def test_wrong_files(berth: Berth) -> None:
     write("cluster.json", *SIX)
     for said, objects in {
         "holds no pod of the pod group default/train": [group(4), pod("alone")],
-        "holds the pod groups default/other, default/train: name one": [group(4), group(4, "other"), *members(4)],
+        "holds default/other (scheduling.k8s.io), default/train (scheduling.k8s.io): name one": [
+            group(4),
+            group(4, "other"),
+            *members(4),
+        ],
     }.items():
         write("file.json", *objects)
         found = berth("capacity", "-f", "file.json", "--cluster", "cluster.json")
