@@ -37,10 +37,12 @@ def told(directory: str, option: str) -> Iterator[None]:
 
 def to_write(directory: str) -> Path:
     """Return a directory that is empty, or has a recording already. Raises InputError, OSError."""
+    from podberth.lab.recording.log import is_segment
+
     path = Path(directory)
     if path.exists() and not path.is_dir():
         raise InputError(f"{directory}: expected a directory")
-    strange = sorted(each.name for each in path.iterdir() if each.suffix != ".log") if path.exists() else []
+    strange = sorted(each.name for each in path.iterdir() if not is_segment(each)) if path.exists() else []
     if strange:
         raise InputError(f"{directory}: expected an empty directory or a recording, and there is {strange[0]}")
     return path

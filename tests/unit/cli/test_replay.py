@@ -254,6 +254,7 @@ def test_world(flown: Path) -> None:
         (("REC", "--why", "nobody"), "REC: nobody: no such pod was seen until then"),
         (("REC", "--masked", "REC"), "REC: expected a directory that is empty, or none"),
         (("REC", "--masked", "other"), "other: expected an empty directory or a recording, and there is a.txt"),
+        (("REC", "--masked", "logs"), "logs: expected an empty directory or a recording, and there is 20261130.log"),
     ],
 )
 def test_wrong_input(flown: Path, berth: Berth, words: tuple[str, ...], said: str) -> None:
@@ -261,6 +262,8 @@ def test_wrong_input(flown: Path, berth: Berth, words: tuple[str, ...], said: st
     Path("REC").symlink_to(flown)
     Path("other").mkdir()
     Path("other/a.txt").touch()
+    Path("logs").mkdir()
+    Path("logs/20261130.log").write_text("of something else")
     found = berth("replay", *words)
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith(f"berth: {said}"), found.err

@@ -65,6 +65,18 @@ def segments(directory: Path) -> list[Path]:
     return sorted(paths, key=lambda path: int(path.stem))
 
 
+def is_segment(path: Path) -> bool:
+    """Return whether a process has begun this file as a segment, of whatever version, or was killed before it could.
+
+    Old segments are deleted by their names, so nothing else may be beside them. Raises OSError.
+    """
+    if path.suffix != SUFFIX or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        begin = file.read(len(MAGIC))
+    return begin.startswith(_ANY_MAGIC) or MAGIC.startswith(begin)
+
+
 def frames(path: Path) -> Iterator[bytes]:
     """Yield what each frame holds, up to the first that is cut off or damaged. Raises LogError."""
     unpack = zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompressobj()
