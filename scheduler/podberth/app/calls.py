@@ -97,7 +97,7 @@ async def within(seconds: float, guarded: Guarded) -> Any:
     """Return a coroutine's result. Raises TimeoutError if it takes longer, and otherwise what the coroutine raises.
 
     It is cancelled when its time is over, and when whoever waits here is. Both wait no longer than `CLOSE_SECONDS` for
-    its end, so that a plugin can hold up neither its pod nor the end of the process.
+    its end, so that a plugin holds up no pod, and the end of the process only with tasks of its own that go on.
     """
     running = asyncio.ensure_future(guarded)
     running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # perhaps nobody asks any more

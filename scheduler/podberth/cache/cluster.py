@@ -63,6 +63,8 @@ class Cluster:
         """The supposed pods that are on their way out."""
         self._supposed_on: dict[int, list[Pod]] = {}
         """Row → the pods that `supposing` counts there, for `pods_on`."""
+        self.unnamed_on: Mapping[int, list[Pod]] = {}
+        """Row → the pods that a copy of a cluster counts there and does not know by name (`apart`), for `pods_on`."""
         self._left_out: set[str] = set()
         """UIDs of the pods that `leave_out` left out."""
         self.selecting_changes: dict[str, int] = {}
@@ -95,6 +97,7 @@ class Cluster:
         """Return the pods on a node: in a dry run without those that it left out, and with those that it supposes."""
         left_out = self._left_out
         pods = [placement.pod for uid, placement in self.on_row.get(row, {}).items() if uid not in left_out]
+        pods += self.unnamed_on.get(row, ())
         return pods + self._supposed_on.get(row, []) if self._supposed_on else pods
 
     def count_pods(self, namespace: str | None = None, labels: Mapping[str, str] = NO_LABELS) -> Ints:
@@ -407,13 +410,14 @@ class Cluster:
         self._selecting_number += 1
         self.selecting_changes[namespace] = self._selecting_number
 
-    def apart(self, storage: Storage) -> None:
+    def apart(self, storage: Storage, pods: Mapping[int, list[Pod]]) -> None:
         """Turn this copy of a cluster into one for a dry run: it knows no pod by name, and its changes show nowhere
         else.
 
         Objects other than nodes and pods stay shared. `storage`: the storage objects, with the volumes that the pods
-        of the copy use.
+        of the copy use. `pods`: row → these pods.
         """
+        self.unnamed_on = pods
         self.nominations = self.nominations.copied()
         self.storage = storage
         groups, self.pod_groups = self.pod_groups, PodGroups()

@@ -198,5 +198,5 @@ class WithoutPods(Rebuild):
     def cluster(self) -> Cluster:
         """Return the cluster without those pods. Pods can be assumed in it, and forgotten."""
         made = super().cluster()
-        made.apart(self._storage)
+        made.apart(self._storage, self._counted)
         return made

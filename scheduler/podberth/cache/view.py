@@ -196,6 +196,7 @@ def row_with(cluster: Cluster, row: int, gone: Sequence[Pod], come: Sequence[Pod
     view.nodes = _OtherPods(cluster.nodes, row, gone, come)
     view.moved = ((-1, gone), (1, come))
     view.on_row = _PodsOfOne(cluster.on_row, row, gone, come)  # type: ignore[assignment]
+    view.unnamed_on = {0: cluster.unnamed_on.get(row, [])}
     return view
 
 
@@ -204,4 +205,6 @@ def some_rows(cluster: Cluster, rows: NDArray[np.intp]) -> Cluster:
     view = copy.copy(cluster)
     view.nodes = SomeNodes(cluster.nodes, rows)
     view.on_row = _PodsOfSome(cluster.on_row, rows)  # type: ignore[assignment]
+    if cluster.unnamed_on:
+        view.unnamed_on = _PodsOfSome(cluster.unnamed_on, rows)  # type: ignore[arg-type, assignment]
     return view

@@ -240,9 +240,11 @@ class Evictor:
             known = self.broken.get(uid)
             if known is None or known.reason == CONFLICT:
                 continue
-            if known.conflicts and known.stage in PATIENT and self._conflicted.look(known) is not None:
+            if known.conflicts and self._conflicted.look(known) is not None:
                 known.reason = CONFLICT  # it is told of once
-                self._start(known, now)
+                if known.stage in PATIENT:
+                    self._start(known, now)
+                self._mended(known.followed.node)
             else:
                 self._forget(uid, mended=True)
 
@@ -259,8 +261,13 @@ class Evictor:
         here.discard(uid)
         if not here:
             del self._on_node[node]
-            if mended:
-                self.breaker.mended(node)
+        if mended:
+            self._mended(node)
+
+    def _mended(self, node: str) -> None:
+        """Have a node count no more if all that pods ask of it holds. What others have broken is not the node's."""
+        if all(self.broken[uid].reason == CONFLICT for uid in self._on_node.get(node, ())):
+            self.breaker.mended(node)
 
     def _look_at_breaker(self, now: float) -> list[Instruction]:
         was = self.breaker.open

@@ -104,6 +104,10 @@ class Observed:
         # Of a pod beyond the limits not all is read that it requires.
         return None if pod.too_large is not None else wanted
 
+    def _keeps_own(self, pod: Pod) -> bool:
+        """Return whether a followed pod's owner allows that it goes for what its own spec requires."""
+        return keeps_own(pod.shape, by_profile=self._by_profile[pod.scheduler_name])
+
     def put(self, thing: Modelled, now: float) -> None:
         """Add or update an object."""
         match thing:
@@ -162,7 +166,8 @@ class Observed:
             if by_node:
                 seen.by_node.add(uid)
         for pod, conflict in self.conflicts.look(now):
-            if conflict is not None and pod.uid in self.followed:
+            known = self.followed.get(pod.uid)
+            if conflict is not None and known is not None and self._keeps_own(known.pod):
                 seen.broken.setdefault(pod.uid, CONFLICT)
                 seen.conflicts.add(pod.uid)
         self._before = seen.before if self._due else {}
@@ -226,7 +231,7 @@ class Observed:
             self._unfollow(own.uid)
         self.followed[own.uid] = Followed(own, wanted, placement.row, now if old is None else old.placed_at)
         self._mark(own.uid, FOUND if old is None else POD_CHANGED)
-        if keeps_own(own.shape, by_profile=self._by_profile[own.scheduler_name]):
+        if self._keeps_own(own):
             self.conflicts.placed(own, now)
 
     def _unfollow(self, uid: str) -> None:

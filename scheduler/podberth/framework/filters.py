@@ -17,9 +17,9 @@ from podberth.cache.kept_results import Bounded, ChangeLog, KeptResult
 from podberth.cache.nodes import capped
 from podberth.cache.view import row_with, some_rows
 from podberth.framework.decision import Rejected, Rows
-from podberth.framework.declaration import declared
+from podberth.framework.declaration import Foreign, declared
 from podberth.framework.guard import Guard
-from podberth.framework.interface import Profile, RemovedPods, Spare
+from podberth.framework.interface import PODS_HERE, Profile, RemovedPods, Spare
 from podberth.framework.result_cache import rows_passing
 from podberth.framework.status import PluginError, Reason, Rejections
 from podberth.model.pod import Pod
@@ -204,8 +204,14 @@ class FilterPlugins:
         self._declared = [(plugin, declared(plugin)) for plugin in plugins]
         counting = [plugin for plugin, its in self._declared if its.counts]
         self._nominated = NominatedPods(counting, guard)
-        self.go_by_usage = all(its.counts or its.static or not its.on_node for _, its in self._declared)
-        """Filters of one node go by what its pods use: one that does not say what it counts may look at the pods."""
+        self._by_pods = [
+            its
+            for plugin, its in self._declared
+            if its.depends_on & PODS_HERE and not its.counts and (its.on_node or isinstance(plugin, Foreign))
+        ]
+        """The filters that do not say what they count: they may look at the pods of a node."""
+        self.go_by_usage = not self._by_pods
+        """Filters go by what the pods of a node use, volumes included."""
         counts = [its.counts for _, its in self._declared]
         self._counting_first = not any(
             its.may_look_elsewhere and any(counts[i:]) for i, (_, its) in enumerate(self._declared)
@@ -340,8 +346,10 @@ class FilterPlugins:
         others = [other for i in left for other in nominated.pods[i]]
         if not self.goes_by_shape(pod) or self.affected_by(pod, cluster, others):
             return None
-        if all(its.counts or its.static or not its.on_node for _, its in self._declared):
+        if self.go_by_usage:
             return found
+        if not all(its.on_node for its in self._by_pods):
+            return None
         names = [plugin.name for plugin, its in self._declared if not its.static]
         ahead = ((int(nominated.rows[i]), nominated.pods[i]) for i in left)
         return found + [row for row, pods in ahead if self.rejecting(pod, row_with(cluster, row, (), pods), names)]

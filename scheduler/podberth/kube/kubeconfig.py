@@ -519,15 +519,19 @@ def _check_cluster(cluster: dict[str, Any], path: Path, where: str) -> None:
 
 def _check_port(entry: dict[str, Any], word: str, where: str) -> None:
     _check_words(entry, (word,), where)
-    _check_url(entry.get(word) or "", f"{where}.{word}: {written(entry.get(word))}")
+    url = entry.get(word) or ""
+    _check_url(url, f"{where}.{word}" if "@" in url else f"{where}.{word}: {written(url)}")
 
 
 def _check_url(url: str, where: str) -> None:
-    """Raise ConfigError for a URL whose host or port can't be read."""
+    """Raise ConfigError for a URL whose host or port can't be read. With an @, a part of a password may be taken for
+    the port: nothing of it is repeated.
+    """
     try:
         _ = urlsplit(url).port
     except ValueError as error:
-        raise ConfigError(f"{where}: expected a URL ({one_line(str(error))})") from error
+        why = "" if "@" in url else f" ({one_line(str(error))})"
+        raise ConfigError(f"{where}: expected a URL{why}") from error
 
 
 def _check_user(user: dict[str, Any], path: Path, where: str) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Column
 from podberth.cache.nodes import Nodes
+from podberth.cache.rebuild import WithoutPods
 from podberth.cache.view import ViewError, row_with, some_rows
 from podberth.model import wire
 from podberth.model.kinds import Decoder
@@ -249,3 +250,25 @@ def test_pods_are_counted_on_the_rows_of_a_view() -> None:
     assert row_with(cluster, 3, (), [one, other]).count_pods("default", web).tolist() == [1]
     assert row_with(cluster, 0, [one], ()).count_pods(None, web).tolist() == [2]
     assert row_with(cluster, 0, [one], ()).count_pods("another", web).tolist() == [0]
+
+
+def test_a_copy_knows_who_is_on_its_nodes() -> None:
+    """Also where some of its rows are looked at, or one with other pods: a filter may list the pods of a node."""
+    cluster, decoder = Cluster(), Decoder()
+    for i in range(2):
+        cluster.put_node(decoder.node(wire.encode(node(f"n{i}"))))
+    for i in range(4):
+        cluster.put_pod(decoder.pod(wire.encode(pod(f"p{i}", on=f"n{i % 2}"))))
+    new, come = (decoder.pod(wire.encode(pod(name))) for name in ("new", "come"))
+    copied = WithoutPods(cluster, lambda found: found.name == "p1")
+    assert copied.go_on(4)
+    made = copied.cluster()
+    made.assume(new, 1)
+
+    def there(where: Cluster, row: int) -> set[str]:
+        return {found.name for found in where.pods_on(row)}
+
+    assert (there(made, 0), there(made, 1)) == ({"p0", "p2"}, {"p3", "new"})
+    assert there(some_rows(made, np.array([1])), 0) == {"p3", "new"}
+    assert there(row_with(made, 1, (), (come,)), 0) == {"p3", "new", "come"}
+    assert there(cluster, 1) == {"p1", "p3"}

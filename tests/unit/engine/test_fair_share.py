@@ -107,6 +107,17 @@ def test_no_backoff_ends_early_while_pods_are_put_behind_others() -> None:
     assert run(harness)[0] == "other"
 
 
+@pytest.mark.parametrize("held", [255, 256, 512])
+def test_no_backoff_ends_early_while_all_active_pods_are_held(held: int) -> None:
+    """Held pods are active ones, also where just as many are held as one turn looks at."""
+    harness = opened()
+    harness.put(of("a", "dear", DEAR), of("b", "backs-off", nodeSelector={"disk": "ssd"}))
+    run(harness)
+    harness.put(node("n3", disk="ssd"), *(of("a", f"held{i}") for i in range(held)))
+    assert harness.engine.queue.counts()[Place.BACKOFF] == 1
+    assert run(harness)[0] == "held0"
+
+
 def test_what_was_charged_is_paid_off_in_time() -> None:
     """A namespace is as any other a while later, and its pod has waited long enough for those that come now."""
     harness = opened()

@@ -3,16 +3,21 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from podberth.cache import row_counts
 from podberth.cache.cluster import Cluster
+from podberth.cache.column import Ints
 from podberth.cache.rebuild import Rebuild
 from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Failed, Instruction, Preempt, SetGroupCondition
 from podberth.engine.stimuli import Follows, Gone, VictimStays
+from podberth.framework.interface import PODS_HERE, Plugin
+from podberth.framework.status import Rejections, Unschedulable
+from podberth.model.pod import Pod
 from podberth.model.pod_group import NATIVE
-from tests.builders import Object
+from tests.builders import Object, configuration, profile
 
 from .conftest import Harness, node, pod
 from .test_gangs import planning
@@ -554,3 +559,35 @@ def test_the_copy_of_a_plan_that_is_dropped_goes_in_parts_too(
     assert len(victims(said)) == left
     assert gone_before[0] == 0
     assert min(gone_before[1:], default=1) > 0, "the next copy is made once the first one is gone"
+
+
+class Counts(Plugin):
+    name = "OneEach"
+    depends_on = PODS_HERE
+    taken = Unschedulable("node(s) have a pod of this app")
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        return [(self.taken, self.there(cluster) > 0)] if pod.labels.get("app") == "a" else ()
+
+    def there(self, cluster: Cluster) -> Ints:
+        return cluster.count_pods("default", {"app": "a"})
+
+
+class Lists(Counts):
+    def there(self, cluster: Cluster) -> Ints:
+        pods = map(cluster.pods_on, range(cluster.nodes.rows))
+        return np.array([sum(one.labels.get("app") == "a" for one in some) for some in pods], dtype=np.int64)
+
+
+@pytest.mark.parametrize("plugin", [Counts, Lists])
+def test_a_plan_shows_a_filter_of_ones_own_the_pods_that_stay(plugin: type[Plugin]) -> None:
+    """No pod is removed from the node on which a pod stays that the filter does not let the gang's pods beside."""
+    harness = Harness(configuration(profile(plugins={"multiPoint": {"enabled": [{"name": "OneEach"}]}})), plugin)
+    harness.handle(Follows(NATIVE, True))
+    harness.put(*(node(f"n{i}", "2") for i in range(2)), running("stays", "n0", "1", priority=9, labels={"app": "a"}))
+    harness.put(running("low0", "n0", "1"), running("low1", "n1", "2"))
+    harness.put(group("gang", 2, 5), *(member("gang", i, priority=5, labels={"app": "a"}) for i in range(2)))
+    assert victims(harness.cycles()) == set()
+    harness.put(group("one", 1, 5), member("one", 0, priority=5, labels={"app": "a"}))
+    assert victims(harness.cycles()) == {"low1"}
+    assert validate(harness.engine.cluster) == []

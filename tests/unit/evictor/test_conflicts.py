@@ -214,3 +214,46 @@ def test_the_node_too(world: Harness) -> None:
     world.lose("Pod", "q")
     assert pass_time(world, 2 * GRACE) == ["p"]
     assert world.evictor.broken["default/p"].reason == "NodeChanged"
+
+
+def test_a_conflict_does_not_hold_the_breaker_open() -> None:
+    """The labels are put back, and the pods that others got in the way of go."""
+    world = Harness(changed_share=0.1)
+    zones(world, *"cdefg")
+
+    def relabel(*, back: bool) -> None:
+        world.put(*(builders.node(f"{z}1", zone=z, labels={"disk": "ssd"} if back else {}) for z in "ab"))
+
+    relabel(back=True)
+    world.put(*(builders.node(f"{z}1", zone=z, labels={"disk": "ssd"}) for z in "yz"))
+    for z in "ab":
+        world.put(builders.node(f"{z}2", zone=z))
+        world.put(ours(world, f"p{z}", f"{z}1", select={"disk": "ssd"}), theirs(world, f"q{z}", f"{z}2"))
+    pass_time(world, 8)
+    relabel(back=False)
+    pass_time(world, 2)
+    assert world.evictor.breaker.open
+    relabel(back=True)
+    pass_time(world, 2)
+    assert not world.evictor.breaker.open
+    assert sorted(pass_time(world, 3 * GRACE)) == ["pa", "pb"]
+
+
+def test_put_right_while_the_api_is_asked(world: Harness) -> None:
+    """A budget holds the pod back, and meanwhile its node is as it was: the conflict is still there."""
+    lacks, has = (builders.node("a1", zone="a", labels={} if gone else {"disk": "ssd"}) for gone in (True, False))
+    world.put(lacks, *(builders.node(n, zone=n[0], labels={"disk": "ssd"}) for n in ("a2", "b1")))
+    world.put(ours(world, "p", "a1", select={"disk": "ssd"}), theirs(world, "q", "a2"))
+    assert pass_time(world, GRACE + 4) == ["p"]
+    world.put(has)
+    assert pass_time(world, 2) == []
+    world.answer("p", 429, "no", budget=True)
+    assert "p" in pass_time(world, 10 * GRACE)
+
+
+def test_an_owner_who_allows_it_no_more(world: Harness) -> None:
+    """By another annotation, before the pod is looked at."""
+    zones(world, "a", "b")
+    world.put(ours(world, "p", "a1"), theirs(world, "q", "a2"))
+    world.put(ours(world, "p", "a1", ABOUT_NODES))
+    assert pass_time(world, 3 * GRACE) == []

@@ -141,13 +141,24 @@ def test_in_cluster(tmp_path: Path, authority: Authority) -> None:
         in_cluster(**files, environ={"KUBERNETES_SERVICE_HOST": "x", "KUBERNETES_SERVICE_PORT": "9y"})
 
 
-@pytest.mark.parametrize("proxy", ["http://user:secret@proxy:80a", "http://[proxy", "proxy:99999"])
+NO_URLS = ["http://user:secret@proxy:80a", "http://user:secret/x@proxy:80", "http://[proxy", "proxy:99999"]
+
+
+@pytest.mark.parametrize("proxy", NO_URLS)
 def test_a_proxy_of_the_environment_that_is_no_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
     """One line, which does not repeat a password."""
     for name in ("HTTPS_PROXY", "https_proxy"):
         monkeypatch.setenv(name, proxy)
     with pytest.raises(ConfigError, match="HTTPS_PROXY: expected a URL") as caught:
         connect(kubeconfig(tmp_path, cluster={"server": "https://10.0.0.1"}))
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("proxy", NO_URLS)
+def test_a_proxy_of_a_kubeconfig_that_is_no_url(tmp_path: Path, proxy: str) -> None:
+    """One line, which does not repeat a password."""
+    with pytest.raises(ConfigError, match=r"proxy-url.*: expected a URL") as caught:
+        connect(kubeconfig(tmp_path, cluster={"server": "https://10.0.0.1", "proxy-url": proxy}))
     assert "secret" not in str(caught.value)
 
 

@@ -13,7 +13,16 @@ from podberth.cache.column import Ints
 from podberth.cache.validate import validate
 from podberth.framework.config import decode
 from podberth.framework.filters import FilterPlugins
-from podberth.framework.interface import PODS_HERE, Plugin
+from podberth.framework.interface import (
+    ANYTHING,
+    OTHER_NODES,
+    PODS_ELSEWHERE,
+    PODS_HERE,
+    SOURCES,
+    VOLUMES,
+    DependsOn,
+    Plugin,
+)
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
 from podberth.framework.status import Rejections, Unschedulable
@@ -174,9 +183,33 @@ class Lists(OneEach):
         return np.array([sum(one.labels["app"] == "a" for one in some) for some in pods], dtype=np.int64)
 
 
-@pytest.mark.parametrize("plugin", [Counts, Lists])
+def _declaring(plugin: type[OneEach], depends_on: DependsOn, elsewhere: bool | None) -> type[OneEach]:
+    """The plugin with this declaration. `elsewhere`: its answer to `looks_elsewhere`; None: it has no such method."""
+    said: dict[str, Any] = {"depends_on": depends_on, "__module__": __name__}
+    if elsewhere is not None:
+        said["looks_elsewhere"] = lambda self, pod, cluster, others: elsewhere
+    return type("Declaring", (plugin,), said)
+
+
+OF_ONES_OWN = [
+    _declaring(plugin, depends_on, elsewhere)
+    for plugin in (Counts, Lists)
+    for depends_on, elsewhere in (
+        (PODS_HERE, None),
+        (PODS_HERE | OTHER_NODES, None),
+        (PODS_HERE | VOLUMES, None),
+        (PODS_HERE | SOURCES, None),
+        (PODS_HERE | PODS_ELSEWHERE, False),
+        (PODS_HERE | PODS_ELSEWHERE, True),
+        (ANYTHING, None),
+        (ANYTHING, False),
+    )
+]
+
+
+@pytest.mark.parametrize("plugin", OF_ONES_OWN)
 def test_a_filter_of_ones_own_sees_nominated_pods(plugin: type[OneEach]) -> None:
-    """Whether it counts pods or lists them, in the quick way and in the full one."""
+    """Whether it counts pods or lists them, and whatever else it looks at, in the quick way and in the full one."""
     wanted = decode(configuration(profile("berth", {"multiPoint": {"enabled": [{"name": "OneEach"}]}})))
     framework, cluster = build(wanted, {**registry(), "OneEach": plugin})["berth"], a_town(2)
     cluster.nominations.put(a_pod("kept", 1, 1_000, labels={"app": "a"}), "n0")
@@ -188,7 +221,7 @@ def test_a_filter_of_ones_own_sees_nominated_pods(plugin: type[OneEach]) -> None
 
 
 @pytest.mark.parametrize("apart", [[], [term("app=c", "host")]])
-@pytest.mark.parametrize("plugin", [Counts, Lists])
+@pytest.mark.parametrize("plugin", OF_ONES_OWN)
 def test_preemption_removes_whom_a_filter_of_ones_own_counts(plugin: type[OneEach], apart: list[Any]) -> None:
     """Also for a pod that looks at other nodes, for which one node is tried after the other."""
     wanted = decode(configuration(profile("berth", {"multiPoint": {"enabled": [{"name": "OneEach"}]}})))

@@ -229,13 +229,13 @@ class GroupCycles:
         yield from self._end(attempt)
 
     def _again(self, attempt: GroupAttempt) -> Turns[None]:
-        """Start the attempt again after an assumed pod was lost: all give back what they hold, and are tried from the
-        start.
+        """Start the attempt again after an assumed pod was lost, or the profiles changed: all give back what they hold,
+        and are tried from the start.
         """
         attempt.noticed = True
         attempt.from_start()
         yield from self._endings.give_back(attempt)
-        attempt.search = None
+        attempt.search = attempt.only_places = None
         if attempt.members:
             self._placements.begin(attempt)
         yield from self._try(attempt)

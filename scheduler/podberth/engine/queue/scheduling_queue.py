@@ -400,7 +400,7 @@ class SchedulingQueue:
             return None
         queued = self._next_active(now)
         if queued is None:
-            if self.has_pending_work or self.places.active.peek() is not None:
+            if self.has_pending_work or self.places.counts[Place.ACTIVE]:
                 return None
             queued = self.places.take_early(now)
         return None if queued is None else self._popped(queued)

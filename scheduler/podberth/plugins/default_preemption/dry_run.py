@@ -335,7 +335,7 @@ class DryRun:
         if not asked:
             return tried
         moves = len(self._moved(batch))
-        tried += (_A_MOVE if batch.apart else _A_CHANGE) * moves
+        tried += (_A_MOVE if batch.apart or not self._filters.go_by_usage else _A_CHANGE) * moves
         return tried + asked * (_ASKED + self._cluster.nodes.rows // _ROWS_A_STEP)
 
     def _moved(self, batch: Batch) -> list[Placement]:

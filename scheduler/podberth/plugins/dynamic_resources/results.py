@@ -373,7 +373,6 @@ class AllocationsByNode(KeptResult[set[int | PoolID]]):
         """Search for one row, or put it into the group to which it belongs now."""
         node = cluster.nodes.objects[row]
         found, group = (_REFUSED, None) if node is None else self._look(row, node, cluster, steps)
-        self._leave(row)
         if group is not None:
             self._group_of[row] = group
             group.rows.add(row)
