@@ -140,6 +140,7 @@ def _capacity(
         kubeconfig=kubeconfig,
         context=context,
         timeout=timeout,
+        namespace=namespace,
     )
     there, framework, usual, held = all_given.world, all_given.framework, all_given.usual, all_given.files[file]
     with about(named(file)):
@@ -172,6 +173,5 @@ def _chosen(found: list[Workload], asked: PodName | Owner | Group | None) -> Wor
         raise ObjectError(f"holds no {called(asked)}" if asked else "holds nothing that makes pods")
     if len(meant) > 1:
         raise ObjectError(f"holds {some([each.name for each in meant], _LISTED)}: name one")
-    # A pod stands for others like it, each with a name of its own; of a DaemonSet the template is asked about.
-    kind = meant[0].kind
-    return meant[0]._replace(kind="ReplicaSet" if kind in ("Pod", "PodTemplate", "DaemonSet") else kind)
+    # A pod stands for others like it, each with a name of its own.
+    return meant[0]._replace(kind="ReplicaSet") if meant[0].alone else meant[0]

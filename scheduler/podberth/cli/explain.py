@@ -35,6 +35,7 @@ from podberth.explain.objects.documents import ObjectError, parse
 from podberth.explain.objects.world import World
 from podberth.explain.pending import pending
 from podberth.explain.promises import Races, wanted_by
+from podberth.explain.report.wording import count, some
 from podberth.explain.spelling import similar
 from podberth.explain.written import Written, of_cluster
 from podberth.framework.config import ConfigError
@@ -42,6 +43,8 @@ from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.mistakes import misfit
 from podberth.model.pod import Pod
+
+_LISTED = 8
 
 
 def _print_cases(path: str) -> int:
@@ -140,6 +143,7 @@ def explain(
         kubeconfig=kubeconfig,
         context=context,
         timeout=timeout,
+        namespace=namespace,
         classes=file is not None,
     )
     settings, frameworks, framework, there, where, usual, files, path = all_given
@@ -169,8 +173,9 @@ def explain(
         return _explain_and_print(
             gang, framework, there, notes, output, instead=instead, from_file=file is not None, everything=everything
         )
+    each: Mapping[str, Pod] = {}
     if file is not None:
-        asked, node, written = from_file(file, held, about, namespace, there, notes, usual)
+        asked, node, written, each = from_file(file, held, about, namespace, there, notes, usual)
     else:
         races = Races(there.cluster, frameworks)
 
@@ -178,9 +183,11 @@ def explain(
             notes.extend(filter(None, [races.note(placed)]))
 
         assert isinstance(about, PodName)
-        asked, node, written = from_cluster(about, namespace, there, where, usual, look=look)
+        asked, node, written, _ = from_cluster(about, namespace, there, where, usual, look=look)
     ran = running([*there.placed.values(), *([] if node is None else [asked])])
     framework, instead = _view(frameworks, scheduler, asked, ran, notes)
+    if each:
+        asked = _one_of(each, framework, there, notes)
     if node is None:
         notes += filter(None, [_member_note(asked, there, framework)])
         notes += kept_from(asked.priority, asked.scheduling_group, there.cluster)
@@ -233,6 +240,17 @@ def _view(
         known = f"; did you mean {near}{too}?" if near else f": known are {', '.join(sorted(instead))}"
         notes.append(f"no pod here was placed by {name}, which is no profile of this configuration{known}")
     return framework, instead
+
+
+def _one_of(each: Mapping[str, Pod], framework: Framework, world: World, notes: list[str]) -> Pod:
+    """Return the pod of a DaemonSet that is explained: the first for whose node there is no room, else the first.
+
+    `each`: node → the pod for it. Raises PluginError.
+    """
+    full = [node for node, pod in each.items() if not len(framework.find(pod, world.cluster).feasible)]
+    room = f"{count(len(full), 'node')} without room for it: {some(full, _LISTED)}" if full else "each has room for it"
+    notes.append(f"{count(len(each), 'node')} where the DaemonSet has to run and has no pod yet: {room}")
+    return each[next(iter(full or each))]
 
 
 def _member_note(pod: Pod, world: World, framework: Framework) -> str:

@@ -111,11 +111,15 @@ def _owned(pod: Pod, of: Owner) -> bool:
 
 
 class Asked(NamedTuple):
-    """The pod, as if it waited; the node that it was taken off for the question; and how it was written, if known."""
+    """The pod, as if it waited; the node that it was taken off for the question; and how it was written, if known.
+
+    `each`: of a DaemonSet, node → its pod for it, where it has to run and does not yet.
+    """
 
     pod: Pod
     node: str | None
     written: Written | None = None
+    each: Mapping[str, Pod] = {}
 
 
 def from_cluster(
@@ -189,18 +193,21 @@ def from_file(
         for thing in batch.objects(0):
             world.add(thing)
         pod = batch.pod(0)
+        if batch.find_nodes() and not batch.nodes:
+            raise ObjectError(
+                f"{asked_for.kind} {asked_for.name}: all its nodes have its pod, there is nothing to schedule"
+            )
+        each = {node: batch.pod(number) for number, node in enumerate(batch.nodes)}
         notes += [*batch.notes, *quota_notes([batch], world, 1)]
         unreadable = [warning for warning in pod.shape.warnings if "not a quantity" in warning]
         if unreadable:
             raise ObjectError("\n".join(unreadable))
-        if node := asked_for.pod["spec"].get("nodeName"):
-            notes.append(f"spec.nodeName {node} was left out: a pod that has one is not scheduled")
     placed = world.placed.get(pod.key)
     if placed is not None:
         world.take(placed)
     alone = len(held) == 1 and file != STDIN and asked_for.kind in KINDS
     written = _written(file, asked_for, world, namespace, usual) if alone else None
-    return Asked(replace(pod, node_name=""), placed.node_name if placed else None, written)
+    return Asked(replace(pod, node_name=""), placed.node_name if placed else None, written, each)
 
 
 def _written(file: str, workload: Workload, world: World, namespace: str | None, usual: str) -> Written:

@@ -51,9 +51,13 @@ def given(
     kubeconfig: str | None,
     context: str | None,
     timeout: str,
+    namespace: str | None,
     classes: bool = True,
 ) -> Given:
-    """Read all of it. `validate`: refuse what the API server would refuse. Raises InputError."""
+    """Read all of it. `validate`: refuse what the API server would refuse; `namespace`: what -n says.
+
+    Raises InputError.
+    """
     faults = Faults()
     frameworks: dict[str, Framework] = {}
     settings: SchedulerConfiguration | None = None
@@ -79,14 +83,16 @@ def given(
 
         there, where, usual = listed(path, context, decoder, classes=classes, timeout=timeout)
     complain(unfetched(frameworks))
-    complain([*there.problems[:_PROBLEMS], *_of_no_namespace(held, there, where, usual)])
+    complain([*there.problems[:_PROBLEMS], *_of_no_namespace(held, namespace, there, where, usual)])
     framework = frameworks[scheduler] if scheduler else next(iter(frameworks.values()))
     return Given(settings, frameworks, framework, there, where, usual, held, path)
 
 
-def _of_no_namespace(files: Mapping[str, Sequence[Document]], world: World, where: str, usual: str) -> Iterator[str]:
-    """Yield namespaces that files name, and that are neither in the cluster nor in a file: nothing can be created
-    there.
+def _of_no_namespace(
+    files: Mapping[str, Sequence[Document]], asked: str | None, world: World, where: str, usual: str
+) -> Iterator[str]:
+    """Yield namespaces that files or -n (`asked`) name, and that are neither in the cluster nor in a file: nothing can
+    be created there.
 
     Of a cluster whose namespaces are not known nothing is said.
     """
@@ -96,6 +102,8 @@ def _of_no_namespace(files: Mapping[str, Sequence[Document]], world: World, wher
     known |= {"default", usual}
     objects = [(file, document.kind, plain(document).get("metadata")) for file in files for document in files[file]]
     known |= {str(data.get("name")) for _, kind, data in objects if kind == "Namespace" and isinstance(data, dict)}
+    if files and asked and asked not in known:
+        yield f"--namespace: {shown(asked)}: there is no such namespace in {where}"
     named_in: dict[str, str] = {}
     for file, _, data in objects:
         namespace = data.get("namespace") if isinstance(data, dict) else None

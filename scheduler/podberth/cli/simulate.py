@@ -208,6 +208,7 @@ def simulate(
         kubeconfig=kubeconfig,
         context=context,
         timeout=timeout,
+        namespace=namespace,
     )
     there, framework = all_given.world, all_given.framework
     if removable:

@@ -197,7 +197,9 @@ def _deciding(pod: Pod, world: World) -> Iterator[str]:
         if of_pod is None or of_pod.allocation is None:
             yield from ("DeviceClass", "ResourceSlice")
     for used in pod.shape.volumes.claims:
-        yield from ("PersistentVolumeClaim", LIMITS)
         claim = cluster.storage.claims.stored((pod.namespace, used.claim(pod.name)))
+        if claim is None:
+            yield "PersistentVolumeClaim"
+        yield LIMITS
         if claim is not None:
             yield "PersistentVolume" if claim.volume_name else "StorageClass"

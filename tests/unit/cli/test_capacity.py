@@ -16,6 +16,7 @@ from tests.packages import install_module
 from tests.unit.cli.conftest import Berth
 from tests.unit.explain.gangs.dumps import group
 from tests.unit.explain.report.test_page import Checked
+from tests.unit.explain.simulate.test_plan import workload
 
 
 @pytest.fixture
@@ -250,3 +251,45 @@ class Outside(Plugin):
         sys.modules.pop("outside", None)
     assert found.code == 0
     assert found.err == "berth: source price of plugin Outside is not fetched here, its default counts: 7\n"
+
+
+def test_a_daemon_set_has_one_pod_on_each_node(berth: Berth) -> None:
+    """All three commands ask of each of its nodes whether its pod fits there, but for those that have it."""
+    there = pod("ds-x", "1", on="has")
+    there["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "w", "uid": "d", "controller": True}]
+    nodes = [node("empty", "8"), node("full", "8"), node("has", "8"), node("no", "8", taints=["x:NoExecute"])]
+    cluster = {"kind": "List", "items": [*nodes, pod("q", "8", on="full"), there]}
+    Path("c.json").write_text(json.dumps(cluster))
+    made = {"apiVersion": "apps/v1", **workload("DaemonSet", pod("t", "1"))}
+    made["metadata"]["namespace"] = "default"
+    Path("ds.json").write_text(json.dumps(made))
+    asked = ("-f", "ds.json", "--cluster", "c.json", "--no-validate", "-o", "json")
+    explained = berth("explain", *asked)
+    assert explained.code == 1
+    notes = json.loads(explained.out)["notes"]
+    assert "2 nodes where the DaemonSet has to run and has no pod yet: 1 node without room for it: full" in notes
+    assert "DaemonSet default/w: 1 of 3 nodes have its pod already" in notes
+    found = json.loads(berth("capacity", *asked).out)
+    assert found["fits"] == 1
+    assert [(each["node"], each["pods"], each["limits"]) for each in found["nodes"]] == [
+        ("empty", 1, ["a DaemonSet has one pod on each node"]),
+        ("full", 0, ["Insufficient cpu"]),
+    ]
+    (simulated,) = json.loads(berth("simulate", *asked).out)["workloads"]
+    assert (simulated["placed"], simulated["waiting"]) == (1, 1)
+    Path("c.json").write_text(json.dumps({"kind": "List", "items": [nodes[2], there]}))
+    said = "berth: ds.json: DaemonSet w: all its nodes have its pod, there is nothing to schedule\n"
+    assert berth("explain", *asked).err == said
+    assert berth("capacity", *asked).code == 1
+
+
+@pytest.mark.parametrize("command", ["explain", "simulate", "capacity"])
+@pytest.mark.parametrize("kind", ["Pod", "Deployment"])
+def test_a_pod_that_names_its_node_is_never_scheduled(berth: Berth, command: str, kind: str) -> None:
+    """It is said that it was asked about as if it named none."""
+    made = pod("w", "1", on="n1")
+    if kind == "Deployment":
+        made = {"apiVersion": "apps/v1", **workload("Deployment", made)}
+    Path("w.json").write_text(json.dumps(made))
+    found = berth(command, "-f", "w.json", "--cluster", "cluster.json", "--no-validate", "-o", "json")
+    assert any("spec.nodeName n1 was left out" in note for note in json.loads(found.out)["notes"])

@@ -228,6 +228,11 @@ def test_a_namespace_that_is_not_there(berth: Berth, command: str) -> None:
     assert berth(command, "-f", "b.yaml", "--cluster", "cluster.json").err == ""
     Path("nodes.json").write_text(json.dumps({"kind": "List", "items": [node("n")]}))
     assert berth(command, "-f", "b.yaml", "--cluster", "nodes.json").err == ""
+    nameless = pod("p", "1")
+    del nameless["metadata"]["namespace"]
+    _write("d.yaml", nameless)
+    nowhere = berth(command, "-f", "d.yaml", "-n", "gone", "--cluster", "cluster.json")
+    assert nowhere.err == 'berth: --namespace: "gone": there is no such namespace in cluster.json\n'
     if command == "simulate":
         _write("c.yaml", pod("p", "1", namespace="made"))
         assert berth(command, "-f", "a.yaml", "-f", "c.yaml", "--cluster", "cluster.json").err == found.err

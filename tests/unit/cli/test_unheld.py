@@ -8,6 +8,7 @@ import pytest
 from tests.builders import Object, node, pod
 from tests.storage import claim, using, volume
 from tests.unit.cli.conftest import Berth
+from tests.unit.explain.simulate.test_plan import workload
 
 DEVICES = {"ResourceClaim", "DeviceClass", "ResourceSlice"}
 
@@ -62,6 +63,17 @@ def test_what_a_file_needs_and_what_a_group_is(berth: Berth) -> None:
     headline, *_ = berth("explain", "web", "--cluster", written(made)).out.splitlines()
     assert headline == '∥ default/web is not tried: pod "default/web": ResourceClaim not created yet'
     assert berth("explain", "pg/train", "--cluster", "part.json").err.endswith(": this dump holds no PodGroup\n")
+
+
+def test_a_claim_that_the_file_makes_is_known(berth: Berth) -> None:
+    """What keeps the pod is its storage class, in a dump without any claim as well."""
+    claims = [{"metadata": {"name": "d"}, "spec": {"storageClassName": "nope", "accessModes": ["ReadWriteOnce"]}}]
+    made = workload("StatefulSet", pod("t"), volumeClaimTemplates=claims)
+    Path("s.json").write_text(json.dumps({"apiVersion": "apps/v1", **made}))
+    cluster = written({"kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": "p"})
+    found = berth("explain", "-f", "s.json", "--cluster", cluster, "--no-validate")
+    assert "of this pod names the storage class nope, which does not exist" in " ".join(found.out.split())
+    assert "can't be decided" not in found.out
 
 
 def test_what_berth_dump_says_it_holds_is_known(berth: Berth) -> None:

@@ -10,7 +10,7 @@ whose pods select by their own pod-template-hash, if their ReplicaSet is not in 
 their places (StatefulSets, DaemonSets, kinds of operators), a roll-out is not simulated, and that is said.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -83,6 +83,11 @@ class Batch:
         first = self.first
         self._uid = f"new/{first.namespace}/"
         self.owner = f"{workload.kind} {first.namespace}/{workload.name}"
+        if node := asked["spec"].get("nodeName"):
+            self.notes.append(
+                f"{first.namespace}/{workload.name}: spec.nodeName {node} was left out: a pod that has one is on that "
+                "node whatever it holds, and no scheduler sees it"
+            )
         if workload.note:
             self.notes.append(f"{self.owner}: {workload.note}")
 
@@ -91,21 +96,29 @@ class Batch:
         workload = self.workload._replace(labels=labels, numbered=None, pod=self._asked)
         return Batch(workload, self._world, self._namespace, self._usual)
 
-    def find_nodes(self) -> None:
-        """Look where a DaemonSet runs; nodes may have been added since it was read."""
-        if self.workload.kind == "DaemonSet":
-            pods = (pod for pod in _unfinished(self._world) if pod.namespace == self.first.namespace)
-            own = (pod for pod in pods if _is_its(pod, self.workload))
-            there = set(chain.from_iterable(map(_nodes_of_daemon, own)))
-            nodes = _daemon_nodes(
-                {**self.workload.made(self._asked, 0), "metadata": self.whole["metadata"]}, self._world
+    def find_nodes(self) -> int:
+        """Look where a DaemonSet runs, as nodes may have been added since it was read; return how many of its nodes
+        have its pod already.
+        """
+        if not self.workload.daemon:
+            return 0
+        namespace, workload = self.first.namespace, self.workload._replace(kind="DaemonSet")
+        pods = (pod for pod in _unfinished(self._world) if pod.namespace == namespace and _is_its(pod, workload))
+        there = set(chain.from_iterable(map(_nodes_of_daemon, pods)))
+        nodes = _daemon_nodes({**workload.made(self._asked, 0), "metadata": self.whole["metadata"]}, self._world)
+        self._nodes = [node for node in nodes if node not in there]
+        self.count = len(self._nodes)
+        having = len(nodes) - self.count
+        if having:
+            self.notes.append(
+                f"DaemonSet {namespace}/{workload.name}: {having:,} of {len(nodes):,} nodes have its pod already"
             )
-            self._nodes = [node for node in nodes if node not in there]
-            self.count = len(self._nodes)
-            if self.count < len(nodes):
-                self.notes.append(
-                    f"{self.owner}: {len(nodes) - self.count:,} of {len(nodes):,} nodes have its pod already"
-                )
+        return having
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        """Return the nodes that a DaemonSet's pods are for, one each, once `find_nodes` was asked."""
+        return self._nodes
 
     @property
     def most(self) -> int:
@@ -133,7 +146,7 @@ class Batch:
     def equal(self) -> bool:
         """Return whether all pods share a shape, so that the answer for one holds for all."""
         own = self._claims or self._ephemeral or self._templated or self._varies
-        return self.workload.kind != "DaemonSet" and not own
+        return not self.workload.daemon and not own
 
     @property
     def claimed(self) -> Iterable[str]:
@@ -188,7 +201,7 @@ class Batch:
 
     def alike(self, number: int) -> bool:
         """Return whether a pod finds what its successors find: none of its claims existed before."""
-        if self.workload.kind == "DaemonSet":
+        if self.workload.daemon:
             return False
         storage, devices = self._world.cluster.storage.claims, self._world.cluster.devices.claims
         namespace, pod = self.whole["metadata"]["namespace"], self._named(number)

@@ -25,6 +25,7 @@ from podberth.model.pod import Pod
 from podberth.model.quantity import show
 
 _KINDS = 12
+_ONE_EACH = "a DaemonSet has one pod on each node"
 
 
 class NodeRoom(Shown, frozen=True):
@@ -80,6 +81,8 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch) -> Capacity:
 
     Raises PluginError, UndecidedError.
     """
+    if batch.workload.daemon:
+        return _of_daemon(cluster, framework, batch)
     pod = replace(batch.pod(0), preempts=False)
     names = cluster.nodes.names
     kept = _keep_nodes(pod, cluster)
@@ -101,7 +104,7 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch) -> Capacity:
     return Capacity(
         profile=framework.profile.name,
         pod=batch.owner.partition(" ")[2],
-        requests={name: show(name, amount) for name, amount in pod.shape.requests.items() if amount},
+        requests=_requests(pod),
         claims=batch.claims,
         fits=int(counts.sum()),
         exhausted=exhausted,
@@ -112,6 +115,51 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch) -> Capacity:
         one_more=one_more,
         notes=list(batch.notes),
     )
+
+
+def _of_daemon(cluster: Cluster, framework: Framework, batch: Batch) -> Capacity:
+    """Return on which nodes a pod of a DaemonSet fits that has to run there and does not yet.
+
+    Raises PluginError, UndecidedError.
+    """
+    batch.find_nodes()
+    _keep_nodes(batch.first, cluster)
+    simulation = Simulation({framework.profile.name: framework}, cluster)
+    nodes = []
+    for number, node in enumerate(batch.nodes):
+        simulation.put_all(batch.objects(number))
+        pod = replace(batch.pod(number), preempts=False)
+        row = cluster.nodes.live_row(node)
+        assert row is not None
+        gate, reasons = framework.pre_enqueue(pod, cluster), against(framework.find(pod, cluster))
+        simulation.put(pod)
+        simulation.work()
+        if pod.uid in simulation.undecided:
+            raise UndecidedError(simulation.undecided[pod.uid])
+        if simulation.where(pod.uid) is not None:
+            nodes.append(NodeRoom(node, 1, [_ONE_EACH]))
+            continue
+        simulation.gone("Pod", pod.namespace, pod.name, pod.uid)
+        nodes.append(NodeRoom(node, 0, [gate[1].text] if gate else reasons.get(row, [])))
+    nodes.sort(key=lambda each: (-each.pods, each.node))
+    return Capacity(
+        profile=framework.profile.name,
+        pod=batch.owner.partition(" ")[2],
+        requests=_requests(batch.first),
+        claims=batch.claims,
+        fits=sum(each.pods for each in nodes),
+        exhausted=True,
+        nodes=nodes,
+        limits=limits(reason for each in nodes for reason in each.limits),
+        message=None,
+        stranded=[],
+        one_more=[],
+        notes=[*batch.notes, "of the nodes, those count on which the DaemonSet has to run and has no pod"],
+    )
+
+
+def _requests(pod: Pod) -> dict[str, str]:
+    return {name: show(name, amount) for name, amount in pod.shape.requests.items() if amount}
 
 
 def _keep_nodes(pod: Pod, cluster: Cluster) -> dict[int, list[Pod]]:
