@@ -79,7 +79,7 @@ def _more(workload: Workload, there: World, namespace: str | None, usual: str, f
         batch = Batch(workload._replace(start=start), there, namespace, usual, framework.profile.name)
         batch.notes.append(f"{batch.owner}: counted from {batch.first.name} on: those before have pods or claims")
     if spec.get("schedulingGates"):
-        batch.notes.append(f"{batch.owner}: its pods count as if their scheduling gates were gone")
+        batch.notes.append(f"{batch.owner}: counted as if its scheduling gates were gone")
     return batch
 
 
@@ -94,8 +94,7 @@ def _together(workloads: Sequence[Workload]) -> list[Workload]:
         metadata = {key: value for key, value in (each.pod.get("metadata") or {}).items() if key not in _OWN}
         key = msgspec.json.encode((metadata, each.pod["spec"]))
         known = found.get(key)
-        # Each stands for others like it, with names of their own.
-        found[key] = (known or each)._replace(kind="ReplicaSet", wanted=1 + (known.wanted or 0 if known else 0))
+        found[key] = _many(known or each)._replace(wanted=1 + (known.wanted or 0 if known else 0))
     return [*found.values(), *others]
 
 
@@ -173,5 +172,9 @@ def _chosen(found: list[Workload], asked: PodName | Owner | Group | None) -> Wor
         raise ObjectError(f"holds no {called(asked)}" if asked else "holds nothing that makes pods")
     if len(meant) > 1:
         raise ObjectError(f"holds {some([each.name for each in meant], _LISTED)}: name one")
-    # A pod stands for others like it, each with a name of its own.
-    return meant[0]._replace(kind="ReplicaSet") if meant[0].alone else meant[0]
+    return _many(meant[0]) if meant[0].alone else meant[0]
+
+
+def _many(workload: Workload) -> Workload:
+    """Return a pod that stands for others like it, each with a name of its own."""
+    return workload._replace(kind="ReplicaSet", written=workload.written or workload.kind)

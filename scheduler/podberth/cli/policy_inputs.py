@@ -80,7 +80,7 @@ def accepted(paths: list[str], faults: Faults, allowed: tuple[str, ...] = ()) ->
     for place, document in policy_documents(paths, faults):
         with faults.noting():
             try:
-                found.append(parse(document, allowed))
+                found.append(parse(document, allowed, new=True))
             except PolicyError as error:
                 raise InputError("\n".join(f"{place}: {problem}" for problem in error.problems)) from None
     return found
@@ -166,7 +166,7 @@ def _tested(path: Path, held: list[Any], allowed: tuple[str, ...], faults: Fault
             continue
         with faults.noting(), about(str(path)):
             try:
-                given.append(parse(item, allowed))
+                given.append(parse(item, allowed, new=True))
             except PolicyError as error:
                 raise documents.ObjectError(f"policies[{i}]: {error.line}") from None
     return given

@@ -76,7 +76,7 @@ class Asked:
             problems = len(self._there.problems)
             made = groups_made(held)
             self.notes += made.notes
-            self.added += self._there.added([*held, *made.groups], self._namespace or self._usual)
+            self.added += self._there.added([*held, *made.groups], self._namespace or self._usual, named(file))
             complain([f"{named(file)}: {line}" for line in self._there.problems[problems:][:_PROBLEMS]])
             self.not_simulated += manifest.unknown_kinds(held)
             left_out = manifest.made_by_others(held)

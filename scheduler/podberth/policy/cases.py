@@ -81,7 +81,7 @@ def _accepted(documents: list[Any], given: Options, refused: list[str]) -> Polic
     policies: list[Policy] = []
     for i, document in enumerate(documents):
         try:
-            policies.append(parse(document, given.allowed_prefixes, name=f"policy-{i}"))
+            policies.append(parse(document, given.allowed_prefixes, name=f"policy-{i}", new=True))
         except PolicyError as error:
             refused.append(f'MetadataPolicy "{name_of(document, f"policies[{i}]")}" is not accepted: {error.line}')
     return Policies(policies)

@@ -166,7 +166,7 @@ def test_a_stateful_set_that_is_new(berth: Berth) -> None:
 def test_pods_with_gates_count_without_them(berth: Berth) -> None:
     """Whether there is room for them is the question; it was answered with 0, and no reason."""
     answer = asked(berth, ROOM, pod("held", "1", gates=["x"]))
-    said = "ReplicaSet default/held: its pods count as if their scheduling gates were gone"
+    said = "Pod default/held: counted as if its scheduling gates were gone"
     assert (answer["fits"], answer["notes"]) == (4, [said])
 
 

@@ -107,6 +107,7 @@ SPREADING = "spec.topologySpreadConstraints.0"
             "Rollout: metadata.name: Required value: expected a name, or generateName",
         ),
         (changed(DEPLOYMENT, "apiVersion", "apps/v1beta1"), 'apiVersion: "apps/v1beta1": expected apps/v1'),
+        (changed(DEPLOYMENT, "apiVersion", "extensions/v1beta1"), 'apiVersion: "extensions/v1beta1": expected apps/v1'),
         (changed(DEPLOYMENT, "kind", "Deploymnt"), "kind: Deploymnt: unknown in apps/v1; did you mean Deployment?"),
         (
             {**changed(DEPLOYMENT, "spec.replicas", -1), "apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout"},

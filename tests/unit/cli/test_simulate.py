@@ -75,6 +75,7 @@ def test_who_waits_is_found(berth: Berth, dump: str) -> None:
         pytest.param([], "nothing to simulate: give pods or nodes with -f", id="nothing"),
         pytest.param(["--drain", "z"], '--drain: "z": no such node in dump.yaml', id="unknown node"),
         pytest.param(["-f", "twin.yaml"], "twin.yaml: Pod default/p: there is one of this name already", id="twin"),
+        pytest.param(["-f", "n.yaml", "-f", "m.yaml"], "m.yaml: Node n: is there twice: n.yaml and m.yaml", id="nodes"),
         pytest.param(["-f", "map.yaml"], "map.yaml: nothing to simulate: they make no pods", id="no pods"),
         pytest.param(["-f", "custom.yaml"], "custom.yaml: nothing to simulate: Thing thing: it has no", id="custom"),
         pytest.param(
@@ -87,6 +88,8 @@ def test_who_waits_is_found(berth: Berth, dump: str) -> None:
 def test_refused(berth: Berth, dump: str, arguments: list[str], said: str) -> None:
     """One line, exit code 2."""
     write("twin.yaml", pod("p"), pod("p"))
+    for name in ("n.yaml", "m.yaml"):
+        write(name, {**node("n"), "metadata": {"name": "n"}})
     write("map.yaml", CONFIG_MAP)
     write("custom.yaml", CUSTOM)
     write("wrong.yaml", {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replicas": "x"}})

@@ -15,7 +15,8 @@ def test_answer() -> None:
     """All promised fields are there; policies that can't be accepted are named and the others decide."""
     bad = policy("bad", rule(set_labels={"kubernetes.io/x": "y"}))
     good = policy("good", rule(set_labels={"a": "b"}))
-    got = answer({"id": 1, "policies": [bad, good, 3], "operation": "CREATE", "object": config_map()})
+    every = policy("every", {"policyAction": {"reject": True}})
+    got = answer({"id": 1, "policies": [bad, good, 3, every], "operation": "CREATE", "object": config_map()})
     warnings = got.pop("warnings")
     assert got == {
         "allowed": True,
@@ -26,6 +27,7 @@ def test_answer() -> None:
     }
     assert warnings[0].startswith('MetadataPolicy "bad" is not accepted: spec.rules[0]')
     assert warnings[1] == 'MetadataPolicy "policies[2]" is not accepted: <policy>: Invalid value: 3: want a map'
+    assert warnings[2] == 'MetadataPolicy "every" is not accepted: spec.rules[0].policyPredicate: Required value'
 
 
 def test_allowed_prefixes() -> None:

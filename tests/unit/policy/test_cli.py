@@ -317,11 +317,15 @@ def test_test_failures(shell: Shell) -> None:
 def test_wrong_input(shell: Shell) -> None:
     """One line that names file, field, value and what was expected; exit code 2."""
     good, obj = shell.file("good.yaml", NO_DEBUG), shell.file("obj.yaml", pod())
-    reject = policy("p", {"policyAction": {"reject": "yes"}})
+    reject = policy("p", {"policyPredicate": {}, "policyAction": {"reject": "yes"}})
+    misspelt = policy("p", {"policyAction": {"reject": True}}, namespace="team")
+    all_of_it = shell.file("all.yaml", misspelt)
+    required = "spec.rules[0].policyPredicate: Required value"
     tests = {
         "t1": "policies: x\ncases: []\n",
         "t2": "policies: [gone.yaml]\ncases: []\n",
         "t3": yaml.safe_dump({"policies": [reject], "cases": []}),
+        "t8": yaml.safe_dump({"policies": [misspelt], "cases": []}),
         "t4": yaml.safe_dump({"policies": [NO_DEBUG], "cases": [{"object": {}, "expect": {"denied": True}}]}),
         "t5": yaml.safe_dump({"policies": [NO_DEBUG], "cases": [{"object": {}}]}),
         "t6": yaml.safe_dump({"policies": [NO_DEBUG], "cases": [{"object": {"metadata": 1}, "expect": {}}]}),
@@ -374,6 +378,10 @@ def test_wrong_input(shell: Shell) -> None:
         ("test", "t2"): "t2/gone.yaml: no such file or directory",
         ("test", "t3"): "t3/test.yaml: policies[0]: spec.rules[0].policyAction.reject: "
         'Invalid value: "yes": want true or false',
+        ("test", "t8"): f"t8/test.yaml: policies[0]: {required}",
+        ("eval", "-f", obj, "--policies", all_of_it): f"{all_of_it}: {required}",
+        ("impact", "--policies", all_of_it, "--cluster", obj): f"{all_of_it}: {required}",
+        ("compile", "-f", all_of_it): f"{all_of_it}: {required}",
         ("test", "t4"): "t4/test.yaml: cases[0].expect.denied: Unknown field: want allowed, code, message, labels, "
         "annotations, schedulerName, warnings, changed",
         ("test", "t5"): "t5/test.yaml: cases[0].expect: Required value",

@@ -284,7 +284,8 @@ def _type_of(found: Mapping[str, Any], kind: str) -> tuple[str, str]:
     if version in schemas().served and not own:
         close = meant(kind, {each.partition(" ")[2] for each in kinds if each.startswith(f"{version} ")})
         return "", f"kind: {kind}: unknown in {version}{close}" if close else ""
-    if own and (version in schemas().served or same_group) and not _beta(version):
+    gone = version.startswith("extensions/")  # its kinds moved to other groups; dumps of old clusters may have them
+    if own and (gone or version in schemas().served or same_group) and not _beta(version):
         return usual, f'apiVersion: "{version}": expected {" or ".join(own)} for a {kind}'
     return "", ""
 

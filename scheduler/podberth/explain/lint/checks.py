@@ -16,6 +16,9 @@ from podberth.framework.config import ConfigError, Plugins, PluginSet, ProfileCo
 from podberth.framework.interface import Plugin, Profile
 from podberth.framework.profiles import NO_PLUGIN, at_multi_point, build_profile
 
+_NEEDED = " is needed"
+"""The end of what `build_profile` says of a point without a plugin that it has to have."""
+
 
 class AnyArgs(Struct, rename="camel", frozen=True):
     """The arguments of a plugin that is not installed."""
@@ -43,7 +46,8 @@ def lint(config: SchedulerConfiguration, registry: Mapping[str, Any], world: Wor
         except ConfigError as error:
             errors += str(error).splitlines()
         else:
-            profiles.append(Checked(profile, built, registry, path))
+            if built is not None:
+                profiles.append(Checked(profile, built, registry, path))
     if errors:
         raise ConfigError("\n".join(errors))
     found += settings(config)
@@ -60,8 +64,8 @@ def lint(config: SchedulerConfiguration, registry: Mapping[str, Any], world: Wor
     return found
 
 
-def _built(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> Profile:
-    """Return the profile without the plugins that are not installed.
+def _built(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> Profile | None:
+    """Return the profile without the plugins that are not installed; None where it needs one of them.
 
     Raises ConfigError.
     """
@@ -74,7 +78,12 @@ def _built(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> Pro
     # Their arguments stay, so that the places of the others are those of the file.
     absent = {plugin.name: Absent for plugin in config.plugin_config if plugin.name not in registry}
     used = {**absent, **{name: registry[name] for name in _named(config) if name in registry}}
-    return build_profile(_without_unknown(config, registry), used, path)
+    try:
+        return build_profile(_without_unknown(config, registry), used, path)
+    except ConfigError as error:
+        if str(error).endswith(_NEEDED):
+            return None
+        raise
 
 
 def _named(config: ProfileConfig) -> set[str]:

@@ -78,7 +78,8 @@ class Workload(NamedTuple):
     that runs already is one of its, by the pod's labels; None: its owner says it. `owner`: the object's own name.
     `note`: what to say. `most`: how many pods may succeed; None: any number. `controller`: of its pods; None where it
     is not known. `in_turn`: each pod is made when the one before it is ready. `kind`, `place`: of the object, empty
-    until it is known which one it is.
+    until it is known which one it is. `written`: its kind in the file, where `kind` lets it stand for
+    many of its like.
     """
 
     path: str
@@ -98,6 +99,7 @@ class Workload(NamedTuple):
     in_turn: bool = False
     kind: str = ""
     place: str = ""
+    written: str = ""
 
     @property
     def alone(self) -> bool:

@@ -125,12 +125,12 @@ class World:
         if wrong:
             raise ObjectError("\n".join(wrong))
 
-    def added(self, documents: Iterable[Document], namespace: str = "default") -> list[Modelled]:
+    def added(self, documents: Iterable[Document], namespace: str = "default", source: str = "") -> list[Modelled]:
         """Return the objects of a file that come to the cluster later, but for pods; what pods are made with counts at
         once.
 
         Of what the cluster has already, claims and others whose specs can't be changed stay as they are there.
-        `namespace`: of what names none. Raises ObjectError.
+        `namespace`: of what names none; `source`: the file. Raises ObjectError.
         """
         found: list[Modelled] = []
         claims: list[dict[str, Any]] = []
@@ -144,7 +144,7 @@ class World:
                     self.problems += [f"Node {thing.name}: {problem}" for problem in thing.problems]
                 key = (kind, thing.namespace, thing.name)
                 stays = kind in _LASTING and key in self._seen and key not in self._applied
-                self._refuse_twin(kind, thing, place, applied=not isinstance(thing, Node | PodGroup))
+                self._refuse_twin(kind, thing, _spot(source, place), applied=not isinstance(thing, Node | PodGroup))
                 if stays:
                     continue
                 if isinstance(thing, SelectingObject):

@@ -82,7 +82,7 @@ class Batch:
         self.count = workload.wanted or 0
         first = self.first
         self._uid = f"new/{first.namespace}/"
-        self.owner = f"{workload.kind} {first.namespace}/{workload.name}"
+        self.owner = f"{workload.written or workload.kind} {first.namespace}/{workload.name}"
         if node := asked["spec"].get("nodeName"):
             self.notes.append(
                 f"{first.namespace}/{workload.name}: spec.nodeName {node} was left out: a pod that has one is on that "

@@ -75,6 +75,7 @@ P = "profiles[0].plugins."
 C = "profiles[0].pluginConfig[0]"
 FOUND: list[tuple[str, Object, str, str]] = [
     ("unknown-plugin", one({"filter": on("NodeAffinty")}), P + "filter.enabled[0].name", "Did you mean NodeAffinity?"),
+    ("unknown-plugin", one({"queueSort": on("Zeb") | {"disabled": ALL}}), P + "queueSort.enabled[0].name", "podberth"),
     ("unknown-plugin", one({"multiPoint": on("Zebra")}), P + "multiPoint.enabled[0].name", "podberth.plugins"),
     ("unknown-plugin", one(nodeResourcesFit={}), C + ".name", "Did you mean NodeResourcesFit?"),
     ("plugin-not-installed", one({"multiPoint": on("Coscheduling")}), P + "multiPoint.enabled[0].name", "podberth"),
