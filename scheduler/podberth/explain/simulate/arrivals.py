@@ -85,8 +85,8 @@ class Batch:
         self.owner = f"{workload.written or workload.kind} {first.namespace}/{workload.name}"
         if node := asked["spec"].get("nodeName"):
             self.notes.append(
-                f"{first.namespace}/{workload.name}: spec.nodeName {node} was left out: a pod that has one is on that "
-                "node whatever it holds, and no scheduler sees it"
+                f"{first.namespace}/{workload.name}: spec.nodeName {node} was left out: a pod that has one is not "
+                "scheduled; that node's kubelet takes it or refuses it"
             )
         if workload.note:
             self.notes.append(f"{self.owner}: {workload.note}")

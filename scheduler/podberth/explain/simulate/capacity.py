@@ -131,7 +131,7 @@ def _of_daemon(cluster: Cluster, framework: Framework, batch: Batch) -> Capacity
         pod = replace(batch.pod(number), preempts=False)
         row = cluster.nodes.live_row(node)
         assert row is not None
-        gate, reasons = framework.pre_enqueue(pod, cluster), against(framework.find(pod, cluster))
+        gate, decision = framework.pre_enqueue(pod, cluster), framework.find(pod, cluster)
         simulation.put(pod)
         simulation.work()
         if pod.uid in simulation.undecided:
@@ -140,7 +140,7 @@ def _of_daemon(cluster: Cluster, framework: Framework, batch: Batch) -> Capacity
             nodes.append(NodeRoom(node, 1, [_ONE_EACH]))
             continue
         simulation.gone("Pod", pod.namespace, pod.name, pod.uid)
-        nodes.append(NodeRoom(node, 0, [gate[1].text] if gate else reasons.get(row, [])))
+        nodes.append(NodeRoom(node, 0, [gate[1].text] if gate else against(decision).get(row, [])))
     nodes.sort(key=lambda each: (-each.pods, each.node))
     return Capacity(
         profile=framework.profile.name,
