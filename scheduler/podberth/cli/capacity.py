@@ -8,7 +8,7 @@ import typer
 
 from podberth.cli import options
 from podberth.cli.errors import FOUND, about, complain
-from podberth.cli.finding import add_groups, group_meant
+from podberth.cli.finding import add_groups, group_meant, group_of_named
 from podberth.cli.given import given
 from podberth.cli.inputs import named
 from podberth.cli.output import PageOutput, as_report
@@ -31,8 +31,8 @@ _LISTED = 8
 
 
 def _about_gangs(held: Sequence[Document], asked: PodName | Owner | Group | None) -> bool:
-    """Return whether a question is about a gang: the file has a pod group, and no other thing is named."""
-    groups = [*(each for each in held if each.kind in POD_GROUP_KINDS), *groups_made(held).groups]
+    """Return whether a question is about a gang: there is a pod group, and no other thing is named."""
+    groups = (each for each in held if each.kind in POD_GROUP_KINDS)
     names = [str((plain(each).get("metadata") or {}).get("name")) for each in groups]
     if isinstance(asked, Group):
         return asked.name in names
@@ -41,6 +41,7 @@ def _about_gangs(held: Sequence[Document], asked: PodName | Owner | Group | None
 
 def _capacity_of_gangs(
     held: Sequence[Document],
+    workloads: Sequence[Workload],
     asked: PodName | Owner | Group | None,
     there: World,
     framework: Framework,
@@ -48,9 +49,7 @@ def _capacity_of_gangs(
     usual: str,
 ) -> GangCapacity:
     """Return how many more gangs fit of the pod group in a file. Raises ObjectError."""
-    made = groups_made(held)
-    key = group_meant(add_groups([*held, *made.groups], namespace, there, usual), asked)
-    workloads = in_groups(manifest.workloads(held), made.jobs)
+    key = group_meant(add_groups(held, namespace, there, usual), asked)
     batches = []
     for workload in _together(workloads):
         batch = _more(workload, there, namespace, usual, framework)
@@ -60,9 +59,7 @@ def _capacity_of_gangs(
         raise ObjectError(f"holds no pod of the pod group {key}")
     group = there.cluster.pod_groups.get(key)
     assert group is not None
-    answer = gang_capacity(there.cluster, framework, group, batches)
-    answer.notes.extend(made.notes)
-    return answer
+    return gang_capacity(there.cluster, framework, group, batches)
 
 
 def _more(workload: Workload, there: World, namespace: str | None, usual: str, framework: Framework) -> Batch:
@@ -143,8 +140,13 @@ def _capacity(
     )
     there, framework, usual, held = all_given.world, all_given.framework, all_given.usual, all_given.files[file]
     with about(named(file)):
-        if _about_gangs(held, asked):
-            gangs = _capacity_of_gangs(held, asked, there, framework, namespace, usual)
+        made = groups_made(held)
+        documents, workloads = [*held, *made.groups], in_groups(manifest.workloads(held), made.jobs)
+        if (of_group := group_of_named(documents, workloads, asked, namespace, there, usual)) is not None:
+            asked, namespace = of_group
+        if _about_gangs(documents, asked):
+            gangs = _capacity_of_gangs(documents, workloads, asked, there, framework, namespace, usual)
+            gangs.notes.extend(made.notes)
             as_report(gangs, output, everything=everything)
             return _judged(at_least, gangs.gangs, gangs.exhausted)
         workload = _chosen(manifest.workloads(held), asked)

@@ -9,18 +9,20 @@ from msgspec.structs import replace
 
 from podberth.cli import options
 from podberth.cli.errors import FOUND, WRONG, InputError, complain
+from podberth.cli.errors import about as naming
 from podberth.cli.finding import (
     find_group,
     from_cluster,
     from_file,
     group_from_file,
+    group_of_named,
     holds_group,
     home,
     waiting,
     why_none,
 )
 from podberth.cli.given import given, past
-from podberth.cli.inputs import lines, unasked
+from podberth.cli.inputs import lines, named, unasked
 from podberth.cli.output import PageOutput, as_json, as_report
 from podberth.cli.subject import Group, Owner, PodName, subject
 from podberth.evictor.gates import Settings
@@ -32,6 +34,7 @@ from podberth.explain.gangs.answer import GOOD, UNSCHEDULABLE
 from podberth.explain.gangs.explain import attempted, explain_group, in_short
 from podberth.explain.gangs.gang import Gang, gang_of, kept_from
 from podberth.explain.objects.documents import ObjectError, parse
+from podberth.explain.objects.manifest import workloads
 from podberth.explain.objects.world import World
 from podberth.explain.pending import pending
 from podberth.explain.promises import Races, wanted_by
@@ -159,6 +162,11 @@ def explain(
         found.notes.extend([] if pods else why_none(there, inside, of, selector))
         as_report(found, output, everything=everything)
         return FOUND if pods else 0
+    if file is not None and group is None:
+        with naming(named(file)):
+            of_group = group_of_named(held, workloads(held), about, namespace, there, usual)
+        if of_group is not None:
+            group, namespace = of_group
     if group is not None or (file is not None and pod is None and holds_group(held)):
         if file is not None:
             gang = group_from_file(file, held, group, namespace, there, notes, usual)
@@ -288,8 +296,9 @@ def _explain_and_print(
         return None if from_file else of_cluster(pod, world)
 
     answer = explain_group(gang, framework, world.cluster, notes=notes, instead=instead, written=written)
-    if answer.outcome == UNSCHEDULABLE:
-        more = attempted(gang, framework, world.cluster)
+    if answer.outcome == UNSCHEDULABLE or (answer.outcome in GOOD and answer.fits < len(gang.waiting)):
+        fits = answer.fits if answer.outcome in GOOD else 0
+        more = attempted(gang, framework, world.cluster, fits=fits)
         answer = replace(answer, notes=[*answer.notes, more] if more else answer.notes)
     if from_file:
         answer = replace(answer, remedies=[replace(remedy, commands=[]) for remedy in answer.remedies])

@@ -261,6 +261,36 @@ def find_group(asked: Group, namespace: str | None, world: World, where: str, us
     return gang
 
 
+def group_of_named(
+    held: Iterable[Document],
+    workloads: Iterable[Workload],
+    asked: PodName | Owner | Group | None,
+    namespace: str | None,
+    world: World,
+    usual: str,
+) -> tuple[Group, str | None] | None:
+    """Return the pod group of a file to which the pods of a named workload belong, and the namespace that was asked
+    for.
+
+    None: nothing is named, or its pods belong to no pod group of the file. Raises InputError, ObjectError.
+    """
+    named_ones = [] if asked is None else chosen(workloads, asked)
+    if len(named_ones) != 1:
+        return None
+    [workload] = named_ones
+    inside = namespace_of(asked, workload, namespace)
+    metadata = workload.pod.get("metadata") or {}
+    metadata = {**metadata, "name": workload.name, "namespace": metadata.get("namespace") or inside or usual}
+    pod = world.decode({**workload.pod, "metadata": metadata})
+    assert isinstance(pod, Pod)
+    key = pod.scheduling_group
+    groups = (document for document in held if document.kind in POD_GROUP_KINDS)
+    shown = (world.as_shown(each.kind, each.raw, each.place, inside or usual) for each in groups)
+    if key is None or key not in {group.key for group in shown if isinstance(group, PodGroup)}:
+        return None
+    return Group(key.api, key.name), inside
+
+
 def group_from_file(
     file: str,
     held: list[Document],

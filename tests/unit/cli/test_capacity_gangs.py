@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -52,6 +53,20 @@ def test_a_gang_that_may_start_without_all() -> None:
     assert _gangs(SIX, group(4), 5) == 2
     assert _gangs(SIX, group(3), 5) == 2
     assert _gangs(SIX, group(2), 5) == 3
+
+
+@pytest.mark.parametrize("needed", [0, -1])
+def test_a_gang_that_starts_with_no_pod_is_counted_while_some_find_a_node(berth: Berth, needed: int) -> None:
+    """As a dump, and --no-validate, may have it."""
+    write("cluster.json", *SIX)
+    write("file.json", group(needed), *members(4))
+    found = berth("capacity", "-f", "file.json", "--cluster", "cluster.json", "--no-validate", "-o", "json")
+    assert (found.code, found.err, json.loads(found.out)["gangs"]) == (0, "", 3)
+
+
+def test_a_topology_that_is_not_heeded_is_told(berth: Berth) -> None:
+    answer = asked(berth, group(4, **RACK), *members(4), cluster=SIX)
+    assert [note for note in answer["notes"] if "nodes with one value of rack" in note and "does not heed" in note]
 
 
 def test_pods_that_differ(berth: Berth) -> None:

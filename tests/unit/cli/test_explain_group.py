@@ -65,6 +65,38 @@ def test_a_workload_of_a_file(berth: Berth) -> None:
     assert "✓ ml/train can start: 5 of 5 pods find a node" in found.out
 
 
+@pytest.mark.parametrize("command", ["explain", "capacity"])
+@pytest.mark.parametrize("name", ["job/work", "work", "default/work", "train-0"])
+def test_what_is_named_in_a_file_is_asked_about_with_its_group(berth: Berth, command: str, name: str) -> None:
+    """As without a name: its pods are not decided by themselves."""
+    work = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "work", "namespace": "default"},
+        "spec": {"parallelism": 4, "template": {"spec": {**member("m")["spec"], "restartPolicy": "Never"}}},
+    }
+    write("train.json", group(7), work, *members(3))
+    without, found = (
+        berth(command, *named, "-f", "train.json", "--cluster", "six.json", "-o", "json") for named in ([], [name])
+    )
+    assert (found.code, found.err) == (1, "")
+    assert found.out == without.out
+    assert json.loads(found.out)["kind"] in ("PodGroupExplanation", "GangCapacity")
+
+
+def test_a_workload_that_belongs_to_no_group_of_the_file_is_asked_about_itself(berth: Berth) -> None:
+    """Nor to a group of the same name elsewhere."""
+    elsewhere = group(8)
+    elsewhere["metadata"]["namespace"] = "other"
+    write("train.json", group(8), *members(8), pod("alone", "1"))
+    for command in ("explain", "capacity"):
+        found = berth(command, "alone", "-f", "train.json", "--cluster", "six.json", "-o", "json")
+        assert json.loads(found.out)["kind"] in ("Explanation", "Capacity")
+    write("train.json", elsewhere, *members(1))
+    found = berth("explain", "train-0", "-f", "train.json", "--cluster", "six.json", "-o", "json")
+    assert json.loads(found.out)["kind"] == "Explanation"
+
+
 def test_forms(berth: Berth) -> None:
     answer = json.loads(berth("explain", "pg/train", "--cluster", "gang.json", "-o", "json").out)
     assert (answer["kind"], answer["fits"], answer["group"]["minCount"]) == ("PodGroupExplanation", 6, 8)

@@ -10,6 +10,7 @@ import yaml
 
 from tests.builders import node, pod
 from tests.unit.cli.conftest import Berth
+from tests.unit.explain.gangs.dumps import group
 
 Object = dict[str, Any]
 DEPLOYMENT: Object = {
@@ -36,6 +37,7 @@ def changed(made: Object, path: str, value: Any) -> Object:
 
 
 POD = changed(pod("p", "1"), "spec.topologySpreadConstraints", [SPREAD])
+GANG, TOPOLOGY = "spec.schedulingPolicy.gang", "spec.schedulingConstraints.topology"
 SPREADING = "spec.topologySpreadConstraints.0"
 
 
@@ -117,6 +119,15 @@ SPREADING = "spec.topologySpreadConstraints.0"
             changed(POD, "spec.containers.0.env", [{"name": "A", "value": 5}]),
             "spec.containers[0].env[0].value: 5: expected text: put it in quotes",
         ),
+        (group(0), "PodGroup train: spec.schedulingPolicy.gang.minCount: 0: expected 1 or more"),
+        (group(-1), "PodGroup train: spec.schedulingPolicy.gang.minCount: -1: expected 1 or more"),
+        (changed(group(), GANG, {}), "spec.schedulingPolicy.gang.minCount: Required value"),
+        (changed(group(), "spec", {}), "PodGroup train: spec.schedulingPolicy: must specify one of: basic, gang"),
+        (changed(group(), "spec.schedulingPolicy.basic", {}), "must specify exactly one of: basic, gang"),
+        (changed(group(), TOPOLOGY, [{"key": "a"}, {"key": "b"}]), f"{TOPOLOGY}: 2 constraints: expected at most 1"),
+        (changed(group(), TOPOLOGY, [{}]), f"{TOPOLOGY}[0].key: Required value"),
+        (changed(group(), TOPOLOGY, [{"key": "a b"}]), f'{TOPOLOGY}[0].key: "a b": name part must consist of'),
+        (changed(group(), "spec.schedulingPolicy", []), "schedulingPolicy"),
     ],
 )
 @pytest.mark.parametrize("command", ["explain", "simulate"])

@@ -74,6 +74,26 @@ def test_a_gang_beside_others(berth: Berth) -> None:
     assert any(each["pod"] == "default/alone" for each in answer["placed"])
 
 
+def test_a_preempted_pod_is_told_with_its_node(berth: Berth) -> None:
+    """A group makes room in the whole cluster, which is no node."""
+    there = [node("n0", "8"), node("n1", "8"), pod("x0", "6", on="n0", priority=0), pod("x1", "6", on="n1", priority=0)]
+    answer = simulated(berth, group(4, priority=10), *members(4, priority=10), cluster=there)
+    assert sorted((each["pod"], each["node"]) for each in answer["preempted"]) == [
+        ("default/x0", "n0"),
+        ("default/x1", "n1"),
+    ]
+
+
+def test_a_topology_that_is_not_heeded_is_told(berth: Berth) -> None:
+    """Once for all groups that ask for it."""
+    rack: dict[str, Any] = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
+    answer = simulated(berth, group(1, "a", **rack), group(1, "b", **rack), *members(1, of="a"), *members(1, of="b"))
+    assert [note for note in answer["notes"] if "does not heed" in note] == [
+        "default/a, default/b: nodes with one value of rack are asked for, which the profile berth does not heed: it "
+        "has no plugin TopologyPlacementGenerator"
+    ]
+
+
 def test_too_few_pods(berth: Berth) -> None:
     answer = simulated(berth, group(8), *members(3), code=1)
     assert answer["groups"][0]["message"] == "3 of 8 pods are there"

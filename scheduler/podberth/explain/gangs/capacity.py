@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from podberth.cache.cluster import Cluster
 from podberth.explain.changes import AddNode
 from podberth.explain.explanation import Answer, Limit, Shown, limits
-from podberth.explain.gangs.gang import Gang, domains
+from podberth.explain.gangs.gang import Gang, domains, unheeded
 from podberth.explain.rejections import against
 from podberth.explain.simulate.arrivals import Batch
 from podberth.explain.simulate.capacity import OneMore, makes
@@ -82,7 +82,7 @@ def gang_capacity(
     message, exhausted = filling.message, filling.exhausted
     one_more = list(filling.one_more(most)) if exhausted else []
     size = sum(batch.count for batch in batches)
-    notes = [note for batch in batches for note in batch.notes]
+    notes = [*unheeded([group], framework), *(note for batch in batches for note in batch.notes)]
     if size < group.needed:
         notes.append(f"the group asks for {group.needed:,} pods, and there are {size:,}")
     return GangCapacity(
@@ -128,7 +128,7 @@ class _Filling:
                 if pod.uid in simulation.undecided:
                     raise UndecidedError(simulation.undecided[pod.uid])
             nodes = [where[1] for pod in made if (where := simulation.where(pod.uid)) is not None]
-            if len(nodes) < self._group.needed:
+            if len(nodes) < max(self._group.needed, 1):
                 said = (simulation.failed[pod.uid][1] for pod in reversed(made) if pod.uid in simulation.failed)
                 self.message, self.exhausted = next(said, ""), True
                 self._take_back(made)

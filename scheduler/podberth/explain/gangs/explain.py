@@ -17,7 +17,7 @@ from podberth.explain.explanation import limits
 from podberth.explain.gangs import answer as shown
 from podberth.explain.gangs.answer import GroupExplanation
 from podberth.explain.gangs.fitting import Fitting, Part
-from podberth.explain.gangs.gang import Domain, Gang, by_label, domains, heeds_topology, kept_from, said_of
+from podberth.explain.gangs.gang import Domain, Gang, by_label, domains, heeds_topology, kept_from, said_of, unheeded
 from podberth.explain.gangs.remedies import Remedies
 from podberth.explain.rejections import Asking, cause, stuck_at
 from podberth.explain.remedies import Plan, plans_for
@@ -85,11 +85,7 @@ class _Answer:
         wrong = disagreement(gang.group, gang.waiting, gang.running, profiles)
         if wrong:
             return self._answer(shown.FAILED, cause=wrong, message=wrong)
-        if self._key is not None and not self._heeds:
-            self._notes.append(
-                f"the group asks for nodes with one value of {self._key}, which the profile {framework.profile.name} "
-                "does not heed: it has no plugin TopologyPlacementGenerator"
-            )
+        self._notes += unheeded([gang.group], framework)
         if any(pod.shape is not gang.waiting[0].shape for pod in gang.waiting):
             self._notes.append(
                 "its pods differ: the first of equally good nodes is taken here, and by berth run any of them, so "
@@ -268,22 +264,32 @@ MOST = 2_000
 _SHOWN = 8
 
 
-def attempted(gang: Gang, framework: Framework, cluster: Cluster) -> str:
-    """Return a note on the dry run of a group that does not start; empty: preemption would not help."""
+def attempted(gang: Gang, framework: Framework, cluster: Cluster, *, fits: int = 0) -> str:
+    """Return a note on what preemption would do for a group; empty: it would not help.
+
+    `fits`: how many pods of a group that starts find a node without it; 0: it does not start.
+    """
     waiting = gang.waiting
     preempts = waiting[0].preempts if gang.group.preempts is None else gang.group.preempts
     if len(waiting) > MOST:
-        return f"whether preemption would start it was not tried: so many pods are not tried (at most {MOST:,})"
+        aim = "place the rest" if fits else "start it"
+        return f"whether preemption would {aim} was not tried: so many pods are not tried (at most {MOST:,})"
     lower = preempts and any(placement.pod.priority < waiting[0].priority for placement in cluster.placements())
+    if fits and not lower:
+        return ""
     name = framework.profile.name
     simulation = Simulation({name: framework}, cluster)
     pods = [replace(pod, scheduler_name=name) for pod in waiting]
     simulation.put_all(pods)
     simulation.settle()
     placed = sum(simulation.where(pod.uid) is not None for pod in pods)
+    victims = preempted(simulation)
+    if fits:
+        more = placed > fits and bool(victims)
+        return f"berth run would place {placed:,} of {len(pods):,} pods (tried): it preempts {victims}" if more else ""
     if placed < gang.lacking:
         return "berth run would not start it by preempting pods of lower priority, either (tried)" if lower else ""
-    if victims := preempted(simulation):
+    if victims:
         return f"berth run would start it (tried): it preempts {victims}"
     return "berth run would start it (tried): it takes other ones of equally good nodes than were taken here"
 

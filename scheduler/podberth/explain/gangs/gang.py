@@ -1,7 +1,7 @@
 """A pod group as it is: its pods that wait, in the order in which they are tried, those that run, and its kept room."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import ABSENT, Bools
 from podberth.engine.pod_groups.validation import gap
+from podberth.explain.report.wording import some
 from podberth.framework.decision import Rows
 from podberth.framework.interface import Running
 from podberth.framework.runtime import Framework
@@ -76,6 +77,19 @@ def _natural(name: str) -> tuple[str, int, str]:
 def heeds_topology(framework: Framework) -> bool:
     """Return whether the profile keeps a group within one domain."""
     return framework.placements.wanted
+
+
+def unheeded(groups: Iterable[PodGroup], framework: Framework) -> Iterator[str]:
+    """Yield a note on each topology that groups ask for and the profile does not heed."""
+    asking: dict[str, list[str]] = {}
+    for group in () if heeds_topology(framework) else groups:
+        if group.topology_key is not None:
+            asking.setdefault(group.topology_key, []).append(str(group.key))
+    for key, names in asking.items():
+        yield (
+            f"{some(names, _MOST)}: nodes with one value of {key} are asked for, which the profile "
+            f"{framework.profile.name} does not heed: it has no plugin TopologyPlacementGenerator"
+        )
 
 
 def domains(gang: Gang, framework: Framework, cluster: Cluster) -> list[Domain]:

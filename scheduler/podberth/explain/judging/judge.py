@@ -8,11 +8,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from podberth.apiserver.rules import names, validation
+import msgspec
+
+from podberth.apiserver.rules import names, podgroups, validation
 from podberth.apiserver.rules.status import FieldError
 from podberth.explain.judging.schema import Misfit, fitting, meant, said, schemas, type_of
 from podberth.explain.objects.controllers import Template, made, templates
 from podberth.explain.objects.documents import Document, ObjectError, located, plain
+from podberth.model.kinds import Decoder
+from podberth.model.pod_group import NATIVE, NATIVE_KIND
 from podberth.model.quantity import parse_nano
 from podberth.model.taints import COMPARISONS, Toleration
 from podberth.plugins.taint_toleration import COMPARING
@@ -148,6 +152,32 @@ def _claim(found: Object, path: str) -> Iterator[str]:
         yield said(f"{path}spec.resources.requests.storage", asked["storage"], "expected more than 0")
     if not (found.get("spec") or {}).get("accessModes"):
         yield f"{path}spec.accessModes: Required value"
+
+
+def _pod_group(found: Object) -> Iterator[str]:
+    """Yield the mistakes in a pod group of Kubernetes, if it can be read: what can't be is told when it is."""
+    try:
+        Decoder().of_kind(NATIVE_KIND)(json.dumps(found).encode())
+    except (msgspec.MsgspecError, ValueError):
+        return
+    for error in podgroups.rules(dict(found)):
+        if error.field.endswith(".minCount"):
+            count = found["spec"]["schedulingPolicy"]["gang"].get("minCount")
+            yield f"{error.field}: Required value" if count is None else said(error.field, count, "expected 1 or more")
+        elif error.value == "":
+            yield f"{error.field}: {error.detail.replace('`', '')}"
+        else:
+            yield from (text.replace("`", "") for text in _said([error]))
+    constraints = (found.get("spec") or {}).get("schedulingConstraints") or {}
+    where, topology = "spec.schedulingConstraints.topology", constraints.get("topology") or []
+    if len(topology) > 1:
+        yield f"{where}: {len(topology)} constraints: expected at most 1"
+    for i, constraint in enumerate(topology):
+        key = constraint.get("key")
+        if not key:
+            yield f"{where}[{i}].key: Required value"
+        else:
+            yield from (said(f"{where}[{i}].key", key, _plain(text)) for text in names.qualified_name_errors(key))
 
 
 def _amount(path: str, amount: Any) -> Iterator[str]:
@@ -301,6 +331,8 @@ def _of_unknown_kind(found: Mapping[str, Any], kind: str, comparing: bool) -> It
     fitting(found.get("metadata"), _METADATA, of_metadata, "metadata")
     yield from (misfit.text for misfit in of_metadata)
     yield from _unnamed(found)
+    if kind == NATIVE_KIND and str(found.get("apiVersion", "")).startswith(f"{NATIVE}/"):
+        yield from _pod_group(found)
     try:
         known = made(kind, found)
     except ObjectError as error:

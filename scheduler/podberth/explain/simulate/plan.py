@@ -11,6 +11,7 @@ from itertools import chain, repeat
 from msgspec.structs import replace
 
 from podberth.engine.queue.queued import Place
+from podberth.explain.gangs.gang import unheeded
 from podberth.explain.objects.disruptions import UNGUARDED
 from podberth.explain.objects.resource_claims import given
 from podberth.explain.objects.world import World
@@ -86,7 +87,13 @@ def plan(
     placed = _placed(simulation, drained.moved, drained.was)
     listed: list[Placed] = [*placed, *_listed(simulation, batches, LISTED - len(placed))]
     told = [_told(simulation, batch) for batch in batches]
-    said = [*notes, *refused, *(note for batch in batches for note in batch.notes)]
+    groups = map(simulation.cluster.pod_groups.get, dict.fromkeys(keys))
+    said = [
+        *notes,
+        *unheeded(filter(None, groups), framework),
+        *refused,
+        *(note for batch in batches for note in batch.notes),
+    ]
     said += [
         f"{batch.owner}: each of its pods is created when the one before it is ready: those after the first that waits "
         "are not created"

@@ -271,7 +271,9 @@ class Simulation:
                     self.conditions[group.key] = message
             case Preempt(pod=pod, node=node, victims=victims):
                 for victim in victims:
-                    self.preempted[victim.uid] = (victim, pod, node)
+                    # For a group, the command names the whole cluster in place of a node.
+                    was = self.where(victim.uid)
+                    self.preempted[victim.uid] = (victim, pod, was[1] if was else victim.node_name or node)
                     self.bound.pop(victim.uid, None)
                     self._unheard.discard(victim.uid)
                 gone: list[Stimulus] = [Gone("Pod", victim.namespace, victim.name, victim.uid) for victim in victims]

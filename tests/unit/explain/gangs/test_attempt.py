@@ -59,6 +59,19 @@ def test_a_large_group_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said(PREEMPTS) == "whether preemption would start it was not tried: so many pods are not tried (at most 1)"
 
 
+def test_a_group_that_starts_with_a_part_is_told_who_makes_room_for_the_rest(berth: Berth) -> None:
+    """Where it preempts; else nothing is said."""
+    words = "berth run would place 2 of 2 pods (tried): it preempts default/x"
+    lower = [node("n", "8"), pod("x", "4", on="n", priority=0)]
+    for there, said in ((lower, True), ([node("n", "8"), pod("x", "4", on="n", priority=10)], False)):
+        objects = [namespace("default"), *there, group(1, priority=10), *members(2, "4", priority=10)]
+        Path("dump.json").write_text(json.dumps({"kind": "List", "items": objects}))
+        found = berth("explain", "podgroup/train", "--cluster", "dump.json")
+        assert (found.code, found.err) == (0, "")
+        assert "1 of 2 pods find a node" in found.out
+        assert (words in found.out, "tried" in found.out) == (said, said)
+
+
 def test_it_is_in_the_answer(berth: Berth) -> None:
     """As a note, in every form."""
     Path("dump.json").write_text(json.dumps({"kind": "List", "items": [namespace("default"), *PREEMPTS]}))
