@@ -9,13 +9,14 @@ import msgspec
 import typer
 
 from podberth.cli.errors import Faults, InputError, about, complain
-from podberth.cli.inputs import documents, named
+from podberth.cli.inputs import documents, named, profiles
 from podberth.cli.options import Context, Kubeconfig, RequestTimeout
 from podberth.cli.output import as_json, private
 from podberth.explain.explanation import API_VERSION
 from podberth.explain.objects.documents import plain
 from podberth.explain.objects.dump import Masks, smallest
 from podberth.explain.objects.world import DUMP, kinds_held
+from podberth.model.annotated import NOTHING_READ, AnnotationsRead
 
 app = typer.Typer(add_completion=False)
 
@@ -41,6 +42,10 @@ def dump(
             help="With --mask: write the masks and what they stand for to this file, which only you may read. Keep it.",
         ),
     ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(help="Keep the annotations that the plugins of this KubeSchedulerConfiguration read, too."),
+    ] = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
     timeout: RequestTimeout = "30s",
@@ -54,8 +59,11 @@ def dump(
         raise InputError("--mask-table: expected only together with --mask")
     if table is not None and Path(table).resolve() == Path(file).resolve():
         raise InputError(f"--mask-table: {table}: expected another file than the dump")
+    if config is not None and mask:
+        raise InputError("--config: expected without --mask: annotations of plugins may hold names, and are not masked")
     kinds: dict[str, None] = {}
-    items = list(_smallest(_objects(cluster, kubeconfig, context, timeout, kinds)))
+    read = _read_by(config) if config is not None else NOTHING_READ
+    items = list(_smallest(_objects(cluster, kubeconfig, context, timeout, kinds), read))
     if mask:
         masks = Masks(items)
         items = [masks.masked(each) for each in items]
@@ -72,13 +80,20 @@ def dump(
     complain([f"{file}: {len(items):,} objects"])
 
 
-def _smallest(objects: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+def _read_by(config: str) -> AnnotationsRead:
+    """Return the annotations that the plugins of a configuration read. Raises InputError."""
+    from podberth.framework.profiles import annotated  # without --config, no plugin is loaded
+
+    return annotated(profiles(config)[1])
+
+
+def _smallest(objects: Iterable[tuple[str, dict[str, Any]]], read: AnnotationsRead) -> Iterator[dict[str, Any]]:
     """Yield the smaller objects. Raises InputError with a line for each that can't be made smaller."""
     faults = Faults()
     for where, found in objects:
         made: dict[str, Any] | None = None
         with faults.noting(), about(where):
-            made = smallest(found)
+            made = smallest(found, read)
         if made is not None:
             yield made
     faults.tell()

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from podberth.explain.objects.dump import smallest
-from tests.builders import node, pod
+from podberth.kit import Plugin, Reads
+from podberth.plugins.registry import IN_TREE
+from tests.builders import configuration, node, pod
 from tests.unit.cli.conftest import Berth
 from tests.unit.cli.test_cookbook import BLOCKS, FILES
 from tests.unit.cli.test_judged import changed
@@ -39,6 +41,33 @@ def test_what_is_nobodys_business_is_left_out(berth: Berth) -> None:
     (item,) = json.loads(found.out)["items"]
     assert (item["metadata"]["name"], [each["name"] for each in item["spec"]["volumes"]]) == ("p", ["d"])
     assert item["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1"}}
+
+
+class Tiers(Plugin):
+    """Reads a note of nodes, and another of pods."""
+
+    name = "Tiers"
+    reads = Reads(node_annotations=("a.test/node",), pod_annotations=("a.test/pod",))
+
+    def pre_enqueue(self, pod: Any, cluster: Any) -> None:
+        """Let every pod be tried."""
+
+
+def test_annotations_that_plugins_read(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are kept for the plugins of a configuration, each in objects of its kind; and they are not masked."""
+    monkeypatch.setattr("podberth.plugins.registry.registry", lambda: {**IN_TREE, "Tiers": Tiers})
+    items = [node("n"), pod("p")]
+    for each in items:
+        each["metadata"]["annotations"] = {"a.test/node": "1", "a.test/pod": "2", "a.test/other": "3"}
+    Path("all.json").write_text(json.dumps({"kind": "List", "items": items}))
+    profiles = [{"plugins": {"multiPoint": {"enabled": [{"name": "Tiers"}]}}}]
+    Path("config.yaml").write_text(json.dumps(configuration(*profiles)))
+    asked = ["dump", "--cluster", "all.json", "--config", "config.yaml"]
+    kept = [each["metadata"].get("annotations") for each in json.loads(berth(*asked).out)["items"]]
+    assert kept == [{"a.test/node": "1"}, {"a.test/pod": "2"}]
+    refused = berth(*asked, "--mask")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("berth: --config: expected without --mask")
 
 
 def test_a_mask_has_a_table_back_to_names(berth: Berth) -> None:

@@ -9,14 +9,14 @@ schedulers, numbers, and the namespaces that every cluster has.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from podberth.explain.judging.schema import said
 from podberth.explain.objects.controllers import mapping
 from podberth.explain.objects.documents import ObjectError
 from podberth.explain.objects.world import MADE_WITH
-from podberth.model.annotated import DECIDING
+from podberth.model.annotated import DECIDING, NOTHING_READ, AnnotationsRead
 from podberth.model.kinds import KINDS
 
 Object = dict[str, Any]
@@ -39,13 +39,17 @@ _DROPPED_VOLUMES = ("secret", "configMap", "projected", "downwardAPI", "emptyDir
 _NODE_STATUS = ("allocatable", "capacity", "images", "conditions", "declaredFeatures")
 
 
-def smallest(found: Mapping[str, Any]) -> Object | None:
-    """Return the object with only the fields that are read; None for a kind of which nothing is. Raises ObjectError."""
+def smallest(found: Mapping[str, Any], read: AnnotationsRead = NOTHING_READ) -> Object | None:
+    """Return the object with only the fields that are read; None for a kind of which nothing is. Raises ObjectError.
+
+    `read`: the annotations that plugins read besides.
+    """
     kind = found.get("kind")
     if kind not in KEPT:
         return None
     made: Object = {key: value for key, value in found.items() if key not in ("metadata", "data", "stringData")}
-    made["metadata"] = _metadata(mapping(found.get("metadata"), "metadata"))
+    of_plugins = {"Node": read.of_nodes, "Pod": read.of_pods}.get(kind, frozenset())
+    made["metadata"] = _metadata(mapping(found.get("metadata"), "metadata"), of_plugins)
     match kind:
         case "Pod":
             made["spec"] = _pod_spec(mapping(found.get("spec"), "spec"))
@@ -71,10 +75,10 @@ def _without_storage(part: Mapping[str, Any]) -> Object:
     }
 
 
-def _metadata(found: Mapping[str, Any]) -> Object:
+def _metadata(found: Mapping[str, Any], of_plugins: Set[str]) -> Object:
     made = {key: found[key] for key in _METADATA if key in found}
     annotations = mapping(found.get("annotations"), "metadata.annotations")
-    kept = {key: value for key, value in annotations.items() if key.startswith(DECIDING)}
+    kept = {key: value for key, value in annotations.items() if key.startswith(DECIDING) or key in of_plugins}
     return made | ({"annotations": kept} if kept else {})
 
 
