@@ -167,11 +167,13 @@ if sys.version_info >= (3, 12):
 
         def begin(self, *, bounded: bool = True) -> None:
             """A turn begins."""
+            self._told.cache_clear()  # before there is a limit, as what was told since the last turn does not count
             super().begin(bounded=bounded)
             self._told.cache_clear()
 
         def end(self) -> float:
             """Seconds that it took."""
+            self._limit = NONE  # what was told is in the count from here on, and would be seen twice
             self._count += self._told.cache_info().misses
             return super().end()
 

@@ -122,3 +122,22 @@ def test_a_turn_that_takes_too_long_is_told_by_a_signal(make: Callable[[float, f
         meter.stop()
         signal.signal(signal.SIGPROF, before)
     assert told == [signal.SIGPROF]
+
+
+@pytest.mark.parametrize("make", [steps, Traced])
+def test_a_turn_that_is_short_enough_is_never_told(make: Callable[[float, float], Steps]) -> None:
+    """Whatever was counted in the turn before, and at whichever of its calls the count is looked at."""
+    told: list[int] = []
+    before = signal.signal(signal.SIGPROF, lambda number, _frame: told.append(number))
+    try:
+        for calls in range(64):
+            meter = make(400 * STEP, 1.0)
+            for number in (1000 + calls, 40):
+                meter.begin(bounded=number == 40)
+                for _ in range(number):
+                    os.getpid()
+                meter.end()
+            meter.stop()
+    finally:
+        signal.signal(signal.SIGPROF, before)
+    assert told == []
