@@ -51,7 +51,7 @@ def given(
     kubeconfig: str | None,
     context: str | None,
     timeout: str,
-    namespace: str | None,
+    namespace: str | None = None,
     classes: bool = True,
 ) -> Given:
     """Read all of it. `validate`: refuse what the API server would refuse; `namespace`: what -n says.
