@@ -154,7 +154,7 @@ def _of_daemon(cluster: Cluster, framework: Framework, batch: Batch) -> Capacity
         message=None,
         stranded=[],
         one_more=[],
-        notes=[*batch.notes, "of the nodes, those count on which the DaemonSet has to run and has no pod"],
+        notes=[*batch.notes, "only nodes on which the DaemonSet has to run and has no pod yet are counted"],
     )
 
 
